@@ -1,0 +1,42 @@
+"""Builds the hook library into the wheel: a plain shared object, independent of the Python version."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+
+
+def load(path: str) -> ModuleType:
+    """A build script by its path: importing its package would need what the package needs."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class BuildWithLibraries(build_py):
+    def run(self) -> None:
+        super().run()
+        base = ROOT if self.editable_mode else Path(self.build_lib)
+        load("emu/hook/build.py").build(base / "emu" / "lib")
+
+
+class BinaryDistribution(Distribution):
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+class AnyPythonWheel(bdist_wheel):
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": AnyPythonWheel}, distclass=BinaryDistribution)
