@@ -1,0 +1,61 @@
+"""What a user gets wrong: one clear message, exit code 2, no traceback of ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def phantora(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "phantora_async", *args]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("run", "-n", "2", "missing.py"), "missing.py"),
+        (("run", "-n", "0", "ok.py"), "-n"),
+        (("run", "-n", "2", "--gpu", "h300", "ok.py"), "h200"),
+        (("run", "-n", "2", "--cluster", "dgx", "ok.py"), "dgx-h200"),
+        (("run", "-n", "2", "--gpu", "truncated.toml", "ok.py"), "truncated.toml"),
+        (("run", "-n", "2", "--run-dir", "ok.py/sub", "ok.py"), "ok.py"),
+        (("run", "-n", "2", "--python", "/no/such/python", "ok.py"), "/no/such/python"),
+        (("run", "-n", "2"), "script"),
+        (("fly",), "fly"),
+    ],
+)
+def test_message_and_exit_code(tmp_path: Path, args: tuple[str, ...], expected: str) -> None:
+    (tmp_path / "ok.py").write_text("print('ran')\n")
+    (tmp_path / "truncated.toml").write_text('name = "x"\n[memory')
+    done = phantora(*args, cwd=tmp_path)
+    assert done.returncode == 2, done
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert "ran" not in done.stdout
+
+
+def test_a_cpu_only_torch_says_what_to_install(tmp_path: Path) -> None:
+    """The forker sees what `import torch` finds: a stand-in package plays the CPU wheel's part."""
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("__version__ = '2.13.0+cpu'\n")
+    (package / "version.py").write_text("__version__ = '2.13.0+cpu'\ncuda = None\n")
+    (tmp_path / "ok.py").write_text("print('ran')\n")
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
+    wrapper.chmod(0o755)
+    done = phantora("run", "-n", "1", "--python", str(wrapper), "ok.py", cwd=tmp_path)
+    assert done.returncode not in (0, 1)
+    assert "CUDA build" in done.stderr
+    assert "pip install torch" in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_help_names_the_exit_codes(tmp_path: Path) -> None:
+    done = phantora("run", "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "exit codes" in done.stdout.lower()

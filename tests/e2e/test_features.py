@@ -1,0 +1,54 @@
+"""Each feature of distributed PyTorch that users lean on, unmodified, end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+pytestmark = pytest.mark.torch
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize(
+    ("script", "n", "args"),
+    [
+        ("objects.py", 3, ()),
+        ("pipeline.py", 2, ()),
+        ("pipeline.py", 4, ("--schedule", "gpipe")),
+        ("pipeline.py", 2, ("--schedule", "interleaved")),
+        ("tensor_parallel.py", 4, ()),
+        ("fsdp_hybrid.py", 4, ()),
+        ("ddp_amp.py", 2, ()),
+    ],
+)
+def test_script_passes(run: Run, script: str, n: int, args: tuple[str, ...]) -> None:
+    done = run(script, *args, n=n)
+    assert done.exit_code == 0, done.output
+    assert "PASSED" in done.output
+    assert done.simulated["world_size"] == n
+
+
+def test_checkpoints_round_trip(run: Run, tmp_path: Path) -> None:
+    done = run("checkpointing.py", str(tmp_path), n=2)
+    assert done.exit_code == 0, done.output
+    assert "PASSED" in done.output
+
+
+def test_example_reports_the_step_it_prints(run: Run) -> None:
+    done = run(EXAMPLES / "train.py", "--model", "debug", "--seq-len", "512", "--steps", "4", n=8)
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.output.splitlines() if line.startswith("step ")]
+    assert len(lines) == 4, done.output
+    printed_ms = float(lines[-1].split(" ms")[0].split()[-1])
+    reported_ms = done.simulated["step"]["median_ns"] / 1e6
+    assert printed_ms == pytest.approx(reported_ms, rel=0.10), done.output
+
+
+def test_out_of_memory_is_pytorch_s_own(run: Run) -> None:
+    done = run("out_of_memory.py", n=1, options=("--gpu", "a100-80g", "--cluster", "dgx-a100"))
+    assert "caught" in done.output
+    assert "torch.OutOfMemoryError: CUDA out of memory" in done.output
+    assert done.exit_code == 1
