@@ -76,6 +76,10 @@ const ph_op *ph_current_op(void);
 void ph_emit(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes);
 /* Sends a question and blocks, in real time only, for its reply; copies the reply's fields to `reply`. The qid is put into fields' first word. */
 void ph_ask(uint16_t kind, void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes, void *reply, size_t reply_nbytes);
+/* Sends what is batched now; called before a thread blocks on something that depends on other ranks. */
+void ph_flush(void);
+/* A record beside the op stream (NCCL_DATA): closes no segment, host_ns 0. From any thread, the reader's too: never blocks for long. */
+void ph_emit_aside(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes);
 /* DATA records arrive on the channel's reader thread, which calls this (data.c). */
 void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes);
 
@@ -97,10 +101,21 @@ void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, i
 void ph_data_expect(uint64_t token, void *dst, size_t nbytes);
 /* Blocks in real time until nothing pending overlaps the range. */
 void ph_data_wait(const void *start, size_t nbytes);
+/* The same for every pending write to host memory (asynchronous device-to-host copies go through ph_data_copy too): called by
+ * cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize and queries that answer "done". One load if nothing is pending. */
+void ph_data_wait_host(void);
+/* Is a write to part of the range pending? */
+bool ph_data_pending(const void *start, size_t nbytes);
 /* Is every byte of the range written by something modelled? (interval set; large ranges answer false) */
 bool ph_data_known(const void *start, size_t nbytes);
+bool ph_data_known_any(const void *start, size_t nbytes); /* ... or at least one byte of it? */
 void ph_data_mark_known(const void *start, size_t nbytes);
 void ph_data_forget(const void *start, size_t nbytes);
+
+/* ---- data_python.c: a thread that blocks (ph_ask, ph_data_wait) lets go of Python's lock meanwhile, if it has it: deferred
+ * control tensors need it, and the answer may depend on them. NULL if it has not (or there is no Python). */
+void *ph_python_release(void);
+void ph_python_restore(void *released);
 
 /* ---- lookup.c -------------------------------------------------------------------------------------------------- */
 /* Our definition of an API symbol by name, NULL if we have none (cudaGetDriverEntryPoint, cuGetProcAddress, dlsym). */
