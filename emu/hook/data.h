@@ -46,19 +46,17 @@ static inline bool ph_overlap(const void *a, size_t a_nbytes, const void *b, siz
 
 /* data_pending.c */
 ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nreads, const ph_range *writes, int nwrites);
-/* Runs it now if nothing stands in its way, else queues it. Takes the action over. */
-void ph_action_submit(ph_action *action);
+/* Runs it now if nothing stands in its way (true), else queues it. Takes the action over. */
+bool ph_action_submit(ph_action *action);
 /* Would an action over these ranges have to wait? One atomic load when nothing is pending. */
 bool ph_action_conflicts(const ph_range *reads, int nreads, const ph_range *writes, int nwrites);
-/* Next Python action whose turn has come, NULL if none; the caller runs and finishes it. Blocks for `wait`. */
-bool ph_action_python_ready(bool wait);
+/* Blocks until a Python action's turn has come. */
+void ph_action_python_wait(void);
+/* The next such action, NULL if none; the caller performs and finishes it. */
 ph_action *ph_action_python_take(void);
 void ph_action_finish(ph_action *action);
 
 /* data.c */
 void ph_action_perform(ph_action *action);
-
-/* data_python.c */
-void ph_python_worker_start(void);
 
 #endif

@@ -166,7 +166,7 @@ static void run_all(ph_action *ready)
     }
 }
 
-void ph_action_submit(ph_action *action)
+bool ph_action_submit(ph_action *action)
 {
     pthread_mutex_lock(&lock);
     if (action->kind == PH_ACTION_EXPECT) {
@@ -190,6 +190,7 @@ void ph_action_submit(ph_action *action)
     pthread_mutex_unlock(&lock);
     if (now)
         run_all(action);
+    return now;
 }
 
 void ph_action_finish(ph_action *action)
@@ -282,14 +283,12 @@ void ph_data_wait_host(void)
         wait_for(NULL, 0);
 }
 
-bool ph_action_python_ready(bool wait)
+void ph_action_python_wait(void)
 {
     pthread_mutex_lock(&lock);
-    while (wait && !python_queue)
+    while (!python_queue)
         pthread_cond_wait(&python_ready, &lock);
-    bool some = python_queue != NULL;
     pthread_mutex_unlock(&lock);
-    return some;
 }
 
 ph_action *ph_action_python_take(void)
