@@ -1,0 +1,74 @@
+"""emu.records: the Python side of the one definition."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from emu import records
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def test_a_record_has_the_layout_that_the_definition_says() -> None:
+    encoded = records.Segment.encode(7, 1, 20, 300, 450, 310)
+    assert encoded == struct.pack("<HHIQIIQQQ", 18, 0, 48, 7, 1, 20, 300, 450, 310)
+    (decoded,), used = records.decode_up(encoded)
+    assert used == len(encoded)
+    assert isinstance(decoded, records.Segment)
+    assert (decoded.kind, decoded.host_ns, decoded.stream, decoded.tail_ns) == (records.SEGMENT, 7, 1, 310)
+    assert decoded.payload == b""
+
+
+def test_parts_are_read_from_a_payload() -> None:
+    ops = [records.NcclOp.encode(9, seq, records.NcclKind.ALL_REDUCE, 7, 0, 0, 5, 0, 0, 1.0) for seq in (3, 4)]
+    encoded = records.NcclLaunch.encode(0, 1, 2, payload=b"".join(ops))
+    (launch,), _ = records.decode_up(encoded)
+    assert isinstance(launch, records.NcclLaunch)
+    assert [op.seq for op in records.NcclOp.decode_all(launch.payload, 0, launch.nops)] == [3, 4]
+    with pytest.raises(records.RecordError, match="do not fit"):
+        records.NcclOp.decode_all(launch.payload, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (struct.pack("<HHIQ", 999, 0, 16, 0), "unknown record kind 999"),
+        (struct.pack("<HHIQ", 98, 0, 24, 0), "unknown record kind 98"),
+        (struct.pack("<HHIQQ", 18, 0, 24, 0, 0), "SEGMENT of 24 bytes, expected 48"),
+        (struct.pack("<HHIQ", 23, 0, 8, 0), "HOST_ADVANCE of 8 bytes, expected 16"),
+        (struct.pack("<HHIQ", 23, 0, 24, 0), "HOST_ADVANCE of 24 bytes, expected 16"),
+        (struct.pack("<HHIQIIIIII", 1, 0, 2**31, 0, 1, 0, 1, 0, 0, 0), "HELLO of 2147483648 bytes, expected 40 or more"),
+    ],
+)
+def test_what_is_no_record_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(records.RecordError, match=message):
+        records.decode_up(data)
+
+
+def test_an_unpadded_payload_is_padded_on_the_wire() -> None:
+    counted = struct.pack("<HHIQIIIIII", 1, 0, 43, 0, 1, 0, 1, 0, 0, 0) + b"abc" + b"\0" * 5
+    found, used = records.decode_up(counted + records.HostAdvance.encode(5))
+    assert [record.payload for record in found] == [b"abc", b""]
+    assert used == 64
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=40)), max_size=20), st.integers(0, 400))
+def test_any_cut_of_the_stream_gives_the_same_records(sent: list[tuple[int, bytes]], cut: int) -> None:
+    stream = b"".join(records.Warning.encode(host_ns, 1, 2, payload=text) for host_ns, text in sent)
+    first, used = records.decode_up(stream[:cut])
+    rest, used_later = records.decode_up(stream[used:])
+    assert used + used_later == len(stream)
+    assert [(r.host_ns, r.payload.rstrip(b"\0")) for r in first + rest] == [(h, p.rstrip(b"\0")) for h, p in sent]
+
+
+def test_every_question_knows_its_reply() -> None:
+    assert records.REPLY_OF[records.CLOCK_READ] == records.CLOCK
+    assert records.REPLY_OF[records.ELAPSED] == records.ELAPSED_NS
+    assert len(records.REPLY_OF) == 6
+
+
+def test_the_stub_is_current() -> None:
+    kept = Path(records.__file__).with_suffix(".pyi").read_text()
+    assert kept == "\n".join(records.stub()) + "\n", "run: python -m emu.records > emu/records.pyi"
