@@ -208,7 +208,8 @@ def stub() -> Iterator[str]:
             fields = ["kind: int", "flags: int", "nbytes: int", f"{word}: int", *arguments, "payload: bytes"]
             arguments = [f"{word}: int", *arguments, "*", "payload: bytes = ...", "flags: int = ..."]
         yield from ("", f"class {class_name(entry.name)}(NamedTuple):")
-        yield from (f"    {field}" for field in fields)
+        clash = "  # type: ignore[assignment]"
+        yield from (f"    {field}{clash if field.startswith('count:') else ''}" for field in fields)
         yield from ("    @staticmethod", f"    def encode({', '.join(arguments)}) -> bytes: ...  # noqa: E501")
         if not word:
             yield "    @classmethod"

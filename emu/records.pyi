@@ -82,7 +82,7 @@ class Warning(NamedTuple):
     nbytes: int
     host_ns: int
     code: int
-    count: int
+    count: int  # type: ignore[assignment]
     payload: bytes
     @staticmethod
     def encode(host_ns: int, code: int, count: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
@@ -242,7 +242,7 @@ class NcclOp(NamedTuple):
     dtype: int
     redop: int
     peer: int
-    count: int
+    count: int  # type: ignore[assignment]
     token: int
     data_nbytes: int
     scale: float
