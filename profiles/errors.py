@@ -1,0 +1,11 @@
+"""What goes wrong with a profile, worded for the person who wrote or named it."""
+
+from __future__ import annotations
+
+
+class ProfileError(ValueError):
+    """A description or a signature is malformed; the message names the file, the line if known, the field and the fault."""
+
+
+class UnknownProfile(ProfileError):
+    """A name that no shipped profile has; the message lists those that exist."""

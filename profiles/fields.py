@@ -1,0 +1,117 @@
+"""Strict reading of TOML: every key is asked for by name and type, and what nobody asked for is an error.
+
+Errors name file, line, dotted key and fault: `my.toml:12: memory.bandwidth_gbps: expected a number above 0, found "4.8"`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from profiles.errors import ProfileError
+
+
+class Fields:
+    """One table of a TOML file. Each getter marks its key as known; `done()` rejects the keys left over."""
+
+    def __init__(self, path: Path, table: dict[str, Any], prefix: str, text: str) -> None:
+        self.path = path
+        self._table = table
+        self._prefix = prefix
+        self._text = text
+        self._asked: set[str] = set()
+        self._inner: list[Fields] = []
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._table
+
+    def table(self, key: str, *, optional: bool = False) -> Fields:
+        """The inner table `key`; an absent optional one reads as empty."""
+        found = self._take(key, {} if optional else None)
+        if not isinstance(found, dict):
+            raise self.error(key, f"expected a table, found {found!r}")
+        inner = Fields(self.path, found, f"{self._prefix}{key}.", self._text)
+        self._inner.append(inner)
+        return inner
+
+    def raw(self, key: str) -> dict[str, Any]:
+        """The inner table `key` unchecked: another reader owns its keys."""
+        found = self._take(key, {})
+        if not isinstance(found, dict):
+            raise self.error(key, f"expected a table, found {found!r}")
+        return found
+
+    def keys(self) -> list[str]:
+        return list(self._table)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        found = self._take(key, default)
+        if not isinstance(found, str) or not found:
+            raise self.error(key, f"expected a non-empty string, found {found!r}")
+        return found
+
+    def integer(self, key: str, default: int | None = None, *, least: int = 0) -> int:
+        found = self._take(key, default)
+        if isinstance(found, bool) or not isinstance(found, int) or found < least:
+            raise self.error(key, f"expected an integer of at least {least}, found {found!r}")
+        return found
+
+    def number(
+        self, key: str, default: float | None = None, *, least: float = 0.0, most: float = float("inf")
+    ) -> float:
+        """A finite number in [least, most]; with `least` 0 it must be above 0."""
+        found = self._take(key, default)
+        good = isinstance(found, int | float) and not isinstance(found, bool) and least <= found <= most
+        if not good or (least == 0.0 and found == 0) or found == float("inf"):
+            above = "above 0" if least == 0.0 else f"of at least {least:g}"
+            raise self.error(
+                key,
+                f"expected a number {above}{f' and at most {most:g}' if most != float('inf') else ''}, found {found!r}",
+            )
+        return float(found)
+
+    def done(self) -> None:
+        """Raises ProfileError for a key that no getter asked for, here or in an inner table."""
+        for key in self._table:
+            if key not in self._asked:
+                raise self.error(key, f"unknown key; known ones here: {', '.join(sorted(self._asked))}")
+        for inner in self._inner:
+            inner.done()
+
+    def error(self, key: str, fault: str) -> ProfileError:
+        line = self._line_of(key)
+        return ProfileError(f"{self.path}{f':{line}' if line else ''}: {self._prefix}{key}: {fault}")
+
+    def _take(self, key: str, default: Any) -> Any:
+        self._asked.add(key)
+        if key not in self._table and default is None:
+            raise self.error(key, "missing")
+        return self._table.get(key, default)
+
+    def _line_of(self, key: str) -> int | None:
+        """The line that sets the key: tomllib keeps no positions, so the text is searched below its table's heading."""
+        wanted = self._prefix.rstrip(".")
+        heading = ""
+        for number, line in enumerate(self._text.splitlines(), start=1):
+            if found := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
+                heading = found[1].replace('"', "")
+                if heading == f"{self._prefix}{key}":
+                    return number
+            elif heading == wanted and re.match(rf'\s*"?{re.escape(key)}"?\s*[=.]', line):
+                return number
+        return None
+
+
+def read_toml(path: Path) -> Fields:
+    """The file's top table. Raises ProfileError for a file that cannot be read or is no TOML (tomllib names line and column)."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProfileError(f"{path}: cannot be read: {error}") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{path}: not valid TOML: {error}") from error
+    return Fields(path, table, "", text)

@@ -1,0 +1,48 @@
+"""The modelled host: what a rank's Python and driver calls cost, as few constants.
+
+A rank's host time is sum(op_ns per ATen op or autograd node) + sum(call_ns per API call of each kind). docs/costs.md says how the
+constants were found and how far real jobs are from them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from profiles.catalog import find
+from profiles.fields import read_toml
+
+# ph_call_kind of the hook, in its order.
+CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl")
+
+
+@dataclass(frozen=True, slots=True)
+class HostModel:
+    name: str
+    op_ns: int
+    """One ATen op or autograd node, nested ones too: one NVTX range."""
+    call_ns: dict[str, int]
+    """One API call, by CALL_KINDS."""
+    queue_depth: int
+    """Launches that the host may be ahead of the GPU before a launch blocks."""
+    scale: float
+    """Mode `measured`: real host's CPU time over this machine's, for the same work."""
+    path: Path
+
+
+def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
+    """Reads a shipped host model by name or a user's file by path. Raises UnknownProfile or ProfileError."""
+    path = find("host", name_or_path)
+    top = read_toml(path)
+    calls = top.table("call_ns")
+    host = HostModel(
+        name=path.stem,
+        op_ns=top.integer("op_ns"),
+        call_ns={kind: calls.integer(kind) for kind in CALL_KINDS},
+        queue_depth=top.integer("queue_depth", least=1),
+        scale=top.number("scale"),
+        path=path,
+    )
+    top.done()
+    return host
