@@ -1,0 +1,124 @@
+"""Which links an algorithm uses, and how often: collectives as weighted hops over a topology's routes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from netsim.topology import Topology
+
+Hop = tuple[int, int]
+"""Source and destination endpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Members of a communicator by server, in rank order; servers in the order of their first member."""
+
+    servers: tuple[tuple[int, ...], ...]
+
+    @property
+    def ranks(self) -> int:
+        """Number of members."""
+        return sum(len(s) for s in self.servers)
+
+    @property
+    def nodes(self) -> int:
+        """Number of servers."""
+        return len(self.servers)
+
+    @property
+    def rails(self) -> int:
+        """Members per server of the least populated one: this many rings can use different NICs."""
+        return min(len(s) for s in self.servers)
+
+
+def layout(members: Sequence[int], topology: Topology) -> Layout:
+    """Group members by server."""
+    by_server: dict[int, list[int]] = {}
+    for member in members:
+        by_server.setdefault(topology.server_of(member), []).append(member)
+    return Layout(tuple(tuple(s) for s in by_server.values()))
+
+
+def weights(hops: Iterable[Hop], topology: Topology) -> tuple[tuple[int, int], ...]:
+    """How many hops cross each link."""
+    count: Counter[int] = Counter()
+    for (src, dst), times in Counter(hops).items():
+        for link in topology.route(src, dst):
+            count[link] += times
+    return tuple(sorted(count.items()))
+
+
+def chain(server: Sequence[int], first: int) -> list[int]:
+    """A server's members in ring order, beginning with the one that faces rail ``first``."""
+    first %= len(server)
+    return [*server[first:], *server[:first]]
+
+
+def rings(where: Layout) -> list[Hop]:
+    """Hops of one ring per rail: through each server's members, then on to the next server's member of that rail."""
+    hops: list[Hop] = []
+    for rail in range(where.rails if where.nodes > 1 else 1):
+        order = [member for server in where.servers for member in chain(server, rail)]
+        hops += zip(order, [*order[1:], order[0]], strict=True)
+    return hops
+
+
+def ring_open(where: Layout, root: int) -> list[Hop]:
+    """Hops of a broadcast pipeline along each rail's ring; the hop that would return to the root is not made."""
+    return [hop for hop in rings(where) if hop[1] != root]
+
+
+def binary_tree(nodes: int) -> list[tuple[int, int]]:
+    """(child, parent) edges of a binary tree over node indices in which odd nodes are leaves; node 0 has one child.
+
+    The parent of a node is found by clearing its lowest set bit and setting the next one (if that stays in range).
+    """
+    edges = []
+    for node in range(1, nodes):
+        low = node & -node
+        up = (node ^ low) | (low << 1)
+        edges.append((node, up if up < nodes else node ^ low))
+    return edges
+
+
+def double_tree(nodes: int) -> list[list[tuple[int, int]]]:
+    """Two trees in which a leaf of one is an inner node of the other: the second is shifted, or mirrored for even
+    counts.
+    """
+    first = binary_tree(nodes)
+    if nodes % 2:
+        second = [((c + 1) % nodes, (p + 1) % nodes) for c, p in first]
+    else:
+        second = [(nodes - 1 - c, nodes - 1 - p) for c, p in first]
+    return [first, second]
+
+
+def trees(where: Layout, both_ways: bool = True) -> list[Hop]:
+    """Hops of a double binary tree per rail: a chain inside each server, tree edges between the chains' heads."""
+    up: list[Hop] = []
+    for rail in range(where.rails if where.nodes > 1 else 1):
+        chains = [chain(server, rail) for server in where.servers]
+        for edges in double_tree(where.nodes):
+            for members in chains:
+                up += zip(members[1:], members[:-1], strict=True)
+            up += [(chains[child][0], chains[parent][0]) for child, parent in edges]
+    return up + [(dst, src) for src, dst in up] if both_ways else up
+
+
+def heads(where: Layout) -> list[Hop]:
+    """Hops between servers of NVLSTree: double trees between members of the same rail, both ways."""
+    hops: list[Hop] = []
+    for rail in range(where.rails):
+        for edges in double_tree(where.nodes):
+            for child, parent in edges:
+                a, b = where.servers[child][rail], where.servers[parent][rail]
+                hops += [(a, b), (b, a)]
+    return hops
+
+
+def pairs(members: Sequence[int]) -> list[Hop]:
+    """Everyone to everyone else."""
+    return [(a, b) for a in members for b in members if a != b]

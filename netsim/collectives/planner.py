@@ -1,0 +1,139 @@
+"""A collective as groups of flows plus a latency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+
+from netsim.collectives import hops, tuner
+from netsim.collectives.params import Params
+from netsim.errors import FlowError
+from netsim.groups import Group
+from netsim.topology import Topology
+
+OPERATIONS = (*tuner.REDUCTIONS, "all_to_all", "send_recv", "gather", "scatter")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a collective runs: it is done ``latency_ns`` after its start plus the time its groups need, all begun
+    together.
+    """
+
+    algorithm: str
+    protocol: str
+    channels: int
+    latency_ns: int
+    groups: tuple[Group, ...]
+
+
+def plan(op: str, nbytes: int, members: Sequence[int], topology: Topology, params: Params, root: int = 0) -> Plan:
+    """The plan of ``op`` for ``members`` (endpoint ids in rank order; send_recv: source, destination).
+
+    ``nbytes``: all_reduce, broadcast, reduce: the buffer; all_gather, gather: the gathered output; reduce_scatter,
+    scatter: the whole input; all_to_all: one rank's whole input; send_recv: the message. ``root`` is a rank.
+    FlowError for what cannot be.
+    """
+    if op not in OPERATIONS:
+        raise FlowError(f"unknown operation {op!r}; known: {', '.join(OPERATIONS)}")
+    if nbytes < 0:
+        raise FlowError(f"{op}: negative bytes ({nbytes})")
+    if not members or len(set(members)) != len(members):
+        raise FlowError(f"{op}: members must be given and differ: {list(members)[:8]}")
+    if op == "send_recv" and len(members) != 2:
+        raise FlowError(f"send_recv: two members expected, {len(members)} given")
+    if not 0 <= root < len(members):
+        raise FlowError(f"{op}: root {root} is not one of {len(members)} ranks")
+    return _plan(op, nbytes, tuple(members), topology, params, root)
+
+
+@lru_cache(maxsize=4096)
+def _plan(op: str, nbytes: int, members: tuple[int, ...], topology: Topology, params: Params, root: int) -> Plan:
+    if len(members) == 1:
+        return Plan("local", "simple", 1, ceil(params.base_us["ring"][0] * 1000), ())
+    where = hops.layout(members, topology)
+    if op in tuner.REDUCTIONS:
+        return _reduction(op, nbytes, where, topology, params, members[root])
+    return _point_to_point(op, nbytes, members, where, topology, params, members[root])
+
+
+def _group(nbytes: float, links: tuple[tuple[int, int], ...], gbs: float) -> tuple[Group, ...]:
+    return (Group(ceil(nbytes), links, gbs * 8),) if nbytes > 0 else ()
+
+
+def _reduction(op: str, nbytes: int, where: hops.Layout, topology: Topology, params: Params, root: int) -> Plan:
+    choice = tuner.choose(op, nbytes, where, topology.server, params)
+    carried = tuner.wire_bytes(op, nbytes, where.ranks)
+    rings = where.rails if where.nodes > 1 else 1
+    latency_ns = round(choice.latency_us * 1000)
+    if choice.algorithm == "tree":
+        # NCCL's tree bandwidth counts like the ring's; a tree hop carries half the buffer of its rail.
+        links = hops.weights(hops.trees(where), topology)
+        per_hop = nbytes / (2 * rings)
+        cap = choice.bus_gbs * per_hop / carried
+        groups = _group(per_hop, links, cap)
+    elif choice.algorithm in ("nvls", "nvls_tree"):
+        groups = _nvls_groups(op, nbytes, where, topology, choice)
+    else:
+        chain = hops.rings(where)
+        if op == "broadcast":
+            chain = hops.ring_open(where, root)
+        elif op == "reduce":
+            chain = [(dst, src) for src, dst in hops.ring_open(where, root)]
+        groups = _group(carried / rings, hops.weights(chain, topology), choice.bus_gbs / rings)
+    return Plan(choice.algorithm, choice.protocol, choice.channels, latency_ns, groups)
+
+
+def _nvls_groups(
+    op: str, nbytes: int, where: hops.Layout, topology: Topology, choice: tuner.Choice
+) -> tuple[Group, ...]:
+    groups: list[Group] = []
+    seconds_per_byte = tuner.wire_bytes(op, nbytes, where.ranks) / choice.bus_gbs
+    for server in where.servers:
+        n = len(server)
+        ports = hops.weights(zip(server, [*server[1:], server[0]], strict=True), topology) if n > 1 else ()
+        through = nbytes * (n + 1) / n if op == "all_reduce" else float(nbytes)
+        groups += _group(through, ports, through / seconds_per_byte) if nbytes else ()
+    if where.nodes > 1:
+        per_hop = nbytes / (2 * where.rails)
+        links = hops.weights(hops.heads(where), topology)
+        groups += _group(per_hop, links, per_hop / seconds_per_byte) if nbytes else ()
+    return tuple(groups)
+
+
+def _point_to_point(
+    op: str, nbytes: int, members: tuple[int, ...], where: hops.Layout, topology: Topology, params: Params, root: int
+) -> Plan:
+    if op == "send_recv":
+        moves, each = [(members[0], members[1])], float(nbytes)
+    else:
+        each = nbytes / len(members)
+        if op == "all_to_all":
+            moves = hops.pairs(members)
+        else:
+            moves = [(m, root) if op == "gather" else (root, m) for m in members if m != root]
+    near = [hop for hop in moves if topology.server_of(hop[0]) == topology.server_of(hop[1])]
+    far = [hop for hop in moves if topology.server_of(hop[0]) != topology.server_of(hop[1])]
+    server = topology.server
+    inside = params.nvlink_us if server.kind == "nvswitch" else params.pci_us
+    hop_us = params.net_us["ring"][2] if far else inside["ring"][2]
+    latency_ns = round((params.base_us["ring"][2] + hop_us) * 1000)
+    inside_gbs = params.gpu_gbs if server.kind == "nvswitch" else server.gpu_gbps / 8
+    groups: list[Group] = []
+    for part, gbs in ((near, inside_gbs), (far, server.nic_gbps / 8 * params.factor.net_efficiency)):
+        if part:
+            links = hops.weights(part, topology)
+            groups += _group(each, links, gbs / _busiest_end(part))
+    return Plan("direct", "simple", params.p2p_channels, latency_ns, tuple(groups))
+
+
+def _busiest_end(moves: Sequence[hops.Hop]) -> int:
+    """The most transfers that begin or end at one member: they share what its copy engine or channels can move."""
+    sends: dict[int, int] = {}
+    receives: dict[int, int] = {}
+    for src, dst in moves:
+        sends[src] = sends.get(src, 0) + 1
+        receives[dst] = receives.get(dst, 0) + 1
+    return max(*sends.values(), *receives.values())

@@ -1,0 +1,43 @@
+"""The fixed-point numbers in which the simulator computes.
+
+All arithmetic of the timeline is integer, so sums do not depend on the order in which they are made and every
+answer is a pure function of the facts. One *rate unit* is 2**-48 byte/ns; one *tick* is 2**-12 ns. A flow's
+remaining bytes are counted in rate units x ticks and are exact; shares round down to a rate unit, completions round
+to the nearest tick.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+RATE_BITS: Final = 48
+TICK_BITS: Final = 12
+TICKS_PER_NS: Final = 1 << TICK_BITS
+BYTE_UNITS: Final = 1 << (RATE_BITS + TICK_BITS)
+
+MAX_GBPS: Final = 8 * (1 << 14)
+"""Largest capacity of one link in Gb/s (131,072): rates stay below 2**62 units."""
+
+MAX_NS: Final = 1 << 50
+"""Largest instant or duration in ns (13 days): ticks stay below 2**62."""
+
+
+def rate_from_gbps(gbps: float) -> int:
+    """Capacity in rate units of a link of ``gbps`` gigabits per second (8 Gb/s = 1 byte/ns), to the nearest unit."""
+    numerator, denominator = float(gbps).as_integer_ratio()
+    return (2 * (numerator << RATE_BITS) + 8 * denominator) // (16 * denominator)
+
+
+def gbps_from_rate(rate: int) -> float:
+    """Gb/s of a rate in rate units."""
+    return rate * 8 / (1 << RATE_BITS)
+
+
+def ticks_from_ns(at_ns: int) -> int:
+    """Ticks of a whole number of nanoseconds; exact."""
+    return at_ns << TICK_BITS
+
+
+def ns_from_ticks(ticks: int) -> int:
+    """The first whole nanosecond that is not before ``ticks``: how every instant leaves the simulator."""
+    return -((-ticks) >> TICK_BITS)
