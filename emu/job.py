@@ -1,0 +1,88 @@
+"""What the forker is told: one frozen description of the job, read from the first message on the control socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run, as its processes need to know it. Paths are absolute; instants and durations say their unit."""
+
+    run_id: str
+    run_dir: str
+    runtime_dir: str
+    """Sockets and the like: gone with the run."""
+    hook: str
+    """The hook library."""
+    device_file: str
+    """key=value lines for the hook."""
+    socket: str
+    """Where the coordinator listens."""
+    cost_table: str
+    servers: tuple[int, ...]
+    """GPUs of each server, in order."""
+    script: str
+    """A path, or a module's name if `module`."""
+    module: bool
+    arguments: tuple[str, ...]
+    preload: tuple[str, ...]
+    master_addr: str
+    master_port: int
+    epoch_s: int
+    """What time.time() says at virtual time 0."""
+    isolation: str
+    data_limit_nbytes: int
+    """Control tensors are at most this large."""
+    grace_s: float
+    """How long a rank may take between SIGTERM and SIGKILL."""
+
+    @property
+    def world_size(self) -> int:
+        return sum(self.servers)
+
+    def first_rank(self, server: int) -> int:
+        return sum(self.servers[:server])
+
+    @classmethod
+    def parse(cls, message: Mapping[str, Any]) -> Job:
+        """Raises ValueError if the launcher that sent it is not of this version."""
+        expected, given = {field.name for field in fields(cls)}, set(message)
+        if expected != given:
+            raise ValueError(f"the launcher and the forker disagree on {sorted(expected ^ given)}")
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in message.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A rank's place in the job."""
+
+    rank: int
+    local_rank: int
+    server: int
+
+
+def torchrun_environment(job: Job, seat: Seat) -> dict[str, str]:
+    """What torchrun's elastic agent sets for a worker (one role, static rendezvous, rank 0 hosts the store)."""
+    world_size, rank = str(job.world_size), str(seat.rank)
+    return {
+        "RANK": rank,
+        "LOCAL_RANK": str(seat.local_rank),
+        "WORLD_SIZE": world_size,
+        "LOCAL_WORLD_SIZE": str(job.servers[seat.server]),
+        "GROUP_RANK": str(seat.server),
+        "GROUP_WORLD_SIZE": str(len(job.servers)),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world_size,
+        "MASTER_ADDR": job.master_addr,
+        "MASTER_PORT": str(job.master_port),
+        "TORCHELASTIC_RUN_ID": job.run_id,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_ERROR_FILE": f"{job.run_dir}/rank{rank}.error.json",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    }

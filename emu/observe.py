@@ -1,0 +1,86 @@
+"""Op names and sizes for the hook library: PyTorch's own NVTX ranges, for the life of the script.
+
+PyTorch announces every op and autograd node as an NVTX range; the hook library is the NVTX injection that reads them. The
+state is that of `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. A profiler of the
+script's own has precedence: torch allows one at a time, so ours steps aside as long as it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class Observer:
+    """Announces ops on the rank's main thread."""
+
+    def __init__(self) -> None:
+        self._thread = 0
+        self._on = False
+        self._enable: Callable[..., Any] | None = None
+        self._disable: Callable[..., Any] | None = None
+
+    def install(self) -> None:
+        """Once, in the forker: lets the script's profilers pass."""
+        import torch.autograd.profiler
+        import torch.autograd.profiler_legacy
+
+        self._enable = torch._C._autograd._enable_profiler
+        self._disable = torch._C._autograd._disable_profiler
+        for module, enable, disable in (
+            (torch.autograd.profiler, "_enable_profiler", "_disable_profiler"),
+            (torch.autograd.profiler_legacy, "_enable_profiler_legacy", "_disable_profiler_legacy"),
+        ):
+            setattr(module, enable, self._stepping_aside(getattr(module, enable)))
+            setattr(module, disable, self._coming_back(getattr(module, disable)))
+        os.register_at_fork(after_in_child=self._forget_in_child)
+
+    def start(self) -> None:
+        """In the rank, on the thread that will run the script."""
+        self._thread = threading.get_ident()
+        self._resume()
+
+    def _resume(self) -> None:
+        if threading.get_ident() != self._thread or self._on:
+            return
+        from torch.autograd import ProfilerConfig, ProfilerState
+        from torch._C._profiler import _ExperimentalConfig
+
+        assert self._enable is not None, "install comes first"
+        record_shapes = True
+        config = ProfilerConfig(ProfilerState.NVTX, record_shapes, False, False, False, False, _ExperimentalConfig())
+        self._enable(config, set())
+        self._on = True
+
+    def _suspend(self) -> None:
+        if threading.get_ident() == self._thread and self._on:
+            assert self._disable is not None, "install comes first"
+            self._disable()
+            self._on = False
+
+    def _stepping_aside(self, enable: Callable[..., Any]) -> Callable[..., Any]:
+        def enable_profiler(*arguments: Any, **options: Any) -> Any:
+            self._suspend()
+            try:
+                return enable(*arguments, **options)
+            except BaseException:
+                self._resume()
+                raise
+
+        return enable_profiler
+
+    def _coming_back(self, disable: Callable[..., Any]) -> Callable[..., Any]:
+        def disable_profiler(*arguments: Any, **options: Any) -> Any:
+            try:
+                return disable(*arguments, **options)
+            finally:
+                self._resume()
+
+        return disable_profiler
+
+    def _forget_in_child(self) -> None:
+        """A rank's worker process is not observed."""
+        self._suspend()
+        self._thread = 0

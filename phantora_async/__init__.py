@@ -1,0 +1,1 @@
+"""The product: command line, coordinator, virtual time, reports. Never imports torch."""

@@ -1,0 +1,62 @@
+"""List, show or copy the descriptions of GPUs, clusters and hosts that runs are made with."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from phantora_async.errors import UsageError
+from profiles import ProfileError, cluster_names, gpu_names, host_names, load_cluster, load_gpu, path_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "phantora-async profiles [list | show NAME | copy NAME [FILE]]"
+    parser.add_argument("action", nargs="?", default="list", choices=("list", "show", "copy"))
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of a GPU, a cluster or a host")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="where to copy to (default: NAME.toml here)")
+
+
+def run(given: argparse.Namespace) -> int:
+    try:
+        if given.action == "list":
+            _list()
+        elif given.name is None:
+            raise UsageError(f"profiles {given.action}: which one?", "phantora-async profiles list")
+        elif given.action == "show":
+            print(path_of(given.name).read_text(), end="")
+        else:
+            _copy(given.name, Path(given.file or f"{given.name}.toml"))
+    except ProfileError as error:
+        raise UsageError(str(error)) from None
+    return 0
+
+
+def _list() -> None:
+    print("GPUs (run --gpu NAME)")
+    for name in gpu_names():
+        gpu = load_gpu(name)
+        memory_gib, bf16 = gpu.memory.total_nbytes / 2**30, gpu.peak_flops("bf16") / 1e12
+        print(f"  {name:<18} {gpu.device_name:<34} {memory_gib:5.0f} GiB  {bf16:6.0f} bf16 TFLOP/s")
+    print("clusters (run --cluster NAME)")
+    for name in cluster_names():
+        cluster = load_cluster(name)
+        print(f"  {name:<18} {cluster.gpus_per_server} x {cluster.gpu} a server, host {cluster.host}")
+    print("hosts (named by clusters)")
+    for name in host_names():
+        print(f"  {name}")
+
+
+def _copy(name: str, target: Path) -> None:
+    source = path_of(name)
+    if target.is_dir():
+        target /= source.name
+    if target.exists():
+        raise UsageError(f"{target} exists already", f"another name: phantora-async profiles copy {name} FILE")
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise UsageError(f"{target}: {error.strerror}") from None
+    option = {"gpus": "--gpu", "clusters": "--cluster"}.get(source.parent.name)
+    then = f"; next: phantora-async run {option} {target} ..." if option else ", to be named by a cluster's `host`"
+    print(f"{target}: edit it{then}")

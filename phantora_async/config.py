@@ -1,0 +1,199 @@
+"""What the user wrote, resolved and checked as a whole before anything starts."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from phantora_async.errors import UsageError
+from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
+
+HOST_MODES = ("modelled", "measured", "none")
+CLOCKS = ("exact",)
+ISOLATIONS = ("none",)
+DATA_LIMIT_NBYTES = 1 << 20
+"""Larger copies, collectives and control tensors never touch their bytes."""
+DEFAULT_CLUSTER = "dgx-h200"
+RUNS = Path("phantora-runs")
+OWN_FILES = ("rank*.log", "rank*.error.json", "forker.log", "device.txt", "report.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One run. Paths are absolute; what the command line left out is filled in."""
+
+    script: str
+    """A file's path, or a module's name."""
+    module: bool
+    arguments: tuple[str, ...]
+    servers: tuple[int, ...]
+    """GPUs in use on each server."""
+    gpu: Gpu
+    cluster: Cluster
+    host: HostModel
+    host_mode: str
+    clock: str
+    isolation: str
+    python: Path
+    preload: tuple[str, ...]
+    run_dir: Path
+    report: Path
+    shown_ranks: frozenset[int]
+    """Ranks whose output appears on the terminal."""
+    progress: bool
+
+    @property
+    def world_size(self) -> int:
+        return sum(self.servers)
+
+    def server_of(self, rank: int) -> int:
+        """Number of the server that a rank runs on."""
+        first = 0
+        for server, gpus in enumerate(self.servers):
+            first += gpus
+            if rank < first:
+                return server
+        raise ValueError(f"rank {rank} of a world of {self.world_size}")
+
+    def log(self, rank: int) -> Path:
+        return self.run_dir / f"rank{rank}.log"
+
+    def device_file_lines(self) -> list[str]:
+        """The hook's device file: the GPU, the host model and this run's limits."""
+        return [
+            *self.gpu.device_file_lines(),
+            f"device_count={max(self.servers)}",
+            f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
+            f"host_mode={self.host_mode}",
+            f"host_scale={self.host.scale}",
+            f"op_ns={self.host.op_ns}",
+            f"queue_depth={self.host.queue_depth}",
+            *(f"call_ns.{kind}={cost_ns}" for kind, cost_ns in self.host.call_ns.items()),
+        ]
+
+
+def resolve(given: argparse.Namespace) -> Config:
+    """The run that the options of `phantora-async run` ask for, its run directory made. Raises UsageError."""
+    try:
+        cluster = load_cluster(given.cluster)
+        gpu = load_gpu(given.gpu or cluster.gpu)
+        host = load_host(cluster.host)
+    except ProfileError as error:
+        raise UsageError(str(error), "phantora-async profiles list, or copy one and edit it: phantora-async profiles copy") from None
+    servers = _servers(given, cluster)
+    script = _module(given.script) if given.module else _script(given.script)
+    shown = _shown_ranks(given.show_ranks, sum(servers))
+    python = _python(given.python)
+    run_dir = _run_dir(given.run_dir, given.script)
+    return Config(
+        script=script,
+        module=given.module,
+        arguments=tuple(given.arguments),
+        servers=servers,
+        gpu=gpu,
+        cluster=cluster,
+        host=host,
+        host_mode=given.host,
+        clock=given.clock,
+        isolation=given.isolation,
+        python=python,
+        preload=tuple(given.preload),
+        run_dir=run_dir,
+        report=_report(given.report, run_dir),
+        shown_ranks=shown,
+        progress=not given.no_progress and sys.stderr.isatty(),
+    )
+
+
+def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
+    """-n 12 with 8 to a server is one server of 8 and one of 4; --nnodes counts full ones."""
+    for option, value in (("-n", given.n), ("--nnodes", given.nnodes), ("--nproc-per-node", given.nproc_per_node)):
+        if value is not None and value < 1:
+            raise UsageError(f"{option} {value}: at least 1")
+    if given.n is not None and given.nnodes is not None:
+        raise UsageError("-n and --nnodes say the same twice", "-n WORLD, or --nnodes N --nproc-per-node GPUS")
+    per_server = given.nproc_per_node or cluster.gpus_per_server
+    if per_server > cluster.gpus_per_server:
+        raise UsageError(
+            f"--nproc-per-node {per_server}: a server of {cluster.name} has {cluster.gpus_per_server} GPUs",
+            f"another cluster, or a copy to edit: phantora-async profiles copy {cluster.name}",
+        )
+    if given.nnodes is not None:
+        return (per_server,) * given.nnodes
+    world = given.n if given.n is not None else given.nproc_per_node or 1
+    full, rest = divmod(world, per_server)
+    return (per_server,) * full + ((rest,) if rest else ())
+
+
+def _script(text: str) -> str:
+    path = Path(text)
+    if not path.exists():
+        raise UsageError(f"no such script: {text}", f"for a module: phantora-async run -m {text}" if path.suffix != ".py" else "")
+    if path.is_dir() and not (path / "__main__.py").is_file():
+        raise UsageError(f"{text} is a directory without __main__.py")
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"{text} cannot be read")
+    return text
+
+
+def _module(text: str) -> str:
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise UsageError(f"-m {text}: not a module's name", "without -m, a script's path is expected")
+    return text
+
+
+def _shown_ranks(text: str, world_size: int) -> frozenset[int]:
+    if text in ("all", "none"):
+        return frozenset(range(world_size)) if text == "all" else frozenset()
+    try:
+        ranks = frozenset(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"--show-ranks {text}: expected ranks like 0,3, or all, or none") from None
+    if not all(0 <= rank < world_size for rank in ranks):
+        raise UsageError(f"--show-ranks {text}: the ranks are 0 to {world_size - 1}")
+    return ranks
+
+
+def _python(text: str | None) -> Path:
+    """Kept as given: an environment's interpreter is a link that must not be resolved."""
+    if text is None:
+        if importlib.util.find_spec("torch") is None:
+            raise UsageError(
+                "PyTorch is not installed in this environment",
+                "pip install torch (the CUDA build; no GPU needed), or name another environment's interpreter: --python PATH",
+            )
+        return Path(sys.executable)
+    found = shutil.which(text)
+    if found is None:
+        raise UsageError(f"--python {text}: no such interpreter")
+    return Path(found).absolute()
+
+
+def _run_dir(text: str | None, script: str) -> Path:
+    if text is not None:
+        path = Path(text).absolute()
+    else:
+        stem = Path(script).stem or "run"
+        path = (RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{stem}").absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        for pattern in OWN_FILES:  # an earlier run's
+            for old in path.glob(pattern):
+                old.unlink()
+        (path / "device.txt").touch()
+    except OSError as error:
+        raise UsageError(f"--run-dir {path}: {error.strerror or error}", "name a directory that can be written: --run-dir DIR") from None
+    return path
+
+
+def _report(text: str | None, run_dir: Path) -> Path:
+    path = Path(text).absolute() if text is not None else run_dir / "report.json"
+    if not path.parent.is_dir() or path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"--report {path}: cannot be written")
+    return path
