@@ -60,8 +60,20 @@ class Achieved:
     """Share of the tensor cores' peak that a large GEMM's main loop sustains (power limits the clock)."""
     vector_fraction: float
     """The same for arithmetic outside the tensor cores."""
+    sm_gb_per_s: float
+    """Bandwidth that one SM can draw by itself, which bounds kernels of few blocks."""
     kernel_floor_ns: int
     """Duration of a kernel that does next to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NcclKernel:
+    """What NCCL's resident kernel takes from the kernels beside it."""
+
+    sms: int
+    """Its channels, one SM each."""
+    memory_share: float
+    """Share of the memory's bandwidth that its copies use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +88,7 @@ class Gpu:
     limits: Limits
     pcie: Pcie
     achieved: Achieved
-    nccl_sms: int
-    """SMs that NCCL's resident kernel holds while a collective runs."""
+    nccl: NcclKernel
     peaks: tuple[tuple[str, float], ...]
     """FLOP/s by dtype of PEAK_DTYPES."""
     attributes: tuple[tuple[int, int], ...]
@@ -116,8 +127,8 @@ def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
     top.done()
     if gpu.memory.reserved_nbytes >= gpu.memory.total_nbytes:
         raise ProfileError(f"{path}: memory.reserved_nbytes: expected less than total_nbytes")
-    if gpu.nccl_sms >= gpu.sm_count:
-        raise ProfileError(f"{path}: nccl_sms: expected less than sm_count")
+    if gpu.nccl.sms >= gpu.sm_count:
+        raise ProfileError(f"{path}: nccl.sms: expected less than sm_count")
     return gpu
 
 
@@ -125,8 +136,8 @@ def _gpu(path: Path, top: Fields) -> Gpu:
     capability = top.text("compute_capability")
     if not (version := re.fullmatch(r"(\d+)\.(\d)", capability)):
         raise top.error("compute_capability", f'expected text like "9.0", found {capability!r}')
-    memory, limits, peaks, pcie, achieved = (
-        top.table(key) for key in ("memory", "limits", "peak_tflops", "pcie", "achieved")
+    memory, limits, peaks, pcie, achieved, nccl = (
+        top.table(key) for key in ("memory", "limits", "peak_tflops", "pcie", "achieved", "nccl")
     )
     found = Memory(
         total_nbytes=memory.integer("total_nbytes", least=1),
@@ -178,9 +189,10 @@ def _gpu(path: Path, top: Fields) -> Gpu:
             l2_gb_per_s=achieved.number("l2_gb_per_s"),
             tensor_fraction=achieved.number("tensor_fraction", most=1.0),
             vector_fraction=achieved.number("vector_fraction", most=1.0),
+            sm_gb_per_s=achieved.number("sm_gb_per_s"),
             kernel_floor_ns=achieved.integer("kernel_floor_ns", least=1),
         ),
-        nccl_sms=top.integer("nccl_sms"),
+        nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
         peaks=tuple((dtype, peaks.number(dtype) * 1e12) for dtype in PEAK_DTYPES),
         attributes=tuple(sorted((known | _overrides(top)).items())),
         path=path,

@@ -1,0 +1,87 @@
+"""How far the cost model is from real kernels: `python -m profiles.tools.trace_error [--gpu NAME] [--worst N] TRACE...`.
+
+Reads torch.profiler traces (record_shapes=True), prices every kernel and library call as the hook would name it, and prints real and
+modelled time per family and per trace, alone and beside NCCL.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+
+from profiles.cost import CostModel
+from profiles.gpu import load_gpu
+from profiles.tools.trace import Work, by_family, load, works
+
+ALONE, BESIDE = 0.01, 0.99
+
+
+def modelled_us(model: CostModel, work: Work) -> float:
+    """A kernel that NCCL accompanied for part of its time runs at each rate for that part."""
+    cost = model.cost(work.signature)
+    return 1 / ((1 - work.overlap) / cost.solo_ns + work.overlap / cost.contended_ns) / 1e3
+
+
+def row(title: str, model: CostModel, found: list[Work]) -> str:
+    real = sum(one.for_us for one in found)
+    guess = sum(modelled_us(model, one) for one in found)
+    off = sum(abs(modelled_us(model, one) - one.for_us) for one in found)
+    return f"| {title} | {len(found)} | {real / 1e3:.2f} | {guess / 1e3:.2f} | {guess / real - 1:+.1%} | {off / real:.1%} |"
+
+
+def report(model: CostModel, name: str, found: list[Work]) -> None:
+    print(
+        f"\n{name}\n\n| family | calls | real ms | model ms | error of sum | mean error |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+    )
+    for family, members in by_family(found):
+        print(row(family, model, members))
+    alone = [one for one in found if one.overlap <= ALONE]
+    beside = [one for one in found if one.overlap >= BESIDE]
+    print(row("**all**", model, found))
+    if beside:
+        print(row("alone", model, alone))
+        print(row("beside NCCL", model, beside))
+        for family, members in by_family(beside):
+            print(row(f"beside NCCL: {family}", model, members))
+
+
+def worst(model: CostModel, found: list[Work], count: int) -> None:
+    groups: dict[tuple[str, bool], list[Work]] = defaultdict(list)
+    for one in found:
+        if one.overlap <= ALONE or one.overlap >= BESIDE:
+            groups[one.signature, one.overlap > 0.5].append(one)
+    rows = []
+    for (signature, beside), members in groups.items():
+        real = sum(one.for_us for one in members)
+        guess = sum(modelled_us(model, one) for one in members)
+        rows.append((abs(guess - real), real / len(members), guess / len(members), len(members), beside, signature))
+    for _, real, guess, times, beside, signature in sorted(rows, reverse=True)[:count]:
+        mark = "*" if beside else " "
+        print(f"{times:4d} x {real:8.1f} us, model {guess:8.1f} ({guess / real - 1:+.0%}){mark} {shorten(signature)}")
+
+
+def shorten(signature: str) -> str:
+    head, *fields = signature.split(";")
+    if head == "kernel":
+        fields[0] = fields[0].replace("at::native::", "").replace("(anonymous namespace)::", "")[:110]
+    return ";".join([head, *fields])[:260]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m profiles.tools.trace_error", description=__doc__)
+    parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
+    parser.add_argument("--gpu", default="h200")
+    parser.add_argument("--worst", type=int, default=0, metavar="N", help="also list the N signatures most off in sum")
+    arguments = parser.parse_args()
+    model = CostModel(load_gpu(arguments.gpu))
+    for path in arguments.traces:
+        found = works(load(path))
+        report(model, path.name.split(".")[0], found)
+        if arguments.worst:
+            print()
+            worst(model, found, arguments.worst)
+
+
+if __name__ == "__main__":
+    main()
