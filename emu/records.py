@@ -104,7 +104,7 @@ def _part(entry: Entry) -> type[Any]:
         "__slots__": (),
         "encode": staticmethod(layout.pack),
         "decode_all": classmethod(decode_all),
-        "SIZE": layout.size,
+        "size": staticmethod(lambda: layout.size),
     }
     return type(class_name(entry.name), (base,), body)
 
@@ -212,7 +212,7 @@ def stub() -> Iterator[str]:
         yield from (f"    {field}{clash if field.startswith('count:') else ''}" for field in fields)
         yield from ("    @staticmethod", f"    def encode({', '.join(arguments)}) -> bytes: ...  # noqa: E501")
         if not word:
-            yield "    @classmethod"
+            yield from ("    @staticmethod", "    def size() -> int: ...", "    @classmethod")
             yield f"    def decode_all(cls, data: bytes, start: int, count: int) -> list[{class_name(entry.name)}]: ..."
     enums: dict[str, list[Entry]] = {}
     for entry in entries:

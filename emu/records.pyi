@@ -248,6 +248,8 @@ class NcclOp(NamedTuple):
     scale: float
     @staticmethod
     def encode(comm: int, seq: int, op: int, dtype: int, redop: int, peer: int, count: int, token: int, data_nbytes: int, scale: float) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[NcclOp]: ...
 
@@ -425,6 +427,8 @@ class CostHeader(NamedTuple):
     capacity: int
     @staticmethod
     def encode(version: int, entry_nbytes: int, capacity: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[CostHeader]: ...
 
@@ -437,6 +441,8 @@ class CostEntry(NamedTuple):
     pad: int
     @staticmethod
     def encode(key: int, solo_ns: int, contended_ns: int, flops: float, source: int, pad: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[CostEntry]: ...
 

@@ -1,0 +1,262 @@
+"""Everything that the simulation changes: hosts, devices, streams, marks, launches and transfers.
+
+Plain attributes and no behaviour beyond keeping themselves consistent; ``streams``, ``collectives`` and ``hosts`` hold
+the rules. All state that depends on virtual time is in these classes, in the agenda and in the network: what saves and
+restores them saves and restores the simulation.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from phantora_async.virtual_time.facts import Gathering, Meeting
+
+
+class StreamState(IntEnum):
+    IDLE = 0
+    """All that it was given is done."""
+    RUNNING = 1
+    """A segment is at its head."""
+    BLOCKED = 2
+    """Waits for a mark."""
+    COLLECTIVE = 3
+    """An NCCL kernel is at its head: resident, waiting for peers or moving data."""
+
+
+class HostState(IntEnum):
+    RUNNING = 0
+    """It has an entry in the agenda: its next record's instant, or its clock if that record has not come."""
+    WAITS_STREAM = 1
+    WAITS_MARK = 2
+    WAITS_DEVICE = 3
+    WAITS_QUEUE = 4
+    """The launch queue is full; the record that did not fit will be done again."""
+    WAITS_GATHERING = 5
+    PASSED_OVER = 6
+    """Asleep where no record tells of it; holds no time back at present."""
+    FINISHED = 7
+
+
+class Mark:
+    """A recorded event: pending until its stream reaches it."""
+
+    __slots__ = ("done_ns", "number", "stream", "waiters")
+
+    def __init__(self, stream: Stream, number: int) -> None:
+        self.stream = stream
+        self.number = number
+        self.done_ns = -1
+        self.waiters: list[Stream | Host] = []
+
+
+class StepMark:
+    """A step's end on one rank's host; complete when all work enqueued before it is."""
+
+    __slots__ = ("counters", "device_ns", "host", "host_ns", "index", "pending", "shares")
+
+    def __init__(self, host: Host, index: int, host_ns: int, counters: tuple[float, ...]) -> None:
+        self.host = host
+        self.index = index
+        self.host_ns = host_ns
+        self.counters = counters
+        self.pending = 0
+        self.device_ns = -1
+        self.shares: tuple[int, ...] = ()
+        """The devices' accounts at ``device_ns``, summed over the rank's devices."""
+
+
+SEGMENT_ITEM, MARK_ITEM, WAIT_ITEM, LAUNCH_ITEM, STEP_ITEM = range(5)
+Item = tuple[Any, ...]
+"""What a stream has been given: (SEGMENT_ITEM, launches, solo_ns, contended_ns, floor_ns), (MARK_ITEM, Mark),
+(WAIT_ITEM, Mark), (LAUNCH_ITEM, Launch), (STEP_ITEM, StepMark)."""
+
+
+class Stream:
+    """A FIFO of items. ``order`` is its place among simultaneous events, ``due_seq`` the agenda entry that is valid.
+
+    A segment's work is solo_ns x contended_ns units; alone it does contended_ns of them per nanosecond, beside an NCCL
+    kernel solo_ns. So a change of rate divides nothing, and only the completion is rounded: up, to the first nanosecond
+    at which no unit is left.
+    """
+
+    __slots__ = (
+        "device",
+        "drain_waiter",
+        "due_seq",
+        "floor_ns",
+        "head",
+        "id",
+        "items",
+        "left",
+        "order",
+        "pending",
+        "queue_limit",
+        "rate",
+        "state",
+        "updated_ns",
+    )
+
+    def __init__(self, device: Device, id: int, order: int) -> None:
+        self.device = device
+        self.id = id
+        self.order = order
+        self.state = StreamState.IDLE
+        self.items: list[Item] = []
+        self.head = 0
+        self.pending = 0
+        """Launches given and not done."""
+        self.queue_limit = -1
+        """The host waits until ``pending`` is at most this; -1: it does not wait."""
+        self.drain_waiter = False
+        self.left = 0
+        self.rate = 0
+        self.updated_ns = 0
+        self.floor_ns = 0
+        self.due_seq = -1
+
+
+class Device:
+    """One rank's GPU, and where its time went.
+
+    At any instant it computes (a segment has work left), else moves data, else waits for peers, else waits for its
+    host, else is idle (empty while the host waits for something that is not this device).
+    """
+
+    __slots__ = (
+        "busy_streams",
+        "busy_until_ns",
+        "compute_ns",
+        "drain_waiter",
+        "host",
+        "host_ns",
+        "idle_ns",
+        "number",
+        "peers_ns",
+        "resident",
+        "resident_ns",
+        "running",
+        "since_ns",
+        "transfer_ns",
+        "transferring",
+    )
+
+    def __init__(self, host: Host, number: int) -> None:
+        self.host = host
+        self.number = number
+        self.resident = 0
+        """NCCL kernels that streams have reached and that are not complete."""
+        self.transferring = 0
+        """Those of them that move data."""
+        self.running: list[Stream] = []
+        self.busy_streams = 0
+        self.drain_waiter = False
+        self.busy_until_ns = 0
+        """When the work of the running segments ends, at the present rates."""
+        self.since_ns = -1
+        """Up to when time is booked; -1: the device has never been used, nothing is booked."""
+        self.compute_ns = self.transfer_ns = self.peers_ns = self.host_ns = self.idle_ns = 0
+        self.resident_ns = 0
+
+    def account(self, now_ns: int) -> None:
+        """Books the time since the last call; called before anything changes that decides where time goes."""
+        since = self.since_ns
+        if now_ns <= since:
+            return
+        if self.resident:
+            self.resident_ns += now_ns - since
+        busy = self.busy_until_ns
+        if busy > since:
+            until = busy if busy < now_ns else now_ns
+            self.compute_ns += until - since
+            since = until
+        rest = now_ns - since
+        if rest:
+            if self.transferring:
+                self.transfer_ns += rest
+            elif self.resident:
+                self.peers_ns += rest
+            elif self.host.state:
+                self.idle_ns += rest
+            else:
+                self.host_ns += rest
+        self.since_ns = now_ns
+
+    def shares(self) -> tuple[int, ...]:
+        return self.compute_ns, self.transfer_ns, self.peers_ns, self.host_ns, self.idle_ns, self.resident_ns
+
+
+class Launch:
+    """An NCCL kernel on a stream: done when all of its meetings are."""
+
+    __slots__ = ("active", "meetings", "remaining", "stream")
+
+    def __init__(self, stream: Stream, meetings: tuple[Meeting, ...]) -> None:
+        self.stream = stream
+        self.meetings = meetings
+        self.remaining = len(meetings)
+        self.active = 0
+        """Meetings that move data now."""
+
+
+class Transfer:
+    """A meeting under way: launches that have arrived, and, when all have, its number in the network."""
+
+    __slots__ = ("begun_ns", "key", "launches", "meeting")
+
+    def __init__(self, meeting: Meeting) -> None:
+        self.meeting = meeting
+        self.launches: list[Launch] = []
+        self.key = -1
+        self.begun_ns = -1
+
+
+class Host:
+    """A rank's program: consumes its log in order. ``cursor`` is the next fact, ``clock_ns`` the last one's instant."""
+
+    __slots__ = (
+        "again",
+        "clock_ns",
+        "counters",
+        "cursor",
+        "devices",
+        "log",
+        "marks",
+        "may_pass",
+        "memory",
+        "order",
+        "polled_again",
+        "polled_ns",
+        "polls",
+        "rank",
+        "state",
+        "steps",
+        "streams",
+        "used",
+        "waits_for",
+    )
+
+    def __init__(self, rank: int, order: int) -> None:
+        self.rank = rank
+        self.order = order
+        self.log: list[Any] = []
+        self.cursor = 0
+        self.clock_ns = 0
+        self.state = HostState.RUNNING
+        self.waits_for: Stream | Mark | Device | Gathering | None = None
+        self.again = False
+        """The next record has been reached already and only did not fit."""
+        self.may_pass = False
+        self.polls = 0
+        """Questions in a row with next to no host time between; see ``polling``."""
+        self.polled_ns = -1
+        self.polled_again = False
+        self.streams: dict[int, Stream] = {}
+        self.marks: dict[int, Mark] = {}
+        self.devices: dict[int, Device] = {}
+        """Every GPU of the server that the rank sees."""
+        self.used: list[Device] = []
+        """Those of them that were ever given work."""
+        self.counters: tuple[float, ...] = (0,) * 9
+        self.memory: dict[int, tuple[int, int, int]] = {}
+        self.steps = 0

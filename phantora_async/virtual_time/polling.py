@@ -1,0 +1,38 @@
+"""Programs that ask again and again until time has passed, on a host whose own work costs nothing.
+
+``while not event.query(): pass`` and ``while time.time() < deadline: pass`` end because each turn takes time. Where the
+host model says that a turn takes none, virtual time would stand still and the program ask for ever. So, of questions in
+a row that each come less than CLOSE_NS after the one before, the first FREE cost nothing, and every further one takes
+SHORT_NS, after MANY of them LONG_NS. A program that reads its clock a few times at one instant is not disturbed.
+"""
+
+from __future__ import annotations
+
+from phantora_async.virtual_time.agenda import Agenda
+from phantora_async.virtual_time.entities import Host
+
+CLOSE_NS = 100
+FREE = 64
+SHORT_NS = 1_000
+MANY = 1_000
+LONG_NS = 100_000
+
+
+def poll_costs_ns(host: Host, agenda: Agenda) -> int:
+    """Counts a question of the host. If it has to take time, the host will ask it again then; says how much."""
+    now_ns = agenda.now_ns
+    if host.polled_again:
+        host.polled_again = False
+        host.polled_ns = now_ns
+        return 0
+    if now_ns - host.polled_ns > CLOSE_NS:
+        host.polls = 0
+    host.polls += 1
+    host.polled_ns = now_ns
+    if host.polls <= FREE:
+        return 0
+    cost_ns = SHORT_NS if host.polls <= MANY else LONG_NS
+    host.polled_again = host.again = True
+    host.clock_ns = now_ns + cost_ns
+    agenda.push(host.clock_ns, host)
+    return cost_ns

@@ -1,0 +1,182 @@
+"""How streams go on: items in order, segments at the rate that the device allows, marks and who waits for them."""
+
+from __future__ import annotations
+
+from phantora_async.virtual_time.agenda import Agenda
+from phantora_async.virtual_time.entities import (
+    LAUNCH_ITEM,
+    MARK_ITEM,
+    SEGMENT_ITEM,
+    WAIT_ITEM,
+    Device,
+    Host,
+    Item,
+    Launch,
+    Mark,
+    StepMark,
+    Stream,
+    StreamState,
+)
+
+KEPT_ITEMS = 256
+"""Done items are forgotten when there are this many."""
+
+
+class Streams:
+    """Drives FIFOs. What becomes possible elsewhere is left in ``arrived`` and ``completed_steps`` for the timeline."""
+
+    __slots__ = ("_agenda", "_ready", "arrived", "completed_steps")
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        self._ready: list[Stream] = []
+        self.arrived: list[Launch] = []
+        """Launches that reached the head of their stream."""
+        self.completed_steps: list[StepMark] = []
+
+    def submit(self, stream: Stream, item: Item) -> None:
+        """Gives an item to the stream now; an idle stream takes it up at once."""
+        stream.items.append(item)
+        if stream.state == StreamState.IDLE:
+            device = stream.device
+            device.busy_streams += 1
+            if device.since_ns < 0:
+                device.since_ns = self._agenda.now_ns
+                device.host.used.append(device)
+            self._drive(stream)
+            if self._ready:
+                self._settle()
+
+    def finish_segment(self, stream: Stream) -> None:
+        """The segment at the head is done."""
+        device = stream.device
+        device.account(self._agenda.now_ns)
+        device.running.remove(stream)
+        self._leave(stream, stream.items[stream.head][1])
+
+    def finish_launch(self, launch: Launch) -> None:
+        """The NCCL kernel at the head of its stream is done."""
+        stream, now_ns = launch.stream, self._agenda.now_ns
+        device = stream.device
+        device.account(now_ns)
+        device.resident -= 1
+        if not device.resident and device.running:
+            self._change_rate(device)
+        self._leave(stream, 1)
+
+    def _leave(self, stream: Stream, launches: int) -> None:
+        stream.pending -= launches
+        stream.head += 1
+        if stream.pending <= stream.queue_limit:
+            stream.queue_limit = -1
+            self._agenda.woken.append(stream.device.host)
+        self._drive(stream)
+        if self._ready:
+            self._settle()
+
+    def _settle(self) -> None:
+        while self._ready:
+            self._drive(self._ready.pop())
+
+    def _drive(self, stream: Stream) -> None:
+        """The stream's head is free to go on. Streams that this releases wait in ``_ready``, so no chain recurses."""
+        items, head = stream.items, stream.head
+        count = len(items)
+        now_ns = self._agenda.now_ns
+        while head < count:
+            item = items[head]
+            kind = item[0]
+            if kind == SEGMENT_ITEM:
+                stream.head = head
+                stream.state = StreamState.RUNNING
+                self._start_segment(stream, item, now_ns)
+                return
+            if kind == MARK_ITEM:
+                self._complete(item[1], now_ns)
+            elif kind == WAIT_ITEM:
+                if item[1].done_ns < 0:
+                    item[1].waiters.append(stream)
+                    stream.head = head
+                    stream.state = StreamState.BLOCKED
+                    return
+            elif kind == LAUNCH_ITEM:
+                stream.head = head
+                stream.state = StreamState.COLLECTIVE
+                self._start_launch(stream.device, item[1], now_ns)
+                return
+            else:
+                step: StepMark = item[1]
+                step.pending -= 1
+                if not step.pending:
+                    self.completed_steps.append(step)
+            head += 1
+            if head >= KEPT_ITEMS:
+                del items[:head]
+                count -= head
+                head = 0
+        items.clear()
+        stream.head = 0
+        stream.state = StreamState.IDLE
+        self._drained(stream)
+
+    def _complete(self, mark: Mark, now_ns: int) -> None:
+        mark.done_ns = now_ns
+        if mark.waiters:
+            for waiter in mark.waiters:
+                if isinstance(waiter, Host):
+                    self._agenda.woken.append(waiter)
+                else:
+                    self._ready.append(waiter)
+            mark.waiters.clear()
+
+    def _drained(self, stream: Stream) -> None:
+        device = stream.device
+        device.busy_streams -= 1
+        if stream.drain_waiter:
+            stream.drain_waiter = False
+            self._agenda.woken.append(device.host)
+        if device.drain_waiter and not device.busy_streams:
+            device.drain_waiter = False
+            self._agenda.woken.append(device.host)
+
+    def _start_segment(self, stream: Stream, item: Item, now_ns: int) -> None:
+        _, _, solo_ns, contended_ns, floor_ns = item
+        device = stream.device
+        device.account(now_ns)
+        stream.left = solo_ns * contended_ns
+        if device.resident:
+            stream.rate = solo_ns
+            end_ns = now_ns + contended_ns
+        else:
+            stream.rate = contended_ns
+            end_ns = now_ns + solo_ns
+        stream.updated_ns = now_ns
+        device.running.append(stream)
+        if end_ns > device.busy_until_ns:
+            device.busy_until_ns = end_ns
+        stream.due_seq = self._agenda.push(end_ns if end_ns > floor_ns else floor_ns, stream)
+
+    def _start_launch(self, device: Device, launch: Launch, now_ns: int) -> None:
+        device.account(now_ns)
+        device.resident += 1
+        if device.resident == 1 and device.running:
+            self._change_rate(device)
+        self.arrived.append(launch)
+
+    def _change_rate(self, device: Device) -> None:
+        """The first NCCL kernel came or the last one went: running segments go on at the other rate from now on."""
+        now_ns = self._agenda.now_ns
+        latest_ns = now_ns
+        for stream in device.running:
+            _, _, solo_ns, contended_ns, floor_ns = stream.items[stream.head]
+            left = stream.left - stream.rate * (now_ns - stream.updated_ns)
+            if left <= 0:
+                continue
+            stream.left = left
+            stream.rate = solo_ns if device.resident else contended_ns
+            stream.updated_ns = now_ns
+            end_ns = now_ns - (-left // stream.rate)
+            if end_ns > latest_ns:
+                latest_ns = end_ns
+            stream.due_seq = self._agenda.push(end_ns if end_ns > floor_ns else floor_ns, stream)
+        device.busy_until_ns = latest_ns
