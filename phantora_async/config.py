@@ -80,6 +80,8 @@ class Config:
 
 def resolve(given: argparse.Namespace) -> Config:
     """The run that the options of `phantora-async run` ask for, its run directory made. Raises UsageError."""
+    if given.script is None:
+        raise UsageError("which script?", "phantora-async run -n 8 train.py, or -m MODULE")
     try:
         cluster = load_cluster(given.cluster)
         gpu = load_gpu(given.gpu or cluster.gpu)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS
+from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, resolve
 from phantora_async.errors import EXIT_CODES_HELP
 
 
@@ -40,5 +40,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--report", metavar="FILE", help="the report as JSON (default: report.json in the run directory)")
     output.add_argument("--show-ranks", metavar="RANKS", default="0", help="whose output to show: 0,3 or all or none (default: 0)")
     output.add_argument("--no-progress", action="store_true", help="no status line")
-    parser.add_argument("script", metavar="SCRIPT", help=argparse.SUPPRESS)
+    parser.add_argument("script", nargs="?", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(given: argparse.Namespace) -> int:
+    config = resolve(given)
+    # Not before the command line is known to be good: these take longer to import than everything else.
+    import uvloop
+
+    from phantora_async.report import terminal_report
+    from phantora_async.session import Session
+
+    outcome = uvloop.run(Session(config).run())
+    config.report.write_bytes(outcome.report_json())
+    print(terminal_report(outcome.report))
+    print(f"report: {config.report}; logs: {config.run_dir}/rank*.log")
+    print(f"again:  phantora-async report {config.report}")
+    return 0

@@ -1,0 +1,48 @@
+"""The command line: what is asked for, what is refused, and how."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phantora_async import cli
+from phantora_async.errors import ExitCode
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys\nfrom phantora_async import cli\ncli.run(['--help'])\nprint(sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for module in ("uvloop", "rich", "numpy", "torch", "asyncio", "profiles"):
+        assert f"'{module}'" not in done.stderr
+    assert "exit codes:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fly"], "unknown command 'fly'"),
+        (["run"], "which script?"),
+        (["run", "--np", "3", "x.py"], "--np"),
+        (["run", "--host", "slow", "x.py"], "slow"),
+        (["profiles", "show"], "which one?"),
+        (["profiles", "show", "h300"], "h200"),
+    ],
+)
+def test_errors_are_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == ExitCode.USAGE
+    shown = capsys.readouterr()
+    assert shown.err.startswith("error: ")
+    assert message in shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_profiles_are_copied_to_be_edited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "mine.toml"
+    assert cli.run(["profiles", "copy", "h200", str(target)]) == 0
+    assert f"--gpu {target}" in capsys.readouterr().out
+    assert cli.run(["profiles", "copy", "h200", str(target)]) == ExitCode.USAGE
+    assert cli.run(["profiles", "list"]) == 0
+    assert "h200" in capsys.readouterr().out

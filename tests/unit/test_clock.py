@@ -1,0 +1,181 @@
+"""Virtual time in the script, in processes of their own: the clock replaces functions of `time` for good."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from emu.clock import Policy, policy_of
+
+ROOT = Path(__file__).parents[2]
+PRELUDE = """
+import os, threading, time
+from time import perf_counter as early
+import timeit
+real_perf_counter = time.perf_counter
+from emu.clock import PERF_COUNTER_BASE_NS, VirtualClock
+
+class Host:
+    now = 0
+    asked = 0
+    def clock_ns(self):
+        self.asked += 1
+        return self.now
+    def host_clock_ns(self):
+        return self.now
+    def advance_ns(self, for_ns):
+        self.now += for_ns
+
+host = Host()
+clock = VirtualClock(host)
+clock.install()
+before = time.time()
+assert abs(before - __import__('datetime').datetime.now().timestamp()) < 5, 'real until it starts'
+clock.start(1_700_000_000)
+"""
+
+
+def check(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_all_clocks_tell_the_hosts_time() -> None:
+    check(
+        """
+        host.now = 2_500_000_000
+        assert time.time() == 1_700_000_002.5
+        host.now += 1
+        assert time.time_ns() == 1_700_000_002_500_000_001
+        host.now += 1
+        assert time.perf_counter_ns() == PERF_COUNTER_BASE_NS + 2_500_000_002
+        host.now += 1
+        assert time.monotonic_ns() == PERF_COUNTER_BASE_NS + 2_500_000_003
+        assert time.perf_counter.__name__ == 'perf_counter'
+        """
+    )
+
+
+def test_names_bound_before_are_virtual_too() -> None:
+    check(
+        """
+        host.now = 7_000_000_000
+        assert early() == PERF_COUNTER_BASE_NS / 1e9 + 7
+        assert timeit.default_timer is time.perf_counter
+        assert timeit.timeit('host.advance_ns(500)', globals={'host': host}, number=1000) > 499e-6
+        """
+    )
+
+
+def test_sleep_takes_virtual_time_only() -> None:
+    check(
+        """
+        begun, asked = time.perf_counter.__wrapped__(), host.asked
+        time.sleep(1000)
+        assert time.perf_counter.__wrapped__() - begun < 1
+        assert host.now == 1000 * 10**9
+        assert host.asked == asked + 1, 'it ends when all ranks have come that far'
+        for bad, error in ((-1, ValueError), ('x', TypeError)):
+            try:
+                time.sleep(bad)
+            except error:
+                pass
+            else:
+                raise AssertionError(bad)
+        """
+    )
+
+
+def test_a_loop_that_waits_for_time_ends() -> None:
+    check(
+        """
+        until = time.monotonic() + 1.0
+        reads = 0
+        while time.monotonic() < until:
+            reads += 1
+        assert reads < 20_000
+        """
+    )
+
+
+def test_waits_of_libraries_are_real() -> None:
+    check(
+        """
+        import queue, concurrent.futures
+        begun = time.perf_counter.__wrapped__()
+        assert not threading.Event().wait(0.2)
+        try:
+            queue.Queue().get(timeout=0.2)
+        except queue.Empty:
+            pass
+        assert time.perf_counter.__wrapped__() - begun > 0.39
+        assert host.now == 0
+        """
+    )
+
+
+def test_background_threads_neither_ask_nor_move_the_clock() -> None:
+    check(
+        """
+        host.now = 5_000_000_000
+        time.time()
+        asked = host.asked
+        seen = []
+        def work():
+            until = time.monotonic() + 0.05
+            while time.monotonic() < until:
+                time.sleep(0.01)
+            seen.append(time.monotonic())
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert seen and host.now == 5_000_000_000 and host.asked == asked
+        """
+    )
+
+
+def test_a_child_process_goes_on_at_real_pace() -> None:
+    out = check(
+        """
+        host.now = 5_000_000_000
+        time.time()
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(0.1)
+            elapsed = time.time() - 1_700_000_005
+            os._exit(0 if 0.09 < elapsed < 5 else 1)
+        print(os.waitpid(pid, 0)[1])
+        """
+    )
+    assert out.strip() == "0"
+
+
+def test_log_records_carry_the_last_known_time() -> None:
+    check(
+        """
+        import logging
+        host.now = 3_000_000_000
+        time.time()
+        asked = host.asked
+        record = logging.LogRecord('x', 20, 'p', 1, 'm', (), None)
+        assert record.created == 1_700_000_003 and host.asked == asked
+        """
+    )
+
+
+def test_policies() -> None:
+    assert policy_of("torch.distributed.elastic.timer") is Policy.REAL
+    assert policy_of("torch.utils.benchmark") is Policy.VIRTUAL
+    assert policy_of("logging.handlers") is Policy.LAST_KNOWN
+    assert policy_of("__main__") is Policy.VIRTUAL
+    assert policy_of(None) is Policy.VIRTUAL

@@ -1,0 +1,97 @@
+"""What the options of `run` come to."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from phantora_async.cli import Parser
+from phantora_async.commands import run
+from phantora_async.config import Config, resolve
+from phantora_async.errors import UsageError
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "type[Resolver]":
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    return Resolver
+
+
+class Resolver:
+    @staticmethod
+    def of(*options: str, script: tuple[str, ...] = ("train.py",)) -> Config:
+        parser = Parser()
+        run.add_arguments(parser)
+        return resolve(parser.parse_args(["--python", sys.executable, *options, *script]))
+
+
+@pytest.mark.parametrize(
+    ("options", "servers"),
+    [
+        ((), (1,)),
+        (("-n", "12"), (8, 4)),
+        (("-n", "3"), (3,)),
+        (("-n", "6", "--nproc-per-node", "2"), (2, 2, 2)),
+        (("--nnodes", "2"), (8, 8)),
+        (("--nnodes", "2", "--nproc-per-node", "4"), (4, 4)),
+        (("--nproc-per-node", "4"), (4,)),
+        (("-n", "8", "--cluster", "laptop"), (4, 4)),
+    ],
+)
+def test_servers(config: type[Resolver], options: tuple[str, ...], servers: tuple[int, ...]) -> None:
+    resolved = config.of(*options)
+    assert resolved.servers == servers
+    assert resolved.server_of(resolved.world_size - 1) == len(servers) - 1
+    assert f"device_count={max(servers)}" in resolved.device_file_lines()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-n", "0"),
+        ("--nnodes", "0"),
+        ("-n", "8", "--nnodes", "1"),
+        ("--nproc-per-node", "9"),
+        ("--show-ranks", "1"),
+        ("--show-ranks", "x"),
+        ("--gpu", "h300"),
+        ("--cluster", "train.py"),
+        ("--run-dir", "train.py/x"),
+        ("--report", "nowhere/report.json"),
+        ("--python", "/no/such/python"),
+    ],
+)
+def test_refused(config: type[Resolver], options: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError):
+        config.of(*options)
+
+
+def test_the_script_s_own_options_are_its_own(config: type[Resolver]) -> None:
+    resolved = config.of("-n", "2", script=("train.py", "-n", "3", "--gpu", "x", "--", "y"))
+    assert resolved.world_size == 2
+    assert resolved.arguments == ("-n", "3", "--gpu", "x", "--", "y")
+    module = config.of("-m", script=("package.train", "--lr", "1"))
+    assert (module.script, module.module, module.arguments) == ("package.train", True, ("--lr", "1"))
+
+
+def test_a_run_directory_is_made_and_an_earlier_run_s_files_go(config: type[Resolver], tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "run"
+    folder.mkdir(parents=True)
+    (folder / "rank7.log").write_text("old")
+    (folder / "mine.txt").write_text("kept")
+    resolved = config.of("--run-dir", str(folder))
+    assert resolved.run_dir == folder
+    assert resolved.report == folder / "report.json"
+    assert not (folder / "rank7.log").exists()
+    assert (folder / "mine.txt").exists()
+    assert config.of().run_dir.parent == tmp_path / "phantora-runs"
+
+
+def test_shown_ranks(config: type[Resolver]) -> None:
+    assert config.of("-n", "4").shown_ranks == {0}
+    assert config.of("-n", "4", "--show-ranks", "0,3").shown_ranks == {0, 3}
+    assert config.of("-n", "4", "--show-ranks", "all").shown_ranks == {0, 1, 2, 3}
+    assert config.of("-n", "4", "--show-ranks", "none").shown_ranks == set()
