@@ -124,30 +124,82 @@ static void settle(const nccl_call *call)
         ph_data_copy(call->output, call->input, call->output_nbytes); /* one rank alone, or a broadcast's root */
 }
 
-static int launch(nccl_call *calls, size_t ncalls)
+static bool first_of_stream(const nccl_call *calls, size_t i)
 {
-    for (size_t i = 0; i < ncalls; i++) {
-        if (calls[i].comm->dead || !calls[i].comm->id)
-            return NCCL_ERROR_ARGUMENT;
-        if (ph_stream_capturing(calls[i].stream))
-            return ph_refuse("an NCCL call on a stream being captured into a CUDA graph", NCCL_ERROR_USAGE);
-    }
+    for (size_t j = 0; j < i; j++)
+        if (calls[j].stream == calls[i].stream)
+            return false;
+    return true;
+}
+
+static void launch_now(nccl_call *calls, size_t ncalls)
+{
     for (size_t i = 0; i < ncalls; i++) {
         number(&calls[i]);
         plan_data(&calls[i]);
     }
-    for (size_t i = 0; i < ncalls; i++) {
-        bool seen = false;
-        for (size_t j = 0; j < i && !seen; j++)
-            seen = calls[j].stream == calls[i].stream;
-        if (!seen)
+    for (size_t i = 0; i < ncalls; i++)
+        if (first_of_stream(calls, i)) {
+            ph_stream_touch(calls[i].stream);
             emit(calls, ncalls, calls[i].stream);
-    }
+        }
     for (size_t i = 0; i < ncalls; i++)
         if (calls[i].deferred)
             follow_up(&calls[i]);
     for (size_t i = 0; i < ncalls; i++)
         settle(&calls[i]);
+}
+
+/* ---- in a CUDA graph: the calls are kept, numbered and sent anew at each launch of the graph ------------------------------- */
+typedef struct captured { size_t ncalls; nccl_call calls[]; } captured;
+
+static void replay(ph_stream *stream, void *arg)
+{
+    const captured *kept = arg;
+    nccl_call *calls = grow(NULL, kept->ncalls * sizeof *calls);
+    memcpy(calls, kept->calls, kept->ncalls * sizeof *calls);
+    bool alive = true;
+    for (size_t i = 0; i < kept->ncalls; i++) {
+        calls[i].stream = stream;
+        alive = alive && !calls[i].comm->dead;
+    }
+    if (alive)
+        launch_now(calls, kept->ncalls);
+    else
+        ph_warn_once("graph of a dead communicator", "a CUDA graph was launched after one of its NCCL communicators had been destroyed");
+    free(calls);
+}
+
+/* Takes the calls on one captured stream out of the array; returns how many are left. */
+static size_t capture(nccl_call *calls, size_t ncalls, ph_stream *stream)
+{
+    captured *kept = grow(NULL, sizeof *kept + ncalls * sizeof *calls);
+    size_t left = 0;
+    kept->ncalls = 0;
+    for (size_t i = 0; i < ncalls; i++)
+        if (calls[i].stream == stream)
+            kept->calls[kept->ncalls++] = calls[i];
+        else
+            calls[left++] = calls[i];
+    if (!ph_capture_call(stream, replay, free, kept))
+        ph_die("NCCL calls on a stream whose capture has ended in between");
+    return left;
+}
+
+static int launch(nccl_call *calls, size_t ncalls)
+{
+    for (size_t i = 0; i < ncalls; i++)
+        if (calls[i].comm->dead || !calls[i].comm->id)
+            return NCCL_ERROR_ARGUMENT;
+    for (size_t i = 0; i < ncalls;)
+        if (ph_stream_capturing(calls[i].stream)) {
+            ncalls = capture(calls, ncalls, calls[i].stream);
+            i = 0;
+        } else {
+            i++;
+        }
+    if (ncalls)
+        launch_now(calls, ncalls);
     return NCCL_OK;
 }
 
