@@ -1,0 +1,210 @@
+"""Ranks that follow a script instead of a program: records written down, answers looked at afterwards."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from emu import records
+from emu.records import MarkerKind, NcclKind, ScopeKind
+from phantora_async.costs import Costs, CostTable
+from phantora_async.intake import Intake
+from phantora_async.virtual_time import Meeting, Stop, Timeline
+
+
+class FixedFabric:
+    """Every meeting takes the time that a function of it says, whatever else moves."""
+
+    def __init__(self, duration_ns: Callable[[Meeting], int] = lambda meeting: meeting.nbytes) -> None:
+        self._duration_ns = duration_ns
+        self._due: list[tuple[int, int]] = []
+        self.begun: list[tuple[int, str]] = []
+
+    def begin(self, key: int, meeting: Meeting, at_ns: int) -> None:
+        self.begun.append((at_ns, meeting.describe()))
+        self._due.append((at_ns + self._duration_ns(meeting), key))
+
+    def next_ns(self) -> int | None:
+        return min(self._due)[0] if self._due else None
+
+    def complete(self, at_ns: int) -> list[int]:
+        done = sorted(key for due_ns, key in self._due if due_ns <= at_ns)
+        self._due = [(due_ns, key) for due_ns, key in self._due if due_ns > at_ns]
+        return done
+
+    def commit(self, at_ns: int) -> None:
+        assert all(due_ns >= at_ns for due_ns, _ in self._due)
+
+
+class FixedCosts:
+    """The signature ``kernel;1500`` costs 1500 ns."""
+
+    def cost(self, signature: str) -> Any:
+        solo_ns = int(signature.split(";")[1])
+        return SimpleNamespace(solo_ns=solo_ns, contended_ns=solo_ns * 3 // 2, flops=1.0, source=3)
+
+
+class Script:
+    """Writes one rank's records. Methods take the host time that passed before, `after`, and return the script."""
+
+    def __init__(self, rank: int, world_size: int, comm: int = 0) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self.comm = comm
+        self.records: list[bytes] = []
+        self._marks = 0
+        self._questions = 0
+        self._calls: dict[object, int] = {}
+        self.add(records.Hello.encode(0, records.VERSION, rank, world_size, 0, rank, 1))
+        for stream in (1, 2, 3):
+            self.add(records.StreamCreate.encode(0, stream, 0, 0, 0))
+
+    def add(self, record: bytes) -> Script:
+        self.records.append(record)
+        return self
+
+    def advance(self, for_ns: int) -> Script:
+        return self.add(records.HostAdvance.encode(for_ns))
+
+    def segment(
+        self,
+        solo_ns: int,
+        *,
+        stream: int = 1,
+        contended_ns: int = 0,
+        after: int = 0,
+        launches: int = 1,
+        tail_ns: int = 0,
+    ) -> Script:
+        contended_ns = contended_ns or solo_ns
+        return self.add(records.Segment.encode(after, stream, launches, solo_ns, contended_ns, tail_ns or solo_ns))
+
+    def record(self, *, stream: int = 1, after: int = 0, drop: int = 0) -> int:
+        self._marks += 1
+        self.add(records.EventRecord.encode(after, stream, 0, self._marks, drop))
+        return self._marks
+
+    def wait(self, mark: int, *, stream: int, after: int = 0) -> Script:
+        return self.add(records.StreamWait.encode(after, stream, 0, mark))
+
+    def sync(self, *, stream: int = 0, mark: int = 0, after: int = 0) -> Script:
+        scope = ScopeKind.STREAM if stream else ScopeKind.MARK if mark else ScopeKind.DEVICE
+        return self.add(records.HostWait.encode(after, scope, stream, mark))
+
+    def op(self, op: int, count: int, *, peer: int = 0, dtype: int = 0, token: int = 0, data: bytes = b"") -> bytes:
+        key = (op, peer) if op in (NcclKind.SEND, NcclKind.RECV) else None
+        seq = self._calls.get((self.comm, key), 0)
+        self._calls[self.comm, key] = seq + 1
+        return records.NcclOp.encode(self.comm, seq, op, dtype, 0, peer, count, token, len(data), 1.0)
+
+    def launch(self, *ops: bytes, stream: int = 2, after: int = 0, data: bytes = b"") -> Script:
+        return self.add(records.NcclLaunch.encode(after, stream, len(ops), payload=b"".join(ops) + data))
+
+    def all_reduce(self, count: int, *, stream: int = 2, after: int = 0) -> Script:
+        return self.launch(self.op(NcclKind.ALL_REDUCE, count), stream=stream, after=after)
+
+    def send(self, peer: int, count: int, *, stream: int = 2, after: int = 0) -> Script:
+        return self.launch(self.op(NcclKind.SEND, count, peer=peer), stream=stream, after=after)
+
+    def receive(self, peer: int, count: int, *, stream: int = 2, after: int = 0) -> Script:
+        return self.launch(self.op(NcclKind.RECV, count, peer=peer), stream=stream, after=after)
+
+    def join_world(self, *, unique: bytes = b"world", after: int = 0) -> Script:
+        """Members of the first communicator; its id is known before: see ``world_comm``."""
+        self._questions += 1
+        payload = unique.ljust(128, b"\0")
+        return self.add(
+            records.CommInit.encode(after, self._questions, self.world_size, self.rank, 0, 0, payload=payload)
+        )
+
+    def clock(self, *, after: int = 0) -> Script:
+        self._questions += 1
+        return self.add(records.ClockRead.encode(after, self._questions))
+
+    def elapsed(self, start: int, end: int, *, after: int = 0) -> Script:
+        self._questions += 1
+        return self.add(records.Elapsed.encode(after, self._questions, start, end))
+
+    def query(self, mark: int, *, after: int = 0) -> Script:
+        self._questions += 1
+        return self.add(records.Query.encode(after, self._questions, mark, ScopeKind.MARK, 0))
+
+    def step(self, *, after: int = 0) -> Script:
+        return self.add(records.Marker.encode(after, MarkerKind.STEP, 0))
+
+    def bye(self, *, after: int = 0) -> Script:
+        return self.add(records.Bye.encode(after, 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    answers: dict[int, list[int]]
+    """By rank: what its questions were answered with, one number each (clock, elapsed or done)."""
+    end_ns: int
+    stop: Stop
+    timeline: Timeline
+    begun: list[tuple[int, str]]
+
+    def clocks(self, rank: int) -> list[int]:
+        return self.answers.get(rank, [])
+
+
+def world_comm(world_size: int, unique: bytes = b"world") -> int:
+    """The id that ``join_world`` of all ranks will get."""
+    intake = new_intake(world_size)
+    for rank in range(world_size):
+        script = Script(rank, world_size).join_world(unique=unique)
+        intake.take(rank, records.decode_up(b"".join(script.records))[0])
+    return next(iter(intake.communicators.by_id))
+
+
+def scripts(world_size: int) -> list[Script]:
+    """One script a rank, in a communicator of all."""
+    comm = world_comm(world_size)
+    return [Script(rank, world_size, comm).join_world() for rank in range(world_size)]
+
+
+def new_intake(world_size: int) -> Intake:
+    with tempfile.TemporaryDirectory() as folder:
+        return Intake(world_size, Costs(FixedCosts(), CostTable(Path(folder) / "costs", 64)))
+
+
+def number(answer: bytes) -> int:
+    (record,), _ = records.decode_down(answer)
+    return int(record[4])
+
+
+def play(
+    scripts: Sequence[Script],
+    *,
+    duration_ns: Callable[[Meeting], int] = lambda meeting: meeting.nbytes,
+    queue_depth: int = 1024,
+    shuffle: random.Random | None = None,
+) -> Result:
+    """Feeds all records, in turns of single records and arbitrary portions if shuffled, and runs to the end."""
+    fabric = FixedFabric(duration_ns)
+    timeline = Timeline(len(scripts), fabric, queue_depth)
+    intake = new_intake(len(scripts))
+    left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
+    answers: dict[int, list[int]] = {}
+    while any(left):
+        for rank in shuffle.sample(range(len(left)), len(left)) if shuffle else range(len(left)):
+            if any(rank in ranks for _, ranks in intake.communicators.joining()):
+                continue  # blocked in its question
+            portion = shuffle.randint(0, 3) if shuffle else len(left[rank])
+            asks = [place for place, record in enumerate(left[rank]) if record.kind == records.COMM_INIT]
+            portion = min(portion, asks[0] + 1 if asks else portion)
+            timeline.feed(rank, intake.take(rank, left[rank][:portion]))
+            del left[rank][:portion]
+            if shuffle and shuffle.random() < 0.7:
+                timeline.run(shuffle.randint(1, 20))
+    while (stop := timeline.run(1000)) is Stop.BUDGET:
+        continue
+    for rank, answer in timeline.take_answers():
+        answers.setdefault(rank, []).append(number(answer))
+    return Result(answers, timeline.now_ns, stop, timeline, fabric.begun)

@@ -1,0 +1,146 @@
+"""Streams, events and hosts of one rank: exact instants."""
+
+from __future__ import annotations
+
+import pytest
+from emu import records
+from emu.records import ScopeKind
+from phantora_async.failures import ProtocolError
+from phantora_async.virtual_time import Stop
+
+from .scripted import Script, play
+
+
+def one() -> Script:
+    return Script(0, 1)
+
+
+def test_a_stream_runs_behind_its_host() -> None:
+    script = one().segment(1000, after=10).segment(500, after=10).clock(after=10).sync(stream=1).clock()
+    assert play([script.bye()]).clocks(0) == [30, 1510]
+
+
+def test_an_idle_stream_starts_when_the_launch_comes() -> None:
+    script = one().segment(100, after=10).segment(100, after=500).sync(stream=1).clock()
+    assert play([script.bye()]).clocks(0) == [610]
+
+
+def test_a_segment_ends_no_earlier_than_its_last_launches_allow() -> None:
+    # Two kernels of 100 ns, the second launched 900 ns after the first.
+    script = one().segment(200, tail_ns=1000, after=50).sync(stream=1).clock()
+    assert play([script.bye()]).clocks(0) == [1050]
+
+
+def test_the_tail_does_not_matter_behind_other_work() -> None:
+    script = one().segment(5000).segment(200, tail_ns=1000, after=50).sync(stream=1).clock()
+    assert play([script.bye()]).clocks(0) == [5200]
+
+
+def test_events_order_streams() -> None:
+    script = one().segment(1000, stream=1)
+    mark = script.record(stream=1)
+    script.segment(300, stream=2).wait(mark, stream=2).segment(200, stream=2)
+    assert play([script.sync(stream=2).clock().bye()]).clocks(0) == [1200]
+
+
+def test_a_mark_recorded_again_leaves_earlier_waits_alone() -> None:
+    script = one().segment(1000, stream=1)
+    first = script.record(stream=1)
+    script.wait(first, stream=2).segment(10, stream=2)
+    script.segment(9000, stream=1)
+    second = script.record(stream=1, drop=first)
+    script.sync(stream=2).clock().sync(mark=second).clock()
+    assert play([script.bye()]).clocks(0) == [1010, 10000]
+
+
+def test_waits_and_marks_without_work_between_them_take_no_time() -> None:
+    script = one().segment(100, stream=1)
+    for _ in range(2000):  # deeper than Python's stack
+        there = script.record(stream=1)
+        script.wait(there, stream=2)
+        back = script.record(stream=2)
+        script.wait(back, stream=1)
+    assert play([script.sync().clock().bye()]).clocks(0) == [100]
+
+
+def test_host_waits_for_a_mark_a_stream_the_device() -> None:
+    script = one().segment(100, stream=1)
+    mark = script.record(stream=1)
+    script.segment(100, stream=1).segment(700, stream=2)
+    script.sync(mark=mark).clock().sync(stream=1).clock().sync().clock(after=5)
+    assert play([script.bye()]).clocks(0) == [100, 200, 705]
+
+
+def test_elapsed_time_is_between_completions() -> None:
+    script = one()
+    start = script.record()
+    script.segment(1234, after=20)
+    end = script.record(after=1)
+    script.elapsed(start, end).sync(mark=end).elapsed(start, end)
+    assert play([script.bye()]).clocks(0) == [0, 1254]  # not ready, then ready
+
+
+def test_query_sees_what_is_complete_at_that_instant() -> None:
+    script = one().segment(100)
+    mark = script.record()
+    script.query(mark, after=99).query(mark, after=1)
+    assert play([script.bye()]).clocks(0) == [0, 1]
+
+
+def test_asking_for_ever_takes_time_even_on_a_free_host() -> None:
+    script = one().segment(1_000_000)
+    mark = script.record()
+    for _ in range(2000):
+        script.query(mark)
+    answers = play([script.bye()]).clocks(0)
+    assert answers[0] == 0
+    assert answers[-1] == 1
+
+
+def test_reading_the_clock_a_few_times_takes_no_time() -> None:
+    script = one().advance(7)
+    for _ in range(50):
+        script.clock()
+    assert play([script.bye()]).clocks(0) == [7] * 50
+
+
+def test_the_host_waits_for_room_in_the_launch_queue() -> None:
+    script = one()
+    for _ in range(4):
+        script.segment(1000, launches=5, after=10)
+    # Two segments fit: the third waits for the first's end at 1010, the fourth for the second's.
+    assert play([script.clock().bye()], queue_depth=10).clocks(0) == [2010]
+
+
+def test_a_segment_larger_than_the_queue_waits_for_an_empty_one() -> None:
+    script = one().segment(1000, launches=5).segment(10, launches=50).clock()
+    assert play([script.bye()], queue_depth=10).clocks(0) == [1000]
+
+
+def test_a_destroyed_stream_finishes_its_work() -> None:
+    script = one().segment(1000, stream=3).add(records.StreamDestroy.encode(0, 3, 0)).sync().clock()
+    assert play([script.bye()]).clocks(0) == [1000]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (records.Segment.encode(0, 9, 1, 1, 1, 1), "stream 9 was never created"),
+        (records.StreamCreate.encode(0, 1, 0, 0, 0), "stream 1 created twice"),
+        (records.StreamDestroy.encode(0, 7, 0), "stream 7 was never created"),
+        (records.StreamWait.encode(0, 1, 0, 5), "mark 5 was never recorded"),
+        (records.HostWait.encode(0, ScopeKind.MARK, 0, 5), "mark 5 was never recorded"),
+        (records.HostWait.encode(0, 8, 0, 5), "HOST_WAIT with scope 8"),
+        (records.MarkDrop.encode(0, 5), "mark 5 dropped"),
+        (records.Elapsed.encode(0, 1, 5, 6), "mark 5 was never recorded"),
+        (records.Query.encode(0, 1, 5, 9, 0), "QUERY with scope 9"),
+    ],
+)
+def test_impossible_records_name_the_rank(record: bytes, message: str) -> None:
+    with pytest.raises(ProtocolError, match=f"^rank 0: .*{message}"):
+        play([one().add(record)])
+
+
+def test_the_run_drains_after_the_last_goodbye() -> None:
+    result = play([one().segment(1000).bye()])
+    assert (result.stop, result.end_ns) == (Stop.DRAINED, 1000)
