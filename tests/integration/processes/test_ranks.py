@@ -1,0 +1,142 @@
+"""A rank is what torchrun's worker is: its environment, its `__main__`, its ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phantora_async.launcher import Launcher
+
+from .conftest import Jobs
+
+pytestmark = pytest.mark.torch
+
+
+def test_environment_and_main(job: Jobs, tmp_path: Path) -> None:
+    ran = job(
+        textwrap.dedent(
+            """
+            import json, os, sys, pickle
+            class Mine: pass
+            assert pickle.loads(pickle.dumps(Mine())).__class__ is Mine
+            assert sys.stdin.read() == ""
+            keys = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "MASTER_ADDR")
+            found = {key: os.environ[key] for key in keys}
+            found |= {"argv": sys.argv, "path": sys.path[0], "name": __name__, "file": __file__}
+            found |= {"fds": len(os.listdir("/proc/self/fd")), "modules": [n for n in sys.modules if n.split(".")[0] == "emu"]}
+            import random; found["random"] = random.random()
+            print(json.dumps(found))
+            """
+        ),
+        "--lr",
+        "3e-4",
+        options=("-n", "3", "--nproc-per-node", "2"),
+    )
+    assert ran.exits == {0: (0, 0), 1: (0, 0), 2: (0, 0)}
+    found = [json.loads(ran.log(rank).splitlines()[0]) for rank in range(3)]
+    assert [(f["RANK"], f["LOCAL_RANK"], f["GROUP_RANK"], f["LOCAL_WORLD_SIZE"]) for f in found] == [
+        ("0", "0", "0", "2"),
+        ("1", "1", "0", "2"),
+        ("2", "0", "1", "1"),
+    ]
+    first = found[0]
+    assert (first["WORLD_SIZE"], first["GROUP_WORLD_SIZE"], first["MASTER_ADDR"]) == ("3", "2", "127.0.0.1")
+    assert (first["argv"], first["name"]) == (["script.py", "--lr", "3e-4"], "__main__")
+    assert (first["path"], first["file"]) == (str(tmp_path), str(tmp_path / "script.py"))
+    assert first["modules"] == [], "a script's own package of that name must not be hidden"
+    assert len({f["random"] for f in found}) == 3, "forked ranks must not draw the same numbers"
+
+
+def test_module_and_package(job: Jobs, tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "train.py").write_text("import sys\nfrom . import train\nprint(__name__, __spec__.name, sys.argv[1:])\n")
+    ran = job("", options=("-m", "package.train", "--lr", "1"))
+    assert ran.exits == {0: (0, 0)}
+    assert "__main__ package.train ['--lr', '1', 'script.py']" in ran.log(0)
+    assert job("", options=("-m", "package.missing")).exits == {0: (1, 0)}
+
+
+ENDS = (
+    ("import sys; sys.exit(3)", 3, ""),
+    ("import sys; sys.exit()", 0, ""),
+    ("import sys; sys.exit('no data')", 1, "no data"),
+    ("raise ValueError('no such luck')", 1, "ValueError: no such luck"),
+    ("import os; os._exit(5)", 5, ""),
+    ("def broken(:", 1, "SyntaxError"),
+    ("import threading, sys\nthreading.Timer(0.3, lambda: print('late')).start()\nsys.exit(4)", 4, "late"),
+    ("import atexit; atexit.register(print, 'handler ran')", 0, "handler ran"),
+    ("import sys; sys.excepthook = lambda *a: print('hooked', a[1]); raise KeyError(1)", 1, "hooked 1"),
+)
+
+
+def test_ends_as_python_does(job: Jobs) -> None:
+    """One rank for each way to end."""
+    sources = [source for source, _, _ in ENDS]
+    ran = job(f"import os\nexec({sources!r}[int(os.environ['RANK'])])", options=("-n", str(len(ENDS))))
+    for rank, (source, code, shown) in enumerate(ENDS):
+        assert ran.exits[rank] == (code, 0), (source, ran.log(rank))
+        assert shown in ran.log(rank)
+        assert "/emu/" not in ran.log(rank), "only the script's own frames"
+    assert ran.events[-1]["event"] == "done"
+
+
+def test_a_signal_is_reported(job: Jobs) -> None:
+    ran = job("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    assert ran.exits == {0: (0, signal.SIGSEGV)}
+
+
+def test_worker_processes(job: Jobs) -> None:
+    """A rank's children are plain processes: real time, no coordinator, CUDA refused as after a fork on a real machine."""
+    ran = job(
+        textwrap.dedent(
+            """
+            import multiprocessing, time, torch
+            def work(queue):
+                begun = time.monotonic()
+                time.sleep(0.2)
+                queue.put(time.monotonic() - begun)
+            queue = multiprocessing.get_context("fork").Queue()
+            worker = multiprocessing.get_context("fork").Process(target=work, args=(queue,))
+            worker.start()
+            assert 0.19 < queue.get(timeout=20) < 10
+            worker.join()
+            data = torch.utils.data.TensorDataset(torch.arange(8))
+            loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=2)
+            assert [batch[0].tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+            """
+        )
+    )
+    assert ran.exits == {0: (0, 0)}, ran.log(0)
+
+
+def test_termination_is_asked_for_then_forced(job: Jobs) -> None:
+    def stop(launcher: Launcher, event: dict[str, Any]) -> None:
+        if event["event"] == "exited":
+            launcher.terminate()
+
+    ran = job(
+        textwrap.dedent(
+            """
+            import os, signal, threading
+            rank = int(os.environ["RANK"])
+            if rank == 0:
+                os.system("while ! [ -e ready1 ] || ! [ -e ready2 ]; do sleep 0.1; done")
+                raise SystemExit(9)
+            if rank == 2:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            open(f"ready{rank}", "w").close()
+            while True:
+                threading.Event().wait(1)
+            """
+        ),
+        options=("-n", "3"),
+        on_event=stop,
+    )
+    assert ran.exits == {0: (9, 0), 1: (0, signal.SIGTERM), 2: (0, signal.SIGKILL)}
