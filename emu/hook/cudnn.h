@@ -15,12 +15,21 @@
 
 #include "hook.h"
 
-enum { CUDNN_OK = 0, CUDNN_BAD_PARAM = 2000, CUDNN_BAD_POINTER = 2002, CUDNN_NOT_FINALIZED = 2004, CUDNN_NOT_SUPPORTED = 3000, CUDNN_NO_MEMORY = 4003 };
+enum {
+    CUDNN_OK = 0,
+    CUDNN_BAD_PARAM = 2000,
+    CUDNN_BAD_POINTER = 2002,
+    CUDNN_NOT_FINALIZED = 2004,
+    CUDNN_NOT_SUPPORTED = 3000,
+    CUDNN_NO_MEMORY = 4003
+};
 enum { CUDNN_MAX_DIMS = 8 };
 /* cudnnDataType_t */
 enum { CUDNN_FLOAT = 0, CUDNN_DOUBLE = 1, CUDNN_HALF = 2, CUDNN_BFLOAT16 = 9 };
 
-typedef struct cudnn_handle { void *stream; } cudnn_handle;
+typedef struct cudnn_handle {
+    void *stream;
+} cudnn_handle;
 
 /* A tensor or a filter: dims in logical order (n c h w), strides in elements. */
 typedef struct cudnn_tensor {
@@ -33,7 +42,8 @@ size_t cudnn_dtype_nbytes(int dtype);
 /* Fills in the strides of a packed tensor: format 0 nchw, 1 nhwc. */
 void cudnn_pack_strides(cudnn_tensor *tensor);
 
-/* ---- cudnn_work.c: problems are gap-free structs; their bytes are their key ------------------------------------------ */
+/* ---- cudnn_work.c: problems are gap-free structs; their bytes are their key
+ * ------------------------------------------ */
 typedef enum cudnn_direction { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD } cudnn_direction;
 
 typedef struct conv_problem {
@@ -53,8 +63,9 @@ typedef struct sdpa_problem {
     int64_t q[4], k[4], v[4];
 } sdpa_problem;
 
-void conv_problem_make(conv_problem *out, cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w, const cudnn_tensor *y, int nspatial,
-                       const int64_t *pad, const int64_t *stride, const int64_t *dilation, bool tf32);
+void conv_problem_make(conv_problem *out, cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
+                       const cudnn_tensor *y, int nspatial, const int64_t *pad, const int64_t *stride,
+                       const int64_t *dilation, bool tf32);
 size_t conv_workspace(const conv_problem *problem);
 int conv_launch(void *stream, const conv_problem *problem);
 int norm_launch(void *stream, const norm_problem *problem);

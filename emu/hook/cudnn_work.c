@@ -2,8 +2,9 @@
  * cuDNN: signatures of its work (docs/architecture.md) and the workspace it asks for.
  *
  * Workspaces matter because PyTorch takes them from its caching allocator. What the real library needs depends on the
- * kernel it chooses. Known from profiles of an H200: 16-bit channels-last convolutions whose channels are no multiple of 8
- * copy input and filter into padded buffers in the workspace. Other needs are small or unknown and counted as none.
+ * kernel it chooses. Known from profiles of an H200: 16-bit channels-last convolutions whose channels are no multiple
+ * of 8 copy input and filter into padded buffers in the workspace. Other needs are small or unknown and counted as
+ * none.
  */
 #include "cudnn.h"
 
@@ -11,36 +12,37 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *dtype_name(int dtype)
-{
-    static const char *const names[] = {"f32", "f64", "f16", "i8", "i32", "i8", "u8", "u8", "i8", "bf16", "i64", "b8", "f8e4m3", "f8e5m2"};
+static const char *dtype_name(int dtype) {
+    static const char *const names[] = {"f32", "f64", "f16",  "i8",  "i32", "i8",     "u8",
+                                        "u8",  "i8",  "bf16", "i64", "b8",  "f8e4m3", "f8e5m2"};
     return dtype >= 0 && (size_t)dtype < sizeof names / sizeof *names ? names[dtype] : "other";
 }
 
-typedef struct line { char *text; size_t used, capacity; } line;
+typedef struct line {
+    char *text;
+    size_t used, capacity;
+} line;
 
-static void __attribute__((format(printf, 2, 3))) add(line *to, const char *format, ...)
-{
+static void __attribute__((format(printf, 2, 3))) add(line *to, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     int n = vsnprintf(to->text + to->used, to->capacity - to->used, format, arguments);
     va_end(arguments);
-    if (n > 0)
-        to->used = to->used + (size_t)n < to->capacity ? to->used + (size_t)n : to->capacity - 1;
+    if (n > 0) to->used = to->used + (size_t)n < to->capacity ? to->used + (size_t)n : to->capacity - 1;
 }
 
 /* "64x128x28x28;" */
-static void add_dims(line *to, const int64_t *dims, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        add(to, "%s%lld", i ? "x" : "", (long long)dims[i]);
+static void add_dims(line *to, const int64_t *dims, int64_t n) {
+    for (int64_t i = 0; i < n; i++) add(to, "%s%lld", i ? "x" : "", (long long)dims[i]);
     add(to, ";");
 }
 
-typedef struct described { const void *problem; const ph_op *op; } described;
+typedef struct described {
+    const void *problem;
+    const ph_op *op;
+} described;
 
-static size_t describe_conv(const void *what, char *text, size_t capacity)
-{
+static size_t describe_conv(const void *what, char *text, size_t capacity) {
     const described *it = what;
     const conv_problem *p = it->problem;
     static const char *const directions[] = {"fwd", "dgrad", "wgrad"};
@@ -52,13 +54,14 @@ static size_t describe_conv(const void *what, char *text, size_t capacity)
     add_dims(&out, p->pad, p->nspatial);
     add_dims(&out, p->stride, p->nspatial);
     add_dims(&out, p->dilation, p->nspatial);
-    add(&out, "%lld;%s;%s;%s;%s", (long long)p->groups, p->tf32 ? "tf32" : dtype_name(p->dtype), p->nhwc ? "nhwc" : "nchw", it->op->name, it->op->sizes);
+    add(&out, "%lld;%s;%s;%s;%s", (long long)p->groups, p->tf32 ? "tf32" : dtype_name(p->dtype),
+        p->nhwc ? "nhwc" : "nchw", it->op->name, it->op->sizes);
     return out.used;
 }
 
-static size_t describe_norm(const void *what, char *text, size_t capacity)
-{
-    static const char *const modes[] = {"per_activation", "spatial", "spatial_persistent", "layer", "instance", "batch", "group", "rms", "ada_layer"};
+static size_t describe_norm(const void *what, char *text, size_t capacity) {
+    static const char *const modes[] = {"per_activation", "spatial", "spatial_persistent", "layer", "instance", "batch",
+                                        "group",          "rms",     "ada_layer"};
     const described *it = what;
     const norm_problem *p = it->problem;
     line out = {text, 0, capacity};
@@ -68,8 +71,7 @@ static size_t describe_norm(const void *what, char *text, size_t capacity)
     return out.used;
 }
 
-static size_t describe_sdpa(const void *what, char *text, size_t capacity)
-{
+static size_t describe_sdpa(const void *what, char *text, size_t capacity) {
     const described *it = what;
     const sdpa_problem *p = it->problem;
     line out = {text, 0, capacity};
@@ -81,35 +83,30 @@ static size_t describe_sdpa(const void *what, char *text, size_t capacity)
     return out.used;
 }
 
-static int launch(void *handle, uint64_t seed, ph_describe describe, const void *problem, size_t nbytes)
-{
+static int launch(void *handle, uint64_t seed, ph_describe describe, const void *problem, size_t nbytes) {
     ph_stream *stream = ph_stream_of(handle);
-    if (!stream)
-        return CUDNN_BAD_PARAM;
+    if (!stream) return CUDNN_BAD_PARAM;
     ph_host_call(PH_CALL_LIBRARY);
     described it = {problem, ph_current_op()};
     ph_launch(stream, ph_cost_of(ph_hash(it.op->key ^ seed, problem, nbytes), describe, &it));
     return CUDNN_OK;
 }
 
-int conv_launch(void *stream, const conv_problem *problem)
-{
+int conv_launch(void *stream, const conv_problem *problem) {
     return launch(stream, 0x636f6e76, describe_conv, problem, sizeof *problem);
 }
 
-int norm_launch(void *stream, const norm_problem *problem)
-{
+int norm_launch(void *stream, const norm_problem *problem) {
     return launch(stream, 0x6e6f726d, describe_norm, problem, sizeof *problem);
 }
 
-int sdpa_launch(void *stream, const sdpa_problem *problem)
-{
+int sdpa_launch(void *stream, const sdpa_problem *problem) {
     return launch(stream, 0x73647061, describe_sdpa, problem, sizeof *problem);
 }
 
-void conv_problem_make(conv_problem *out, cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w, const cudnn_tensor *y, int nspatial,
-                       const int64_t *pad, const int64_t *stride, const int64_t *dilation, bool tf32)
-{
+void conv_problem_make(conv_problem *out, cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
+                       const cudnn_tensor *y, int nspatial, const int64_t *pad, const int64_t *stride,
+                       const int64_t *dilation, bool tf32) {
     memset(out, 0, sizeof *out);
     out->direction = direction;
     out->dtype = x->dtype;
@@ -130,18 +127,14 @@ void conv_problem_make(conv_problem *out, cudnn_direction direction, const cudnn
     }
 }
 
-static size_t padded_nbytes(const int64_t *dims, int64_t ndims, size_t element)
-{
+static size_t padded_nbytes(const int64_t *dims, int64_t ndims, size_t element) {
     size_t nbytes = element;
-    for (int64_t i = 0; i < ndims; i++)
-        nbytes *= (size_t)(i == 1 ? (dims[i] + 7) / 8 * 8 : dims[i]);
+    for (int64_t i = 0; i < ndims; i++) nbytes *= (size_t)(i == 1 ? (dims[i] + 7) / 8 * 8 : dims[i]);
     return (nbytes + 255) & ~(size_t)255;
 }
 
-size_t conv_workspace(const conv_problem *p)
-{
+size_t conv_workspace(const conv_problem *p) {
     bool half = p->dtype == CUDNN_HALF || p->dtype == CUDNN_BFLOAT16;
-    if (!half || !p->nhwc || p->groups != 1 || p->x[1] % 8 == 0)
-        return 0;
+    if (!half || !p->nhwc || p->groups != 1 || p->x[1] % 8 == 0) return 0;
     return padded_nbytes(p->x, p->ndims, 2) + padded_nbytes(p->w, p->ndims, 2);
 }

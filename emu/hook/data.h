@@ -12,11 +12,11 @@
 #include "hook.h"
 
 enum ph_action_kind {
-    PH_ACTION_COPY,    /* bytes of `source` (or of `staged`, taken when the call was made) to writes[0] */
-    PH_ACTION_SET,     /* `value` into writes[0] */
-    PH_ACTION_EXPECT,  /* bytes that arrive under `token` into writes[0] */
-    PH_ACTION_CALL,    /* run(arg), C code that may run on any thread */
-    PH_ACTION_PYTHON   /* run(arg), needs the interpreter: only data_python.c's thread runs it */
+    PH_ACTION_COPY,   /* bytes of `source` (or of `staged`, taken when the call was made) to writes[0] */
+    PH_ACTION_SET,    /* `value` into writes[0] */
+    PH_ACTION_EXPECT, /* bytes that arrive under `token` into writes[0] */
+    PH_ACTION_CALL,   /* run(arg), C code that may run on any thread */
+    PH_ACTION_PYTHON  /* run(arg), needs the interpreter: only data_python.c's thread runs it */
 };
 
 typedef struct ph_action {
@@ -38,14 +38,14 @@ typedef struct ph_action {
     ph_range ranges[]; /* reads, then writes */
 } ph_action;
 
-static inline bool ph_overlap(const void *a, size_t a_nbytes, const void *b, size_t b_nbytes)
-{
+static inline bool ph_overlap(const void *a, size_t a_nbytes, const void *b, size_t b_nbytes) {
     uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
     return p < q + b_nbytes && q < p + a_nbytes;
 }
 
 /* data_pending.c */
-ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nreads, const ph_range *writes, int nwrites);
+ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nreads, const ph_range *writes,
+                         int nwrites);
 /* Runs it now if nothing stands in its way (true), else queues it. Takes the action over. */
 bool ph_action_submit(ph_action *action);
 /* Would an action over these ranges have to wait? One atomic load when nothing is pending. */

@@ -1,6 +1,6 @@
 /*
- * What the cuBLAS, cuBLASLt, cuDNN and solver modules share: the launch of a matrix product, and of a library call that is
- * known by name and bytes alone.
+ * What the cuBLAS, cuBLASLt, cuDNN and solver modules share: the launch of a matrix product, and of a library call that
+ * is known by name and bytes alone.
  */
 #ifndef PHANTORA_GEMM_H
 #define PHANTORA_GEMM_H
@@ -8,18 +8,54 @@
 #include "hook.h"
 
 /* cudaDataType_t numbers that appear in signatures */
-enum { DTYPE_F32 = 0, DTYPE_F64 = 1, DTYPE_F16 = 2, DTYPE_I8 = 3, DTYPE_C64 = 4, DTYPE_C128 = 5, DTYPE_U8 = 8, DTYPE_I32 = 10, DTYPE_BF16 = 14,
-       DTYPE_F8E4M3 = 28, DTYPE_F8E5M2 = 29 };
+enum {
+    DTYPE_F32 = 0,
+    DTYPE_F64 = 1,
+    DTYPE_F16 = 2,
+    DTYPE_I8 = 3,
+    DTYPE_C64 = 4,
+    DTYPE_C128 = 5,
+    DTYPE_U8 = 8,
+    DTYPE_I32 = 10,
+    DTYPE_BF16 = 14,
+    DTYPE_F8E4M3 = 28,
+    DTYPE_F8E5M2 = 29
+};
 /* cublasComputeType_t */
-enum { COMPUTE_16F = 64, COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32I = 72, COMPUTE_32F_FAST_16F = 74, COMPUTE_32F_FAST_16BF = 75,
-       COMPUTE_32F_FAST_TF32 = 77, COMPUTE_32F_EMULATED = 78, COMPUTE_64F_EMULATED = 79 };
+enum {
+    COMPUTE_16F = 64,
+    COMPUTE_32F = 68,
+    COMPUTE_64F = 70,
+    COMPUTE_32I = 72,
+    COMPUTE_32F_FAST_16F = 74,
+    COMPUTE_32F_FAST_16BF = 75,
+    COMPUTE_32F_FAST_TF32 = 77,
+    COMPUTE_32F_EMULATED = 78,
+    COMPUTE_64F_EMULATED = 79
+};
 
 typedef enum gemm_call {
-    GEMM_EX, GEMM_BATCHED_EX, GEMM_STRIDED_BATCHED_EX, SGEMM_EX, SGEMM, DGEMM, CGEMM, ZGEMM, SGEMM_BATCHED, DGEMM_BATCHED, CGEMM_BATCHED,
-    ZGEMM_BATCHED, SGEMM_STRIDED, DGEMM_STRIDED, CGEMM_STRIDED, ZGEMM_STRIDED, LT_MATMUL
+    GEMM_EX,
+    GEMM_BATCHED_EX,
+    GEMM_STRIDED_BATCHED_EX,
+    SGEMM_EX,
+    SGEMM,
+    DGEMM,
+    CGEMM,
+    ZGEMM,
+    SGEMM_BATCHED,
+    DGEMM_BATCHED,
+    CGEMM_BATCHED,
+    ZGEMM_BATCHED,
+    SGEMM_STRIDED,
+    DGEMM_STRIDED,
+    CGEMM_STRIDED,
+    ZGEMM_STRIDED,
+    LT_MATMUL
 } gemm_call;
 
-/* Everything that decides how long it takes, without gaps: the bytes are the key. Column-major m, n, k as the call has them. */
+/* Everything that decides how long it takes, without gaps: the bytes are the key. Column-major m, n, k as the call has
+ * them. */
 typedef struct gemm {
     int64_t m, n, k, batch;
     uint32_t call, epilogue; /* cublasLtEpilogue_t; 1 is the default */

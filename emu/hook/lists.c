@@ -6,31 +6,41 @@
  *   REFUSED(LIB, name)    warned about once, counted, answered with LIB's documented "not supported"
  *   LEFT(name)            stays with the real library: it works without a GPU, or fails honestly for the lack of one
  *
- * Accepted and refused calls are made here. They take whatever the caller passes: under the calling conventions of x86-64
- * and AArch64 the caller removes its arguments.
+ * Accepted and refused calls are made here. They take whatever the caller passes: under the calling conventions of
+ * x86-64 and AArch64 the caller removes its arguments.
  */
 #include "hook.h"
 #include "lists.h"
 
 enum {
-    SUPPORTED_CUDART = 0, NOT_SUPPORTED_CUDART = 801,      /* cudaErrorNotSupported */
-    SUPPORTED_DRIVER = 0, NOT_SUPPORTED_DRIVER = 801,      /* CUDA_ERROR_NOT_SUPPORTED */
-    SUPPORTED_NVML = 0, NOT_SUPPORTED_NVML = 3,            /* NVML_ERROR_NOT_SUPPORTED */
-    SUPPORTED_CUBLAS = 0, NOT_SUPPORTED_CUBLAS = 15,       /* CUBLAS_STATUS_NOT_SUPPORTED */
-    SUPPORTED_CUDNN = 0, NOT_SUPPORTED_CUDNN = 3000,       /* CUDNN_STATUS_NOT_SUPPORTED */
-    SUPPORTED_NCCL = 0, NOT_SUPPORTED_NCCL = 5,            /* ncclInvalidUsage */
-    SUPPORTED_CUFFT = 0, NOT_SUPPORTED_CUFFT = 16,         /* CUFFT_NOT_SUPPORTED */
-    SUPPORTED_CUSPARSE = 0, NOT_SUPPORTED_CUSPARSE = 10,   /* CUSPARSE_STATUS_NOT_SUPPORTED */
-    SUPPORTED_CUSOLVER = 0, NOT_SUPPORTED_CUSOLVER = 9,    /* CUSOLVER_STATUS_NOT_SUPPORTED */
-    SUPPORTED_CURAND = 0, NOT_SUPPORTED_CURAND = 103,      /* CURAND_STATUS_TYPE_ERROR; it has no "not supported" */
-    SUPPORTED_CUPTI = 0, NOT_SUPPORTED_CUPTI = 27          /* CUPTI_ERROR_NOT_SUPPORTED */
+    SUPPORTED_CUDART = 0,
+    NOT_SUPPORTED_CUDART = 801, /* cudaErrorNotSupported */
+    SUPPORTED_DRIVER = 0,
+    NOT_SUPPORTED_DRIVER = 801, /* CUDA_ERROR_NOT_SUPPORTED */
+    SUPPORTED_NVML = 0,
+    NOT_SUPPORTED_NVML = 3, /* NVML_ERROR_NOT_SUPPORTED */
+    SUPPORTED_CUBLAS = 0,
+    NOT_SUPPORTED_CUBLAS = 15, /* CUBLAS_STATUS_NOT_SUPPORTED */
+    SUPPORTED_CUDNN = 0,
+    NOT_SUPPORTED_CUDNN = 3000, /* CUDNN_STATUS_NOT_SUPPORTED */
+    SUPPORTED_NCCL = 0,
+    NOT_SUPPORTED_NCCL = 5, /* ncclInvalidUsage */
+    SUPPORTED_CUFFT = 0,
+    NOT_SUPPORTED_CUFFT = 16, /* CUFFT_NOT_SUPPORTED */
+    SUPPORTED_CUSPARSE = 0,
+    NOT_SUPPORTED_CUSPARSE = 10, /* CUSPARSE_STATUS_NOT_SUPPORTED */
+    SUPPORTED_CUSOLVER = 0,
+    NOT_SUPPORTED_CUSOLVER = 9, /* CUSOLVER_STATUS_NOT_SUPPORTED */
+    SUPPORTED_CURAND = 0,
+    NOT_SUPPORTED_CURAND = 103, /* CURAND_STATUS_TYPE_ERROR; it has no "not supported" */
+    SUPPORTED_CUPTI = 0,
+    NOT_SUPPORTED_CUPTI = 27 /* CUPTI_ERROR_NOT_SUPPORTED */
 };
 
 #define EMULATED(name) extern int name(void);
 #define ACCEPTED(LIB, name)                                                                                            \
     PH_EXPORT int name(void);                                                                                          \
-    PH_EXPORT int name(void)                                                                                           \
-    {                                                                                                                  \
+    PH_EXPORT int name(void) {                                                                                         \
         ph_host_call(PH_CALL_QUERY);                                                                                   \
         return SUPPORTED_##LIB;                                                                                        \
     }

@@ -15,14 +15,16 @@
 enum { NCCL_OK = 0, NCCL_ERROR_CUDA = 1, NCCL_ERROR_SYSTEM = 2, NCCL_ERROR_ARGUMENT = 4, NCCL_ERROR_USAGE = 5 };
 enum { NCCL_SPLIT_NOCOLOR = -1, NCCL_SUM = 0, NCCL_BUILTIN_REDOPS = 5, NCCL_DTYPES = 12 };
 
-typedef struct nccl_unique_id { char internal[128]; } nccl_unique_id;
+typedef struct nccl_unique_id {
+    char internal[128];
+} nccl_unique_id;
 
 typedef struct nccl_comm {
     uint64_t id; /* the coordinator's, the same on every member; 0 while its group is still open */
     int rank, nranks, device;
     bool dead;
-    uint64_t collectives, splits;   /* called so far: the seq of the next */
-    uint64_t *sent, *received;      /* by peer */
+    uint64_t collectives, splits; /* called so far: the seq of the next */
+    uint64_t *sent, *received;    /* by peer */
 } nccl_comm;
 
 /* One call on buffers. `op` is the part that travels. */
@@ -37,7 +39,7 @@ typedef struct nccl_call {
 } nccl_call;
 
 /* nccl_comm.c */
-int nccl_comm_jobs_run(void);    /* at the end of a group: asks for all communicators that it creates, at once */
+int nccl_comm_jobs_run(void); /* at the end of a group: asks for all communicators that it creates, at once */
 
 /* nccl_group.c */
 bool nccl_in_group(void);
