@@ -13,8 +13,9 @@ from profiles.machine import Estimate, Machine, both
 from profiles.signature import ITEM_NBYTES, Sdpa
 
 # SM cycles per pair beside the products, from cuDNN 9's kernels on an H200.
-SOFTMAX = {"fwd": 0.11, "bwd": 0.32}
-DROPOUT = {"fwd": 0.33, "bwd": 0.24}
+SOFTMAX = {"fwd": 0.095, "bwd": 0.275}
+DROPOUT = {"fwd": 0.32, "bwd": 0.25}
+PRODUCT_RATE = 0.84  # of a large GEMM's
 PRODUCTS = {"fwd": 2, "bwd": 5}
 TILE = 64  # queries; on the diagonal a causal kernel computes whole tiles
 # Forward and backward time over cuDNN's: PyTorch's bundled FlashAttention 2 has no wgmma, the memory-efficient kernels less still.
@@ -55,7 +56,7 @@ def flops(what: Problem) -> float:
 def attention_ns(machine: Machine, what: Problem) -> float:
     tensor = machine.tensor_flops_per_ns(what.dtype if what.dtype in ("f16", "bf16") else "tf32")
     tensor /= machine.gpu.sm_clock_khz * 1e-6  # per cycle
-    products = PRODUCTS[what.direction] * (what.depth + what.value_depth) / tensor
+    products = PRODUCTS[what.direction] * (what.depth + what.value_depth) / (tensor * PRODUCT_RATE)
     cycles = products + SOFTMAX[what.direction] + (DROPOUT[what.direction] if what.dropout else 0.0)
     # Few sequences or heads leave SMs idle: each block has a tile of 128 queries of one head.
     blocks = what.batch * what.heads * -(-what.queries // 128)

@@ -11,6 +11,7 @@ from profiles.machine import Estimate, both
 from profiles.matrix import conv, gemm
 from profiles.signature import ITEM_NBYTES, Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Sdpa, Signature, elements
 
+COPY_START_NS = 1_000.0
 FILL = 0.93  # pure writes need no turnaround of the memory bus
 MEMSET_FLOOR = 0.6  # of a kernel's: the driver's own, without arguments to fetch
 
@@ -46,7 +47,7 @@ def _norm(gpu: Gpu, what: Norm) -> Estimate:
 def _copy(gpu: Gpu, what: Copy) -> Estimate:
     """Over PCIe by copy engines, which NCCL over NVLink does not slow; on the device at streaming rate."""
     if what.direction in ("d2d", "p2p"):
-        return both(gpu, lambda machine: machine.memory_ns(2.0 * what.nbytes))
+        return both(gpu, lambda machine: COPY_START_NS + machine.memory_ns(2.0 * what.nbytes) / 0.93)
     rate = gpu.pcie.pinned_gb_per_s if what.pinned else gpu.pcie.pageable_gb_per_s
     ns = gpu.pcie.latency_ns + what.nbytes / rate
     return Estimate(ns, ns)

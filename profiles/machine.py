@@ -12,6 +12,7 @@ from math import ceil
 from profiles.gpu import Gpu
 
 LANES_PER_CYCLE = 128  # four schedulers, one warp instruction of 32 lanes each: every NVIDIA SM since Volta
+GPCS = 8  # of a full Hopper die
 OVERLAP = 3.0  # exponent that joins two resources used at once: 1 would add their times, infinity take the longer
 
 
@@ -55,6 +56,14 @@ class Machine:
         achieved = self.gpu.achieved
         fraction = achieved.vector_fraction if dtype in ("f32", "f64") else achieved.tensor_fraction
         return self.gpu.peak_flops(dtype) * fraction / self.gpu.sm_count * 1e-9
+
+    @property
+    def cluster_sms(self) -> int:
+        """SMs for kernels launched as clusters of two blocks: since Hopper, GEMMs are. Both blocks need an SM of one GPC, and where NCCL
+        holds an odd number of a GPC's SMs one stays idle.
+        """
+        beside = self.sms < self.gpu.sm_count and self.gpu.cc_major >= 9
+        return max(self.sms - GPCS, 2) if beside else self.sms
 
     def quantised(self, blocks: int) -> float:
         """How much longer the busiest SM works than the average, for `blocks` of equal work."""

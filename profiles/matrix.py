@@ -9,8 +9,14 @@ from profiles.gpu import Gpu
 from profiles.signature import ITEM_NBYTES, Conv, Gemm
 from profiles.tiles import product_ns
 
-# cuDNN's implicit GEMMs compute addresses per filter tap and gather strided rows; dgrad and wgrad more so than fwd.
-CONV_EFFICIENCY = {"fwd": 0.85, "dgrad": 0.75, "wgrad": 0.75}
+# cuDNN's implicit GEMMs next to a GEMM: share of its rate, share of streaming bandwidth, and helper kernels. Weights' gradients sum over
+# all pixels, in parts that are added by a second kernel.
+CONV_RATE = {"fwd": 1.0, "dgrad": 0.9, "wgrad": 1.0}
+CONV_STREAM = {"fwd": 0.9, "dgrad": 0.9, "wgrad": 0.6}
+CONV_START_NS = {"fwd": 0.0, "dgrad": 0.0, "wgrad": 15_000.0}
+# Fewer channels than a 16-byte vector holds: padded by a kernel of their own, then multiplied by an older, slower kernel.
+ALIGNED_CHANNELS = 8
+UNALIGNED_RATE = {"fwd": 0.13, "dgrad": 0.13, "wgrad": 0.5}
 
 
 def gemm(gpu: Gpu, what: Gemm) -> Estimate:
@@ -49,11 +55,20 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
         "wgrad": (out_channels, in_channels * taps, pixels_out),
     }[what.direction]
     item = ITEM_NBYTES[what.dtype]
-    nbytes = item * (prod(what.x) + prod(what.w) + prod(what.y))
-    efficiency = CONV_EFFICIENCY[what.direction]
+    # A strided 1x1 filter skips input pixels.
+    touched = min(prod(what.x), pixels_out * what.x[1] * taps)
+    nbytes = item * (touched + prod(what.w) + prod(what.y)) / CONV_STREAM[what.direction]
+    rate = CONV_RATE[what.direction]
+    padded = 0.0
+    if in_channels < ALIGNED_CHANNELS and groups == 1:
+        k = k * ALIGNED_CHANNELS // in_channels if what.direction == "fwd" else k
+        n = n * ALIGNED_CHANNELS // in_channels if what.direction == "wgrad" else n
+        padded = item * prod(what.x) * (1 + ALIGNED_CHANNELS / in_channels)
+        rate = UNALIGNED_RATE[what.direction]
     dtype = math_dtype(what.dtype, "")
 
     def ns(machine: Machine) -> float:
-        return product_ns(machine, dtype, m, n, k, groups, nbytes=nbytes, efficiency=efficiency)
+        start = CONV_START_NS[what.direction] + (machine.memory_ns(padded) if padded else 0.0)
+        return start + product_ns(machine, dtype, m, n, k, groups, nbytes=nbytes, efficiency=rate)
 
     return both(gpu, ns, flops)

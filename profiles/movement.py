@@ -10,6 +10,7 @@ from profiles.machine import Machine, overlapped
 from profiles.signature import Kernel, elements
 
 PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
+SEGMENT_INSTRUCTIONS = 250.0  # an embedding's gradient, per element: look-ups of segment borders, most blocks find none
 PASS_NS = 4_500.0  # a sweep of CUB over few elements: look-back through the blocks before
 
 Model = Callable[[Machine, Kernel, KernelName], float]
@@ -47,9 +48,8 @@ def _indexed(instructions: float) -> Model:
 
 def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
     """Sorted segments of rows summed by blocks that cover the worst case, most of them empty."""
-    item = item_nbytes(name.arguments[0] if name.arguments else "float")
     count = max((elements(shape) for shape in what.sizes), default=0) or _covered(what, 1)
-    return machine.memory_ns(2 * count * item) / 0.25
+    return machine.issue_ns(SEGMENT_INSTRUCTIONS * count)
 
 
 def _sweep(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -74,10 +74,14 @@ def _random(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 def _sharded_copy(machine: Machine, what: Kernel, name: KernelName) -> float:
     """FSDP's packing and unpacking: each thread moves one 16-byte vector, strided rows of parameters."""
-    sizes = [item_nbytes(one) for one in name.arguments] or [16.0]
-    said = _said(what)
-    nbytes = said * (sizes[0] + sizes[-1]) if said and name.arguments else 2.0 * _covered(what, 16)
-    return machine.memory_ns(nbytes) / 0.7
+    # The largest shape is the flat buffer; all-gathered parameters are of half precision.
+    count = max((elements(shape) for shape in what.sizes), default=0) or _covered(what, 8)
+    if "chunk_cat" not in name.base:
+        return machine.memory_ns(2 * count * 2.0) / 0.92
+    written, read = (
+        (item_nbytes(one) for one in (name.arguments[0], name.arguments[-1])) if name.arguments else (4.0, 4.0)
+    )
+    return machine.memory_ns(count * (written + read)) / 0.45
 
 
 def _triton(machine: Machine, what: Kernel, name: KernelName) -> float:

@@ -10,10 +10,12 @@ import re
 from math import prod
 
 from profiles.kernel_name import KernelName, integer, item_nbytes, split_arguments
-from profiles.machine import Machine
-from profiles.signature import Kernel
+from profiles.machine import Machine, overlapped
+from profiles.signature import Kernel, elements
 
 CHUNK = 65536
+UPDATE_INSTRUCTIONS = 120.0  # of an optimizer, per element: square roots and divisions, some in double
+COPY_INSTRUCTIONS = 65.0  # views of a flat buffer are not aligned to vectors: element by element
 ROUND_NS = 450.0  # a load's way to memory and back
 UNHIDDEN = 0.25  # further loads of a round overlap all but this share
 
@@ -25,10 +27,25 @@ def applies(name: KernelName) -> bool:
 def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     reads, writes, item = _traffic(name)
     blocks = prod(what.grid)
-    nbytes = float(CHUNK * blocks) * item * (reads + writes)
-    memory = machine.memory_ns(nbytes) * machine.quantised(blocks)
-    rounds = CHUNK / (max(prod(what.block), 1) * 4)
-    return max(memory, rounds * ROUND_NS * (1 + UNHIDDEN * (reads + writes - 1)))
+    count = float(CHUNK * blocks) * _fill(what)
+    work = machine.issue_ns(count * _instructions(name))
+    time = overlapped(machine.memory_ns(count * item * (reads + writes)), work) * machine.quantised(blocks)
+    rounds = CHUNK / (max(prod(what.block), 1) * 4) * _fill(what)
+    return max(time, rounds * ROUND_NS * (1 + UNHIDDEN * (reads + writes - 1)))
+
+
+def _fill(what: Kernel) -> float:
+    """How full chunks are on average: small tensors have a chunk of their own each."""
+    counts = [elements(shape) for shape in what.sizes if shape]
+    chunks = sum(-(-count // CHUNK) for count in counts)
+    return sum(counts) / (chunks * CHUNK) if chunks and sum(counts) else 1.0
+
+
+def _instructions(name: KernelName) -> float:
+    functor = name.arguments[1] if len(name.arguments) > 1 else ""
+    if "Fused" in functor or "Adam" in functor:
+        return UPDATE_INSTRUCTIONS
+    return COPY_INSTRUCTIONS if "Copy" in name.text else 10.0
 
 
 def _traffic(name: KernelName) -> tuple[int, int, float]:

@@ -18,6 +18,7 @@ RESULT_INSTRUCTIONS = 100.0
 GLOBAL_NS = 12_000.0  # a reduction across blocks: partial results to memory, a semaphore, the last block's second pass
 WELFORD_INSTRUCTIONS = 85.0  # running mean and variance: a division per element
 ROW_NS, ROUND_NS = 4_500.0, 1_000.0  # a row's two sums, and each round of loads
+COLUMN_INSTRUCTIONS = 36.0
 L1_SHARE = 0.85  # of shared memory and L1 together
 GATHER_NS = 1_100.0  # one round of a single block that looks up targets, then their inputs
 
@@ -89,20 +90,18 @@ def _rows(inputs: int) -> Callable[[Machine, Kernel, KernelName], float]:
     return model
 
 
-def _few_blocks(reads: float) -> Callable[[Machine, Kernel, KernelName], float]:
-    """Column sums of normalisation's backward: as many blocks as there are groups of columns, each limited by its SM."""
-
-    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
-        item = item_nbytes(name.arguments[0] if name.arguments else "float")
-        return machine.memory_ns(_count(what) * item * reads, blocks=prod(what.grid))
-
-    return model
+def _column_sums(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """Normalisation's weight gradients: two inputs, as many blocks as there are groups of columns, often fewer than SMs."""
+    item = item_nbytes(name.arguments[0] if name.arguments else "float")
+    count, blocks = _count(what), prod(what.grid)
+    busy = machine.issue_ns(COLUMN_INSTRUCTIONS * count) * machine.quantised(blocks)
+    return overlapped(machine.memory_ns(count * item * 2), busy)
 
 
 def _batch_norm(reads: float, writes: float, instructions: float) -> Callable[[Machine, Kernel, KernelName], float]:
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count = _count(what)
-        types = [one for one in name.arguments if re.search(r"float|Half|double", one)]
+        types = [one for one in name.arguments if re.search(r"[Ff]loat|Half|double", one)]
         item = item_nbytes(types[0] if types else "float")
         time = overlapped(machine.memory_ns(count * item * (reads + writes)), machine.issue_ns(count * instructions))
         # Half-empty SMs do not hide the latency of their loads.
@@ -134,7 +133,7 @@ RULES: tuple[tuple[str, Callable[[Machine, Kernel, KernelName], float]], ...] = 
     (r"^nll_loss", _lookup(GATHER_NS)),
     (r"layer_norm_grad_input|LayerNormBackward", _rows(2)),
     (r"layer_norm|LayerNormForward|RowwiseMoments|rms_norm", _rows(1)),
-    (r"GammaBetaBackward|cuComputeGradGammaBeta|cuComputePartGrad", _few_blocks(2)),
+    (r"GammaBetaBackward|cuComputeGradGammaBeta|cuComputePartGrad", _column_sums),
     (r"batch_norm_collect_statistics", _batch_norm(1, 0, WELFORD_INSTRUCTIONS)),
     (r"batch_norm_backward_reduce", _batch_norm(2, 0, 45.0)),
     (r"batch_norm_backward_elemt", _batch_norm(2, 1, 50.0)),

@@ -7,6 +7,7 @@ chooses among; it is assumed to choose well. `rate` is what one SM's tensor core
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
 from profiles.machine import Machine, overlapped
@@ -39,21 +40,31 @@ def product_ns(
 ) -> float:
     """Time of `batch` products of m x k by k x n. `nbytes`: operands and result, each once.
 
-    `efficiency`: share of a GEMM's rate, for kernels whose operand addresses cost more (convolutions).
+    `efficiency`: share of a GEMM's rate, for kernels whose operand addresses cost more (convolutions). The library chooses its tile
+    for a whole GPU: it does not know that NCCL will be there.
     """
+    memory = machine.memory_ns(nbytes)
     if not m * n * k * batch:
-        return machine.memory_ns(nbytes)
+        return memory
     rate = machine.tensor_flops_per_ns(dtype) * efficiency
-    best = float("inf")
-    for tm, tn in TILES:
-        tiles = ceil(m / tm) * ceil(n / tn) * batch
-        per_k = 2.0 * tm * tn / rate * (1 + FEED * (1 / tm + 1 / tn))
-        for split in SPLITS:
-            if split > 1 and k < split * LEAST_K:
-                break
-            ns = ceil(tiles * split / machine.sms) * (k / split * per_k + FILL_NS)
-            if split > 1:
-                # Partial sums in f32, written and read once.
-                ns += SPLIT_NS + machine.memory_ns(8.0 * split * m * n * batch)
-            best = min(best, ns)
-    return START_NS + overlapped(best, machine.memory_ns(nbytes))
+    whole = machine.gpu.sm_count
+    plans = [_Plan(tm, tn, split) for tm, tn in TILES for split in SPLITS if split == 1 or k >= split * LEAST_K]
+    best = min(plans, key=lambda plan: plan.loop_ns(rate, whole, m, n, k, batch) + plan.sum_ns(machine, m, n, batch))
+    sms = machine.cluster_sms
+    return START_NS + overlapped(best.loop_ns(rate, sms, m, n, k, batch), memory) + best.sum_ns(machine, m, n, batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    tm: int
+    tn: int
+    split: int
+
+    def loop_ns(self, rate: float, sms: int, m: int, n: int, k: int, batch: int) -> float:
+        tiles = ceil(m / self.tm) * ceil(n / self.tn) * batch * self.split
+        per_k = 2.0 * self.tm * self.tn / rate * (1 + FEED * (1 / self.tm + 1 / self.tn))
+        return ceil(tiles / sms) * (k / self.split * per_k + FILL_NS)
+
+    def sum_ns(self, machine: Machine, m: int, n: int, batch: int) -> float:
+        """Partial sums in f32, written and read once."""
+        return SPLIT_NS + machine.memory_ns(8.0 * self.split * m * n * batch) if self.split > 1 else 0.0
