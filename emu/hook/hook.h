@@ -59,6 +59,11 @@ bool ph_stream_capturing(const ph_stream *stream);
 typedef struct ph_cost { uint64_t key, solo_ns, contended_ns; double flops; uint32_t source, pad; } ph_cost;
 /* One kernel or copy on the stream: folded into its open segment, or into the graph being captured. Counts a launch; host cost is the caller's. */
 void ph_launch(ph_stream *stream, const ph_cost *cost);
+/* Before a record of your own that puts work on a stream (NCCL_LAUNCH): orders the stream with the legacy default stream where CUDA does. */
+void ph_stream_touch(ph_stream *stream);
+/* A stream that is being captured: run(stream, arg) is called at each launch of the graph, release(arg) when it has gone (may be NULL).
+ * false, and nothing done, if the stream is not capturing. */
+bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *stream, void *arg), void (*release)(void *arg), void *arg);
 
 /* ---- cost.c: durations ----------------------------------------------------------------------------------------- */
 /* key: a 64-bit hash of everything that the signature says, equal on all ranks, never 0. `describe` writes the signature

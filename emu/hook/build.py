@@ -1,0 +1,115 @@
+"""Builds the hook library: one shared object with the SONAME libcuda.so.1, and a shell of one named libnvidia-ml.so.1.
+
+``build(output_dir)`` compiles what is stale, in parallel, and links. Standard library only: the packaging runs it by its path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent
+LIBRARY = "libcuda.so.1"
+NVML = "libnvidia-ml.so.1"
+COMPILE = [
+    *("-std=gnu11", "-O2", "-g", "-fPIC", "-pthread", "-fvisibility=hidden", "-fno-semantic-interposition"),
+    *("-Wall", "-Wextra", "-Werror"),
+]
+
+
+class BuildError(Exception):
+    """A compiler or linker call that failed; its text is what it said."""
+
+
+def build(output_dir: Path | str, sanitize: str | None = None) -> Path:
+    """Compiles emu/hook into ``output_dir`` and returns the library's path; does nothing if it is newer than every source.
+
+    ``sanitize`` is what ``-fsanitize=`` takes. Raises BuildError naming the file that does not compile.
+    """
+    output = Path(output_dir).resolve()
+    sources = sorted(SOURCES.glob("*.c"))
+    shared = [*SOURCES.glob("*.h"), *SOURCES.glob("*.def"), *SOURCES.glob("calls/*"), SOURCES / "build.py"]
+    library = output / LIBRARY
+    if _is_newer(library, [*sources, *shared]) and (output / NVML).exists():
+        return library
+    objects = output / "objects"
+    objects.mkdir(parents=True, exist_ok=True)
+    flags = [*COMPILE, *(_sanitizer(sanitize) if sanitize else [])]
+    newest_shared = max(path.stat().st_mtime for path in shared)
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        compiled = list(pool.map(lambda source: _compile(source, objects, flags, newest_shared), sources))
+    _link(library, compiled, flags, ["-Wl,-z,now"])
+    _link_nvml(output, flags)
+    return library
+
+
+def _is_newer(target: Path, sources: Iterable[Path]) -> bool:
+    return target.exists() and all(path.stat().st_mtime <= target.stat().st_mtime for path in sources)
+
+
+def _sanitizer(names: str) -> list[str]:
+    return [f"-fsanitize={names}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
+
+
+def _compiler() -> list[str]:
+    return shlex.split(os.environ.get("CC", "cc"))
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{shlex.join(command)}\n{done.stderr}")
+
+
+def _compile(source: Path, objects: Path, flags: list[str], newest_shared: float) -> Path:
+    made = objects / f"{source.stem}.o"
+    if not (made.exists() and made.stat().st_mtime >= max(source.stat().st_mtime, newest_shared)):
+        _replace(made, [*_compiler(), *flags, "-c", str(source)])
+    return made
+
+
+def _link(library: Path, inputs: list[Path], flags: list[str], extra: list[str]) -> None:
+    soname = f"-Wl,-soname,{library.name}"
+    _replace(library, [*_compiler(), *flags, "-shared", soname, *extra, *map(str, inputs), "-ldl"])
+
+
+def _link_nvml(output: Path, flags: list[str]) -> None:
+    """A library that is empty but for its name and its need of ours: whoever opens NVML by name finds our functions."""
+    with tempfile.TemporaryDirectory() as folder:
+        empty = Path(folder) / "empty.c"
+        empty.write_text("extern int phantora_abi_version(void);\nint phantora_nvml(void) { return phantora_abi_version(); }\n")
+        _link(output / NVML, [empty], flags, [f"-L{output}", f"-l:{LIBRARY}"])
+
+
+def _replace(made: Path, command: list[str]) -> None:
+    """Runs the command with its output beside ``made``, then renames: another process never sees half a file."""
+    partial = made.with_name(f".{made.name}.{os.getpid()}")
+    try:
+        _run([*command, "-o", str(partial)])
+        partial.rename(made)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the hook library.")
+    parser.add_argument("--output", default=SOURCES.parent / "lib", type=Path, help="folder (default: emu/lib)")
+    parser.add_argument("--sanitize", help="for example address,undefined")
+    arguments = parser.parse_args()
+    try:
+        print(build(arguments.output, arguments.sanitize))
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
