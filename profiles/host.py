@@ -1,7 +1,7 @@
 """The modelled host: what a rank's Python and driver calls cost, as few constants.
 
-A rank's host time is sum(op_ns per ATen op or autograd node) + sum(call_ns per API call of each kind). docs/costs.md says how the
-constants were found and how far real jobs are from them.
+A rank's host time is op_ns per ATen op or autograd node, python_op_ns more for each op that a tensor subclass handles in Python, and
+call_ns per API call of each kind. docs/costs.md says how the constants were found and how far real jobs are from them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class HostModel:
     name: str
     op_ns: int
     """One ATen op or autograd node, nested ones too: one NVTX range."""
+    python_op_ns: int
+    """More for an op that Python handles (DTensor): the NVTX ranges named PythonSubclass."""
     call_ns: dict[str, int]
     """One API call, by CALL_KINDS."""
     queue_depth: int
@@ -39,6 +41,7 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     host = HostModel(
         name=path.stem,
         op_ns=top.integer("op_ns"),
+        python_op_ns=top.integer("python_op_ns", 0),
         call_ns={kind: calls.integer(kind) for kind in CALL_KINDS},
         queue_depth=top.integer("queue_depth", least=1),
         scale=top.number("scale"),

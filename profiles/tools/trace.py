@@ -14,6 +14,8 @@ from typing import Any
 
 Event = dict[str, Any]
 DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
+MATRIX_OPS = ("aten::mm", "aten::addmm", "aten::bmm")
+ATTENTION_OPS = ("aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward")
 DTYPES = {"float": "f32", "c10::BFloat16": "bf16", "c10::Half": "f16", "double": "f64", "long int": "i64", "int": "i32"}
 
 
@@ -38,12 +40,12 @@ def load(path: Path) -> list[Event]:
 
 def works(events: list[Event]) -> list[Work]:
     """All device work but NCCL's, in order of time."""
-    chains = _ops_of_launches(events)
+    chains = ops_of_launches(events)
     nccl = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if _is_nccl(e))
     groups: dict[Any, list[Event]] = defaultdict(list)
     for number, event in enumerate(e for e in events if e.get("cat") in DEVICE and not _is_nccl(e)):
         op = chains.get(event["args"]["correlation"])
-        key = _call_key(event, op)
+        key = call_of(op, event["name"])
         groups[key if key is not None else number].append(event)
     found = [_work(members, chains, nccl) for members in groups.values()]
     return sorted(found, key=lambda one: one.at_us)
@@ -53,7 +55,7 @@ def _is_nccl(event: Event) -> bool:
     return event.get("cat") == "kernel" and str(event["name"]).startswith("ncclDevKernel")
 
 
-def _ops_of_launches(events: list[Event]) -> dict[int, Event]:
+def ops_of_launches(events: list[Event]) -> dict[int, Event]:
     """Correlation number -> innermost op around the launching call."""
     ops: dict[int, list[Event]] = defaultdict(list)
     calls: dict[int, list[tuple[float, int]]] = defaultdict(list)
@@ -77,19 +79,12 @@ def _ops_of_launches(events: list[Event]) -> dict[int, Event]:
     return found
 
 
-def _call_key(event: Event, op: Event | None) -> Any:
-    """Kernels of one library call share a key: the emulated library makes one signature of them."""
+def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
+    """Kernels of one library call share a key, since the emulated library makes one signature of them; None: the program's own launch."""
     if op is None:
         return None
-    name, kernel = op["name"], event["name"]
-    number = op["args"].get("External id")
-    if name in (
-        "aten::mm",
-        "aten::addmm",
-        "aten::bmm",
-        "aten::_cudnn_attention_forward",
-        "aten::_cudnn_attention_backward",
-    ):
+    name, number = op["name"], op["args"].get("External id")
+    if name in MATRIX_OPS or name in ATTENTION_OPS:
         return None if "at::" in kernel else (number, name)
     if name == "aten::cudnn_convolution":
         return number, "fwd"
@@ -130,7 +125,7 @@ def signature_of(event: Event, op: Event | None) -> str:
         found = re.search(r"(HtoD|DtoH|DtoD|PtoP)", kernel)
         direction = {"HtoD": "h2d", "DtoH": "d2h", "DtoD": "d2d", "PtoP": "p2p"}[found[1]] if found else "d2d"
         return f"copy;{direction};{event['args'].get('bytes', 0)};{'pinned' if 'Pinned' in kernel else 'pageable'}"
-    if name in ("aten::mm", "aten::addmm", "aten::bmm") and "at::" not in kernel:
+    if name in MATRIX_OPS and "at::" not in kernel:
         a, b = [one for one in dims if len(one) >= 2][-2:]
         dtype = next(DTYPES[one] for one in types if one in DTYPES)
         batch = a[0] if len(a) == 3 else 1
@@ -138,7 +133,7 @@ def signature_of(event: Event, op: Event | None) -> str:
         return ";".join(["gemm", *map(str, fields), tail])
     if name in ("aten::cudnn_convolution", "aten::convolution_backward"):
         return _conv(name, kernel, dims, types, concrete, tail)
-    if name.startswith("aten::_cudnn_attention") and "at::" not in kernel:
+    if name in ATTENTION_OPS and "at::" not in kernel:
         forward = name.endswith("forward")
         q, k, v = dims[:3] if forward else dims[1:4]
         dropout, causal = (concrete[9], concrete[10]) if forward else (concrete[13], concrete[14])
