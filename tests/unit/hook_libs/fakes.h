@@ -1,0 +1,42 @@
+/* Stand-ins for the core of the hook: they remember what the library modules told it. */
+#ifndef FAKES_H
+#define FAKES_H
+
+#include "hook.h"
+#include "records.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct fake_record {
+    uint16_t kind;
+    size_t fields_nbytes, payload_nbytes;
+    unsigned char fields[128], payload[4096];
+    bool aside;
+} fake_record;
+
+extern fake_record fake_records[256];
+extern int fake_nrecords;
+extern char fake_signatures[64][512]; /* every signature asked for, in order; keys seen before are not asked again */
+extern int fake_nsignatures, fake_nlaunches;
+extern char fake_refused[64];
+extern bool fake_capturing;
+
+/* Device memory: an anonymous mapping; everything else is host memory. */
+void *fake_device(size_t nbytes);
+void fake_reset(void);
+/* Answers COMM_INIT and COMM_SPLIT: the next communicator's id counts from 1. */
+extern uint32_t fake_nranks, fake_rank;
+/* Ends a capture: launches what was captured `times` times on `stream`. */
+void fake_replay(void *stream, int times);
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+#endif
