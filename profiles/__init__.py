@@ -6,6 +6,7 @@ from profiles.cost import Cost, CostModel, Source
 from profiles.errors import ProfileError, UnknownProfile
 from profiles.gpu import Gpu, load_gpu
 from profiles.host import CALL_KINDS, HostModel, load_host
+from profiles.tables import Table, load_table
 
 __all__ = [
     "CALL_KINDS",
@@ -16,6 +17,7 @@ __all__ = [
     "HostModel",
     "ProfileError",
     "Source",
+    "Table",
     "UnknownProfile",
     "cluster_names",
     "gpu_names",
@@ -23,5 +25,6 @@ __all__ = [
     "load_cluster",
     "load_gpu",
     "load_host",
+    "load_table",
     "path_of",
 ]

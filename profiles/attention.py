@@ -1,7 +1,9 @@
-"""Fused attention: per query and key two (forward) or five (backward) products of head depth, and the softmax between them.
+"""Fused attention: per query and key two (forward) or five (backward) products of head depth, and the softmax between
+them.
 
-cycles per pair and SM = softmax + flops / tensor rate, the two not overlapped: that is what kernels of depths 64 and 128 show. The
-softmax part is the exponential (16 per cycle) with its scaling and maximum; dropout adds a random number per pair.
+cycles per pair and SM = softmax + flops / tensor rate, the two not overlapped: that is what kernels of depths 64 and
+128 show. The softmax part is the exponential (16 per cycle) with its scaling and maximum; dropout adds a random
+number per pair.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ DROPOUT = {"fwd": 0.32, "bwd": 0.25}
 PRODUCT_RATE = 0.84  # of a large GEMM's
 PRODUCTS = {"fwd": 2, "bwd": 5}
 TILE = 64  # queries; on the diagonal a causal kernel computes whole tiles
-# Forward and backward time over cuDNN's: PyTorch's bundled FlashAttention 2 has no wgmma, the memory-efficient kernels less still.
+# Forward and backward time over cuDNN's: PyTorch's bundled FlashAttention 2 has no wgmma, the memory-efficient
+# kernels less still.
 SLOWER = {"cudnn": 1.0, "flash": 1.35, "efficient": 2.2}
 
 
@@ -48,7 +51,9 @@ def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
 
 
 def flops(what: Problem) -> float:
-    """Useful operations: half of the square if causal, the backward's recomputation of the scores not counted for MFU's sake."""
+    """Useful operations: half of the square if causal, the backward's recomputation of the scores not counted for
+    MFU's sake.
+    """
     products = {"fwd": 2, "bwd": 4}[what.direction]
     return products * (what.depth + what.value_depth) * _pairs(what, 0)
 

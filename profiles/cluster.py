@@ -20,7 +20,7 @@ class Cluster:
     host: str
     """A host model's name or path, for load_host."""
     nccl: str
-    """Name of the NCCL constants that netsim's users choose by (facts of NCCL's own tuner: ampere, hopper, blackwell, pcie)."""
+    """Name of netsim's constants of NCCL's tuner: ampere, hopper, blackwell."""
     network: dict[str, Any]
     """netsim's [network] table, unread: docs/netsim.md says what its keys mean."""
     path: Path

@@ -1,45 +1,22 @@
-"""C++ names of kernels made readable: as much of the Itanium ABI's mangling as template instantiations in PyTorch, CUB and CUTLASS use.
+"""C++ names of kernels made readable: as much of the Itanium ABI's mangling as template instantiations in PyTorch,
+CUB and CUTLASS use.
 
-Only the name with its template arguments is wanted, so a kernel's own parameter list is not read. Grammar: "Itanium C++ ABI: Mangling".
+Only the name with its template arguments is wanted, so a kernel's own parameter list is not read. Grammar: "Itanium
+C++ ABI: Mangling".
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-_BUILTIN = {
-    "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
-    "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long", "m": "unsigned long", "x": "long long",
-    "y": "unsigned long long", "n": "__int128", "o": "unsigned __int128", "f": "float", "d": "double", "e": "long double",
-    "g": "__float128", "z": "...",
-}  # fmt: skip
-_BUILTIN_D = {
-    "Dh": "_Float16",
-    "Di": "char32_t",
-    "Ds": "char16_t",
-    "Dn": "decltype(nullptr)",
-    "Da": "auto",
-    "Dc": "decltype(auto)",
-}
-_STANDARD = {
-    "St": "std", "Sa": "std::allocator", "Sb": "std::basic_string", "Ss": "std::string", "Si": "std::istream",
-    "So": "std::ostream", "Sd": "std::iostream",
-}  # fmt: skip
-_OPERATORS = {
-    "cl": "()", "ix": "[]", "pl": "+", "mi": "-", "ml": "*", "dv": "/", "rm": "%", "eq": "==", "ne": "!=", "lt": "<", "gt": ">",
-    "le": "<=", "ge": ">=", "an": "&", "or": "|", "eo": "^", "co": "~", "ls": "<<", "rs": ">>", "nt": "!", "aa": "&&", "oo": "||",
-    "pp": "++", "mm": "--", "aS": "=", "pL": "+=", "mI": "-=", "mL": "*=", "dV": "/=", "pt": "->", "ng": "-", "ps": "+",
-}  # fmt: skip
-_SUFFIX = {"j": "u", "l": "l", "m": "ul", "x": "ll", "y": "ull", "i": ""}
-
-
-class Unreadable(Exception):
-    """The name uses a part of the grammar that is not read here."""
+from profiles.itanium import BUILTIN, BUILTIN_D, OPERATORS, STANDARD, SUFFIX, Cursor, Unreadable
 
 
 @lru_cache(maxsize=4096)
 def demangle(name: str) -> str:
-    """The readable name with template arguments, without parameters; a name that is not mangled, or not readable, unchanged."""
+    """The readable name with template arguments, without parameters; a name that is not mangled, or not readable,
+    unchanged.
+    """
     if not name.startswith("_Z"):
         return name
     try:
@@ -48,10 +25,9 @@ def demangle(name: str) -> str:
         return name
 
 
-class _Reader:
+class _Reader(Cursor):
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 2
+        super().__init__(text, at=len("_Z"))
         self.substitutions: list[str] = []
         self.constant = False
         """Whether the nested name read last was that of a const member function."""
@@ -61,46 +37,9 @@ class _Reader:
     def function_name(self) -> str:
         return self._name()[0]
 
-    def _peek(self, token: str) -> bool:
-        return self.text.startswith(token, self.at)
-
-    def _take(self, token: str) -> bool:
-        found = self._peek(token)
-        if found:
-            self.at += len(token)
-        return found
-
-    def _expect(self, token: str) -> None:
-        if not self._take(token):
-            raise Unreadable(f"expected {token} at {self.at}")
-
     def _remember(self, text: str) -> str:
         self.substitutions.append(text)
         return text
-
-    def _number(self) -> int:
-        start = self.at
-        while self.at < len(self.text) and self.text[self.at].isdecimal():
-            self.at += 1
-        if start == self.at:
-            raise Unreadable("expected a number")
-        return int(self.text[start : self.at])
-
-    def _sequence(self) -> int:
-        """`_` is 0, `0_` is 1, `1_` is 2 ... in base 36."""
-        start = self.at
-        while not self._take("_"):
-            self.at += 1
-        digits = self.text[start : self.at - 1]
-        return int(digits, 36) + 1 if digits else 0
-
-    def _index(self) -> int:
-        """The same in base 10: T_, T0_, Ul...E_, Ul...E0_."""
-        if self._take("_"):
-            return 0
-        number = self._number() + 1
-        self._expect("_")
-        return number
 
     # <encoding> = name [return type, if the name is a template's] parameters
     def _encoding(self) -> str:
@@ -209,8 +148,8 @@ class _Reader:
             name = f"{{unnamed type#{self._index() + 1}}}"
         elif self._take("cv"):
             name = f"operator {self._type()}"
-        elif self.text[self.at : self.at + 2] in _OPERATORS:
-            name = "operator" + _OPERATORS[self.text[self.at : self.at + 2]]
+        elif self.text[self.at : self.at + 2] in OPERATORS:
+            name = "operator" + OPERATORS[self.text[self.at : self.at + 2]]
             self.at += 2
         else:
             raise Unreadable(f"name at {self.at}")
@@ -220,9 +159,9 @@ class _Reader:
         return name
 
     def _substitution(self) -> str:
-        if self.text[self.at : self.at + 2] in _STANDARD:
+        if self.text[self.at : self.at + 2] in STANDARD:
             self.at += 2
-            return _STANDARD[self.text[self.at - 2 : self.at]]
+            return STANDARD[self.text[self.at - 2 : self.at]]
         self._expect("S")
         index = self._sequence()
         if index >= len(self.substitutions):
@@ -275,7 +214,7 @@ class _Reader:
         self.at = end + 1
         if kind == "b":
             return {"0": "false", "1": "true"}.get(value, value)
-        return value + _SUFFIX[kind] if kind in _SUFFIX else f"({type_name}){value}"
+        return value + SUFFIX[kind] if kind in SUFFIX else f"({type_name}){value}"
 
     def _expression(self, closing: str) -> str:
         """Expressions occur as array sizes and decltypes of parameters: kept as raw text, brackets balanced."""
@@ -293,12 +232,12 @@ class _Reader:
     def _type(self) -> str:
         here = self.text[self.at]
         two = self.text[self.at : self.at + 2]
-        if two in _BUILTIN_D:
+        if two in BUILTIN_D:
             self.at += 2
-            return _BUILTIN_D[two]
-        if here in _BUILTIN:
+            return BUILTIN_D[two]
+        if here in BUILTIN:
             self.at += 1
-            return _BUILTIN[here]
+            return BUILTIN[here]
         if here in "PROKV":
             self.at += 1
             after = {"P": "*", "R": "&", "O": "&&", "K": " const", "V": " volatile"}[here]

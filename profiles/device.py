@@ -1,7 +1,7 @@
 """cudaDeviceAttr numbers (enum of CUDA 13's driver_types.h) and their values.
 
-What every data-centre GPU since Ampere answers alike is a constant here, as an H100 and an H200 answered with driver 580 (2026-11-21);
-the two agreed on all of these. What differs between GPUs comes from the GPU's file.
+What every data-centre GPU since Ampere answers alike is a constant here, as an H100 and an H200 answered with driver
+580 (2026-11-21); the two agreed on all of these. What differs between GPUs comes from the GPU's file.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ COMMON: dict[int, int] = {
 
 # Since compute capability 9.0 alone: cluster launch, multicast and tensor maps, several synchronisation domains.
 SINCE_HOPPER = (120, 127, 132)
-# Share of the L2 that persisting accesses may take: 39,321,600 of an H200's 62,914,560 bytes and 32,768,000 of an H100's 52,428,800.
+# Share of the L2 that persisting accesses may take: 39,321,600 of an H200's 62,914,560 bytes and 32,768,000 of an
+# H100's 52,428,800.
 PERSISTING_L2 = 0.625
 
 

@@ -1,8 +1,8 @@
 """PyTorch's element-wise kernels: bytes by operand types, instructions by how operands are addressed and cast.
 
-Bytes bound the vectorised ones; the others are bound by instructions: a cast whose type is only known at run time is a switch over
-all types, a strided operand needs a division per dimension. The figures are instructions per element and operand, found from
-rates on an H200 (docs/costs.md); they belong to PyTorch's code, not to the GPU.
+Bytes bound the vectorised ones; the others are bound by instructions: a cast whose type is only known at run time is
+a switch over all types, a strided operand needs a division per dimension. The figures are instructions per element
+and operand, found from rates on an H200 (docs/costs.md); they belong to PyTorch's code, not to the GPU.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ CAST_ONCE = 40.0  # per element, however many operands
 CAST_START_NS = 1_000.0
 # Arithmetic of the costly functions, instructions per element.
 ARITHMETIC = (
-    ("GeluBackward", 49.0), ("Gelu", 43.0), ("silu_backward", 30.0), ("silu|sigmoid|logit", 25.0), ("tanh|mish|softplus|elu", 30.0),
+    ("GeluBackward", 49.0), ("Gelu", 43.0), ("silu_backward", 30.0), ("silu|sigmoid|logit", 25.0),
+    ("tanh|mish|softplus|elu", 30.0),
     ("pow|lgamma|digamma|erf", 50.0), ("sin|cos|exp|log|sqrt|reciprocal|div", 12.0),
 )  # fmt: skip
 BASES = (
-    "vectorized_elementwise_kernel", "vectorized_templated_elementwise_kernel", "unrolled_elementwise_kernel", "elementwise_kernel",
+    "vectorized_elementwise_kernel", "vectorized_templated_elementwise_kernel", "unrolled_elementwise_kernel",
+    "elementwise_kernel",
     "legacy_elementwise_kernel", "elementwise_kernel_with_index", "unrolled_elementwise_kernel_for_multi_outputs",
 )  # fmt: skip
 
@@ -63,7 +65,9 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def functor_of(text: str) -> Functor:
-    """Operand sizes from a functor's type: `BinaryFunctor<a, b, out, f>`, `CUDAFunctor_add<t>`, `...{lambda(a, b)#1}`."""
+    """Operand sizes from a functor's type: `BinaryFunctor<a, b, out, f>`, `CUDAFunctor_add<t>`, `...{lambda(a,
+    b)#1}`.
+    """
     head = text.split("<")[0].rsplit("::", 1)[-1]
     arguments = split_arguments(text[text.index("<") :]) if "<" in text else ()
     if head in ("BinaryFunctor", "AUnaryFunctor", "BUnaryFunctor") and len(arguments) >= 3:
@@ -119,7 +123,8 @@ def _count(what: Kernel, name: KernelName, functor: Functor) -> int:
 
 def _input_nbytes(what: Kernel, functor: Functor, at: int, count: int, cast: bool, strided: bool) -> float:
     size = functor.inputs[at] if at < len(functor.inputs) else functor.output
-    # A dynamic cast brings one operand from another type: half precision if the arithmetic is in float, float if it is in half.
+    # A dynamic cast brings one operand from another type: half precision if the arithmetic is in float, float if it
+    # is in half.
     if cast and at == len(functor.inputs) - 1:
         size = {4.0: 2.0, 2.0: 4.0, 8.0: 4.0}.get(functor.output, size)
     shapes = [shape for shape in what.sizes if shape]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class ProfileError(ValueError):
-    """A description or a signature is malformed; the message names the file, the line if known, the field and the fault."""
+    """A description or a signature is malformed; the message names the file, the line if known, the field and the
+    fault.
+    """
 
 
 class UnknownProfile(ProfileError):

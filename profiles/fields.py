@@ -1,6 +1,7 @@
 """Strict reading of TOML: every key is asked for by name and type, and what nobody asked for is an error.
 
-Errors name file, line, dotted key and fault: `my.toml:12: memory.bandwidth_gbps: expected a number above 0, found "4.8"`.
+Errors name file, line, dotted key and fault: `my.toml:12: memory.bandwidth_gbps: expected a number above 0, found
+"4.8"`.
 """
 
 from __future__ import annotations
@@ -66,10 +67,8 @@ class Fields:
         good = isinstance(found, int | float) and not isinstance(found, bool) and least <= found <= most
         if not good or (least == 0.0 and found == 0) or found == float("inf"):
             above = "above 0" if least == 0.0 else f"of at least {least:g}"
-            raise self.error(
-                key,
-                f"expected a number {above}{f' and at most {most:g}' if most != float('inf') else ''}, found {found!r}",
-            )
+            bound = f" and at most {most:g}" if most != float("inf") else ""
+            raise self.error(key, f"expected a number {above}{bound}, found {found!r}")
         return float(found)
 
     def done(self) -> None:
@@ -105,7 +104,9 @@ class Fields:
 
 
 def read_toml(path: Path) -> Fields:
-    """The file's top table. Raises ProfileError for a file that cannot be read or is no TOML (tomllib names line and column)."""
+    """The file's top table. Raises ProfileError for a file that cannot be read or is no TOML (tomllib names line and
+    column).
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -96,7 +96,8 @@ class Gpu:
     path: Path
 
     def peak_flops(self, dtype: str) -> float:
-        """Dense FLOP/s of the fastest unit for products of this dtype, as the datasheet says; the figure that MFU divides by.
+        """Dense FLOP/s of the fastest unit for products of this dtype, as the datasheet says; the figure that MFU
+        divides by.
 
         Raises ProfileError for a dtype that no unit multiplies.
         """

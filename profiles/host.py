@@ -1,7 +1,8 @@
 """The modelled host: what a rank's Python and driver calls cost, as few constants.
 
-A rank's host time is op_ns per ATen op or autograd node, python_op_ns more for each op that a tensor subclass handles in Python, and
-call_ns per API call of each kind. docs/costs.md says how the constants were found and how far real jobs are from them.
+A rank's host time is op_ns per ATen op or autograd node, python_op_ns more for each op that a tensor subclass handles
+in Python, and call_ns per API call of each kind. docs/costs.md says how the constants were found and how far real
+jobs are from them.
 """
 
 from __future__ import annotations

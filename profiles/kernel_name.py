@@ -31,10 +31,23 @@ class KernelName:
 def read_name(name: str) -> KernelName:
     """Takes a mangled or an already readable name; never fails."""
     text = demangle(name).removeprefix("void ").replace("(anonymous namespace)::", "")
+    if text.startswith("_Z"):
+        return KernelName(_spelled(text), (), text)
     end = next((at for at, letter in enumerate(text) if letter in "<("), len(text))
     base = text[:end].rsplit("::", 1)[-1]
     arguments = split_arguments(text[end:]) if text[end : end + 1] == "<" else ()
     return KernelName(base.strip(), arguments, text)
+
+
+def _spelled(mangled: str) -> str:
+    """The last identifier of a mangled name that could not be read as a whole: `_ZN2at6native12gather_kernelI...` ->
+    gather_kernel.
+    """
+    at, found = re.match(r"_ZN?K?", mangled).end(), mangled  # type: ignore[union-attr]
+    while number := re.compile(r"L?(\d+)").match(mangled, at):
+        at = number.end() + int(number[1])
+        found = mangled[number.end() : at]
+    return found
 
 
 def split_arguments(text: str) -> tuple[str, ...]:

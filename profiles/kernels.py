@@ -12,6 +12,7 @@ from profiles.gpu import Gpu
 from profiles.kernel_name import KernelName, read_name
 from profiles.machine import Estimate, Machine, both, overlapped
 from profiles.movement import RULES as MOVEMENT
+from profiles.movement import Model
 from profiles.signature import Kernel, elements
 
 # An unknown kernel: every thread reads two and writes one vector of 16 bytes, or does this much arithmetic.
@@ -23,17 +24,20 @@ def kernel(gpu: Gpu, what: Kernel) -> Estimate:
     name = read_name(what.name)
     if problem := _attention(what, name):
         return both(gpu, lambda machine: attention_ns(machine, problem), attention_flops(problem))
-    for applies, ns in (
-        (elementwise.applies, elementwise.ns),
-        (optimizers.applies, optimizers.ns),
-        (reductions.applies, reductions.ns),
-    ):
-        if applies(name):
-            return both(gpu, lambda machine, ns=ns: ns(machine, what, name))  # type: ignore[misc]
-    for pattern, ns in MOVEMENT:
-        if re.search(pattern, name.base):
-            return both(gpu, lambda machine, ns=ns: ns(machine, what, name))  # type: ignore[misc]
-    return both(gpu, lambda machine: unknown_ns(machine, what))
+    model = _model_of(name)
+    if model is None:
+        return both(gpu, lambda machine: unknown_ns(machine, what))
+    return both(gpu, lambda machine: model(machine, what, name))
+
+
+def _model_of(name: KernelName) -> Model | None:
+    if elementwise.applies(name):
+        return elementwise.ns
+    if optimizers.applies(name):
+        return optimizers.ns
+    if reductions.applies(name):
+        return reductions.ns
+    return next((model for pattern, model in MOVEMENT if re.search(pattern, name.base)), None)
 
 
 def unknown_ns(machine: Machine, what: Kernel) -> float:
@@ -49,7 +53,9 @@ def unknown_ns(machine: Machine, what: Kernel) -> float:
 
 
 def _attention(what: Kernel, name: KernelName) -> Problem | None:
-    """PyTorch's own FlashAttention and memory-efficient kernels: q, k, v lead the op's sizes, the mask is in the template."""
+    """PyTorch's own FlashAttention and memory-efficient kernels: q, k, v lead the op's sizes, the mask is in the
+    template.
+    """
     if found := re.match(r"flash_(fwd|bwd_dq_dk_dv_loop)_\w*kernel", name.base):
         direction, backend = ("fwd" if found[1] == "fwd" else "bwd"), "flash"
     elif found := re.match(r"fmha_cutlass(F|B)", name.base):

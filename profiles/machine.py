@@ -30,7 +30,9 @@ class Machine:
 
     @classmethod
     def beside_nccl(cls, gpu: Gpu) -> Machine:
-        """NCCL's channels take one SM each; its copies take their share of the memory's bandwidth, and of the cache's."""
+        """NCCL's channels take one SM each; its copies take their share of the memory's bandwidth, and of the
+        cache's.
+        """
         whole = cls.alone(gpu)
         left = 1.0 - gpu.nccl.memory_share
         return cls(gpu, gpu.sm_count - gpu.nccl.sms, whole.memory_gb_per_s * left, whole.l2_gb_per_s * left)
@@ -38,8 +40,9 @@ class Machine:
     def memory_ns(self, nbytes: float, *, blocks: int | None = None) -> float:
         """Time to read and write `nbytes` in all, by `blocks` thread blocks (None: enough to fill the GPU).
 
-        The chance that data is still in the L2 cache, where the kernel before left it, falls linearly with the traffic and is
-        gone at one and a half times the cache's size. Few blocks cannot draw the whole bandwidth: an SM has a limit of its own.
+        The chance that data is still in the L2 cache, where the kernel before left it, falls linearly with the
+        traffic and is gone at one and a half times the cache's size. Few blocks cannot draw the whole bandwidth: an
+        SM has a limit of its own.
         """
         cold = min(nbytes / (1.5 * self.gpu.memory.l2_nbytes), 1.0)
         ns = nbytes * (cold / self.memory_gb_per_s + (1 - cold) / max(self.l2_gb_per_s, self.memory_gb_per_s))
@@ -52,15 +55,17 @@ class Machine:
         return instructions / (self.sms * LANES_PER_CYCLE * self.gpu.sm_clock_khz * 1e-6)
 
     def tensor_flops_per_ns(self, dtype: str) -> float:
-        """What one SM's tensor cores sustain in a large product; without tensor cores for the dtype, its vector units."""
+        """What one SM's tensor cores sustain in a large product; without tensor cores for the dtype, its vector
+        units.
+        """
         achieved = self.gpu.achieved
         fraction = achieved.vector_fraction if dtype in ("f32", "f64") else achieved.tensor_fraction
         return self.gpu.peak_flops(dtype) * fraction / self.gpu.sm_count * 1e-9
 
     @property
     def cluster_sms(self) -> int:
-        """SMs for kernels launched as clusters of two blocks: since Hopper, GEMMs are. Both blocks need an SM of one GPC, and where NCCL
-        holds an odd number of a GPC's SMs one stays idle.
+        """SMs for kernels launched as clusters of two blocks: since Hopper, GEMMs are. Both blocks need an SM of one
+        GPC, and where NCCL holds an odd number of a GPC's SMs one stays idle.
         """
         beside = self.sms < self.gpu.sm_count and self.gpu.cc_major >= 9
         return max(self.sms - GPCS, 2) if beside else self.sms

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from math import prod
 
-from profiles.machine import Estimate, Machine, both
 from profiles.gpu import Gpu
+from profiles.machine import Estimate, Machine, both
 from profiles.signature import ITEM_NBYTES, Conv, Gemm
 from profiles.tiles import product_ns
 
-# cuDNN's implicit GEMMs next to a GEMM: share of its rate, share of streaming bandwidth, and helper kernels. Weights' gradients sum over
-# all pixels, in parts that are added by a second kernel.
+# cuDNN's implicit GEMMs next to a GEMM: share of its rate, share of streaming bandwidth, and helper kernels. Weights'
+# gradients sum over all pixels, in parts that are added by a second kernel.
 CONV_RATE = {"fwd": 1.0, "dgrad": 0.9, "wgrad": 1.0}
 CONV_STREAM = {"fwd": 0.9, "dgrad": 0.9, "wgrad": 0.6}
 CONV_START_NS = {"fwd": 0.0, "dgrad": 0.0, "wgrad": 15_000.0}
-# Fewer channels than a 16-byte vector holds: padded by a kernel of their own, then multiplied by an older, slower kernel.
+# Fewer channels than a 16-byte vector holds: padded by a kernel of their own, then multiplied by an older, slower
+# kernel.
 ALIGNED_CHANNELS = 8
 UNALIGNED_RATE = {"fwd": 0.13, "dgrad": 0.13, "wgrad": 0.5}
 

@@ -1,4 +1,6 @@
-"""Kernels that move data by index: concatenation, gathers, embeddings, sorting, random numbers. Bytes over streaming rate x efficiency."""
+"""Kernels that move data by index: concatenation, gathers, embeddings, sorting, random numbers. Bytes over streaming
+rate x efficiency.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def _sharded_copy(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _triton(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Inductor's fused kernels: point-wise ones take 4 elements a thread, reductions loop; two inputs and one output of half precision."""
+    """Inductor's fused kernels: point-wise ones take 4 elements a thread, reductions loop; two inputs and one output
+    of half precision.
+    """
     per_thread = 4 if "_poi_" in name.base else 16
     count = _covered(what, per_thread)
     return overlapped(machine.memory_ns(6.0 * count), machine.issue_ns(20.0 * count))

@@ -1,7 +1,7 @@
 """multi_tensor_apply: foreach ops and fused optimizers, one thread block per chunk of 65,536 elements.
 
-Blocks are as large as can be, so the last ones of a launch leave SMs idle, and a block cannot go faster than its dependent rounds of
-loads: 65,536 elements by 512 threads of four elements are 32 rounds.
+Blocks are as large as can be, so the last ones of a launch leave SMs idle, and a block cannot go faster than its
+dependent rounds of loads: 65,536 elements by 512 threads of four elements are 32 rounds.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ def _traffic(name: KernelName) -> tuple[int, int, float]:
 
 
 def _depth(metadata: str) -> int:
-    """Lists of tensors: TensorListMetadata<2>, TensorListScalarListMetadata<float, 3>, FusedOptimizerTensorListMetadata<4>."""
+    """Lists of tensors: TensorListMetadata<2>, TensorListScalarListMetadata<float, 3>,
+    FusedOptimizerTensorListMetadata<4>.
+    """
     arguments = split_arguments(metadata[metadata.index("<") :]) if "<" in metadata else ()
     return max((integer(one, 0) for one in arguments), default=0) or 1

@@ -1,6 +1,8 @@
-"""Reductions, softmax and normalisation: how often each kernel passes over its input, and what it computes per element.
+"""Reductions, softmax and normalisation: how often each kernel passes over its input, and what it computes per
+element.
 
-The number of passes follows from PyTorch's code (aten/src/ATen/native/cuda). Instructions per element were found from rates on an H200.
+The number of passes follows from PyTorch's code (aten/src/ATen/native/cuda). Instructions per element were found from
+rates on an H200.
 """
 
 from __future__ import annotations
@@ -69,8 +71,8 @@ def _passes(reads: float, writes: float, instructions: float = 10.0) -> Callable
 def _rows(inputs: int) -> Callable[[Machine, Kernel, KernelName], float]:
     """Normalisation, a block per row that reads its inputs twice and writes once.
 
-    The second reading comes from L1 if the rows in flight fit it, else from L2, else from memory. Short rows are bound by the latency of
-    their wave: two block-wide sums and the row's loads, one round after the other.
+    The second reading comes from L1 if the rows in flight fit it, else from L2, else from memory. Short rows are
+    bound by the latency of their wave: two block-wide sums and the row's loads, one round after the other.
     """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -91,7 +93,9 @@ def _rows(inputs: int) -> Callable[[Machine, Kernel, KernelName], float]:
 
 
 def _column_sums(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Normalisation's weight gradients: two inputs, as many blocks as there are groups of columns, often fewer than SMs."""
+    """Normalisation's weight gradients: two inputs, as many blocks as there are groups of columns, often fewer than
+    SMs.
+    """
     item = item_nbytes(name.arguments[0] if name.arguments else "float")
     count, blocks = _count(what), prod(what.grid)
     busy = machine.issue_ns(COLUMN_INSTRUCTIONS * count) * machine.quantised(blocks)

@@ -12,7 +12,8 @@ from math import prod
 from profiles.errors import ProfileError
 
 ITEM_NBYTES: dict[str, float] = {
-    "f64": 8, "f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "f8e4m3": 1, "f8e5m2": 1, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1,
+    "f64": 8, "f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "f8e4m3": 1, "f8e5m2": 1, "i64": 8, "i32": 4, "i16": 2,
+    "i8": 1, "u8": 1,
     "b8": 1, "c64": 8, "c128": 16,
 }  # fmt: skip
 
@@ -181,12 +182,14 @@ def _memset(f: list[str]) -> Signature:
 
 
 _PARSERS = {
-    "kernel": _kernel, "gemm": _gemm, "conv": _conv, "norm": _norm, "sdpa": _sdpa, "library": _library, "copy": _copy, "memset": _memset,
+    "kernel": _kernel, "gemm": _gemm, "conv": _conv, "norm": _norm, "sdpa": _sdpa, "library": _library,
+    "copy": _copy, "memset": _memset,
 }  # fmt: skip
 
 
 def sizes_of(text: str) -> tuple[Shape, ...]:
-    """`[[8, 64], [64], []]` as PyTorch prints input sizes -> ((8, 64), (64,), ()). Lists of tensors are flattened one level.
+    """`[[8, 64], [64], []]` as PyTorch prints input sizes -> ((8, 64), (64,), ()). Lists of tensors are flattened one
+    level.
 
     A text cut short by its sender gives the shapes that are complete.
     """

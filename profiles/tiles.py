@@ -1,8 +1,9 @@
 """Matrix products as a GPU runs them: output tiles dealt to SMs in waves, each tile's main loop as long as k.
 
-time = start + waves x (2 tm tn k / rate x (1 + feed (1/tm + 1/tn)) + fill), over the tile shapes and splits of k that a library
-chooses among; it is assumed to choose well. `rate` is what one SM's tensor cores sustain, `feed` the loss from loading operands
-(small tiles load more per product), `fill` the prologue and epilogue that the main loop does not hide.
+time = start + waves x (2 tm tn k / rate x (1 + feed (1/tm + 1/tn)) + fill), over the tile shapes and splits of k that
+a library chooses among; it is assumed to choose well. `rate` is what one SM's tensor cores sustain, `feed` the loss
+from loading operands (small tiles load more per product), `fill` the prologue and epilogue that the main loop does
+not hide.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def product_ns(
 ) -> float:
     """Time of `batch` products of m x k by k x n. `nbytes`: operands and result, each once.
 
-    `efficiency`: share of a GEMM's rate, for kernels whose operand addresses cost more (convolutions). The library chooses its tile
-    for a whole GPU: it does not know that NCCL will be there.
+    `efficiency`: share of a GEMM's rate, for kernels whose operand addresses cost more (convolutions). The library
+    chooses its tile for a whole GPU: it does not know that NCCL will be there.
     """
     memory = machine.memory_ns(nbytes)
     if not m * n * k * batch:

@@ -1,7 +1,9 @@
-"""How far the host model is from real jobs: `python -m profiles.tools.host_error --measured host.jsonl [--host NAME] TRACE...`.
+"""How far the host model is from real jobs: `python -m profiles.tools.host_error --measured host.jsonl [--host NAME]
+TRACE...`.
 
-Counts a step's ops and API calls in torch.profiler traces, as the hook would see them (a library's own launches are not calls of the
-program), prices them, and prints the model beside the measured host time of the same job, found by its name.
+Counts a step's ops and API calls in torch.profiler traces, as the hook would see them (a library's own launches are
+not calls of the program), prices them, and prints the model beside the measured host time of the same job, found by
+its name.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from profiles.host import HostModel, load_host
 from profiles.tools.trace import Event, call_of, load, ops_of_launches
 
 KIND_OF = {
-    "cudaLaunchKernel": "launch", "cudaLaunchKernelExC": "launch", "cuLaunchKernel": "launch", "cuLaunchKernelEx": "launch",
-    "cudaMemcpyAsync": "memcpy", "cudaMemsetAsync": "memcpy", "cudaEventRecord": "event", "cudaEventRecordWithFlags": "event",
-    "cudaStreamWaitEvent": "event", "cudaEventQuery": "event", "cudaDeviceSynchronize": "sync", "cudaStreamSynchronize": "sync",
+    "cudaLaunchKernel": "launch", "cudaLaunchKernelExC": "launch", "cuLaunchKernel": "launch",
+    "cuLaunchKernelEx": "launch",
+    "cudaMemcpyAsync": "memcpy", "cudaMemsetAsync": "memcpy", "cudaEventRecord": "event",
+    "cudaEventRecordWithFlags": "event",
+    "cudaStreamWaitEvent": "event", "cudaEventQuery": "event", "cudaDeviceSynchronize": "sync",
+    "cudaStreamSynchronize": "sync",
 }  # fmt: skip
 
 

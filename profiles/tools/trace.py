@@ -1,4 +1,6 @@
-"""torch.profiler traces turned into what the hook would have sent: signatures, with the duration that a real GPU took for each."""
+"""torch.profiler traces turned into what the hook would have sent: signatures, with the duration that a real GPU took
+for each.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def ops_of_launches(events: list[Event]) -> dict[int, Event]:
 
 
 def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
-    """Kernels of one library call share a key, since the emulated library makes one signature of them; None: the program's own launch."""
+    """Kernels of one library call share a key, since the emulated library makes one signature of them; None: the
+    program's own launch.
+    """
     if op is None:
         return None
     name, number = op["name"], op["args"].get("External id")

@@ -1,7 +1,8 @@
-"""How far the cost model is from real kernels: `python -m profiles.tools.trace_error [--gpu NAME] [--worst N] TRACE...`.
+"""How far the cost model is from real kernels: `python -m profiles.tools.trace_error [--gpu NAME] [--worst N]
+TRACE...`.
 
-Reads torch.profiler traces (record_shapes=True), prices every kernel and library call as the hook would name it, and prints real and
-modelled time per family and per trace, alone and beside NCCL.
+Reads torch.profiler traces (record_shapes=True), prices every kernel and library call as the hook would name it, and
+prints real and modelled time per family and per trace, alone and beside NCCL.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ def row(title: str, model: CostModel, found: list[Work]) -> str:
     real = sum(one.for_us for one in found)
     guess = sum(modelled_us(model, one) for one in found)
     off = sum(abs(modelled_us(model, one) - one.for_us) for one in found)
-    return f"| {title} | {len(found)} | {real / 1e3:.2f} | {guess / 1e3:.2f} | {guess / real - 1:+.1%} | {off / real:.1%} |"
+    errors = f"{guess / real - 1:+.1%} | {off / real:.1%}"
+    return f"| {title} | {len(found)} | {real / 1e3:.2f} | {guess / 1e3:.2f} | {errors} |"
 
 
 def report(model: CostModel, name: str, found: list[Work]) -> None:
-    print(
-        f"\n{name}\n\n| family | calls | real ms | model ms | error of sum | mean error |\n| --- | ---: | ---: | ---: | ---: | ---: |"
-    )
+    print(f"\n{name}\n\n| family | calls | real ms | model ms | error of sum | mean error |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for family, members in by_family(found):
         print(row(family, model, members))
     alone = [one for one in found if one.overlap <= ALONE]
