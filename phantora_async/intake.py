@@ -79,6 +79,12 @@ class Intake:
             facts.append(record)
         return facts
 
+    def end(self, rank: int) -> list[Any]:
+        """The rank has ended well and said nothing: as if it had said BYE. Raises Deadlock if others wait for it."""
+        bye = records.decode_up(records.Bye.encode(0, 0, 0))[0][0]
+        assert isinstance(bye, records.Bye)
+        return [self._bye(rank, bye)]
+
     def answered(self, rank: int) -> None:
         """A question of the rank has been answered by virtual time."""
         self.said[rank].questions -= 1

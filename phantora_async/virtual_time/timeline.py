@@ -65,6 +65,10 @@ class Timeline:
         host = self.hosts[rank]
         return len(host.log) - host.cursor
 
+    def all_finished(self) -> bool:
+        """Every rank's goodbye has been reached."""
+        return all(host.state == HostState.FINISHED for host in self.hosts)
+
     def take_answers(self) -> list[tuple[int, bytes]]:
         """(rank, encoded record) of questions decided since the last call, in the order of virtual time."""
         answers, self._operations.answers = self._operations.answers, []

@@ -6,9 +6,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from emu import records
 from hypothesis import given
 from hypothesis import strategies as st
+
+from emu import records
 
 
 def test_a_record_has_the_layout_that_the_definition_says() -> None:
@@ -39,7 +40,10 @@ def test_parts_are_read_from_a_payload() -> None:
         (struct.pack("<HHIQQ", 18, 0, 24, 0, 0), "SEGMENT of 24 bytes, expected 48"),
         (struct.pack("<HHIQ", 23, 0, 8, 0), "HOST_ADVANCE of 8 bytes, expected 16"),
         (struct.pack("<HHIQ", 23, 0, 24, 0), "HOST_ADVANCE of 24 bytes, expected 16"),
-        (struct.pack("<HHIQIIIIII", 1, 0, 2**31, 0, 1, 0, 1, 0, 0, 0), "HELLO of 2147483648 bytes, expected 40 or more"),
+        (
+            struct.pack("<HHIQIIIIII", 1, 0, 2**31, 0, 1, 0, 1, 0, 0, 0),
+            "HELLO of 2147483648 bytes, expected 40 or more",
+        ),
     ],
 )
 def test_what_is_no_record_is_refused(data: bytes, message: str) -> None:

@@ -6,10 +6,11 @@ import random
 from typing import Any
 
 import pytest
-from emu import records
-from emu.records import NcclKind
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from emu import records
+from emu.records import NcclKind
 from phantora_async.failures import Deadlock, Mismatch
 from phantora_async.virtual_time import Stop
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from emu import records
 from emu.records import ScopeKind
 from phantora_async.failures import ProtocolError

@@ -1,0 +1,294 @@
+"""The coordinator: takes what ranks say, moves virtual time on, answers, and knows when the run is over.
+
+One asyncio loop and no threads. Records come in through channels, pass the intake, and become the timeline's facts; the
+timeline runs in short turns between reads. Everything that can end a run ends it through ``_fail``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import netsim
+from emu import records
+from phantora_async.channel import Channel
+from phantora_async.costs import Costs, CostTable
+from phantora_async.fabric import NetsimFabric
+from phantora_async.failures import STUCK, Deadlock, ProtocolError, RankDied, RunFailure
+from phantora_async.intake import Intake
+from phantora_async.progress import SHOW_S, Progress, line
+from phantora_async.queues import Queues
+from phantora_async.report import Document, build, to_json
+from phantora_async.report.simulator import Usage
+from phantora_async.sleepers import Processes, ProcFs
+from phantora_async.stalls import Stalls
+from phantora_async.virtual_time import Stop, Timeline
+from phantora_async.waits import RankState, describe_all, states
+from profiles import Cluster, CostModel, Gpu, HostModel
+
+TURN = 2_000
+"""Facts that virtual time handles before the loop looks at sockets again: some 10 ms."""
+SETTLE_S = 0.5
+"""After a failure: how long a rank may take to end with a code of its own, which then is the run's."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What is emulated, and where its files are. Resolved and checked by the command line."""
+
+    socket: Path
+    """Where ranks connect; short, as Unix sockets' paths must be."""
+    cost_table: Path
+    run_dir: Path
+    """Has the logs, rank<N>.log; messages name them."""
+    servers: tuple[int, ...]
+    """GPUs in use on each server; ranks are numbered through."""
+    gpu: Gpu
+    cluster: Cluster
+    host: HostModel
+    host_mode: str
+
+    @property
+    def world_size(self) -> int:
+        return sum(self.servers)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the run ended. ``report`` is as complete as the run was."""
+
+    exit_code: int
+    failure: RunFailure | None
+    report: Document
+
+    def report_json(self) -> bytes:
+        return to_json(self.report)
+
+
+class Coordinator:
+    """``serve``, start the ranks, tell of their ends with ``rank_exited``, await ``finished``."""
+
+    def __init__(self, spec: RunSpec, status: Callable[[str], None], processes: Processes | None = None) -> None:
+        """``status`` shows one line of progress; it is called about twice a second."""
+        self._spec = spec
+        self._status = status
+        table = CostTable(spec.cost_table)
+        topology = netsim.build(spec.cluster.network, servers=len(spec.servers))
+        fabric = NetsimFabric(topology, netsim.collectives.load_params(spec.cluster.nccl), spec.servers)
+        self._intake = Intake(spec.world_size, Costs(CostModel(spec.gpu), table))
+        self._timeline = Timeline(spec.world_size, fabric, spec.host.queue_depth)
+        self._channels: dict[int, Channel] = {}
+        self._exits: dict[int, tuple[int, int]] = {}
+        self._queues = Queues(spec.world_size)
+        self._stalls = Stalls(self._timeline, self._intake, self._channels, processes or ProcFs())
+        self._usage = Usage()
+        self._server: asyncio.Server | None = None
+        self._failure: RunFailure | None = None
+        self._over: asyncio.Future[None] | None = None
+        self._turn_due = False
+        self._stop = Stop.STARVED
+        self._timer: asyncio.TimerHandle | None = None
+
+    # ---- the face --------------------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Listens; the cost table is there already. Before the first rank starts."""
+        loop = asyncio.get_running_loop()
+        self._over = loop.create_future()
+        self._server = await loop.create_unix_server(lambda: Channel(self), str(self._spec.socket))
+        loop.call_later(SHOW_S, self._show)
+
+    def rank_exited(self, rank: int, returncode: int, signal: int | None) -> None:
+        """The process has gone: its exit code, or the signal that ended it."""
+        if rank in self._exits:
+            return
+        self._exits[rank] = returncode, signal or 0
+        if returncode or signal:
+            self._fail(self._died(rank))
+        elif rank not in self._channels:
+            self._ended(rank)
+        self._check_over()
+
+    async def finished(self) -> Outcome:
+        """When all ranks have ended and virtual time with them, or the run cannot go on."""
+        assert self._over is not None, "serve comes first"
+        try:
+            await self._over
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._server is not None:
+                self._server.close()
+            for channel in list(self._channels.values()):
+                channel.close()
+        failure = self._failure
+        report = build(self._spec, self._timeline, self._intake, self._usage, failure)
+        return Outcome(failure.exit_code if failure else 0, failure, report)
+
+    def rank_states(self) -> list[RankState]:
+        """What every rank does at this moment, for people."""
+        return states(self._timeline, self._intake)
+
+    # ---- channels' receiver ----------------------------------------------------------------------------------------
+
+    def connected(self, channel: Channel, hello: records.Hello) -> None:
+        """See ``channel.Receiver``."""
+        if not 0 <= hello.rank < self._spec.world_size:
+            raise ProtocolError(hello.rank, f"there are {self._spec.world_size} ranks")
+        if hello.rank in self._channels:
+            raise ProtocolError(hello.rank, "a second process says it is this rank")
+        self._channels[hello.rank] = channel
+        self._usage.add_rank(hello.rank, channel.pid)
+
+    def received(self, rank: int, arrived: list[Any], nbytes: int) -> None:
+        """See ``channel.Receiver``."""
+        self._stalls.rank_spoke(rank)
+        facts = self._intake.take(rank, arrived)
+        self._timeline.feed(rank, facts)
+        self._usage.records += len(arrived)
+        self._usage.record_nbytes += nbytes
+        self._send(self._intake.outgoing)
+        if self._queues.too_long(self._timeline, rank, len(facts)):
+            self._channels[rank].pause()
+        bye = self._intake.said[rank].bye
+        if bye is not None:
+            self._usage.sample_rank(rank)
+            if bye.exit_code:
+                self._fail(self._died(rank))
+        self._take_turn_soon()
+
+    def closed(self, rank: int) -> None:
+        """See ``channel.Receiver``. Without a BYE the program was ended from within (os._exit) or from outside."""
+        if rank in self._exits and not any(self._exits[rank]):
+            self._ended(rank)
+        self._check_over()
+
+    def failed(self, failure: RunFailure) -> None:
+        """See ``channel.Receiver``."""
+        self._fail(failure)
+
+    # ---- turns of virtual time -------------------------------------------------------------------------------------
+
+    def _take_turn_soon(self) -> None:
+        if not self._turn_due and self._over is not None:
+            self._turn_due = True
+            asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn_due = False
+        if self._failure is not None:
+            return
+        try:
+            self._stop = self._timeline.run(TURN)
+        except RunFailure as failure:
+            self._fail(failure)
+            return
+        answers = self._timeline.take_answers()
+        for rank, _ in answers:
+            self._intake.answered(rank)
+        self._send(answers)
+        for rank in self._queues.short_again(self._timeline):
+            self._channels[rank].resume()
+        if self._stop is Stop.BUDGET:
+            self._take_turn_soon()
+        elif self._stop is Stop.DRAINED:
+            self._drained()
+        else:
+            self._look_later(self._stalls.first_look_s())
+
+    def _send(self, answers: list[tuple[int, bytes]]) -> None:
+        """Sends and empties the list, one write a rank."""
+        parts: dict[int, list[bytes]] = {}
+        for rank, encoded in answers:
+            parts.setdefault(rank, []).append(encoded)
+        answers.clear()
+        for rank, encoded_parts in parts.items():
+            if rank in self._channels:
+                self._channels[rank].send(b"".join(encoded_parts))
+
+    def _drained(self) -> None:
+        """No fact is missing and nothing happens any more: all have ended, or those that have not never will."""
+        if all(said.bye is not None for said in self._intake.said):
+            self._check_over()
+        if not self._timeline.all_finished():
+            self._fail(Deadlock("deadlock: no rank can ever go on"))
+
+    # ---- standstill ------------------------------------------------------------------------------------------------
+
+    def _look_later(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
+
+    def _look(self) -> None:
+        """Virtual time waits for a rank's next fact: may it be asleep for ever?"""
+        self._timer = None
+        if self._failure is not None or self._turn_due or self._stop is not Stop.STARVED:
+            return
+        verdict = self._stalls.look()
+        if verdict.asleep:
+            if self._queues.paused:
+                for rank in self._queues.widen():
+                    self._channels[rank].resume()
+            elif verdict.stuck_s > self._stalls.patience_s:
+                self._fail(Deadlock(f"deadlock: all ranks have been asleep for {verdict.stuck_s:.0f} s"))
+                return
+            else:
+                self._timeline.pass_over(verdict.asleep)
+                self._take_turn_soon()
+                return
+        self._look_later(verdict.again_s)
+
+    # ---- the end ---------------------------------------------------------------------------------------------------
+
+    def _ended(self, rank: int) -> None:
+        """The rank has ended well without saying so."""
+        if self._intake.said[rank].bye is not None:
+            return
+        try:
+            self._timeline.feed(rank, self._intake.end(rank))
+        except RunFailure as failure:
+            self._fail(failure)
+        self._take_turn_soon()
+
+    def _died(self, rank: int) -> RankDied:
+        code, signal = self._exits.get(rank, (0, 0))
+        bye = self._intake.said[rank].bye
+        if not code and not signal and bye is not None:
+            code = bye.exit_code
+        how = f"was ended by signal {signal}" if signal else f"ended with exit code {code}"
+        words = bye.payload.rstrip(b"\0").decode(errors="replace") if bye is not None else ""
+        text = f"rank {rank} {how}{': ' + words if words else ''}; its log is {self._spec.run_dir / f'rank{rank}.log'}"
+        return RankDied(text, 128 + signal if signal else code)
+
+    def _fail(self, failure: RunFailure) -> None:
+        """The first failure counts, but a rank's own end tells more than what we conclude from it."""
+        own = isinstance(failure, RankDied)
+        if self._failure is None:
+            self._failure = failure
+            if failure.exit_code == STUCK:
+                text = describe_all(self._timeline, self._intake, self._spec.run_dir)
+                self._failure = type(failure)(f"{failure.message}\n{text}")
+            if self._over is not None:
+                asyncio.get_running_loop().call_later(0.0 if own and len(self._exits) else SETTLE_S, self._end)
+        elif own and not isinstance(self._failure, RankDied):
+            self._failure = failure
+
+    def _check_over(self) -> None:
+        """All processes have gone and everything they said is simulated."""
+        if len(self._exits) == self._spec.world_size and self._timeline.all_finished() and self._stop is Stop.DRAINED:
+            self._end()
+
+    def _end(self) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    def _show(self) -> None:
+        if self._over is None or self._over.done():
+            return
+        self._usage.sample_some()
+        self._status(line(Progress.of(self._timeline, self._intake)))
+        asyncio.get_running_loop().call_later(SHOW_S, self._show)

@@ -1,0 +1,66 @@
+"""The status line of a run: where virtual time is, what ranks do, how many steps are done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from phantora_async.intake import Intake
+from phantora_async.virtual_time import Timeline
+from phantora_async.waits import RankState, states
+
+SHOW_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    virtual_ns: int
+    running: int
+    """Ranks at work in real time."""
+    waiting: int
+    """Ranks that wait for an answer."""
+    finished: int
+    starting: int
+    steps: int
+    """Done by every rank."""
+    behind: RankState | None
+    """A waiting rank, as an example of what is waited for."""
+
+    @classmethod
+    def of(cls, timeline: Timeline, intake: Intake) -> Self:
+        """As it is now. Nothing here depends on more than a look at every rank."""
+        starting = sum(said.hello is None for said in intake.said)
+        finished = sum(said.bye is not None for said in intake.said)
+        waiting = sum(said.questions > 0 for said in intake.said)
+        behind = None
+        if waiting and not starting and waiting + finished == len(intake.said):
+            behind = next((state for state in states(timeline, intake) if state.waiting), None)
+        return cls(
+            virtual_ns=timeline.now_ns,
+            running=len(intake.said) - starting - finished - waiting,
+            waiting=waiting,
+            finished=finished,
+            starting=starting,
+            steps=min(host.steps for host in timeline.hosts),
+            behind=behind,
+        )
+
+
+def line(progress: Progress) -> str:
+    """``virtual 12.345 s | 250 running, 6 waiting | step 4``"""
+    counts = [
+        f"{count} {word}"
+        for count, word in (
+            (progress.starting, "starting"),
+            (progress.running, "running"),
+            (progress.waiting, "waiting"),
+            (progress.finished, "finished"),
+        )
+        if count
+    ]
+    parts = [f"virtual {progress.virtual_ns / 1e9:.3f} s", ", ".join(counts)]
+    if progress.steps:
+        parts.append(f"{progress.steps} step{'s' if progress.steps > 1 else ''}")
+    if progress.behind is not None:
+        parts.append(f"rank {progress.behind.rank} {progress.behind.doing}")
+    return " | ".join(parts)

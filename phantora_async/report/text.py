@@ -1,0 +1,142 @@
+"""The report as text for a terminal, or for a file without colours. Made of the JSON document alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ALL_RANKS = 16
+"""Up to this many ranks every one has a row; of more, the extremes and the worst."""
+WORST = 3
+COLUMNS = (
+    ("compute", "compute_ns"),
+    ("transfer", "transfer_ns"),
+    ("peers", "peers_ns"),
+    ("host-bound", "host_bound_ns"),
+    ("idle", "idle_ns"),
+)
+Rank = Mapping[str, Any]
+
+
+def terminal_report(document: Mapping[str, Any]) -> str:
+    """Tables and notes; coloured if stdout is a terminal."""
+    out = StringIO()
+    terminal = sys.stdout.isatty()
+    console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else 110)
+    simulated = document["simulated"]
+    console.print(_heading(simulated))
+    console.print(_step(simulated["step"], simulated["work"]))
+    console.print(_ranks(simulated["ranks"]))
+    for note in _notes(simulated):
+        console.print(note, markup=False, highlight=False)
+    console.print(_simulator(document["simulator"]), markup=False, highlight=False)
+    return out.getvalue().rstrip()
+
+
+def _heading(simulated: Mapping[str, Any]) -> str:
+    servers = len(simulated["servers"])
+    return (
+        f"[bold]{simulated['world_size']} x {simulated['gpu']}[/bold] on {servers} server{'s' * (servers != 1)} "
+        f"({simulated['cluster']}), host {simulated['host']} ({simulated['host_mode']}); "
+        f"{seconds(simulated['virtual_ns'])} simulated, {simulated['collectives']} collectives"
+    )
+
+
+def _step(step: Mapping[str, Any], work: Mapping[str, Any]) -> str:
+    text = f"[bold]step {seconds(step['median_ns'])}[/bold]"
+    if step["counted"] > 1:
+        text += f" (median of {step['counted']}, {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
+        text += f", without the first {step['warm_up']})" if step["warm_up"] else ")"
+    if step["host_median_ns"] is not None:
+        text += f", on the host {seconds(step['host_median_ns'])}"
+    if work["flops"]:
+        text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s a GPU, MFU {work['mfu']:.1%}"
+    return f"{text}\nsteps from: {step['source']}"
+
+
+def _ranks(ranks: Sequence[Rank]) -> Table:
+    table = Table(title=None, box=None, pad_edge=False, header_style="bold")
+    table.add_column("rank")
+    for title, _ in COLUMNS:
+        table.add_column(title, justify="right")
+    table.add_column("allocated", justify="right")
+    table.add_column("reserved", justify="right")
+    if len(ranks) <= ALL_RANKS:
+        for rank in ranks:
+            table.add_row(str(rank["rank"]), *_cells(rank))
+        return table
+    for title, pick in (("min", 0.0), ("median", 0.5), ("max", 1.0)):
+        table.add_row(title, *_quantiles(ranks, pick))
+    for rank in sorted(ranks, key=_busy, reverse=True)[:WORST]:
+        table.add_row(f"{rank['rank']} (busiest)", *_cells(rank))
+    return table
+
+
+def _busy(rank: Rank) -> float:
+    return share(rank, "compute_ns")
+
+
+def _cells(rank: Rank) -> list[str]:
+    cells = [f"{share(rank, key):.1%}" for _, key in COLUMNS]
+    return cells + [gib(rank["memory"][key]) for key in ("allocated_peak_nbytes", "reserved_peak_nbytes")]
+
+
+def _quantiles(ranks: Sequence[Rank], at: float) -> list[str]:
+    def value(values: list[float]) -> float:
+        return sorted(values)[round(at * (len(values) - 1))]
+
+    cells = [f"{value([share(rank, key) for rank in ranks]):.1%}" for _, key in COLUMNS]
+    for key in ("allocated_peak_nbytes", "reserved_peak_nbytes"):
+        cells.append(gib(value([rank["memory"][key] for rank in ranks])))
+    return cells
+
+
+def share(rank: Rank, key: str) -> float:
+    """Of the rank's window; several GPUs of one rank count together."""
+    total = sum(rank[other] for _, other in COLUMNS)
+    return float(rank[key]) / total if total else 0.0
+
+
+def _notes(simulated: Mapping[str, Any]) -> list[str]:
+    sources = simulated["cost_sources"]
+    shares = ", ".join(f"{sources[name]:.0%} {name}" for name in ("measured", "interpolated", "roofline"))
+    notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
+    if any(rank["window"] == "run" for rank in simulated["ranks"]):
+        notes.append("shares of ranks without two optimizer steps are over the whole run")
+    if simulated["unmodelled_reads"]:
+        notes.append(f"{simulated['unmodelled_reads']} reads of values that no one computed (they were 0)")
+    if simulated["refused_calls"]:
+        notes.append(f"{simulated['refused_calls']} calls refused as not supported")
+    for warning in simulated["warnings"][:10]:
+        who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
+        notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")
+    if len(simulated["warnings"]) > 10:
+        notes.append(f"{len(simulated['warnings']) - 10} more warnings in the JSON report")
+    return notes
+
+
+def _simulator(simulator: Mapping[str, Any]) -> str:
+    text = f"simulator: {simulator['wall_s']:.1f} s, coordinator {simulator['coordinator_cpu_s']:.1f} s of CPU and "
+    text += f"{simulator['coordinator_peak_rss_nbytes'] / 1e6:.0f} MB"
+    private = simulator["rank_private_nbytes"]
+    if private:
+        text += f"; a rank's private memory {private['median'] / 1e6:.0f} MB (at most {private['max'] / 1e6:.0f} MB)"
+    return text
+
+
+def seconds(for_ns: int) -> str:
+    """Three or more digits that mean something: ``1.234 s``, ``12.3 ms``, ``456 µs``."""
+    if for_ns >= 1_000_000_000:
+        return f"{for_ns / 1e9:.3f} s"
+    if for_ns >= 1_000_000:
+        return f"{for_ns / 1e6:.{2 if for_ns < 100_000_000 else 1}f} ms"
+    return f"{for_ns / 1e3:.1f} µs"
+
+
+def gib(nbytes: float) -> str:
+    return f"{nbytes / 2**30:.2f} GiB"

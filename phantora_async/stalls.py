@@ -1,0 +1,101 @@
+"""When virtual time stands still because a rank says nothing: is it at work, or asleep until somebody else goes on?
+
+A rank that sleeps in a socket, a lock or a child cannot be told from a busy one by its records. It is passed over only
+if nothing else can move: the rank that virtual time waits for is asleep, and so is, or waits for an answer, every
+other. Whoever can still run holds virtual time, as long as it takes; so what is passed over, and when, does not depend
+on how fast this machine is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+from phantora_async.channel import Channel
+from phantora_async.intake import Intake
+from phantora_async.sleepers import Processes, Sleepers
+from phantora_async.virtual_time import Timeline
+
+FIRST_S = 0.05
+AGAIN_S = 0.01
+"""For a rank that slept when last seen: it only has to be seen to sleep still."""
+SLOWEST_S = 0.25
+PATIENCE_S = 30.0
+"""All asleep for so long, with nothing to simulate: a deadlock. Before, it may be a slow download or disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    asleep: list[int]
+    """Ranks to pass over; empty: somebody can still run."""
+    stuck_s: float
+    """For how long nothing has changed although all were passed over."""
+    again_s: float
+    """When to look again."""
+
+
+class Stalls:
+    def __init__(
+        self,
+        timeline: Timeline,
+        intake: Intake,
+        channels: Mapping[int, Channel],
+        processes: Processes,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._timeline = timeline
+        self._intake = intake
+        self._channels = channels
+        self._sleepers = Sleepers(processes)
+        self._delay_s = FIRST_S
+        self._passed_over_at: tuple[int, int] | None = None
+        self._stuck_since = 0.0
+        self.patience_s = patience_s
+
+    def rank_spoke(self, rank: int) -> None:
+        self._sleepers.forget(rank)
+        self._passed_over_at = None
+
+    def first_look_s(self) -> float:
+        """How long to wait after virtual time came to a stop."""
+        self._delay_s = FIRST_S
+        starved = self._timeline.starved
+        return AGAIN_S if starved is not None and self._sleepers.slept(starved.rank) else AGAIN_S / 2
+
+    def look(self) -> Verdict:
+        """Once more; to be repeated after ``again_s`` until records arrive."""
+        starved = self._timeline.starved
+        assert starved is not None, "virtual time waits for nobody"
+        if not self._asleep(starved.rank):
+            return self._not_yet()
+        sleepers = []
+        quiet = True
+        for rank, said in enumerate(self._intake.said):
+            if said.bye is not None or rank not in self._channels:
+                quiet = quiet and said.bye is not None
+            elif said.questions:
+                quiet = quiet and not self._sleepers.runnable(self._channels[rank].pid)
+            elif rank == starved.rank or self._asleep(rank):
+                sleepers.append(rank)
+            else:
+                quiet = False
+        if not quiet:
+            return self._not_yet()
+        place = self._timeline.now_ns, self._timeline.facts_done
+        if self._passed_over_at != place:
+            self._passed_over_at, self._stuck_since = place, monotonic()
+        self._delay_s = min(self._delay_s * 2, SLOWEST_S)
+        return Verdict(sleepers, monotonic() - self._stuck_since, self._delay_s)
+
+    def _asleep(self, rank: int) -> bool:
+        channel = self._channels.get(rank)
+        if channel is None:
+            return False
+        least_s = AGAIN_S if self._sleepers.slept(rank) else FIRST_S
+        return self._sleepers.look(rank, channel.pid, int(least_s * 0.9e9))
+
+    def _not_yet(self) -> Verdict:
+        again_s = self._delay_s
+        self._delay_s = min(self._delay_s * 1.5, SLOWEST_S)
+        return Verdict([], 0.0, again_s)
