@@ -176,6 +176,13 @@ PH_EXPORT int ncclCommDestroy(nccl_comm *comm) {
 
 PH_EXPORT int ncclCommAbort(nccl_comm *comm) { return end(comm, true); }
 
+/* Stops what is under way; the program destroys it later. */
+PH_EXPORT int ncclCommRevoke(nccl_comm *comm, int flags)
+{
+    ph_host_call(PH_CALL_NCCL);
+    return !comm || flags ? NCCL_ERROR_ARGUMENT : end(comm, true);
+}
+
 /* Marks no more work to come; the work given before stays on its streams. */
 PH_EXPORT int ncclCommFinalize(nccl_comm *comm) {
     ph_host_call(PH_CALL_NCCL);
