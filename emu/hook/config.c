@@ -7,6 +7,7 @@
  *   call_ns.query call_ns.launch call_ns.memcpy call_ns.event call_ns.sync call_ns.alloc call_ns.library call_ns.nccl
  *   runtime_version driver_version   as CUDA numbers them: 13000
  *   nvml_driver                      the driver's name, 580.95.05
+ *   nvlink_count                     links of a GPU to the switches of its server
  *   attr.<cudaDeviceAttr>            a device attribute; those not given follow from the compute capability
  *
  * Unknown keys are errors: a misspelt one would silently describe another machine.
@@ -123,6 +124,7 @@ static int set_key(const char *key, const char *value)
     KEY(queue_depth, parse_u32(value, &ph_cfg.queue_depth));
     KEY(runtime_version, parse_int(value, &ph_cfg_more.runtime_version));
     KEY(driver_version, parse_int(value, &ph_cfg_more.driver_version));
+    KEY(nvlink_count, parse_int(value, &ph_cfg_more.nvlink_count));
     KEY(nvml_driver, parse_text(value, ph_cfg_more.nvml_driver, sizeof ph_cfg_more.nvml_driver));
 #undef KEY
     if (strcmp(key, "host_scale") == 0) {

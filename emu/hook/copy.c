@@ -119,6 +119,14 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
     return finish(&way, nbytes, stream, async);
 }
 
+int ph_set_time(size_t nbytes, ph_stream *stream)
+{
+    int status = ph_device_usable();
+    if (status == CUDA_OK && nbytes)
+        ph_launch(stream, cost_of(SET, nbytes, true));
+    return status;
+}
+
 int ph_set(void *dst, int value, size_t nbytes, ph_stream *stream, bool async)
 {
     int status = ph_device_usable();

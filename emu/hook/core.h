@@ -46,6 +46,7 @@ typedef struct ph_thread {
     uint32_t name_checks; /* how often an unnamed thread has been asked for its name */
     uint64_t cpu_ns;      /* measured mode: thread CPU time already accounted */
     bool cpu_started;
+    int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
     ph_call_config configs[PH_MAX_CONFIGS];
     int nranges; /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
@@ -66,6 +67,7 @@ static inline ph_thread *ph_self(void)
 typedef struct ph_config_more {
     int runtime_version, driver_version; /* 13000 */
     char nvml_driver[32];
+    int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */
 } ph_config_more;
 extern ph_config_more ph_cfg_more;
 int ph_config_read(const char *path, char *error, size_t capacity);
@@ -228,6 +230,8 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
 int ph_set(void *dst, int value, size_t nbytes, ph_stream *stream, bool async);
 
 
+int ph_set_time(size_t nbytes, ph_stream *stream); /* a set's time without its bytes */
+
 /* ---- hostfunc.c -------------------------------------------------------------------------------------------------------- */
 void ph_host_function(void (*function)(void *), void *arg);
 void ph_host_functions_wait(void);
@@ -250,7 +254,7 @@ int ph_kernel_attribute(const ph_kernel *kernel, int attribute, int *value);
 int ph_occupancy_blocks(const ph_kernel *kernel, int block_threads, size_t dynamic_shared);
 int ph_module_load(const void *image, void **module);
 int ph_module_load_file(const char *path, void **module);
-void ph_module_unload(void *module);
+int ph_module_unload(void *module);
 int ph_module_function(void *module, const char *name, ph_kernel **out);
 
 /* A cooperative grid must be resident as a whole. */
@@ -265,6 +269,10 @@ struct ph_known_op {
 void ph_range_push(const char *message);
 void ph_range_pop(void);
 void ph_range_mark(const char *message);
+
+/* ---- driver.c ------------------------------------------------------------------------------------------------------------- */
+void ph_context_use(int device);
+PH_EXPORT int cuDevicePrimaryCtxRetain(void **out, int device);
 
 /* ---- device.c ------------------------------------------------------------------------------------------------------------- */
 int ph_device_attr(int attribute, int device, int *value);

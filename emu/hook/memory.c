@@ -197,6 +197,7 @@ int ph_device_alloc(int device, size_t nbytes, void **out)
     int status = ph_device_usable();
     if (status || nbytes == 0)
         return status;
+    ph_context_use(device);
     unsigned char *slice = ph_mem.base + ph_mem.slice_nbytes * (size_t)device;
     device_memory *own = &memory.devices[device];
     pthread_mutex_lock(&memory.lock);

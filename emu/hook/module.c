@@ -106,9 +106,11 @@ int ph_module_load_file(const char *path, void **out)
     return status;
 }
 
-void ph_module_unload(void *handle)
+int ph_module_unload(void *handle)
 {
     module *m = handle;
+    if (!m || m->magic != MODULE_MAGIC)
+        return CUDA_INVALID_HANDLE;
     while (m->functions) { /* the kernels stay: a graph may still launch them */
         function *f = m->functions;
         m->functions = f->next;
@@ -116,6 +118,7 @@ void ph_module_unload(void *handle)
     }
     m->magic = 0;
     free(m);
+    return CUDA_OK;
 }
 
 int ph_module_function(void *handle, const char *name, ph_kernel **out)

@@ -16,6 +16,7 @@ PH_EXPORT int cudaSetDevice(int device)
     if (!device_exists(device))
         return result(CUDA_INVALID_DEVICE);
     ph_self()->device = device;
+    ph_context_use(device);
     return result(ph_device_usable());
 }
 

@@ -306,3 +306,18 @@ PH_EXPORT int cudaGraphReleaseUserObject(void *handle, void *object_handle, unsi
     }
     return result(CUDA_INVALID_VALUE);
 }
+
+/* Memory that graphs hold: captures here make no allocation nodes, so there is none. */
+PH_EXPORT int cudaDeviceGetGraphMemAttribute(int device, int attribute, void *value)
+{
+    memset(value, 0, sizeof(uint64_t));
+    return result(!device_exists(device) ? CUDA_INVALID_DEVICE : attribute < 0 || attribute > 3 ? CUDA_INVALID_VALUE : CUDA_OK);
+}
+
+PH_EXPORT int cudaDeviceSetGraphMemAttribute(int device, int attribute, void *value)
+{
+    (void)value; /* high-water marks can only be reset */
+    return result(!device_exists(device) ? CUDA_INVALID_DEVICE : attribute != 1 && attribute != 3 ? CUDA_INVALID_VALUE : CUDA_OK);
+}
+
+PH_EXPORT int cudaDeviceGraphMemTrim(int device) { return result(device_exists(device) ? CUDA_OK : CUDA_INVALID_DEVICE); }

@@ -109,6 +109,7 @@ int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out)
     if (status)
         return status;
     ph_core_lock();
+    ph_context_use(device);
     *out = make(device, flags, priority, false);
     ph_core_unlock();
     return *out ? CUDA_OK : CUDA_OUT_OF_MEMORY;
@@ -118,6 +119,8 @@ int ph_stream_destroy(ph_stream *stream)
 {
     if (stream->legacy)
         return CUDA_INVALID_HANDLE;
+    if (stream->capture)
+        return CUDA_CAPTURE_UNSUPPORTED;
     ph_core_lock();
     ph_close_segments();
     if (ph_run.started) {
