@@ -37,7 +37,11 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 class RecordError(ValueError):
-    """Bytes that are no record of this definition."""
+    """Bytes that are no record of this definition. ``before``: the records in front of them."""
+
+    def __init__(self, message: str, before: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.before = before
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,7 @@ def _decode(decoders: dict[int, Decoder], data: bytes) -> tuple[list[Any], int]:
         kind, _, nbytes = _PEEK(data, offset)
         decoder = find(kind)
         if decoder is None:
-            raise RecordError(f"unknown record kind {kind}")
+            raise RecordError(f"unknown record kind {kind}", tuple(records))
         unpack, size, make, has_payload, name = decoder
         if nbytes == size:
             if offset + size > end:
@@ -171,7 +175,8 @@ def _decode(decoders: dict[int, Decoder], data: bytes) -> tuple[list[Any], int]:
             append(make((*unpack(data, offset), data[offset + size : offset + nbytes])))
             offset = after
         else:
-            raise RecordError(f"{name} of {nbytes} bytes, expected {size}{' or more' if has_payload else ''}")
+            expected = f"{size} or more" if has_payload else f"{size}"
+            raise RecordError(f"{name} of {nbytes} bytes, expected {expected}", tuple(records))
     return records, offset
 
 
@@ -187,10 +192,11 @@ def stub() -> Iterator[str]:
     entries = parse(DEFINITION.read_text())
     yield from ("# Printed by `python -m emu.records`; do not edit.", "# ruff: noqa", "# fmt: off")
     yield "from collections.abc import Iterator"
-    yield from ("from enum import IntEnum", "from pathlib import Path", "from typing import Final, NamedTuple", "")
+    yield from ("from enum import IntEnum", "from pathlib import Path", "from typing import Any, Final, NamedTuple", "")
     yield from ("DEFINITION: Final[Path]", "MAX_NBYTES: Final[int]", "VERSION: Final[int]")
     yield from ("NAMES: Final[dict[int, str]]", "REPLY_OF: Final[dict[int, int]]", "")
-    yield from ("class RecordError(ValueError): ...", "")
+    yield from ("class RecordError(ValueError):", "    before: tuple[Any, ...]")
+    yield from ("    def __init__(self, message: str, before: tuple[Any, ...] = ...) -> None: ...", "")
     yield from ("def class_name(name: str) -> str: ...", "def stub() -> Iterator[str]: ...")
     numbered = [entry for entry in entries if entry.macro in ("UP", "ASK", "DOWN")]
     for macros, union in ((("UP", "ASK"), "Up"), (("DOWN",), "Down")):

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 DEFINITION: Final[Path]
 MAX_NBYTES: Final[int]
@@ -12,7 +12,9 @@ VERSION: Final[int]
 NAMES: Final[dict[int, str]]
 REPLY_OF: Final[dict[int, int]]
 
-class RecordError(ValueError): ...
+class RecordError(ValueError):
+    before: tuple[Any, ...]
+    def __init__(self, message: str, before: tuple[Any, ...] = ...) -> None: ...
 
 def class_name(name: str) -> str: ...
 def stub() -> Iterator[str]: ...

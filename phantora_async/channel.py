@@ -51,17 +51,19 @@ class Channel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         stream = self._rest + data if self._rest else data
+        malformed: RecordError | None = None
         try:
-            try:
-                arrived, used = records.decode_up(stream)
-            except RecordError as error:
-                raise ProtocolError(self.rank, str(error)) from None
-            self._rest = stream[used:]
-            if not arrived:
-                return
-            if self.rank < 0:
-                self._introduce(arrived[0])
-            self._receiver.received(self.rank, arrived, used)
+            arrived, used = records.decode_up(stream)
+        except RecordError as error:
+            malformed, arrived, used = error, list(error.before), len(stream)
+        self._rest = stream[used:]
+        try:
+            if arrived:
+                if self.rank < 0:
+                    self._introduce(arrived[0])
+                self._receiver.received(self.rank, arrived, used)
+            if malformed is not None:
+                raise ProtocolError(self.rank, str(malformed))
         except RunFailure as failure:
             self._receiver.failed(failure)
             self.close()

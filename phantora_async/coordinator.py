@@ -262,19 +262,20 @@ class Coordinator:
         how = f"was ended by signal {signal}" if signal else f"ended with exit code {code}"
         words = bye.payload.rstrip(b"\0").decode(errors="replace") if bye is not None else ""
         text = f"rank {rank} {how}{': ' + words if words else ''}; its log is {self._spec.run_dir / f'rank{rank}.log'}"
-        return RankDied(text, 128 + signal if signal else code)
+        return RankDied(rank, text, 128 + signal if signal else code)
 
     def _fail(self, failure: RunFailure) -> None:
         """The first failure counts, but a rank's own end tells more than what we conclude from it."""
-        own = isinstance(failure, RankDied)
         if self._failure is None:
             self._failure = failure
-            if failure.exit_code == STUCK:
+            if not isinstance(failure, RankDied) and failure.exit_code == STUCK:
                 text = describe_all(self._timeline, self._intake, self._spec.run_dir)
                 self._failure = type(failure)(f"{failure.message}\n{text}")
-            if self._over is not None:
-                asyncio.get_running_loop().call_later(0.0 if own and len(self._exits) else SETTLE_S, self._end)
-        elif own and not isinstance(self._failure, RankDied):
+            certain = isinstance(failure, ProtocolError)
+            if isinstance(failure, RankDied):
+                certain = failure.rank in self._exits
+            asyncio.get_running_loop().call_later(0.0 if certain else SETTLE_S, self._end)
+        elif isinstance(failure, RankDied) and not isinstance(self._failure, RankDied):
             self._failure = failure
 
     def _check_over(self) -> None:

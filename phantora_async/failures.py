@@ -44,3 +44,7 @@ class Deadlock(RunFailure):
 
 class RankDied(RunFailure):
     """A rank ended with an error; its exit code is the run's."""
+
+    def __init__(self, rank: int, message: str, exit_code: int) -> None:
+        super().__init__(message, exit_code)
+        self.rank = rank
