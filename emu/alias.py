@@ -1,8 +1,8 @@
 """Device memory as the host sees it: CPU tensors over the bytes of CUDA tensors.
 
-The hook library reserves one range of host-readable addresses for all emulated devices. One giant CPU tensor of each dtype
-over that range makes any CUDA tensor's twin a strided view: no copy, no ownership, so the device's allocator may reuse
-the memory as it would.
+The hook library reserves one range of host-readable addresses for all emulated devices. One giant CPU tensor of each
+dtype over that range makes any CUDA tensor's twin a strided view: no copy, no ownership, so the device's allocator
+may reuse the memory as it would.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Virtual time inside the script.
 
-`time.time`, `perf_counter`, `monotonic` (and `_ns`) tell the simulated time, `time.sleep` lets simulated time pass. They
-are replaced once, in the forker, and follow the state of the process they run in:
+`time.time`, `perf_counter`, `monotonic` (and `_ns`) tell the simulated time, `time.sleep` lets simulated time pass.
+They are replaced once, in the forker, and follow the state of the process they run in:
 
     REAL       forker and servers: the functions they replace
     VIRTUAL    a rank: its main thread and torch's autograd threads ask the coordinator
     CONTINUED  a rank's child process, and a rank that said goodbye: on from the last known instant, at real pace
 
-Callers whose timeouts guard real waits (threading, sockets, rendezvous ...) get real time in every state: they would wait
-for ever, or not at all. They are told by the module that calls, so it does not matter how or when they imported `time`.
-`datetime.now()` and `time.clock_gettime()` are not replaced.
+Callers whose timeouts guard real waits (threading, sockets, rendezvous ...) get real time in every state: they would
+wait for ever, or not at all. They are told by the module that calls, so it does not matter how or when they imported
+`time`. `datetime.now()` and `time.clock_gettime()` are not replaced.
 """
 
 from __future__ import annotations
@@ -33,12 +33,45 @@ _POLL_STEP_LIMIT_NS = 1_000_000
 
 # Callers that wait for real things. Packages stand for all of their modules.
 REAL_TIME_MODULES = frozenset(
-    """
-    _pyio aiohttp asyncio concurrent filelock fsspec grpc http httpcore httpx huggingface_hub multiprocessing portalocker
-    psutil queue ray requests selectors signal socket socketserver ssl subprocess tempfile threading tornado triton urllib
-    urllib3 uvloop wandb zmq
-    torch._dynamo torch._inductor torch.distributed torch.multiprocessing torch.utils.data
-    """.split()
+    [
+        "_pyio",
+        "aiohttp",
+        "asyncio",
+        "concurrent",
+        "filelock",
+        "fsspec",
+        "grpc",
+        "http",
+        "httpcore",
+        "httpx",
+        "huggingface_hub",
+        "multiprocessing",
+        "portalocker",
+        "psutil",
+        "queue",
+        "ray",
+        "requests",
+        "selectors",
+        "signal",
+        "socket",
+        "socketserver",
+        "ssl",
+        "subprocess",
+        "tempfile",
+        "threading",
+        "tornado",
+        "triton",
+        "urllib",
+        "urllib3",
+        "uvloop",
+        "wandb",
+        "zmq",
+        "torch._dynamo",
+        "torch._inductor",
+        "torch.distributed",
+        "torch.multiprocessing",
+        "torch.utils.data",
+    ]
 )
 LAST_KNOWN_MODULES = frozenset({"logging"})
 """Time stamps are not worth a wait for the other ranks."""
@@ -128,7 +161,8 @@ class VirtualClock:
     def _ask(self) -> int:
         """The time of this rank's host, when no other rank can change it any more."""
         if self._hook.host_clock_ns() == self._host_ns_after_read:
-            # Nothing happened since the last read: a loop that waits for time to pass, which in a simulation it must be given.
+            # Nothing happened since the last read: a loop that waits for time to pass, which in a simulation it must
+            # be given.
             self._idle_reads += 1
             self._hook.advance_ns(min(_POLL_STEP_NS * self._idle_reads, _POLL_STEP_LIMIT_NS))
         else:
@@ -194,18 +228,18 @@ def _is_background(thread: int) -> bool:
 
 
 def _rebind(replacements: dict[Any, Any]) -> None:
-    """Modules that said `from time import ...`, and functions with a clock as default argument, except real-time ones."""
+    """Modules that said `from time import ...`, functions with a clock as default argument; not real-time ones."""
     for name, module in list(sys.modules.items()):
         if name != "time" and policy_of(name) is Policy.VIRTUAL and not name.startswith(__package__ or "emu"):
             for attribute, value in list(getattr(module, "__dict__", {}).items()):
                 if isinstance(value, types.BuiltinFunctionType) and value in replacements:
                     setattr(module, attribute, replacements[value])
-    for function in gc.get_objects():
-        if type(function) is not types.FunctionType:  # isinstance would ask proxies for their class
-            continue
-        defaults = function.__defaults__
-        if defaults and policy_of(function.__module__) is Policy.VIRTUAL:
-            if any(isinstance(value, types.BuiltinFunctionType) and value in replacements for value in defaults):
-                function.__defaults__ = tuple(
-                    replacements.get(value, value) if isinstance(value, types.BuiltinFunctionType) else value for value in defaults
-                )
+    for function in gc.get_objects():  # by type: isinstance would ask proxies for their class
+        if type(function) is types.FunctionType and function.__defaults__:
+            before = function.__defaults__
+            after = tuple(
+                replacements.get(value, value) if isinstance(value, types.BuiltinFunctionType) else value
+                for value in before
+            )
+            if after != before and policy_of(function.__module__) is Policy.VIRTUAL:
+                function.__defaults__ = after

@@ -1,9 +1,9 @@
 """Control tensors: small tensors that steer the program are computed for real, at PyTorch's dispatcher.
 
 A function before the CUDA kernel of each operation in control_ops calls that kernel (which allocates the output and
-launches, so memory and time are those of a GPU) and then, if all tensors are small, computes the same operation on CPU
-twins of the tensors' bytes. An output is known if all inputs were. Otherwise integers and bools get a fixed value, and a
-script that reads them is warned; floats are left as they are, and read as 0.
+launches, so memory and time are those of a GPU) and then, if all tensors are small, computes the same operation on
+CPU twins of the tensors' bytes. An output is known if all inputs were. Otherwise integers and bools get a fixed
+value, and a script that reads them is warned; floats are left as they are, and read as 0.
 
 Inputs that have yet to arrive from another rank (a small collective) delay the computation, not the program.
 """
@@ -85,14 +85,14 @@ class Control:
             (self.hook.data_mark_known if known else self.hook.data_forget)(*span(tensor))
 
     def unmodelled_read(self, tensor: Tensor) -> None:
-        """The program gets to see what nobody computed. Losses are floats, and no surprise; the hook library counts both."""
+        """The program gets to see what nobody computed. Losses are floats, and no surprise; the hook counts both."""
         if not tensor.is_floating_point():
             line = script_line()
             what = str(tensor.dtype).removeprefix("torch.")
             self.hook.warn_once(
                 f"read {line}",
-                f"{line or 'the script'} reads {what} values that depend on floating-point kernels, which are not executed: "
-                "it gets fixed ones",
+                f"{line or 'the script'} reads {what} values that depend on floating-point kernels: these are not "
+                "executed, it gets fixed ones",
             )
 
     # ---- computing -------------------------------------------------------------------------------------------------

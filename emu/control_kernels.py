@@ -155,7 +155,9 @@ def comparison(control: Control, operation: Any, kernel: Kernel) -> Kernel:
         return result
 
     def compare_zeros(args: tuple[Any, ...], outputs: Iterable[Tensor]) -> None:
-        zeros = [value.new_zeros(value.shape, device="cpu") if isinstance(value, tensor_type) else value for value in args]
+        zeros = [
+            value.new_zeros(value.shape, device="cpu") if isinstance(value, tensor_type) else value for value in args
+        ]
         for output in outputs:
             twin = control.memory.twin(output)
             if twin is not None:
@@ -181,10 +183,10 @@ def _tells_finite(args: tuple[Any, ...]) -> bool:
 
 
 def random(control: Control, operation: Any, kernel: Kernel) -> Kernel:
-    """Integers drawn on the device: other ones than a GPU would draw, but of the range asked for, and the same in every run."""
+    """Integers drawn on the device: not what a GPU would draw, but of the range asked for, the same in every run."""
     import torch
 
-    beside, generators = Beside(control, operation, kernel), []
+    beside, generators = Beside(control, operation, kernel), list[Any]()
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         result = kernel(keyset, *args, **kwargs)

@@ -4,8 +4,8 @@ It loads the hook library, then torch and what training scripts commonly import,
 Everything that it has read lives once in memory, whatever the number of ranks. It stays single-threaded: a fork copies
 only the calling thread, and a locked lock for ever.
 
-It ends when all servers have, or when the launcher's end of the control socket closes, for whatever reason; then it kills
-every process below itself.
+It ends when all servers have, or when the launcher's end of the control socket closes, for whatever reason; then it
+kills every process below itself.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def warm(job: Job) -> Warm:
         hook = Hook(job.hook)
         hook.load(job.device_file)
     except HookError as error:
-        raise CannotWarm(str(error), "is the package complete? try: pip install --force-reinstall phantora-async") from None
+        raise CannotWarm(
+            str(error), "is the package complete? try: pip install --force-reinstall phantora-async"
+        ) from None
     for name in WARM_MODULES:
         with contextlib.suppress(ModuleNotFoundError):  # an older or newer torch may lack some
             importlib.import_module(name)
@@ -117,7 +119,9 @@ def warm(job: Job) -> Warm:
         try:
             importlib.import_module(name)
         except Exception as error:
-            raise CannotWarm(f"--preload {name}: {type(error).__name__}: {error}", "it must be importable there") from None
+            raise CannotWarm(
+                f"--preload {name}: {type(error).__name__}: {error}", "it must be importable there"
+            ) from None
     clock, observer = VirtualClock(hook), Observer()
     clock.install()
     kernels = control.install(hook, job.data_limit_nbytes)

@@ -52,7 +52,8 @@ class Job:
         expected, given = {field.name for field in fields(cls)}, set(message)
         if expected != given:
             raise ValueError(f"the launcher and the forker disagree on {sorted(expected ^ given)}")
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in message.items()})
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in message.items()}
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

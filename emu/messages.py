@@ -1,4 +1,4 @@
-"""The control socket: one JSON message a packet, from the launcher to the forker and from the forker and its servers back."""
+"""The control socket: one JSON message a packet, between the launcher and the forker with its servers."""
 
 from __future__ import annotations
 

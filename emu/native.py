@@ -54,7 +54,7 @@ def record_version() -> int:
 
 
 class Hook:
-    """The library, loaded. Calls into it release the interpreter's lock, except `data_action` callbacks, which take it."""
+    """The library, loaded. Calls into it release the interpreter's lock; its callbacks take it."""
 
     def __init__(self, path: str) -> None:
         """Loads `path` into the global scope. Raises HookError."""
@@ -112,7 +112,8 @@ class Hook:
         return self._functions["device_base"](), self._functions["device_nbytes"]()
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
-        """`submit(reads, writes, arg)` for actions that `run(arg)`: at once, or later from any thread if a range is pending.
+        """`submit(reads, writes, arg)` for actions that `run(arg)`: at once, or later from any thread if a range
+        is pending.
 
         Ranges are flat: address, length, address, length ... `run` must not raise.
         """
@@ -122,7 +123,12 @@ class Hook:
 
         def submit(reads: Sequence[int], writes: Sequence[int], arg: int) -> None:
             data_action(
-                (_u64 * len(reads))(*reads), len(reads) // 2, (_u64 * len(writes))(*writes), len(writes) // 2, thunk, arg
+                (_u64 * len(reads))(*reads),
+                len(reads) // 2,
+                (_u64 * len(writes))(*writes),
+                len(writes) // 2,
+                thunk,
+                arg,
             )
 
         return submit

@@ -1,8 +1,8 @@
 """Op names and sizes for the hook library: PyTorch's own NVTX ranges, for the life of the script.
 
-PyTorch announces every op and autograd node as an NVTX range; the hook library is the NVTX injection that reads them. The
-state is that of `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. A profiler of the
-script's own has precedence: torch allows one at a time, so ours steps aside as long as it runs.
+PyTorch announces every op and autograd node as an NVTX range; the hook library is the NVTX injection that reads them.
+The state is that of `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. A
+profiler of the script's own has precedence: torch allows one at a time, so ours steps aside as long as it runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Observer:
     def _resume(self) -> None:
         if threading.get_ident() != self._thread or self._on:
             return
-        from torch.autograd import ProfilerConfig, ProfilerState
+        from torch._C._autograd import ProfilerConfig, ProfilerState
         from torch._C._profiler import _ExperimentalConfig
 
         assert self._enable is not None, "install comes first"

@@ -1,4 +1,4 @@
-"""What Linux offers to keep a tree of processes together: ties to the parent, adoption of orphans, the kill of a whole tree."""
+"""What Linux offers to keep a tree of processes together: ties to the parent, adopted orphans, killing all below."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def kill_descendants(limit_s: float = 10.0) -> list[int]:
 
 def reap() -> list[tuple[int, int]]:
     """Children that have ended: process id and wait status."""
-    ended = []
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -1,8 +1,8 @@
 """An emulated rank: a process that runs the user's script as `torchrun` would have started it.
 
-It is forked, not executed, so what a fresh interpreter does at its start and end is done here: descriptors, environment,
-`__main__`, the traceback of an uncaught exception, threads awaited and exit handlers run. The interpreter itself is not
-torn down: that would write to every page that all ranks share.
+It is forked, not executed, so what a fresh interpreter does at its start and end is done here: descriptors,
+environment, `__main__`, the traceback of an uncaught exception, threads awaited and exit handlers run. The
+interpreter itself is not torn down: that would write to every page that all ranks share.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def _set_up_process(job: Job, seat: Seat) -> None:
         os.dup2(source, target)
     os.close(null)
     os.close(log)
-    # sys.stdout and stderr stay: the launcher starts the forker unbuffered (as torchrun its workers), so they hold nothing.
+    # sys.stdout and stderr stay: the launcher starts the forker unbuffered (as torchrun its workers), so they hold
+    # nothing.
     os.environ.update(torchrun_environment(job, seat))
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()  # forked ranks would all draw the same numbers

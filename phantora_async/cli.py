@@ -1,7 +1,7 @@
 """The command line: which subcommand, and the one place that prints errors.
 
-Subcommands live in phantora_async/commands, one module each, with `add_arguments(parser)` and `run(arguments) -> exit code`.
-Only the chosen one is imported.
+Subcommands live in phantora_async/commands, one module each, with `add_arguments(parser)` and `run(arguments) -> exit
+code`. Only the chosen one is imported.
 """
 
 from __future__ import annotations

@@ -87,7 +87,9 @@ def resolve(given: argparse.Namespace) -> Config:
         gpu = load_gpu(given.gpu or cluster.gpu)
         host = load_host(cluster.host)
     except ProfileError as error:
-        raise UsageError(str(error), "phantora-async profiles list, or copy one and edit it: phantora-async profiles copy") from None
+        raise UsageError(
+            str(error), "phantora-async profiles list, or copy one and edit it: phantora-async profiles copy"
+        ) from None
     servers = _servers(given, cluster)
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
@@ -120,15 +122,15 @@ def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
             raise UsageError(f"{option} {value}: at least 1")
     if given.n is not None and given.nnodes is not None:
         raise UsageError("-n and --nnodes say the same twice", "-n WORLD, or --nnodes N --nproc-per-node GPUS")
-    per_server = given.nproc_per_node or cluster.gpus_per_server
+    per_server: int = given.nproc_per_node or cluster.gpus_per_server
     if per_server > cluster.gpus_per_server:
         raise UsageError(
             f"--nproc-per-node {per_server}: a server of {cluster.name} has {cluster.gpus_per_server} GPUs",
             f"another cluster, or a copy to edit: phantora-async profiles copy {cluster.name}",
         )
     if given.nnodes is not None:
-        return (per_server,) * given.nnodes
-    world = given.n if given.n is not None else given.nproc_per_node or 1
+        return (per_server,) * int(given.nnodes)
+    world: int = given.n if given.n is not None else given.nproc_per_node or 1
     full, rest = divmod(world, per_server)
     return (per_server,) * full + ((rest,) if rest else ())
 
@@ -136,7 +138,9 @@ def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
 def _script(text: str) -> str:
     path = Path(text)
     if not path.exists():
-        raise UsageError(f"no such script: {text}", f"for a module: phantora-async run -m {text}" if path.suffix != ".py" else "")
+        raise UsageError(
+            f"no such script: {text}", f"for a module: phantora-async run -m {text}" if path.suffix != ".py" else ""
+        )
     if path.is_dir() and not (path / "__main__.py").is_file():
         raise UsageError(f"{text} is a directory without __main__.py")
     if not os.access(path, os.R_OK):
@@ -168,7 +172,7 @@ def _python(text: str | None) -> Path:
         if importlib.util.find_spec("torch") is None:
             raise UsageError(
                 "PyTorch is not installed in this environment",
-                "pip install torch (the CUDA build; no GPU needed), or name another environment's interpreter: --python PATH",
+                "pip install torch (the CUDA build; no GPU needed), or name an environment that has it: --python PATH",
             )
         return Path(sys.executable)
     found = shutil.which(text)
@@ -190,7 +194,9 @@ def _run_dir(text: str | None, script: str) -> Path:
                 old.unlink()
         (path / "device.txt").touch()
     except OSError as error:
-        raise UsageError(f"--run-dir {path}: {error.strerror or error}", "name a directory that can be written: --run-dir DIR") from None
+        raise UsageError(
+            f"--run-dir {path}: {error.strerror or error}", "name a directory that can be written: --run-dir DIR"
+        ) from None
     return path
 
 

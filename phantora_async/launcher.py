@@ -28,8 +28,8 @@ from phantora_async.errors import EnvironmentUnusable
 EMU = Path(emu.__file__).parent
 HOOK = EMU / "lib" / "libcuda.so.1"
 GRACE_S = 3.0
-# `emu` is found by location: nothing of this environment's packages is put on the path of the one that runs the ranks, and
-# a script's own package of that name is not hidden.
+# `emu` is found by location: nothing of this environment's packages is put on the path of the one that runs the
+# ranks, and a script's own package of that name is not hidden.
 BOOTSTRAP = """\
 import sys
 if sys.path[0] == "": del sys.path[0]
@@ -44,7 +44,7 @@ main(int(sys.argv[1]))
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The run's short-lived folder: sockets (whose paths must be short), the cost table, libraries by the names torch asks for."""
+    """The run's short-lived folder: the socket (its path must be short), the cost table, libraries by their names."""
 
     folder: Path
     epoch_s: int
@@ -106,8 +106,8 @@ def forker_environment(runtime: Runtime, hook: Path) -> dict[str, str]:
 class Launcher:
     """The forker's process and its control socket.
 
-    `async for event in launcher.events()` gives its messages: ready, started, exited, server_lost, failed, done; and at last
-    `lost` if it ended without saying done or failed.
+    `async for event in launcher.events()` gives its messages: ready, started, exited, server_lost, failed, done; and
+    at last `lost` if it ended without saying done or failed.
     """
 
     def __init__(self, config: Config, runtime: Runtime, hook: Path = HOOK) -> None:

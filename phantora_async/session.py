@@ -13,7 +13,7 @@ from phantora_async import terminal
 from phantora_async.config import Config
 from phantora_async.coordinator import Coordinator, Outcome, RunSpec
 from phantora_async.errors import EnvironmentUnusable, ExitCode, Interrupted, PhantoraError, RunFailed
-from phantora_async.launcher import GRACE_S, HOOK, Launcher, Runtime, make_runtime
+from phantora_async.launcher import GRACE_S, Launcher, Runtime, make_runtime
 from phantora_async.terminal import LogTail, Terminal
 
 SETTLE_S = 0.5
@@ -33,7 +33,9 @@ class Ended:
         return 128 + self.signal if self.signal else self.code
 
     def __str__(self) -> str:
-        return f"was ended by {signal.Signals(self.signal).name}" if self.signal else f"ended with exit code {self.code}"
+        return (
+            f"was ended by {signal.Signals(self.signal).name}" if self.signal else f"ended with exit code {self.code}"
+        )
 
 
 class Session:
@@ -122,7 +124,9 @@ class Session:
         log = self._config.run_dir / "forker.log"
         what = f"emulated server {event['server']}" if event["event"] == "server_lost" else "the forker"
         end = "\n".join(terminal.last_lines(log))
-        return RunFailed(f"{what} ended unexpectedly{f' (see {log}):' if end else ''}\n{end}".rstrip(), ExitCode.INTERNAL)
+        return RunFailed(
+            f"{what} ended unexpectedly{f' (see {log}):' if end else ''}\n{end}".rstrip(), ExitCode.INTERNAL
+        )
 
     def _end(self, error: PhantoraError) -> None:
         if self._abort is not None and not self._abort.done() and not self._stopping:

@@ -56,7 +56,7 @@ class Terminal:
 
 
 class LogTail:
-    """What a rank writes to its log, line by line. Reading the file instead of a pipe: a rank never blocks on us, nor misses us."""
+    """What a rank writes to its log, line by line. A file, not a pipe: a rank never blocks on us, nor misses us."""
 
     def __init__(self, path: Path, terminal: Terminal, prefix: str) -> None:
         self._path = path

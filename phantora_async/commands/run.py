@@ -9,36 +9,65 @@ from phantora_async.errors import EXIT_CODES_HELP
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "phantora-async run [-n WORLD | --nnodes N --nproc-per-node GPUS] [options] (SCRIPT | -m MODULE) [arguments]"
+    parser.usage = (
+        "phantora-async run [-n WORLD | --nnodes N --nproc-per-node GPUS] [options] (SCRIPT | -m MODULE) [arguments]"
+    )
     parser.epilog = EXIT_CODES_HELP
     job = parser.add_argument_group("job")
-    job.add_argument("-n", type=int, metavar="WORLD", help="GPUs in all: 12 are a server of 8 and one of 4 (default: 1)")
+    job.add_argument(
+        "-n", type=int, metavar="WORLD", help="GPUs in all: 12 are a server of 8 and one of 4 (default: 1)"
+    )
     job.add_argument("--nnodes", type=int, metavar="N", help="servers, all of them full")
     job.add_argument(
-        "--nproc-per-node", "--nproc_per_node", type=int, metavar="GPUS", help="GPUs of a server (default: all that the cluster's have)"
+        "--nproc-per-node",
+        "--nproc_per_node",
+        type=int,
+        metavar="GPUS",
+        help="GPUs of a server (default: all that the cluster's have)",
     )
     job.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as with python -m")
-    job.add_argument("--python", metavar="PATH", help="interpreter of the environment that has PyTorch (default: this one)")
     job.add_argument(
-        "--preload", metavar="MODULE", action="append", default=[], help="import once, for all ranks (repeatable): saves memory and time"
+        "--python", metavar="PATH", help="interpreter of the environment that has PyTorch (default: this one)"
+    )
+    job.add_argument(
+        "--preload",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="import once, for all ranks (repeatable): saves memory and time",
     )
     machine = parser.add_argument_group("emulated machine")
-    machine.add_argument("--cluster", metavar="NAME|FILE", default=DEFAULT_CLUSTER, help="servers and network (default: %(default)s)")
-    machine.add_argument("--gpu", metavar="NAME|FILE", help="another GPU than the cluster's; see: phantora-async profiles list")
+    machine.add_argument(
+        "--cluster", metavar="NAME|FILE", default=DEFAULT_CLUSTER, help="servers and network (default: %(default)s)"
+    )
+    machine.add_argument(
+        "--gpu", metavar="NAME|FILE", help="another GPU than the cluster's; see: phantora-async profiles list"
+    )
     machine.add_argument(
         "--host",
         choices=HOST_MODES,
         default=HOST_MODES[0],
-        help="time of the Python side: a fixed cost per call and op (default, reproducible), this machine's CPU time, or none",
+        help="time of the Python side: a fixed cost per call and op (default), this machine's CPU time, or none",
     )
-    machine.add_argument("--clock", choices=CLOCKS, default=CLOCKS[0], help="when a rank may know the time: once no other can change it")
     machine.add_argument(
-        "--isolation", choices=ISOLATIONS, default=ISOLATIONS[0], help="what servers do not share (none: one network, one file system)"
+        "--clock", choices=CLOCKS, default=CLOCKS[0], help="when a rank may know the time: once no other can change it"
+    )
+    machine.add_argument(
+        "--isolation",
+        choices=ISOLATIONS,
+        default=ISOLATIONS[0],
+        help="what servers do not share (none: one network, one file system)",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--run-dir", metavar="DIR", help="every rank's log and the report (default: a new one in phantora-runs/)")
-    output.add_argument("--report", metavar="FILE", help="the report as JSON (default: report.json in the run directory)")
-    output.add_argument("--show-ranks", metavar="RANKS", default="0", help="whose output to show: 0,3 or all or none (default: 0)")
+    output.add_argument(
+        "--run-dir", metavar="DIR", help="every rank's log and the report (default: a new one in phantora-runs/)"
+    )
+    output.add_argument(
+        "--report", metavar="FILE", help="the report as JSON (default: report.json in the run directory)"
+    )
+    output.add_argument(
+        "--show-ranks", metavar="RANKS", default="0", help="whose output to show: 0,3 or all or none (default: 0)"
+    )
     output.add_argument("--no-progress", action="store_true", help="no status line")
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

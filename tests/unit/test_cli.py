@@ -13,7 +13,9 @@ from phantora_async.errors import ExitCode
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys\nfrom phantora_async import cli\ncli.run(['--help'])\nprint(sorted(sys.modules), file=sys.stderr)"
+    code = (
+        "import sys\nfrom phantora_async import cli\ncli.run(['--help'])\nprint(sorted(sys.modules), file=sys.stderr)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for module in ("uvloop", "rich", "numpy", "torch", "asyncio", "profiles"):
         assert f"'{module}'" not in done.stderr

@@ -14,7 +14,7 @@ from phantora_async.errors import UsageError
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "type[Resolver]":
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Resolver]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("")
     return Resolver

@@ -73,10 +73,7 @@ def test_nothing_survives(tmp_path: Path, victim: str) -> None:
         rank = next(pid for pid, parent in below.items() if parent == server)
         assert sum("sleep" in line for line in marked(mark).values()) >= 12
         os.kill({"launcher": holder.pid, "forker": forker, "server": server, "rank": rank}[victim], signal.SIGKILL)
-        if victim == "rank":
-            time.sleep(0.2)
-            holder.send_signal(signal.SIGINT)
-        elif victim == "server":
+        if victim == "rank" or victim == "server":
             time.sleep(0.2)
             holder.send_signal(signal.SIGINT)
         holder.wait(30)
