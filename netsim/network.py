@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from netsim import engine
-from netsim.errors import CommittedError, FlowError
+import numpy as np
+
+from netsim import core
+from netsim.errors import CommittedError, FlowError, TopologyError
 from netsim.groups import Changes, Group, Moved
 from netsim.topology import Topology
-from netsim.units import MAX_NS, ns_from_ticks, rate_from_gbps, ticks_from_ns
+from netsim.units import MAX_GBPS, MAX_NS, ns_from_ticks, rate_from_gbps, ticks_from_ns
 
 FlowId = int
+
+_ENCODED_MOST = 4096
 
 
 class Network:
@@ -18,109 +23,208 @@ class Network:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self._capacities = {i: ((0, rate_from_gbps(link.gbps)),) for i, link in enumerate(topology.links)}
-        self._facts: dict[int, engine.Fact] = {}
-        self._keys: dict[Any, int] = {}
-        self._latency: dict[int, int] = {}
-        self._next = 0
+        self._core = core.Core([rate_from_gbps(link.gbps) for link in topology.links])
+        self._keys: dict[FlowId, Any] = {}
+        self._flows: dict[Any, FlowId] = {}
+        self._latency: dict[FlowId, int] = {}
+        self._encoded: dict[int, tuple[Any, core.Hops]] = {}
+        self._paths: dict[tuple[int, ...], core.Hops] = {}
         self._now = 0
         self._horizon = 0
-        self._done: dict[int, int] | None = {}
+        self._core.advance(0)
 
     @property
     def now_ns(self) -> int:
         """The present: every completion up to here, and none after it, is known."""
         return self._now
 
+    @property
+    def horizon_ns(self) -> int:
+        """What ``commit`` has promised last."""
+        return self._horizon
+
     def add(self, group: Group, start_ns: int, key: Any) -> Changes:
         """A flow that starts at ``start_ns``, before the present or after it.
 
-        ``key`` is unique among the flows not yet committed and sortable against their keys: it orders completions
-        of the same nanosecond. Raises FlowError for an impossible flow and CommittedError for a start before the
-        horizon.
+        ``key`` is unique among the flows not yet committed and sortable against their keys: it orders completions of
+        the same instant. Raises FlowError for an impossible flow and CommittedError for a start before the horizon.
         """
-        if group.nbytes < 0:
-            raise FlowError(f"flow {key!r}: negative bytes ({group.nbytes})")
-        for link, weight in group.links:
-            if not 0 <= link < len(self.topology.links):
-                raise FlowError(f"flow {key!r}: unknown link {link}")
-            if weight <= 0:
-                raise FlowError(f"flow {key!r}: link {self.topology.links[link].name} has weight {weight}")
-        if key in self._keys:
+        hops = self._hops(group, key)
+        self._check_start(start_ns + group.latency_ns, start_ns)
+        if key in self._flows:
             raise FlowError(f"flow {key!r}: this key is in use")
-        self._check_start(start_ns)
-        flow, self._next = self._next, self._next + 1
         cap = None if group.cap_gbps is None else rate_from_gbps(group.cap_gbps)
-        start = ticks_from_ns(start_ns + group.latency_ns)
-        before = self._known()
-        self._facts[flow] = engine.Fact(key, start, group.nbytes, group.links, cap)
-        self._latency[flow] = group.latency_ns
-        self._keys[key] = flow
-        return self._changes(flow, before)
+        flow = self._core.add(ticks_from_ns(start_ns + group.latency_ns), group.nbytes, cap, hops)
+        self._keys[flow] = key
+        self._flows[key] = flow
+        if group.latency_ns:
+            self._latency[flow] = group.latency_ns
+        return self._changes(flow)
+
+    def add_path(self, path: tuple[int, ...], nbytes: int, start_ns: int, key: Any) -> Changes:
+        """A plain flow along ``path`` without latency: ``add`` of a group of weights 1, a little cheaper."""
+        if nbytes < 0:
+            raise FlowError(f"flow {key!r}: negative bytes ({nbytes})")
+        hops = self._paths.get(path)
+        if hops is None:
+            hops = self._hops(Group(0, tuple((link, 1) for link in path)), key)
+            self._paths[path] = hops
+        self._check_start(start_ns, start_ns)
+        if key in self._flows:
+            raise FlowError(f"flow {key!r}: this key is in use")
+        flow = self._core.add(ticks_from_ns(start_ns), nbytes, None, hops)
+        self._keys[flow] = key
+        self._flows[key] = flow
+        return self._changes(flow)
+
+    def add_many(
+        self, paths: Sequence[Sequence[int]], nbytes: Sequence[int], starts_ns: Sequence[int], keys: Sequence[Any]
+    ) -> tuple[Sequence[FlowId], tuple[Moved, ...]]:
+        """Plain flows without latency in bulk, as if added one by one; a path is a sequence of link ids.
+
+        Returns the flows and the completions that moved. Raises like ``add``, and then none was added.
+        """
+        offsets = np.zeros(len(paths) + 1, np.int64)
+        np.cumsum([len(path) for path in paths], out=offsets[1:])
+        links = np.array([link for path in paths for link in path], np.int32)
+        sizes, starts = np.array(nbytes, np.int64), np.array(starts_ns, np.int64)
+        if not len(paths) == len(sizes) == len(starts) == len(keys):
+            raise FlowError("add_many: paths, nbytes, starts_ns and keys differ in length")
+        if len(links) and not (links.min() >= 0 and links.max() < len(self.topology.links)):
+            raise FlowError("add_many: unknown link")
+        if len(sizes) and sizes.min() < 0:
+            raise FlowError("add_many: negative bytes")
+        if len(starts):
+            self._check_start(int(starts.min()), int(starts.min()))
+            self._check_start(int(starts.max()), int(starts.max()))
+        if len(set(keys)) != len(keys) or not self._flows.keys().isdisjoint(keys):
+            raise FlowError("add_many: a key is in use")
+        flows = self._core.add_many(ticks_from_ns_array(starts), sizes, offsets, links)
+        self._keys.update(zip(flows, keys, strict=True))
+        self._flows.update(zip(keys, flows, strict=True))
+        return flows, self._changes(-1).moved
 
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
         """The flow starts at another time; as if it had been added so."""
-        self._check_start(start_ns)
-        before = self._known()
-        self._facts[flow].start = ticks_from_ns(start_ns + self._latency[flow])
-        return self._changes(flow, before)
+        self._check_flow(flow)
+        start_ns_ = start_ns + self._latency.get(flow, 0)
+        self._check_start(start_ns_, start_ns)
+        self._core.retime(flow, ticks_from_ns(start_ns_))
+        return self._changes(flow)
 
     def retract(self, flow: FlowId) -> Changes:
         """The flow never was."""
-        before = self._known()
-        del self._keys[self._facts.pop(flow).key]
-        return self._changes(flow, before)
+        self._check_flow(flow)
+        self._core.retract(flow)
+        self._forget(flow)
+        return self._changes(flow)
 
     def completion_ns(self, flow: FlowId) -> int | None:
         """When the flow's last byte arrived, if that is not after the present; else None."""
-        done = self._timeline().get(flow)
-        return done if done is not None and done <= self._now else None
+        at = self.completion_ticks(flow)
+        return None if at is None else ns_from_ticks(at)
+
+    def completion_ticks(self, flow: FlowId) -> int | None:
+        """The same, to the tick."""
+        self._check_flow(flow)
+        return self._core.completion(flow)
 
     def next_completion(self) -> tuple[int, FlowId] | None:
         """The earliest completion after the present, if nothing else is added."""
-        later = [(at, self._facts[flow].key, flow) for flow, at in self._timeline().items() if at > self._now]
-        if not later:
+        ties = self._core.next()
+        if not ties:
             return None
-        at, _, flow = min(later)
-        return at, flow
+        at, flow = min(ties, key=self._order)
+        return ns_from_ticks(at), flow
 
     def advance(self, to_ns: int) -> list[tuple[int, FlowId]]:
-        """Move the present; the completions in (old, to_ns], by time, then key."""
-        if to_ns < self._now:
-            raise CommittedError(f"the present is {self._now} ns; it cannot go back to {to_ns} ns")
-        done = sorted((at, self._facts[f].key, f) for f, at in self._timeline().items() if self._now < at <= to_ns)
+        """Move the present; the completions in (old, to_ns], by exact instant (tick), then key."""
+        if not self._now <= to_ns <= MAX_NS:
+            raise CommittedError(f"the present is {self._now} ns; it cannot become {to_ns} ns")
+        done = self._core.advance(ticks_from_ns(to_ns))
         self._now = to_ns
-        return [(at, flow) for at, _, flow in done]
+        if len(done) > 1:
+            done.sort(key=self._order)
+        return [(ns_from_ticks(at), flow) for at, flow in done]
 
     def commit(self, horizon_ns: int) -> None:
-        """Promise that nothing before ``horizon_ns`` (at most the present) will be asked or changed; history is
-        dropped.
-        """
+        """Promise that nothing before ``horizon_ns`` (at most the present) will be asked or changed; drop history."""
         if not self._horizon <= horizon_ns <= self._now:
             raise CommittedError(f"cannot commit {horizon_ns} ns: committed {self._horizon} ns, present {self._now} ns")
         self._horizon = horizon_ns
+        for flow in self._core.commit(ticks_from_ns(horizon_ns)):
+            self._forget(flow)
 
-    def _check_start(self, start_ns: int) -> None:
-        if start_ns < self._horizon:
-            raise CommittedError(f"a start at {start_ns} ns is before the committed horizon {self._horizon} ns")
-        if start_ns > MAX_NS:
-            raise FlowError(f"a start at {start_ns} ns is beyond the clock's range")
+    def set_capacity(self, link: int, at_ns: int, gbps: float) -> Changes:
+        """From ``at_ns`` to its next change the link offers ``gbps`` (0: down). Past and future alike."""
+        if not 0 <= link < len(self.topology.links):
+            raise TopologyError(f"unknown link {link}")
+        if not 0 <= gbps <= MAX_GBPS:
+            raise FlowError(f"link {self.topology.links[link].name}: capacity {gbps} Gb/s is not in [0, {MAX_GBPS}]")
+        self._check_start(at_ns, at_ns)
+        self._core.set_capacity(link, ticks_from_ns(at_ns), rate_from_gbps(gbps))
+        return self._changes(-1)
 
-    def _timeline(self) -> dict[int, int]:
-        if self._done is None:
-            done = engine.completions(self._facts, self._capacities)
-            self._done = {flow: ns_from_ticks(at) for flow, at in done.items() if at is not None}
-        return self._done
+    def counters(self) -> dict[str, int]:
+        """What has been done and is held: events, solves, rollbacks, flows, bytes."""
+        return self._core.counters()
 
-    def _known(self) -> dict[int, int]:
-        return {flow: at for flow, at in self._timeline().items() if at <= self._now}
+    def _order(self, item: tuple[int, FlowId]) -> tuple[int, Any]:
+        return item[0], self._keys[item[1]]
 
-    def _changes(self, flow: int, before: dict[int, int]) -> Changes:
-        self._done = None
-        after = self._known()
-        moved = [
-            Moved(f, before.get(f), after.get(f)) for f in before.keys() | after.keys() if before.get(f) != after.get(f)
-        ]
-        keys: dict[int, Any] = {f: fact.key for f, fact in self._facts.items()}
-        kept = [m for m in moved if m.flow in keys]
-        return Changes(flow, tuple(sorted(kept, key=lambda m: keys[m.flow])))
+    def _forget(self, flow: FlowId) -> None:
+        del self._flows[self._keys.pop(flow)]
+        self._latency.pop(flow, None)
+
+    def _hops(self, group: Group, key: Any) -> core.Hops:
+        if group.nbytes < 0:
+            raise FlowError(f"flow {key!r}: negative bytes ({group.nbytes})")
+        if group.nbytes >= 1 << 58:
+            raise FlowError(f"flow {key!r}: {group.nbytes} bytes are too many")
+        if group.latency_ns < 0:
+            raise FlowError(f"flow {key!r}: negative latency ({group.latency_ns} ns)")
+        if group.cap_gbps is not None and not 0 < group.cap_gbps <= MAX_GBPS:
+            raise FlowError(f"flow {key!r}: cap {group.cap_gbps} Gb/s is not in (0, {MAX_GBPS}]")
+        # Plans are made once and used often: the same tuple of links need not be read again.
+        known = self._encoded.get(id(group.links))
+        if known is not None:
+            return known[1]
+        merged: dict[int, int] = {}
+        for link, weight in group.links:
+            if not 0 <= link < len(self.topology.links):
+                raise FlowError(f"flow {key!r}: unknown link {link}")
+            if not 0 < weight < 1 << 20:
+                raise FlowError(f"flow {key!r}: link {self.topology.links[link].name} has weight {weight}")
+            merged[link] = merged.get(link, 0) + weight
+        hops = core.encode(sorted(merged.items()))
+        if len(self._encoded) >= _ENCODED_MOST:
+            self._encoded.clear()
+        self._encoded[id(group.links)] = (group.links, hops)
+        return hops
+
+    def _check_start(self, effective_ns: int, start_ns: int) -> None:
+        if effective_ns < self._horizon or start_ns < 0:
+            raise CommittedError(f"{start_ns} ns is before the committed horizon {self._horizon} ns")
+        if effective_ns > MAX_NS:
+            raise FlowError(f"{start_ns} ns is beyond the clock's range ({MAX_NS} ns)")
+
+    def _check_flow(self, flow: FlowId) -> None:
+        if flow not in self._keys:
+            raise CommittedError(f"flow {flow} is not known: retracted, or completed before the committed horizon")
+
+    def _changes(self, flow: FlowId) -> Changes:
+        moved = self._core.moved()
+        if not moved:
+            return Changes(flow, ())
+        moved.sort(key=lambda m: self._keys[m[0]])
+        in_ns = [Moved(f, _ns(before), _ns(after)) for f, before, after in moved]
+        return Changes(flow, tuple(m for m in in_ns if m.before_ns != m.after_ns))
+
+
+def _ns(ticks: int | None) -> int | None:
+    return None if ticks is None else ns_from_ticks(ticks)
+
+
+def ticks_from_ns_array(at_ns: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """``ticks_from_ns`` of an array."""
+    return at_ns << np.int64(12)

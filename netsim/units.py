@@ -15,8 +15,8 @@ TICK_BITS: Final = 12
 TICKS_PER_NS: Final = 1 << TICK_BITS
 BYTE_UNITS: Final = 1 << (RATE_BITS + TICK_BITS)
 
-MAX_GBPS: Final = 8 * (1 << 14)
-"""Largest capacity of one link in Gb/s (131,072): rates stay below 2**62 units."""
+MAX_GBPS: Final = 8 * (1 << 13)
+"""Largest capacity of one link in Gb/s (65,536): rates stay below 2**61 units."""
 
 MAX_NS: Final = 1 << 50
 """Largest instant or duration in ns (13 days): ticks stay below 2**62."""

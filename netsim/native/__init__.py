@@ -1,0 +1,112 @@
+"""Loading the fast core: a C library without dependencies, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from netsim.errors import NetsimError
+
+ABI = 1
+_HERE = Path(__file__).parent
+LIBRARY = _HERE / "libnetsim.so"
+FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
+
+_Int64s = ctypes.POINTER(ctypes.c_int64)
+_Int32s = ctypes.POINTER(ctypes.c_int32)
+
+
+COUNTERS = ("events", "solves", "filled", "rollbacks", "redone", "stuck", "flows", "segments", "bytes")
+
+
+class Moved(ctypes.Structure):
+    """``ns_moved``."""
+
+    _fields_ = [("flow", ctypes.c_int64), ("before", ctypes.c_int64), ("after", ctypes.c_int64)]
+
+
+class Segment(ctypes.Structure):
+    """``ns_segment``."""
+
+    _fields_ = [("at", ctypes.c_int64), ("rate", ctypes.c_int64), ("path", ctypes.c_int32), ("pad", ctypes.c_int32)]
+
+
+class Counters(ctypes.Structure):
+    """``ns_counters``."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in COUNTERS]
+
+
+_net, _i64, _int, _bytes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "ns_abi": (_int, []),
+    "ns_new": (_net, [_int, _Int64s]),
+    "ns_free": (None, [_net]),
+    "ns_add": (_i64, [_net, _i64, _i64, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
+    "ns_add_many": (None, [_net, _int, _net, _net, _net, _net, _net]),
+    "ns_retime": (None, [_net, _i64, _i64]),
+    "ns_retract": (None, [_net, _i64]),
+    "ns_capacity": (None, [_net, _int, _i64, _i64]),
+    "ns_advance": (_int, [_net, _i64]),
+    "ns_next": (_int, [_net]),
+    "ns_flows": (_Int64s, [_net]),
+    "ns_ticks": (_Int64s, [_net]),
+    "ns_moves": (_int, [_net, ctypes.POINTER(ctypes.POINTER(Moved))]),
+    "ns_completion": (_i64, [_net, _i64]),
+    "ns_segments": (_int, [_net, _i64, ctypes.POINTER(ctypes.POINTER(Segment))]),
+    "ns_commit": (_int, [_net, _i64]),
+    "ns_count": (None, [_net, ctypes.POINTER(Counters)]),
+}
+
+
+def sources() -> list[Path]:
+    """The C files of the library."""
+    return sorted(_HERE.glob("*.c"))
+
+
+def compile_command(compiler: str, target: Path, extra: tuple[str, ...] = ()) -> list[str]:
+    """How the library is built."""
+    return [compiler, *FLAGS, *extra, "-o", str(target), *map(str, sources())]
+
+
+def build(target: Path = LIBRARY) -> Path:
+    """Compile the library; NetsimError if there is no compiler or it fails."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise NetsimError("netsim's native library is not built and no C compiler was found: install gcc or a wheel")
+    fresh = target.with_suffix(f".{os.getpid()}.new")
+    done = subprocess.run(compile_command(compiler, fresh), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NetsimError(f"building netsim's native library failed:\n{done.stderr}")
+    fresh.replace(target)
+    return target
+
+
+def _stale() -> bool:
+    if not LIBRARY.exists():
+        return True
+    if not (_HERE.parents[1] / ".git").exists():
+        return False
+    inputs = [*sources(), *_HERE.glob("*.h")]
+    return any(path.stat().st_mtime > LIBRARY.stat().st_mtime for path in inputs)
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The loaded library. An installed wheel carries it; a source checkout builds it when a source is newer."""
+    if _stale():
+        build()
+    lib = ctypes.CDLL(str(LIBRARY))
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, arguments
+    if lib.ns_abi() != ABI:
+        raise NetsimError(
+            f"{LIBRARY} has version {lib.ns_abi()}, {ABI} is needed: rebuild it (python -m netsim.native)"
+        )
+    return lib

@@ -1,0 +1,162 @@
+/* What the core's parts share: flows, links and the two views of time.
+ *
+ * Every flow keeps the segments of its rate since the horizon. Two views of the state exist side by side: NOW, after the last event
+ * processed, and PAST, at the moment that a rollback is redoing. A view's rates are the max-min solution, which is unique:
+ *
+ *     level(l) = min { x : sum over flows f on l of weight * (rate(f) < x ? rate(f) : x + 1) > capacity(l) }
+ *     rate(f)  = min over links l of f of level(l)
+ *
+ * (shares round down; links that tie saturate together). Being unique, it does not matter how it is reached.
+ */
+#ifndef CORE_H
+#define CORE_H
+
+#include "netsim.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef __int128 wide;
+
+enum view { NOW, PAST };
+enum state { FREE, PENDING, ACTIVE, DONE };
+enum turn { CAPACITY, REROUTE };
+
+typedef struct {
+    int64_t at, rate;
+    wide left; /* at the segment's start: bytes in rate units x ticks */
+    int32_t limit, path;
+} segment;
+
+typedef struct {
+    int32_t link, weight, path, pos; /* pos: this hop's place among the link's members */
+} hop;
+
+/* Is the hop part of a path? One with path -1 (a flow's own cap) is part of all. */
+static inline bool part_of(const hop *h, int32_t path) { return h->path == path || h->path < 0; }
+
+typedef struct {
+    int64_t rate;
+    int32_t limit, path; /* limit: a link whose level is the rate; -1: none yet */
+    bool on;
+} flow_view;
+
+typedef struct {
+    int64_t start, nbytes, done, due, before;
+    hop *hops;
+    segment *segments;
+    int64_t *path_from;
+    int32_t nhops, nsegments, room, npaths;
+    flow_view view[2];
+    int64_t old_rate;
+    int32_t old_limit, cursor, heap_pos;
+    uint32_t generation, seen, version;
+    uint8_t state;
+    bool in_set, fixed, live, retracted, fresh;
+} flow;
+
+typedef struct {
+    int32_t flow, hop;
+} member;
+
+typedef struct {
+    int64_t at, capacity;
+} step;
+
+typedef struct {
+    int64_t capacity, load, weight; /* load: sum of weight * rate; weight: sum of weights, of the flows on it */
+    bool limits;                    /* some flow may name this link as its limit */
+} link_view;
+
+typedef struct {
+    member *members; /* those on it NOW first */
+    step *steps;
+    int32_t n, on, room, nsteps;
+    link_view view[2];
+    uint32_t seen, mark;
+    bool touched, full;
+    int64_t left, weight, share; /* while filling */
+    int32_t first, count;
+} link_;
+
+typedef struct {
+    int64_t at;
+    int32_t what, id;
+    uint32_t version;
+} event;
+
+typedef struct {
+    event *items;
+    int32_t n, room;
+} event_heap;
+
+typedef struct {
+    int32_t *items;
+    int32_t n, room;
+} list;
+
+struct netsim {
+    flow *flows;
+    link_ *links;
+    int32_t nflows, flows_room, nlinks, links_room;
+    list free_flows, free_links;
+    list heaps[4]; /* by state: PENDING by start, ACTIVE by due, DONE by done */
+    event_heap turns; /* capacity and path changes after the last event */
+    int64_t last, present, horizon;
+    enum view view;
+    int64_t at; /* the instant being solved */
+    list touched, set, ulinks, entries, heap, full, fresh;
+    int64_t *rates;
+    int32_t *weights;
+    int32_t gather_room;
+    uint32_t mark, replay;
+    event_heap queue;
+    list live, stamped, starters;
+    bool stuck;
+    ns_moved *moved;
+    int32_t nmoved, moved_room;
+    int64_t *out_flows, *out_ticks;
+    int32_t nout, out_room;
+    ns_segment *out_segments;
+    int32_t segments_room;
+    ns_counters count;
+};
+
+/* memory.c */
+void *grow(void *old, int32_t *room, int32_t need, size_t size);
+void list_push(list *l, int32_t value);
+void event_push(event_heap *h, event e);
+event event_pop(event_heap *h);
+void heap_put(netsim *s, int32_t f, uint8_t state); /* into the heap of that state, out of the one it is in */
+int32_t heap_top(const netsim *s, uint8_t state);   /* -1: empty */
+int64_t heap_key(const flow *f, uint8_t state);
+
+/* solve.c: bring the view's rates back to the solution after flows and links were touched */
+void touch(netsim *s, int32_t link);
+void join_set(netsim *s, int32_t f);
+void make_room_for(netsim *s, int32_t f);
+void solve(netsim *s);
+
+/* segments.c */
+void write_segment(netsim *s, flow *f, int64_t at);
+int64_t completion_of(const flow *f);
+int64_t capacity_at(const link_ *l, int64_t at);
+int32_t path_at(const flow *f, int64_t at);
+
+/* members.c */
+void attach(netsim *s, int32_t f);
+void detach(netsim *s, int32_t f);
+void place(netsim *s, int32_t f); /* put the flow's hops among those on or not on their links NOW */
+
+/* timeline.c */
+int64_t next_event(const netsim *s);
+void run(netsim *s, int64_t until);
+void process(netsim *s, int64_t at);
+static inline bool instant(const flow *f) { return f->nbytes == 0 || f->nhops == 0; }
+
+/* replay.c */
+void stamp(netsim *s, int32_t link);
+void replay_flow(netsim *s, int32_t f, int64_t old_start, int64_t new_start);
+void replay_capacity(netsim *s, int32_t link, int64_t at);
+
+#endif

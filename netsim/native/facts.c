@@ -1,0 +1,369 @@
+/* The face of the core: facts come in, what follows from them goes out. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int ns_abi(void) { return NS_ABI; }
+
+static int32_t new_link(netsim *s, int64_t capacity) {
+    int32_t id = s->free_links.n ? s->free_links.items[--s->free_links.n] : s->nlinks++;
+    if (id >= s->links_room) {
+        int32_t old = s->links_room;
+        s->links = grow(s->links, &s->links_room, id + 1, sizeof *s->links);
+        memset(s->links + old, 0, (size_t)(s->links_room - old) * sizeof *s->links);
+    }
+    link_ *l = &s->links[id];
+    int32_t room = l->nsteps;
+    l->steps = grow(l->steps, &room, 1, sizeof *l->steps);
+    l->steps[0] = (step){INT64_MIN, capacity};
+    l->nsteps = 1;
+    l->view[NOW] = (link_view){capacity, 0, 0, false};
+    return id;
+}
+
+netsim *ns_new(int links, const int64_t *capacities) {
+    netsim *s = calloc(1, sizeof *s);
+    if (!s)
+        abort();
+    s->last = s->horizon = -1;
+    for (int i = 0; i < links; i++)
+        new_link(s, capacities[i]);
+    return s;
+}
+
+void ns_free(netsim *s) {
+    for (int32_t i = 0; i < s->nflows; i++) {
+        free(s->flows[i].hops);
+        free(s->flows[i].segments);
+        free(s->flows[i].path_from);
+    }
+    for (int32_t i = 0; i < s->nlinks; i++) {
+        free(s->links[i].members);
+        free(s->links[i].steps);
+    }
+    list *lists[] = {&s->free_flows, &s->free_links, &s->heaps[1], &s->heaps[2], &s->heaps[3], &s->touched, &s->set,  &s->ulinks,
+                     &s->entries,    &s->heap,       &s->full,     &s->fresh,    &s->live,     &s->stamped, &s->starters};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        free(lists[i]->items);
+    void *arrays[] = {s->flows, s->links, s->turns.items, s->queue.items, s->rates, s->weights, s->moved, s->out_flows, s->out_ticks, s->out_segments};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        free(arrays[i]);
+    free(s);
+}
+
+static int64_t name_of(const netsim *s, int32_t f) { return (int64_t)s->flows[f].generation << 32 | f; }
+
+static int32_t find(const netsim *s, int64_t name) {
+    int32_t f = (int32_t)(name & 0x7fffffff);
+    bool known = f < s->nflows && s->flows[f].state != FREE && s->flows[f].generation == (uint32_t)(name >> 32);
+    return known ? f : -1;
+}
+
+static int32_t new_flow(netsim *s, int64_t start, int64_t nbytes, int32_t nhops) {
+    int32_t id = s->free_flows.n ? s->free_flows.items[--s->free_flows.n] : s->nflows++;
+    if (id >= s->flows_room) {
+        int32_t old = s->flows_room;
+        s->flows = grow(s->flows, &s->flows_room, id + 1, sizeof *s->flows);
+        memset(s->flows + old, 0, (size_t)(s->flows_room - old) * sizeof *s->flows);
+    }
+    flow *f = &s->flows[id];
+    segment *segments = f->segments;
+    *f = (flow){.start = start, .nbytes = nbytes, .done = NS_NEVER, .due = NS_NEVER, .generation = f->generation, .room = f->room};
+    f->segments = segments;
+    f->view[NOW] = f->view[PAST] = (flow_view){0, -1, 0, false};
+    if (nhops) {
+        int32_t room = 0;
+        f->hops = grow(NULL, &room, nhops, sizeof *f->hops);
+    }
+    return id;
+}
+
+static void drop(netsim *s, int32_t id) {
+    heap_put(s, id, FREE);
+    detach(s, id);
+    flow *f = &s->flows[id];
+    for (int32_t i = 0; i < f->nhops; i++)
+        if (f->hops[i].path < 0)
+            list_push(&s->free_links, f->hops[i].link);
+    free(f->hops);
+    free(f->path_from);
+    f->hops = NULL;
+    f->path_from = NULL;
+    f->nhops = f->npaths = f->nsegments = 0;
+    f->fresh = false;
+    f->generation = (f->generation + 1) & 0x7fffffff;
+    list_push(&s->free_flows, id);
+}
+
+/* Every change of the facts begins and ends here: what was known at the present is compared with what is known now. */
+static void begin(netsim *s) { s->nmoved = s->live.n = 0; }
+
+static void report(netsim *s, int32_t id, int64_t before, int64_t after) {
+    if (before == after)
+        return;
+    s->moved = grow(s->moved, &s->moved_room, s->nmoved + 1, sizeof *s->moved);
+    s->moved[s->nmoved++] = (ns_moved){name_of(s, id), before, after};
+}
+
+static int64_t known(const netsim *s, int64_t done) { return done <= s->present ? done : NS_NEVER; }
+
+static void end(netsim *s) {
+    run(s, s->present);
+    for (int32_t i = 0; i < s->live.n; i++) {
+        flow *f = &s->flows[s->live.items[i]];
+        if (f->state == FREE)
+            continue;
+        report(s, s->live.items[i], known(s, f->before), known(s, f->done));
+        if (f->done <= s->present)
+            f->fresh = false;
+    }
+    int32_t kept = 0;
+    for (int32_t i = 0; i < s->fresh.n; i++) {
+        int32_t id = s->fresh.items[i];
+        flow *f = &s->flows[id];
+        if (f->fresh && f->state == DONE && f->done > s->present) {
+            s->fresh.items[kept++] = id;
+        } else {
+            if (f->fresh && f->state == DONE)
+                report(s, id, NS_NEVER, f->done);
+            f->fresh = false;
+        }
+    }
+    s->fresh.n = kept;
+}
+
+static void set_instant(netsim *s, int32_t id, int64_t start) {
+    flow *f = &s->flows[id];
+    s->live.n = 0;
+    list_push(&s->live, id);
+    f->before = f->done;
+    f->start = start;
+    f->done = start < s->last ? start : NS_NEVER;
+    heap_put(s, id, f->done == NS_NEVER ? PENDING : DONE);
+    if (f->done != NS_NEVER && f->done > s->present && !f->fresh) {
+        f->fresh = true;
+        list_push(&s->fresh, id);
+    }
+}
+
+static void submit(netsim *s, int32_t id) {
+    flow *f = &s->flows[id];
+    attach(s, id);
+    for (int32_t i = 1; i < f->npaths; i++)
+        if (f->path_from[i] > s->last)
+            event_push(&s->turns, (event){f->path_from[i], REROUTE, id, f->generation});
+    if (f->start >= s->last)
+        heap_put(s, id, PENDING);
+    else if (instant(f))
+        set_instant(s, id, f->start);
+    else
+        replay_flow(s, id, NS_NEVER, f->start);
+}
+
+int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n, const int32_t *links, const int32_t *weights,
+               const int32_t *paths, int npaths, const int64_t *path_from) {
+    begin(s);
+    bool capped = capacity >= 0 && nbytes > 0;
+    int32_t cap = capped ? new_link(s, capacity) : -1, nhops = nbytes > 0 ? n : 0;
+    int32_t id = new_flow(s, start, nbytes, nhops + capped);
+    flow *f = &s->flows[id];
+    f->nhops = nhops + capped;
+    for (int32_t i = 0; i < nhops; i++)
+        f->hops[i] = (hop){links[i], weights ? weights[i] : 1, paths ? paths[i] : 0, 0};
+    if (capped)
+        f->hops[nhops] = (hop){cap, 1, -1, 0};
+    f->npaths = npaths > 1 ? npaths : 1;
+    if (npaths > 1) {
+        int32_t room = 0;
+        f->path_from = grow(NULL, &room, npaths, sizeof *f->path_from);
+        memcpy(f->path_from, path_from, (size_t)npaths * sizeof *path_from);
+    }
+    submit(s, id);
+    end(s);
+    return name_of(s, id);
+}
+
+void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nbytes, const int64_t *offsets, const int32_t *links,
+                 int64_t *flows) {
+    int32_t moved = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t from = offsets[i];
+        begin(s);
+        s->nmoved = moved;
+        int32_t n = nbytes[i] ? (int32_t)(offsets[i + 1] - from) : 0, id = new_flow(s, starts[i], nbytes[i], n);
+        s->flows[id].nhops = n;
+        s->flows[id].npaths = 1;
+        for (int32_t j = 0; j < n; j++)
+            s->flows[id].hops[j] = (hop){links[from + j], 1, 0, 0};
+        submit(s, id);
+        end(s);
+        moved = s->nmoved;
+        flows[i] = name_of(s, id);
+    }
+}
+
+void ns_retime(netsim *s, int64_t name, int64_t start) {
+    begin(s);
+    int32_t id = find(s, name);
+    flow *f = &s->flows[id];
+    int64_t old = f->start;
+    if (start != old) {
+        if (instant(f)) {
+            set_instant(s, id, start);
+        } else if (f->state == PENDING && start >= s->last) {
+            f->start = start;
+            heap_put(s, id, PENDING);
+        } else {
+            bool waiting = f->state == PENDING;
+            f->start = start;
+            replay_flow(s, id, waiting ? NS_NEVER : old, start);
+        }
+    }
+    end(s);
+}
+
+void ns_retract(netsim *s, int64_t name) {
+    begin(s);
+    int32_t id = find(s, name);
+    if (s->flows[id].state != PENDING && !instant(&s->flows[id]))
+        replay_flow(s, id, s->flows[id].start, NS_NEVER);
+    drop(s, id);
+    end(s);
+}
+
+void ns_capacity(netsim *s, int link, int64_t at, int64_t capacity) {
+    begin(s);
+    link_ *l = &s->links[link];
+    int32_t i = l->nsteps;
+    while (i > 0 && l->steps[i - 1].at > at)
+        i--;
+    if (i > 0 && l->steps[i - 1].at == at) {
+        l->steps[i - 1].capacity = capacity;
+    } else {
+        int32_t room = l->nsteps;
+        l->steps = grow(l->steps, &room, l->nsteps + 1, sizeof *l->steps);
+        memmove(l->steps + i + 1, l->steps + i, (size_t)(l->nsteps++ - i) * sizeof *l->steps);
+        l->steps[i] = (step){at, capacity};
+    }
+    if (at > s->last)
+        event_push(&s->turns, (event){at, CAPACITY, link, 0});
+    else
+        replay_capacity(s, link, at);
+    end(s);
+}
+
+static void put_out(netsim *s, int32_t id, int64_t at) {
+    if (s->nout == s->out_room) {
+        int32_t room = s->out_room;
+        s->out_flows = grow(s->out_flows, &room, s->nout + 1, sizeof *s->out_flows);
+        s->out_ticks = grow(s->out_ticks, &s->out_room, s->nout + 1, sizeof *s->out_ticks);
+    }
+    s->out_flows[s->nout] = name_of(s, id);
+    s->out_ticks[s->nout++] = at;
+}
+
+int ns_advance(netsim *s, int64_t to) {
+    s->nout = 0;
+    run(s, to);
+    int32_t kept = 0;
+    for (int32_t i = 0; i < s->fresh.n; i++) {
+        int32_t id = s->fresh.items[i];
+        flow *f = &s->flows[id];
+        if (f->fresh && f->state == DONE && f->done > to) {
+            s->fresh.items[kept++] = id;
+            continue;
+        }
+        if (f->fresh && f->state == DONE && f->done > s->present)
+            put_out(s, id, f->done);
+        f->fresh = false;
+    }
+    s->fresh.n = kept;
+    s->present = to;
+    return s->nout;
+}
+
+static void put_ties(netsim *s, uint8_t state, int32_t i, int64_t at) {
+    const list *h = &s->heaps[state];
+    if (i >= h->n || heap_key(&s->flows[h->items[i]], state) != at)
+        return;
+    if (state == ACTIVE || instant(&s->flows[h->items[i]]))
+        put_out(s, h->items[i], at);
+    put_ties(s, state, 2 * i + 1, at);
+    put_ties(s, state, 2 * i + 2, at);
+}
+
+int ns_next(netsim *s) {
+    int64_t early = NS_NEVER;
+    for (int32_t i = 0; i < s->fresh.n; i++) {
+        const flow *f = &s->flows[s->fresh.items[i]];
+        if (f->fresh && f->state == DONE && f->done > s->present && f->done < early)
+            early = f->done;
+    }
+    s->nout = 0;
+    for (int64_t at; (at = next_event(s)) < early; process(s, at)) {
+        put_ties(s, ACTIVE, 0, at);
+        put_ties(s, PENDING, 0, at);
+        if (s->nout)
+            return s->nout;
+    }
+    for (int32_t i = 0; early != NS_NEVER && i < s->fresh.n; i++) {
+        const flow *f = &s->flows[s->fresh.items[i]];
+        if (f->fresh && f->state == DONE && f->done == early)
+            put_out(s, s->fresh.items[i], early);
+    }
+    if (early != NS_NEVER && next_event(s) == early) {
+        put_ties(s, ACTIVE, 0, early);
+        put_ties(s, PENDING, 0, early);
+    }
+    return s->nout;
+}
+
+const int64_t *ns_flows(const netsim *s) { return s->out_flows; }
+const int64_t *ns_ticks(const netsim *s) { return s->out_ticks; }
+
+int ns_moves(const netsim *s, const ns_moved **moved) {
+    *moved = s->moved;
+    return s->nmoved;
+}
+
+int64_t ns_completion(const netsim *s, int64_t name) {
+    int32_t f = find(s, name);
+    return f < 0 ? -1 : known(s, s->flows[f].done);
+}
+
+int ns_segments(netsim *s, int64_t name, const ns_segment **segments) {
+    int32_t id = find(s, name), n = 0;
+    for (int32_t i = 0; id >= 0 && i < s->flows[id].nsegments; i++) {
+        const segment *x = &s->flows[id].segments[i];
+        if (n && s->out_segments[n - 1].rate == x->rate && s->out_segments[n - 1].path == x->path)
+            continue;
+        s->out_segments = grow(s->out_segments, &s->segments_room, n + 1, sizeof *s->out_segments);
+        s->out_segments[n++] = (ns_segment){x->at, x->rate, x->path, 0};
+    }
+    *segments = s->out_segments;
+    return n;
+}
+
+int ns_commit(netsim *s, int64_t horizon) {
+    s->nout = 0;
+    s->horizon = horizon;
+    for (int32_t f; (f = heap_top(s, DONE)) >= 0 && s->flows[f].done <= horizon;) {
+        put_out(s, f, s->flows[f].done);
+        drop(s, f);
+    }
+    return s->nout;
+}
+
+void ns_count(const netsim *s, ns_counters *out) {
+    *out = s->count;
+    out->bytes = (int64_t)s->flows_room * (int64_t)sizeof(flow) + (int64_t)s->links_room * (int64_t)sizeof(link_);
+    for (int32_t i = 0; i < s->nflows; i++) {
+        const flow *f = &s->flows[i];
+        out->flows += f->state != FREE;
+        out->segments += f->state != FREE ? f->nsegments : 0;
+        out->bytes += f->room * (int64_t)sizeof(segment) + f->nhops * (int64_t)sizeof(hop);
+    }
+    for (int32_t i = 0; i < s->nlinks; i++)
+        out->bytes += s->links[i].room * (int64_t)sizeof(member);
+}

@@ -1,0 +1,59 @@
+/* The fast core of netsim: max-min fair flows in time, exact, with late arrivals.
+ *
+ * All instants are ticks and all rates rate units (netsim/units.py). Flows and links are named by the numbers that calls return or
+ * that follow from their order. Calls do not check their arguments: netsim/core.py does. Results that are lists stay valid until the
+ * next call. Not thread safe.
+ */
+#ifndef NETSIM_H
+#define NETSIM_H
+
+#include <stdint.h>
+
+#define NS_ABI 1
+#define NS_NEVER INT64_MAX
+
+typedef struct netsim netsim;
+
+typedef struct {
+    int64_t flow, before, after; /* completions; NS_NEVER: not known at the present */
+} ns_moved;
+
+typedef struct {
+    int64_t at, rate;
+    int32_t path, pad;
+} ns_segment;
+
+typedef struct {
+    int64_t events, solves, filled, rollbacks, redone, stuck, flows, segments, bytes;
+} ns_counters;
+
+int ns_abi(void);
+netsim *ns_new(int links, const int64_t *capacities);
+void ns_free(netsim *s);
+
+/* A flow of n hops; path p of the flow is in force from path_from[p] on (path_from[0] is not read). capacity < 0: no cap. */
+int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n, const int32_t *links, const int32_t *weights,
+               const int32_t *paths, int npaths, const int64_t *path_from);
+/* count flows of one path each, weight 1, no cap; flow i has hops links[offsets[i]] to links[offsets[i + 1] - 1]. */
+void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nbytes, const int64_t *offsets, const int32_t *links,
+                 int64_t *flows);
+void ns_retime(netsim *s, int64_t flow, int64_t start);
+void ns_retract(netsim *s, int64_t flow);
+void ns_capacity(netsim *s, int link, int64_t at, int64_t capacity);
+
+/* Completions in (present, to]: their number; they are at ns_flows and ns_ticks. */
+int ns_advance(netsim *s, int64_t to);
+/* Flows of the earliest completion after the present if nothing else is added: their number. */
+int ns_next(netsim *s);
+const int64_t *ns_flows(const netsim *s);
+const int64_t *ns_ticks(const netsim *s);
+/* Completions that the last add, add_many, retime, retract or capacity moved. */
+int ns_moves(const netsim *s, const ns_moved **moved);
+
+int64_t ns_completion(const netsim *s, int64_t flow); /* NS_NEVER if not at or before the present; -1: no such flow */
+int ns_segments(netsim *s, int64_t flow, const ns_segment **segments);
+/* Forget flows that completed at or before the horizon: their number; they are at ns_flows. */
+int ns_commit(netsim *s, int64_t horizon);
+void ns_count(const netsim *s, ns_counters *out);
+
+#endif
