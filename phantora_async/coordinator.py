@@ -7,6 +7,8 @@ timeline runs in short turns between reads. Everything that can end a run ends i
 from __future__ import annotations
 
 import asyncio
+import gc
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,12 +93,17 @@ class Coordinator:
         self._turn_due = False
         self._stop = Stop.STARVED
         self._timer: asyncio.TimerHandle | None = None
+        self._gc_threshold = gc.get_threshold()
 
     # ---- the face --------------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
         """Listens; the cost table is there already. Before the first rank starts."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._own_error)
+        # Facts and simulated state form no cycles that die: looking for some would cost a third of the time.
+        self._gc_threshold = gc.get_threshold()
+        gc.set_threshold(200_000, 100, 100)
         self._over = loop.create_future()
         self._server = await loop.create_unix_server(lambda: Channel(self), str(self._spec.socket))
         loop.call_later(SHOW_S, self._show)
@@ -118,6 +125,7 @@ class Coordinator:
         try:
             await self._over
         finally:
+            gc.set_threshold(*self._gc_threshold)
             if self._timer is not None:
                 self._timer.cancel()
             if self._server is not None:
@@ -277,6 +285,12 @@ class Coordinator:
             asyncio.get_running_loop().call_later(0.0 if certain else SETTLE_S, self._end)
         elif isinstance(failure, RankDied) and not isinstance(self._failure, RankDied):
             self._failure = failure
+
+    def _own_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody expected, in a callback: the run must not go on without what it should have done."""
+        error = context.get("exception")
+        text = "".join(traceback.format_exception(error)) if error is not None else ""
+        self._fail(RunFailure(f"internal error: {context['message']}\n{text}".rstrip()))
 
     def _check_over(self) -> None:
         """All processes have gone and everything they said is simulated."""
