@@ -36,6 +36,35 @@ def _blank(value: int) -> Unknown:
 _zeros, _ones = _blank(0), _blank(1)
 
 
+class Numbers:
+    """Python numbers where an operation wants tensors: torch's dispatcher unwraps them for us, kernels want them wrapped.
+
+    Zero-dimensional tensors of the default dtypes promote types as the numbers did.
+    """
+
+    def __init__(self, operation: Any) -> None:
+        self.places = tuple(i for i, a in enumerate(operation._schema.arguments) if str(a.type) == "Tensor")
+        self._wrapped: dict[tuple[type, float, bool], Tensor] = {}
+
+    def wrap(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not any(isinstance(args[place], (int, float)) for place in self.places if place < len(args)):
+            return args
+        import torch
+
+        double = any(isinstance(value, torch.Tensor) and value.dtype == torch.float64 for value in args)
+        wrapped = list(args)
+        for place in self.places:
+            if place < len(args) and isinstance(args[place], (int, float)):
+                key = type(args[place]), args[place], double
+                if key not in self._wrapped:
+                    if len(self._wrapped) >= 256:
+                        self._wrapped.clear()
+                    dtype = torch.float64 if double and isinstance(args[place], float) else None
+                    self._wrapped[key] = torch.tensor(args[place], dtype=dtype, device="cpu")
+                wrapped[place] = self._wrapped[key]
+        return tuple(wrapped)
+
+
 class Beside:
     """One operation: after the real kernel, the same on the twins."""
 
@@ -103,9 +132,12 @@ class Beside:
 def pointwise(control: Control, operation: Any, kernel: Kernel) -> Kernel:
     """Outputs are at least as large as the first tensor: most calls of a training step are told by its size."""
     beside, tensor_type, limit = Beside(control, operation, kernel), control.tensor_type, control.limit_numel
+    numbers = Numbers(operation)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         first = args[0]
+        if type(args[-1]) is not tensor_type:
+            args = numbers.wrap(args)
         if isinstance(first, tensor_type) and first.numel() > limit:
             return kernel(keyset, *args, **kwargs)
         return beside.call(keyset, args, kwargs)
@@ -116,9 +148,10 @@ def pointwise(control: Control, operation: Any, kernel: Kernel) -> Kernel:
 def shrinking(control: Control, operation: Any, kernel: Kernel) -> Kernel:
     # Of what nobody computed nothing is wrong: no element is NaN, all are finite.
     beside = Beside(control, operation, kernel, _ones if operation._schema.name == "aten::all" else _zeros)
+    numbers = Numbers(operation)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        return beside.call(keyset, args, kwargs)
+        return beside.call(keyset, numbers.wrap(args), kwargs)
 
     return call
 
@@ -144,6 +177,8 @@ def comparison(control: Control, operation: Any, kernel: Kernel) -> Kernel:
         first = args[0]
         if not isinstance(first, tensor_type) or first.numel() > limit or not _has_float(args, tensor_type):
             return pointwise_call(keyset, *args, **kwargs)
+        tells_finite = _tells_finite(args)
+        args = numbers.wrap(args)
         inputs = control.small(args)
         if inputs is None or control.pending(inputs) or control.known(inputs):
             return beside.call(keyset, args, kwargs)
@@ -151,7 +186,7 @@ def comparison(control: Control, operation: Any, kernel: Kernel) -> Kernel:
         outputs = control.small(tensors_of(result))
         if outputs and not control.pending(outputs):
             control.aside(lambda: compare_zeros(args, outputs))
-            control.mark(outputs, known=_tells_finite(args))
+            control.mark(outputs, known=tells_finite)
         return result
 
     def compare_zeros(args: tuple[Any, ...], outputs: Iterable[Tensor]) -> None:
@@ -166,7 +201,7 @@ def comparison(control: Control, operation: Any, kernel: Kernel) -> Kernel:
                 else:
                     twin.copy_(operation(*zeros))
 
-    pointwise_call = pointwise(control, operation, kernel)
+    pointwise_call, numbers = pointwise(control, operation, kernel), Numbers(operation)
     return call
 
 

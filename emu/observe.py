@@ -45,7 +45,7 @@ class Observer:
     def _resume(self) -> None:
         if threading.get_ident() != self._thread or self._on:
             return
-        from torch._C._autograd import ProfilerConfig, ProfilerState
+        from torch._C._profiler import ProfilerConfig, ProfilerState
         from torch._C._profiler import _ExperimentalConfig
 
         assert self._enable is not None, "install comes first"

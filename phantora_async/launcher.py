@@ -70,8 +70,9 @@ def make_runtime(hook: Path = HOOK) -> Runtime:
         )
     runtime = Runtime(Path(tempfile.mkdtemp(prefix="phantora-")), int(time.time()))
     runtime.libraries.mkdir()
-    for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
-        (runtime.libraries / name).symlink_to(hook)
+    for library in hook.parent.glob("*.so.1"):
+        (runtime.libraries / library.name).symlink_to(library)
+    (runtime.libraries / "libcuda.so").symlink_to(hook)
     return runtime
 
 
