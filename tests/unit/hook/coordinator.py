@@ -1,0 +1,184 @@
+"""A coordinator for the hook's tests: takes every record, answers questions by the functions it is given.
+
+``running(program)`` runs ``program(hook)`` as a rank, in a forked child that loads the library, and returns what the
+rank said. Programs talk to the library by ctypes, as torch does by linking.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from emu import records
+
+DEVICE_FILE = {
+    "device_name": "NVIDIA Test",
+    "device_count": 2,
+    "memory_nbytes": 1 << 30,
+    "reserved_nbytes": 64 << 20,
+    "sm_count": 132,
+    "cc_major": 9,
+    "cc_minor": 0,
+    "data_limit_nbytes": 1 << 20,
+    "host_mode": "modelled",
+    "op_ns": 0,
+}
+CAPACITY = 1 << 10
+GRID, BLOCK = (1, 1, 1), (128, 1, 1)
+
+
+class Dim3(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]  # noqa: RUF012
+
+
+class Coordinator(threading.Thread):
+    """Serves one rank. ``cost(signature)`` gives (solo_ns, contended_ns); ``answer(record)`` any other reply's fields."""
+
+    def __init__(self, folder: Path, cost: Callable[[str], tuple[int, int]], answer: Callable[[Any], tuple[Any, ...]]):
+        super().__init__(daemon=True)
+        self.path = str(folder / "socket")
+        self.cost_table = str(folder / "costs")
+        Path(self.cost_table).write_bytes(struct.pack("<IIQ", records.VERSION, 40, CAPACITY) + bytes(40 * CAPACITY))
+        self.records: list[Any] = []
+        self.signatures: list[str] = []
+        self.paused = threading.Event()
+        self.paused.set()
+        self._cost, self._answer = cost, answer
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(self.path)
+        self._server.listen()
+        self.connection: socket.socket | None = None
+
+    def run(self) -> None:
+        self.connection, _ = self._server.accept()
+        self._server.close()
+        pending = b""
+        while data := self.connection.recv(1 << 16):
+            self.paused.wait()
+            found, taken = records.decode_up(pending + data)
+            pending = (pending + data)[taken:]
+            for record in found:
+                self.records.append(record)
+                self._reply(record)
+
+    def _reply(self, record: Any) -> None:
+        if record.kind == records.COST:
+            signature = record.payload.rstrip(b"\0").decode()
+            self.signatures.append(signature)
+            solo, contended = self._cost(signature)
+            self.tell(records.CostOf.encode(record.qid, solo, contended, 1.0, records.SourceKind.ROOFLINE, 0))
+        elif record.kind in records.REPLY_OF:
+            reply = getattr(records, records.class_name(records.NAMES[records.REPLY_OF[record.kind]]))
+            self.tell(reply.encode(record.qid, *self._answer(record)))
+
+    def tell(self, message: bytes) -> None:
+        assert self.connection is not None
+        self.connection.sendall(message)
+
+    def of(self, *kinds: int) -> list[Any]:
+        return [record for record in self.records if record.kind in kinds]
+
+
+def no_answer(record: Any) -> tuple[Any, ...]:
+    raise AssertionError(f"the rank asked {record}")
+
+
+class Rank:
+    """The library inside a rank, with the few calls that programs repeat."""
+
+    def __init__(self, library: Path, device_file: Path) -> None:
+        self.c = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+        for name in ("clock_ns", "host_clock_ns", "device_base", "device_nbytes", "unmodelled_reads"):
+            getattr(self.c, f"phantora_{name}").restype = ctypes.c_uint64
+        self.c.phantora_advance_ns.argtypes = [ctypes.c_uint64]
+        self.c.cudaMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        self.c.cudaMemcpyAsync.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        self.c.cudaMemcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self.c.cudaMemsetAsync.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]
+        self.c.cudaLaunchKernel.argtypes = [ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+        for name in ("cudaEventRecord", "cudaStreamWaitEvent", "cudaLaunchHostFunc", "cudaGraphLaunch"):
+            getattr(self.c, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p, *([ctypes.c_void_p] * (name in ("cudaStreamWaitEvent", "cudaLaunchHostFunc")))]
+        for name in ("cudaStreamSynchronize", "cudaEventSynchronize", "cudaEventQuery", "cudaEventDestroy", "cudaStreamQuery", "cudaStreamDestroy", "cudaFree", "cudaFreeHost", "cudaGraphDestroy", "cudaGraphExecDestroy"):
+            getattr(self.c, name).argtypes = [ctypes.c_void_p]
+        self.c.cudaEventElapsedTime.argtypes = [ctypes.c_void_p] * 3
+        assert self.c.phantora_load(str(device_file).encode()) == 0
+        self._names: list[bytes] = []
+
+    def kernel(self, name: str) -> int:
+        """Registers a kernel; its address is one of ours."""
+        self._names.append(name.encode())
+        address = id(self._names[-1])
+        self.c.__getattr__("__cudaRegisterFunction")(
+            None, ctypes.c_void_p(address), None, ctypes.c_char_p(self._names[-1]), -1, None, None, None, None, None
+        )
+        return address
+
+    def launch(self, kernel: int, stream: int = 0, grid: tuple[int, int, int] = GRID) -> int:
+        return int(self.c.cudaLaunchKernel(kernel, Dim3(*grid), Dim3(*BLOCK), None, 0, stream))
+
+    def stream(self, flags: int = 1) -> int:
+        out = ctypes.c_void_p()
+        assert self.c.cudaStreamCreateWithFlags(ctypes.byref(out), flags) == 0
+        return out.value or 0
+
+    def event(self, flags: int = 0) -> int:
+        out = ctypes.c_void_p()
+        assert self.c.cudaEventCreateWithFlags(ctypes.byref(out), flags) == 0
+        return out.value or 0
+
+    def malloc(self, nbytes: int) -> int:
+        out = ctypes.c_void_p()
+        assert self.c.cudaMalloc(ctypes.byref(out), nbytes) == 0
+        return out.value or 0
+
+    def host(self, nbytes: int) -> int:
+        out = ctypes.c_void_p()
+        assert self.c.cudaMallocHost(ctypes.byref(out), ctypes.c_size_t(nbytes)) == 0
+        return out.value or 0
+
+
+def running(
+    library: Path,
+    folder: Path,
+    program: Callable[[Rank], None],
+    *,
+    cost: Callable[[str], tuple[int, int]] = lambda _: (1000, 1500),
+    answer: Callable[[Any], tuple[Any, ...]] = no_answer,
+    finish: bool = True,
+    status: int = 0,
+    watch: Callable[[Coordinator, int], None] | None = None,
+    **device: object,
+) -> Coordinator:
+    """Runs the program as rank 3 of 8 and returns the coordinator with all that it was told."""
+    file = folder / "device"
+    file.write_text("".join(f"{key.replace('__', '.')}={value}\n" for key, value in (DEVICE_FILE | device).items()))
+    coordinator = Coordinator(folder, cost, answer)
+    coordinator.start()
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            rank = Rank(library, file)
+            start = rank.c.phantora_start(coordinator.path.encode(), coordinator.cost_table.encode(), 3, 8, 1, 1)
+            assert start == 0, start
+            program(rank)
+            if finish:
+                rank.c.phantora_finish(0, b"")
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    if watch:
+        watch(coordinator, child)
+    _, ended = os.waitpid(child, 0)
+    coordinator.join(10)
+    assert os.waitstatus_to_exitcode(ended) == status
+    return coordinator

@@ -1,0 +1,227 @@
+"""The op stream that a rank tells: segments, events, waits, order."""
+
+import ctypes
+import random
+import threading
+from itertools import accumulate
+
+from emu import records
+
+WORK = (records.SEGMENT, records.EVENT_RECORD, records.STREAM_WAIT, records.HOST_WAIT)
+
+
+def instants(coordinator):
+    """(record, the rank's host instant of it) for every record."""
+    return list(zip(coordinator.records, accumulate(record.host_ns for record in coordinator.records), strict=True))
+
+
+def test_hello_and_bye_frame_what_a_rank_says(running):
+    told = running(lambda rank: None).records
+    hello, bye = told[0], told[-1]
+    assert (hello.kind, hello.version, hello.rank, hello.world_size, hello.server, hello.local_rank) == (
+        records.HELLO, records.VERSION, 3, 8, 1, 1,
+    )
+    assert (bye.kind, bye.exit_code) == (records.BYE, 0)
+    assert [r.stream for r in told if r.kind == records.STREAM_CREATE] == [1, 2], "each device's default stream"
+
+
+def test_launches_fold_into_segments_as_the_definition_says(running):
+    """A random program of launches on three streams with host time between them, against the definition's formula."""
+    costs = {"a": 5_000, "b": 70_000, "c": 300}
+    script = []
+    rng = random.Random(7)
+    for _ in range(400):
+        script.append((rng.choice("abc"), rng.randrange(3), rng.choice([0, 0, 10, 90_000])))
+
+    def program(rank):
+        kernels = {name: rank.kernel(name) for name in costs}
+        streams = [0, rank.stream(), rank.stream()]
+        for name, stream, pause in script:
+            if pause:
+                rank.c.phantora_advance_ns(pause)
+            assert rank.launch(kernels[name], streams[stream]) == 0
+
+    told = running(program, cost=lambda s: (costs[s.split(";")[1]], 2 * costs[s.split(";")[1]]), call_ns__launch=3_000)
+    ids = {0: 1, 1: 3, 2: 4}
+    now, open_, expected = 0, {}, []
+
+    def close():
+        for stream, launches in open_.items():
+            first = launches[0][0]
+            tail = max(at - first + sum(d for _, d in launches[i:]) for i, (at, _) in enumerate(launches))
+            solo = sum(d for _, d in launches)
+            expected.append((first, ids[stream], len(launches), solo, 2 * solo, tail))
+        open_.clear()
+
+    for name, stream, pause in script:
+        if pause:
+            now += pause
+            close()
+        now += 3_000
+        open_.setdefault(stream, []).append((now, costs[name]))
+        if len(open_[stream]) == 256:
+            close()
+    close()
+    segments = [
+        (at, r.stream, r.launches, r.solo_ns, r.contended_ns, r.tail_ns)
+        for r, at in instants(told)
+        if r.kind == records.SEGMENT
+    ]
+    assert segments == expected
+    assert len(told.signatures) == 3, "a signature is asked once"
+
+
+def test_a_segment_ends_after_256_launches(running):
+    def program(rank):
+        kernel = rank.kernel("k")
+        for _ in range(600):
+            rank.launch(kernel)
+
+    assert [r.launches for r in running(program).of(records.SEGMENT)] == [256, 256, 88]
+
+
+def test_signatures_carry_kernel_grid_block_and_op(running):
+    def program(rank):
+        rank.launch(rank.kernel("_Z3addPf"), grid=(7, 2, 1))
+        rank.c.cudaMemsetAsync(rank.malloc(4096), 0, 4096, None)
+
+    assert running(program).signatures == ["kernel;_Z3addPf;7,2,1;128,1,1;0;;", "memset;4096"]
+
+
+def test_events_get_fresh_marks_and_drop_replaced_ones(running):
+    def program(rank):
+        event, side = rank.event(), rank.stream()
+        rank.c.cudaStreamWaitEvent(side, event, 0)  # never recorded: no event
+        rank.c.cudaEventRecord(event, None)
+        rank.c.cudaEventRecord(event, None)
+        rank.c.cudaStreamWaitEvent(side, event, 0)
+        rank.c.cudaStreamWaitEvent(None, event, 0)  # its own stream: ordered anyway
+        rank.c.cudaEventSynchronize(event)
+        rank.c.cudaEventDestroy(event)
+
+    told = running(program)
+    assert [(r.stream, r.mark, r.drop) for r in told.of(records.EVENT_RECORD)] == [(1, 1, 0), (1, 2, 1)]
+    assert [(r.stream, r.mark) for r in told.of(records.STREAM_WAIT)] == [(3, 2)]
+    assert [(r.scope, r.mark) for r in told.of(records.HOST_WAIT)] == [(records.ScopeKind.MARK, 2)]
+    assert [r.mark for r in told.of(records.MARK_DROP)] == [2]
+
+
+def test_synchronising_closes_segments_and_never_waits(running):
+    def program(rank):
+        kernel, stream = rank.kernel("k"), rank.stream()
+        rank.launch(kernel, stream)
+        rank.c.cudaStreamSynchronize(stream)
+        rank.launch(kernel)
+        rank.c.cudaDeviceSynchronize()
+
+    told = running(program)
+    kinds = [r.kind for r in told.of(*WORK)]
+    assert kinds == [records.SEGMENT, records.HOST_WAIT, records.SEGMENT, records.HOST_WAIT]
+    waits = told.of(records.HOST_WAIT)
+    assert [(w.scope, w.stream) for w in waits] == [(records.ScopeKind.STREAM, 3), (records.ScopeKind.DEVICE, 0)]
+
+
+def test_blocking_streams_are_ordered_with_the_legacy_default_stream(running):
+    def program(rank):
+        kernel, blocking, apart = rank.kernel("k"), rank.stream(0), rank.stream(1)
+        for stream in (blocking, apart, 0, 0, blocking):
+            rank.launch(kernel, stream)
+
+    told = running(program)
+    found = []
+    for r in told.of(*WORK):
+        names = {records.SEGMENT: "run", records.EVENT_RECORD: "mark", records.STREAM_WAIT: "wait"}
+        found.append((names[r.kind], r.stream))
+    # the legacy stream is 1, the blocking one 3, the one apart 4: two waits, each way once, none for stream 4
+    assert found == [
+        ("run", 3), ("run", 4), ("mark", 3), ("wait", 1), ("run", 1), ("mark", 1), ("wait", 3), ("run", 3),
+    ]
+
+
+def test_nonblocking_streams_alone_need_no_order(running):
+    def program(rank):
+        kernel, apart = rank.kernel("k"), rank.stream(1)
+        for stream in (apart, 0, apart):
+            rank.launch(kernel, stream)
+
+    assert {r.kind for r in running(program).of(*WORK)} == {records.SEGMENT}
+
+
+def test_the_default_stream_of_a_thread_is_its_own(running):
+    def program(rank):
+        kernel = rank.kernel("k")
+        rank.launch(kernel, 2)
+        thread = threading.Thread(target=rank.launch, args=(kernel, 2))
+        thread.start()
+        thread.join()
+
+    assert sorted({r.stream for r in running(program).of(records.SEGMENT)}) == [3, 4]
+
+
+def test_queries_and_elapsed_times_are_asked(running):
+    def answer(record):
+        if record.kind == records.QUERY:
+            return (0, 0)
+        assert record.kind == records.ELAPSED
+        return (2_500_000, 1, 0)
+
+    def program(rank):
+        first, last, ms = rank.event(), rank.event(), ctypes.c_float()
+        assert rank.c.cudaEventQuery(first) == 0, "never recorded: done"
+        rank.c.cudaEventRecord(first, None)
+        rank.c.cudaEventRecord(last, None)
+        assert rank.c.cudaEventQuery(last) == 600
+        assert rank.c.cudaPeekAtLastError() == 600
+        assert rank.c.cudaGetLastError() == 600
+        assert rank.c.cudaGetLastError() == 0
+        assert rank.c.cudaStreamQuery(None) == 600
+        assert rank.c.cudaEventElapsedTime(ctypes.byref(ms), first, last) == 0
+        assert ms.value == 2.5
+        assert rank.c.cudaEventElapsedTime(ctypes.byref(ms), rank.event(), last) == 400, "never recorded"
+        assert rank.c.cudaEventElapsedTime(ctypes.byref(ms), rank.event(2), last) == 400, "without timing"
+
+    told = running(program, answer=answer)
+    assert [(r.scope, r.mark) for r in told.of(records.QUERY)] == [(2, 2), (1, 0)]
+    assert [(r.start_mark, r.end_mark) for r in told.of(records.ELAPSED)] == [(1, 2)]
+
+
+def test_watching_threads_neither_ask_nor_move_the_clock(running):
+    def program(rank):
+        event = rank.event()
+        rank.c.cudaEventRecord(event, None)
+
+        def watch():
+            ctypes.CDLL(None).prctl(15, b"pt_nccl_watchdg", 0, 0, 0)
+            before = rank.c.phantora_host_clock_ns()
+            assert rank.c.cudaEventQuery(event) == 0
+            assert rank.c.cudaEventSynchronize(event) == 0
+            seen.append(rank.c.phantora_host_clock_ns() - before)
+
+        seen = []
+        thread = threading.Thread(target=watch)
+        thread.start()
+        thread.join()
+        assert seen == [0]
+
+    told = running(program, call_ns__query=1_000, call_ns__sync=1_000)
+    assert not told.of(records.QUERY, records.HOST_WAIT)
+
+
+def test_clock_reads_carry_the_host_clock(running):
+    def program(rank):
+        rank.c.phantora_advance_ns(5_000_000)
+        assert rank.c.phantora_clock_ns() == 123_456
+
+    told = running(program, answer=lambda record: (123_456,))
+    at = dict((r.kind, at) for r, at in instants(told))
+    assert at[records.HOST_ADVANCE] == at[records.CLOCK_READ] == 5_000_000
+
+
+def test_counters_tell_launches_and_time_by_source(running):
+    def program(rank):
+        kernel = rank.kernel("k")
+        for _ in range(5):
+            rank.launch(kernel)
+
+    counters = running(program).of(records.COUNTERS)[-1]
+    assert (counters.launches, counters.roofline_ns, counters.measured_ns, counters.flops) == (5, 5_000, 0, 5.0)
