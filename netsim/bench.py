@@ -20,14 +20,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from netsim import cases
 from netsim.cases import Case
 from netsim.errors import NetsimError
 from netsim.network import Network
 from netsim.units import TICKS_PER_NS
-
-COMMIT_EVERY = 64
-"""Batches of submissions between commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,96 +47,18 @@ class Result:
     ratio: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Flows handed over at one instant, and the instant that nothing still to come can precede."""
-
-    at_ns: int
-    flows: tuple[int, ...]
-    horizon_ns: int
-
-
-def batches(case: Case, late: bool) -> list[Batch]:
-    """The submissions of a case in order of time."""
-    when = case.submit_ns if late and case.submit_ns else case.start_ns
-    order = sorted(range(len(when)), key=lambda flow: (when[flow], flow))
-    groups: list[list[int]] = []
-    for flow in order:
-        if groups and when[groups[-1][0]] == when[flow]:
-            groups[-1].append(flow)
-        else:
-            groups.append([flow])
-    found: list[Batch] = []
-    first_to_come = max(case.start_ns)
-    for group in reversed(groups):
-        at_ns = when[group[0]]
-        first_to_come = min(first_to_come, *(case.start_ns[flow] for flow in group), at_ns)
-        found.append(Batch(at_ns, tuple(group), first_to_come))
-    return found[::-1]
-
-
-def simulate(case: Case, plan: Sequence[Batch]) -> tuple[list[float], dict[str, int]]:
-    """Completion times in ns, to the tick, and the core's counters (bytes: the most that was held)."""
-    net = Network(case.topology)
-    number: dict[int, int] = {}
-    done = [float("nan")] * len(case.nbytes)
-    unsettled: set[int] = set()
-    most = 0
-
-    def settle() -> None:
-        for flow in unsettled:
-            ticks = net.completion_ticks(flow)
-            if ticks is not None:
-                done[number[flow]] = ticks / TICKS_PER_NS
-        unsettled.clear()
-
-    for turn, batch in enumerate(plan):
-        unsettled.update(flow for _, flow in net.advance(batch.at_ns))
-        if turn % COMMIT_EVERY == COMMIT_EVERY - 1:
-            # What is committed can no longer move; what completed after the horizon may, and is asked again.
-            later = {flow for flow in unsettled if _after(net, flow, batch.horizon_ns)}
-            unsettled -= later
-            settle()
-            unsettled = later
-            most = max(most, net.counters()["bytes"])
-            net.commit(batch.horizon_ns)
-        members = batch.flows
-        if len(members) > 4:
-            flows, moved = net.add_many(
-                [case.paths[i] for i in members],
-                [case.nbytes[i] for i in members],
-                [case.start_ns[i] for i in members],
-                members,
-            )
-            number.update(zip(flows, members, strict=True))
-            unsettled.update(m.flow for m in moved)
-        else:
-            for i in members:
-                changes = net.add_path(case.paths[i], case.nbytes[i], case.start_ns[i], i)
-                number[changes.flow] = i
-                unsettled.update(m.flow for m in changes.moved)
-    while (coming := net.next_completion()) is not None:
-        unsettled.update(flow for _, flow in net.advance(max(coming[0], 2 * net.now_ns)))
-    settle()
-    counters = net.counters()
-    counters["bytes"] = max(most, counters["bytes"])
-    return done, counters
-
-
-def _after(net: Network, flow: int, horizon_ns: int) -> bool:
-    ticks = net.completion_ticks(flow)
-    return ticks is None or ticks > horizon_ns * TICKS_PER_NS
-
-
 def run(case: Case, late: bool, repeat: int) -> Result:
     """The case's deviation, CPU seconds (best of ``repeat``) and counters."""
-    plan = batches(case, late)
+    table = Network(case.topology).table(case.paths, case.nbytes, case.start_ns)
+    submit = np.array(case.submit_ns if late and case.submit_ns else case.start_ns, np.int64)
     best = float("inf")
     for _ in range(repeat):
         began = time.process_time()
-        done, counters = simulate(case, plan)
+        net = Network(case.topology)
+        done = net.play(table, submit)
         best = min(best, time.process_time() - began)
-    worst = max(abs(a - b) for a, b in zip(done, case.completion_ns, strict=True))
+    counters = net.counters()
+    worst = float(np.max(np.abs(done / TICKS_PER_NS - np.array(case.completion_ns))))
     return Result(
         case=case.name,
         order="late" if late else "in order",

@@ -45,6 +45,16 @@ def join(parts: Sequence[Hops]) -> Hops:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FlowTable:
+    """Plain flows in columns: flow i crosses ``links[offsets[i]:offsets[i + 1]]`` from tick ``starts[i]`` on."""
+
+    starts: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    links: NDArray[np.int32]
+
+
 class Core:
     """A ``netsim *``. Arguments are not checked here: the network has done that."""
 
@@ -76,18 +86,21 @@ class Core:
             )
         )
 
-    def add_many(
-        self,
-        starts: NDArray[np.int64],
-        nbytes: NDArray[np.int64],
-        offsets: NDArray[np.int64],
-        links: NDArray[np.int32],
-    ) -> list[int]:
-        """Plain flows in bulk: flow i crosses ``links[offsets[i]:offsets[i + 1]]``."""
-        flows = np.empty(len(starts), np.int64)
-        arrays = (starts, nbytes, offsets, links, flows)
-        self._lib.ns_add_many(self._net, len(starts), *(a.ctypes.data for a in arrays))
+    def add_many(self, table: FlowTable) -> list[int]:
+        """Plain flows in bulk."""
+        flows = np.empty(len(table.starts), np.int64)
+        arrays = (table.starts, table.nbytes, table.offsets, table.links, flows)
+        self._lib.ns_add_many(self._net, len(flows), *(a.ctypes.data for a in arrays))
         return flows.tolist()
+
+    def play(self, table: FlowTable, submit: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+        """Completion ticks (NEVER where a flow stalls) of flows handed over at ``submit``, and the most bytes held."""
+        order = np.argsort(submit, kind="stable").astype(np.int32)
+        done = np.full(len(submit), NEVER, np.int64)
+        most = np.zeros(1, np.int64)
+        arrays = (order, submit, table.starts, table.nbytes, table.offsets, table.links, done, most)
+        self._lib.ns_play(self._net, len(submit), *(a.ctypes.data for a in arrays))
+        return done, int(most[0])
 
     def retime(self, flow: int, start: int) -> None:
         """Another start."""

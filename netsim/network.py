@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from netsim import core
 from netsim.errors import CommittedError, FlowError, TopologyError
 from netsim.groups import Changes, Group, Moved
 from netsim.topology import Topology
-from netsim.units import MAX_GBPS, MAX_NS, ns_from_ticks, rate_from_gbps, ticks_from_ns
+from netsim.units import MAX_GBPS, MAX_NS, TICK_BITS, ns_from_ticks, rate_from_gbps, ticks_from_ns
 
 FlowId = int
 
@@ -31,6 +32,7 @@ class Network:
         self._paths: dict[tuple[int, ...], core.Hops] = {}
         self._now = 0
         self._horizon = 0
+        self._played_bytes = 0
         self._core.advance(0)
 
     @property
@@ -84,25 +86,43 @@ class Network:
 
         Returns the flows and the completions that moved. Raises like ``add``, and then none was added.
         """
+        if not len(paths) == len(nbytes) == len(starts_ns) == len(keys):
+            raise FlowError("add_many: paths, nbytes, starts_ns and keys differ in length")
+        table = self.table(paths, nbytes, starts_ns)
+        if len(set(keys)) != len(keys) or not self._flows.keys().isdisjoint(keys):
+            raise FlowError("add_many: a key is in use")
+        flows = self._core.add_many(table)
+        self._keys.update(zip(flows, keys, strict=True))
+        self._flows.update(zip(keys, flows, strict=True))
+        return flows, self._changes(-1).moved
+
+    def table(self, paths: Sequence[Sequence[int]], nbytes: Sequence[int], starts_ns: Sequence[int]) -> core.FlowTable:
+        """Plain flows in columns, checked; for ``play``. Raises like ``add``."""
         offsets = np.zeros(len(paths) + 1, np.int64)
         np.cumsum([len(path) for path in paths], out=offsets[1:])
         links = np.array([link for path in paths for link in path], np.int32)
         sizes, starts = np.array(nbytes, np.int64), np.array(starts_ns, np.int64)
-        if not len(paths) == len(sizes) == len(starts) == len(keys):
-            raise FlowError("add_many: paths, nbytes, starts_ns and keys differ in length")
         if len(links) and not (links.min() >= 0 and links.max() < len(self.topology.links)):
-            raise FlowError("add_many: unknown link")
+            raise FlowError("unknown link in a path")
         if len(sizes) and sizes.min() < 0:
-            raise FlowError("add_many: negative bytes")
-        if len(starts):
-            self._check_start(int(starts.min()), int(starts.min()))
-            self._check_start(int(starts.max()), int(starts.max()))
-        if len(set(keys)) != len(keys) or not self._flows.keys().isdisjoint(keys):
-            raise FlowError("add_many: a key is in use")
-        flows = self._core.add_many(ticks_from_ns_array(starts), sizes, offsets, links)
-        self._keys.update(zip(flows, keys, strict=True))
-        self._flows.update(zip(keys, flows, strict=True))
-        return flows, self._changes(-1).moved
+            raise FlowError("negative bytes")
+        for bound in (starts.min(), starts.max()) if len(starts) else ():
+            self._check_start(int(bound), int(bound))
+        return core.FlowTable(starts << TICK_BITS, sizes, offsets, links)
+
+    def play(self, table: core.FlowTable, submit_ns: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Run a whole trace at full speed: completion ticks of all flows, -1 where a flow stalls for ever.
+
+        Each flow is handed over when the present reaches its ``submit_ns`` (default: its start); what no later flow can
+        touch is committed on the way. Afterwards the network is at its end and holds nothing. FlowError if it is not
+        empty before.
+        """
+        if self._keys:
+            raise FlowError("play needs a network without flows")
+        done, self._played_bytes = self._core.play(table, table.starts if submit_ns is None else submit_ns << TICK_BITS)
+        done[done == core.NEVER] = -1
+        self._now = self._horizon = max(self._now, ns_from_ticks(int(done.max(initial=0))))
+        return done
 
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
         """The flow starts at another time; as if it had been added so."""
@@ -167,7 +187,9 @@ class Network:
 
     def counters(self) -> dict[str, int]:
         """What has been done and is held: events, solves, rollbacks, flows, bytes."""
-        return self._core.counters()
+        counters = self._core.counters()
+        counters["bytes"] = max(counters["bytes"], self._played_bytes)
+        return counters
 
     def _order(self, item: tuple[int, FlowId]) -> tuple[int, Any]:
         return item[0], self._keys[item[1]]
@@ -223,8 +245,3 @@ class Network:
 
 def _ns(ticks: int | None) -> int | None:
     return None if ticks is None else ns_from_ticks(ticks)
-
-
-def ticks_from_ns_array(at_ns: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """``ticks_from_ns`` of an array."""
-    return at_ns << np.int64(12)

@@ -60,6 +60,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ns_completion": (_i64, [_net, _i64]),
     "ns_segments": (_int, [_net, _i64, ctypes.POINTER(ctypes.POINTER(Segment))]),
     "ns_commit": (_int, [_net, _i64]),
+    "ns_play": (None, [_net, _int, *[_net] * 8]),
     "ns_count": (None, [_net, ctypes.POINTER(Counters)]),
 }
 

@@ -133,14 +133,15 @@ static void end(netsim *s) {
     s->fresh.n = kept;
 }
 
+/* A flow without bytes or links is done when it starts; until then it waits as one that is due. */
 static void set_instant(netsim *s, int32_t id, int64_t start) {
     flow *f = &s->flows[id];
     s->live.n = 0;
     list_push(&s->live, id);
     f->before = f->done;
-    f->start = start;
-    f->done = start < s->last ? start : NS_NEVER;
-    heap_put(s, id, f->done == NS_NEVER ? PENDING : DONE);
+    f->start = f->due = start;
+    f->done = start < s->last || start <= s->present ? start : NS_NEVER;
+    heap_put(s, id, f->done == NS_NEVER ? ACTIVE : DONE);
     if (f->done != NS_NEVER && f->done > s->present && !f->fresh) {
         f->fresh = true;
         list_push(&s->fresh, id);
@@ -153,10 +154,10 @@ static void submit(netsim *s, int32_t id) {
     for (int32_t i = 1; i < f->npaths; i++)
         if (f->path_from[i] > s->last)
             event_push(&s->turns, (event){f->path_from[i], REROUTE, id, f->generation});
-    if (f->start >= s->last)
-        heap_put(s, id, PENDING);
-    else if (instant(f))
+    if (instant(f))
         set_instant(s, id, f->start);
+    else if (f->start >= s->last)
+        heap_put(s, id, PENDING);
     else
         replay_flow(s, id, NS_NEVER, f->start);
 }
@@ -283,14 +284,13 @@ int ns_advance(netsim *s, int64_t to) {
     return s->nout;
 }
 
-static void put_ties(netsim *s, uint8_t state, int32_t i, int64_t at) {
-    const list *h = &s->heaps[state];
-    if (i >= h->n || heap_key(&s->flows[h->items[i]], state) != at)
+static void put_ties(netsim *s, int32_t i, int64_t at) {
+    const list *h = &s->heaps[ACTIVE];
+    if (i >= h->n || s->flows[h->items[i]].due != at)
         return;
-    if (state == ACTIVE || instant(&s->flows[h->items[i]]))
-        put_out(s, h->items[i], at);
-    put_ties(s, state, 2 * i + 1, at);
-    put_ties(s, state, 2 * i + 2, at);
+    put_out(s, h->items[i], at);
+    put_ties(s, 2 * i + 1, at);
+    put_ties(s, 2 * i + 2, at);
 }
 
 int ns_next(netsim *s) {
@@ -302,8 +302,7 @@ int ns_next(netsim *s) {
     }
     s->nout = 0;
     for (int64_t at; (at = next_event(s)) < early; process(s, at)) {
-        put_ties(s, ACTIVE, 0, at);
-        put_ties(s, PENDING, 0, at);
+        put_ties(s, 0, at);
         if (s->nout)
             return s->nout;
     }
@@ -312,10 +311,8 @@ int ns_next(netsim *s) {
         if (f->fresh && f->state == DONE && f->done == early)
             put_out(s, s->fresh.items[i], early);
     }
-    if (early != NS_NEVER && next_event(s) == early) {
-        put_ties(s, ACTIVE, 0, early);
-        put_ties(s, PENDING, 0, early);
-    }
+    if (early != NS_NEVER)
+        put_ties(s, 0, early);
     return s->nout;
 }
 
@@ -353,6 +350,51 @@ int ns_commit(netsim *s, int64_t horizon) {
         drop(s, f);
     }
     return s->nout;
+}
+
+enum { COMMIT_EVERY = 64 };
+
+static void play_commit(netsim *s, int64_t to_come, const int32_t *index, int64_t *done, int64_t *most_bytes) {
+    ns_counters now;
+    ns_count(s, &now);
+    if (now.bytes > *most_bytes)
+        *most_bytes = now.bytes;
+    ns_commit(s, to_come < s->present ? to_come : s->present);
+    for (int32_t i = 0; i < s->nout; i++)
+        done[index[s->out_flows[i] & 0x7fffffff]] = s->out_ticks[i];
+}
+
+/* One submission after the other, in order of `submit`; see netsim.h. */
+void ns_play(netsim *s, int count, const int32_t *order, const int64_t *submit, const int64_t *starts, const int64_t *nbytes,
+             const int64_t *offsets, const int32_t *links, int64_t *done, int64_t *most_bytes) {
+    int32_t *index = NULL, room = 0;
+    int64_t *to_come = malloc(((size_t)count + 1) * sizeof *to_come);
+    if (!to_come)
+        abort();
+    to_come[count] = NS_NEVER;
+    for (int i = count - 1; i >= 0; i--)
+        to_come[i] = starts[order[i]] < to_come[i + 1] ? starts[order[i]] : to_come[i + 1];
+    for (int i = 0; i < count; i++) {
+        int32_t k = order[i];
+        if (submit[k] > s->present)
+            ns_advance(s, submit[k]);
+        if (i % COMMIT_EVERY == 0)
+            play_commit(s, to_come[i], index, done, most_bytes);
+        int64_t name;
+        ns_add_many(s, 1, starts + k, nbytes + k, offsets + k, links, &name);
+        index = grow(index, &room, (int32_t)(name & 0x7fffffff) + 1, sizeof *index);
+        index[name & 0x7fffffff] = k;
+    }
+    for (int64_t at; (at = next_event(s)) != NS_NEVER;) {
+        for (int i = 0; i < COMMIT_EVERY && (at = next_event(s)) != NS_NEVER; i++)
+            process(s, at);
+        ns_advance(s, s->last);
+        play_commit(s, s->last, index, done, most_bytes);
+    }
+    ns_advance(s, s->last > s->present ? s->last : s->present);
+    play_commit(s, s->present, index, done, most_bytes);
+    free(index);
+    free(to_come);
 }
 
 void ns_count(const netsim *s, ns_counters *out) {

@@ -54,6 +54,11 @@ int64_t ns_completion(const netsim *s, int64_t flow); /* NS_NEVER if not at or b
 int ns_segments(netsim *s, int64_t flow, const ns_segment **segments);
 /* Forget flows that completed at or before the horizon: their number; they are at ns_flows. */
 int ns_commit(netsim *s, int64_t horizon);
+/* Plain flows, of which flow order[i] is handed over once the present is at submit[order[i]]; then everything to the end. The network
+ * must be empty. What later flows cannot touch is committed on the way. done[i]: completion of flow i (NS_NEVER where it stalls), as
+ * set by the caller before. most_bytes: the most that was held. */
+void ns_play(netsim *s, int count, const int32_t *order, const int64_t *submit, const int64_t *starts, const int64_t *nbytes,
+             const int64_t *offsets, const int32_t *links, int64_t *done, int64_t *most_bytes);
 void ns_count(const netsim *s, ns_counters *out);
 
 #endif

@@ -93,20 +93,17 @@ void process(netsim *s, int64_t at) {
     }
     while (earliest(s, PENDING) == at) {
         int32_t f = heap_top(s, PENDING);
-        if (instant(&s->flows[f])) {
-            finish(s, f, at);
-        } else {
-            s->flows[f].due = NS_NEVER;
-            heap_put(s, f, ACTIVE);
-            enter(s, f, path_at(&s->flows[f], at));
-        }
+        s->flows[f].due = NS_NEVER;
+        heap_put(s, f, ACTIVE);
+        enter(s, f, path_at(&s->flows[f], at));
     }
     for (int32_t i = 0, starters = s->set.n; i < starters; i++)
         make_room_for(s, s->set.items[i]);
     settle(s);
 }
 
+/* Everything up to `until` that can end a flow by then. Flows that start at `until` wait for others that do. */
 void run(netsim *s, int64_t until) {
-    for (int64_t at; (at = next_event(s)) <= until && at != NS_NEVER;)
+    for (int64_t at; (at = next_event(s)) < until || (at == until && earliest(s, ACTIVE) == at);)
         process(s, at);
 }
