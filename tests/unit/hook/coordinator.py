@@ -13,6 +13,7 @@ import struct
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ class Dim3(ctypes.Structure):
     _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]  # noqa: RUF012
 
 
+class VanishError(Exception):
+    """Raised by an answer: the coordinator is gone."""
+
+
 class Coordinator(threading.Thread):
     """Serves one rank. ``cost(signature)`` gives (solo_ns, contended_ns); ``answer(record)`` any other reply's fields."""
 
@@ -59,8 +64,12 @@ class Coordinator(threading.Thread):
     def run(self) -> None:
         self.connection, _ = self._server.accept()
         self._server.close()
+        with self.connection, suppress(VanishError):
+            self._serve(self.connection)
+
+    def _serve(self, connection: socket.socket) -> None:
         pending = b""
-        while data := self.connection.recv(1 << 16):
+        while data := connection.recv(1 << 16):
             self.paused.wait()
             found, taken = records.decode_up(pending + data)
             pending = (pending + data)[taken:]

@@ -1,0 +1,208 @@
+"""The channel: batches, back-pressure, idle ranks, forks, ends."""
+
+import ctypes
+import os
+import signal
+import threading
+import time
+
+from emu import records
+
+from .coordinator import VanishError
+
+MARKERS = 2
+
+
+def until(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen"
+        time.sleep(0.002)
+
+
+def test_an_idle_rank_tells_its_open_segments_by_itself(running):
+    read, write = os.pipe()
+
+    def program(rank):
+        rank.launch(rank.kernel("k"))
+        os.read(read, 1)
+
+    def watch(coordinator, child):
+        until(lambda: coordinator.of(records.SEGMENT))
+        os.write(write, b"x")
+
+    assert len(running(program, watch=watch).of(records.SEGMENT)) == 1
+
+
+def test_a_rank_that_computes_keeps_its_segment_open(running):
+    """Only a sleeping process is idle: the fold must not depend on how busy the machine is."""
+
+    def program(rank):
+        kernel = rank.kernel("k")
+        rank.launch(kernel)
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            pass
+        rank.launch(kernel)
+
+    assert [r.launches for r in running(program).of(records.SEGMENT)] == [2]
+
+
+def test_records_of_many_threads_arrive_whole(running):
+    def program(rank):
+        def emit(number):
+            for i in range(2_000):
+                rank.c.phantora_marker(MARKERS, f"{number}:{i}:{'x' * (i % 50)}".encode())
+
+        threads = [threading.Thread(target=emit, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    told = running(program).of(records.MARKER)
+    for number in range(4):
+        own = [r.payload for r in told if r.payload.startswith(b"%d:" % number)]
+        assert [int(p.split(b":")[1]) for p in own] == list(range(2_000))
+
+
+def test_a_slow_coordinator_holds_the_rank_back_and_loses_nothing(running):
+    progress = []
+
+    def program(rank):
+        for i in range(60_000):
+            rank.c.phantora_marker(MARKERS, b"x" * 64)
+
+    def watch(coordinator, child):
+        coordinator.paused.clear()
+        time.sleep(0.5)
+        progress.append(os.waitpid(child, os.WNOHANG)[0])
+        coordinator.paused.set()
+
+    told = running(program, watch=watch)
+    assert progress == [0], "it cannot have finished: the socket and the batch are bounded"
+    assert len(told.of(records.MARKER)) == 60_000
+
+
+def test_a_vanished_coordinator_ends_the_rank(running):
+    def program(rank):
+        time.sleep(60)
+
+    def watch(coordinator, child):
+        until(lambda: coordinator.records)
+        coordinator.connection.shutdown(2)
+
+    running(program, watch=watch, status=74)
+
+
+def test_a_vanished_coordinator_ends_a_rank_that_asks(running):
+    def answer(record):
+        raise VanishError
+
+    running(lambda rank: rank.c.phantora_clock_ns(), status=74, answer=answer)
+
+
+def test_a_child_of_a_rank_cannot_use_the_device_nor_the_channel(running):
+    def program(rank):
+        kernel = rank.kernel("k")
+        rank.launch(kernel)
+        child = os.fork()
+        if child == 0:
+            out, code = ctypes.c_void_p(), 0
+            code |= rank.c.cudaMalloc(ctypes.byref(out), 1024) != 3
+            code |= rank.launch(kernel) != 3
+            code |= rank.c.cudaStreamSynchronize(None) != 3
+            rank.c.phantora_marker(MARKERS, b"never")
+            rank.c.phantora_finish(5, b"never")
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert rank.launch(kernel) == 0
+
+    told = running(program)
+    assert not told.of(records.MARKER)
+    assert [r.launches for r in told.of(records.SEGMENT)] == [2]
+
+
+def test_children_die_with_their_rank(running):
+    read, write = os.pipe()
+
+    def program(rank):
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        os.write(write, str(child).encode())
+        time.sleep(60)
+
+    orphans = []
+
+    def watch(coordinator, child):
+        orphans.append(int(os.read(read, 20)))
+        os.kill(child, signal.SIGKILL)
+
+    running(program, watch=watch, status=-signal.SIGKILL)
+
+    def gone():
+        try:
+            with open(f"/proc/{orphans[0]}/stat") as stat:
+                return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
+        except FileNotFoundError:
+            return True
+
+    until(gone)
+
+
+def test_the_coordinator_sees_a_killed_rank_although_its_children_live(running):
+    def program(rank):
+        if os.fork() == 0:
+            ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # a child that refuses to die with its parent
+            time.sleep(2)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    start = time.monotonic()
+    running(program, status=-signal.SIGKILL)
+    assert time.monotonic() - start < 1.5
+
+
+def test_work_of_before_the_start_is_not_told(library, tmp_path, running):
+    def program(rank):
+        assert rank.event() != 0
+
+    told = running(program)
+    assert not told.of(records.SEGMENT, records.EVENT_RECORD)
+
+
+def test_host_functions_run_in_order_and_synchronising_waits_for_them(running):
+    called = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+    def program(rank):
+        seen = []
+
+        @called
+        def slow(number):
+            time.sleep(0.02)
+            seen.append((number, threading.get_native_id() != os.getpid()))
+
+        for number in range(1, 4):
+            assert rank.c.cudaLaunchHostFunc(None, ctypes.cast(slow, ctypes.c_void_p), number) == 0
+        rank.c.cudaStreamSynchronize(None)
+        assert seen == [(1, True), (2, True), (3, True)]
+
+    running(program)
+
+
+def test_warnings_come_once_and_close_no_segment(running):
+    def program(rank):
+        kernel = rank.kernel("k")
+        rank.launch(kernel)
+        for _ in range(3):
+            assert rank.c.cudaGraphDebugDotPrint(None, None, 0) == 801
+        rank.launch(kernel)
+
+    told = running(program)
+    assert [r.launches for r in told.of(records.SEGMENT)] == [2]
+    assert len(told.of(records.WARNING)) == 1
+    assert b"cudaGraphDebugDotPrint" in told.of(records.WARNING)[0].payload
+    assert told.of(records.COUNTERS)[-1].refused_calls == 3
