@@ -79,7 +79,7 @@ static void append(uint16_t kind, uint64_t host_ns, const void *fields, size_t f
     if (!channel.open)
         return;
     size_t exact = sizeof(struct ph_header) + fields_nbytes + payload_nbytes, padded = (exact + 7) & ~(size_t)7;
-    struct ph_header header = {.kind = kind, .nbytes = (uint32_t)padded, .last = host_ns};
+    struct ph_header header = {.kind = kind, .nbytes = (uint32_t)exact, .last = host_ns};
     unsigned char *at = room(&channel.gathering, padded);
     memcpy(at, &header, sizeof header);
     if (fields_nbytes)
@@ -246,12 +246,13 @@ static void receive(buffer *in)
     while (in->n - at >= sizeof(struct ph_header)) {
         struct ph_header header;
         memcpy(&header, in->bytes + at, sizeof header);
-        if (header.nbytes < sizeof header || header.nbytes % 8)
+        if (header.nbytes < sizeof header)
             ph_die("the coordinator sent a malformed record (kind %u, %u bytes)", header.kind, header.nbytes);
-        if (in->n - at < header.nbytes)
+        size_t padded = ((size_t)header.nbytes + 7) & ~(size_t)7;
+        if (in->n - at < padded)
             break;
         ph_reply_arrived(&header, in->bytes + at + sizeof header, header.nbytes - sizeof header);
-        at += header.nbytes;
+        at += padded;
     }
     memmove(in->bytes, in->bytes + at, in->n - at);
     in->n -= at;

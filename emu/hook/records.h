@@ -35,7 +35,7 @@ typedef double ph_f64;
 /* Headers of the two directions; last is host_ns upward, the question's qid downward. */
 struct ph_header {
     uint16_t kind, flags;
-    uint32_t nbytes; /* header, fields, payload, and the zeros that pad it to a multiple of 8 */
+    uint32_t nbytes; /* header, fields and payload; zeros follow up to a multiple of 8, counted or not */
     uint64_t last;
 };
 

@@ -30,8 +30,13 @@ static double cpu_ns(void)
 static double measure(launch_function launch, void **kernels)
 {
     double start = cpu_ns();
+    int failures = 0;
     for (int i = 0; i < LAUNCHES; i++)
-        launch(kernels[i % KERNELS], (dim3){(unsigned)(i & 7) + 1, 1, 1}, (dim3){128, 1, 1}, NULL, 0, NULL);
+        failures += launch(kernels[i % KERNELS], (dim3){(unsigned)(i & 7) + 1, 1, 1}, (dim3){128, 1, 1}, NULL, 0, NULL) != 0;
+    if (failures) {
+        fprintf(stderr, "%d launches failed\n", failures);
+        exit(1);
+    }
     return (cpu_ns() - start) / LAUNCHES;
 }
 

@@ -4,6 +4,8 @@ import json
 import subprocess
 from pathlib import Path
 
+from emu import records
+
 from .coordinator import DEVICE_FILE, Coordinator, no_answer
 
 HERE = Path(__file__).parent
@@ -28,6 +30,8 @@ def test_a_launch_costs_less_than_the_limit(library, tmp_path):
             [program, library, device, coordinator.path, coordinator.cost_table], capture_output=True, text=True, check=True
         )
         figures.append(json.loads(ran.stdout))
+        coordinator.join()
+        assert coordinator.of(records.COUNTERS)[-1].launches == 2 * 2_000_000
     best = min(figures, key=lambda figure: figure["launch_ns"])
     print(best)
     assert best["launch_ns"] - best["nothing_ns"] < LIMIT_NS
