@@ -43,26 +43,31 @@ class Numbers:
     """
 
     def __init__(self, operation: Any) -> None:
-        self.places = tuple(i for i, a in enumerate(operation._schema.arguments) if str(a.type) == "Tensor")
+        import torch
+
+        self._torch = torch
+        self._places = tuple(i for i, a in enumerate(operation._schema.arguments) if str(a.type) == "Tensor")
         self._wrapped: dict[tuple[type, float, bool], Tensor] = {}
 
     def wrap(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        if not any(isinstance(args[place], (int, float)) for place in self.places if place < len(args)):
-            return args
-        import torch
+        for place in self._places:
+            if place < len(args) and type(args[place]) in _NUMBERS:
+                args = (*args[:place], self._tensor(args[place], args), *args[place + 1 :])
+        return args
 
-        double = any(isinstance(value, torch.Tensor) and value.dtype == torch.float64 for value in args)
-        wrapped = list(args)
-        for place in self.places:
-            if place < len(args) and isinstance(args[place], (int, float)):
-                key = type(args[place]), args[place], double
-                if key not in self._wrapped:
-                    if len(self._wrapped) >= 256:
-                        self._wrapped.clear()
-                    dtype = torch.float64 if double and isinstance(args[place], float) else None
-                    self._wrapped[key] = torch.tensor(args[place], dtype=dtype, device="cpu")
-                wrapped[place] = self._wrapped[key]
-        return tuple(wrapped)
+    def _tensor(self, value: float, args: tuple[Any, ...]) -> Tensor:
+        torch, kind = self._torch, type(value)
+        double = kind is float and any(isinstance(other, torch.Tensor) and other.dtype is torch.float64 for other in args)
+        tensor = self._wrapped.get((kind, value, double))
+        if tensor is None:
+            if len(self._wrapped) >= 256:
+                self._wrapped.clear()
+            tensor = torch.tensor(value, dtype=torch.float64 if double else None, device="cpu")
+            self._wrapped[kind, value, double] = tensor
+        return tensor
+
+
+_NUMBERS = frozenset((int, float, bool))
 
 
 class Beside:
@@ -90,7 +95,7 @@ class Beside:
                 raise NoTwin
             compute = self._on_twins(args, kwargs, outputs)
         except NoTwin:
-            self._give_up(outputs)
+            self.give_up(outputs)
             return result
         control.when_known(inputs + more, outputs, compute)
         return result
@@ -114,9 +119,12 @@ class Beside:
 
         return compute
 
-    def _give_up(self, outputs: list[Tensor]) -> None:
+    def give_up(self, results: Iterable[Any]) -> None:
         """Large inputs, or memory without twins: the outputs are unknown."""
         control = self.control
+        outputs = control.small(results)
+        if not outputs:
+            return
 
         def compute(known: bool) -> None:
             twins = [twin for twin in map(control.memory.twin, outputs) if twin is not None]
@@ -136,7 +144,7 @@ def pointwise(control: Control, operation: Any, kernel: Kernel) -> Kernel:
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         first = args[0]
-        if type(args[-1]) is not tensor_type:
+        if type(first) is not tensor_type or type(args[-1]) is not tensor_type:
             args = numbers.wrap(args)
         if isinstance(first, tensor_type) and first.numel() > limit:
             return kernel(keyset, *args, **kwargs)
@@ -148,9 +156,19 @@ def pointwise(control: Control, operation: Any, kernel: Kernel) -> Kernel:
 def shrinking(control: Control, operation: Any, kernel: Kernel) -> Kernel:
     # Of what nobody computed nothing is wrong: no element is NaN, all are finite.
     beside = Beside(control, operation, kernel, _ones if operation._schema.name == "aten::all" else _zeros)
-    numbers = Numbers(operation)
+    numbers, tensor_type, limit = Numbers(operation), control.tensor_type, control.limit_numel
+    forget = control.hook.data_forget
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        first = args[0]
+        if type(first) is tensor_type and first.numel() > limit:
+            result = kernel(keyset, *args, **kwargs)
+            if type(result) is tensor_type and result.is_floating_point():
+                if (numel := result.numel()) <= limit and result.is_cuda:
+                    forget(result.data_ptr(), numel * result.element_size())
+                return result
+            beside.give_up(tensors_of(result))
+            return result
         return beside.call(keyset, numbers.wrap(args), kwargs)
 
     return call

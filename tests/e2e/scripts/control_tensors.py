@@ -40,7 +40,7 @@ CASES: dict[str, Case] = {
     "scatter": lambda a, b, m, v, f: (a.scatter(1, b % 7, torch.zeros_like(a)), a.scatter_add(0, b % 6, b)),
     "index add": lambda a, b, m, v, f: (a.index_add(0, v[:6] % 6, b), a.index_fill(0, v[:2] % 6, 3)),
     "nonzero": lambda a, b, m, v, f: (m.nonzero(), *torch.where(m), v.nonzero(), (v > 100).nonzero()),
-    "sort": lambda a, b, m, v, f: (*a.sort(1, stable=True), *a.sort(0, descending=True, stable=True), v.argsort(stable=True)),
+    "sort": lambda a, b, m, v, f: (*a.sort(dim=1, stable=True), *a.sort(dim=0, descending=True, stable=True), v.argsort(stable=True)),
     "topk": lambda a, b, m, v, f: (a.topk(3, 1)[0], a.flatten().topk(5)[0], v.kthvalue(3)[0]),
     "unique": lambda a, b, m, v, f: (v.unique(), *v.unique(return_inverse=True, return_counts=True)),
     "unique consecutive": lambda a, b, m, v, f: (*torch.unique_consecutive(v, return_counts=True), a.unique(dim=0)),
