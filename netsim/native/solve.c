@@ -248,9 +248,13 @@ static void fix(netsim *s, flow *f, int64_t rate, int32_t limit) {
     f->fixed = true;
 }
 
-static void fill(netsim *s) {
+/* Fill the set. True: nobody else is on its links, so this is the solution by definition. */
+static bool fill(netsim *s) {
     s->count.filled += s->set.n;
     lay_out(s);
+    bool alone = true;
+    for (int32_t i = 0; i < s->ulinks.n && alone; i++)
+        alone = s->links[s->ulinks.items[i]].weight == s->links[s->ulinks.items[i]].view[s->view].weight;
     while (s->heap.n) {
         int64_t share = take_full(s);
         for (int32_t i = 0; i < s->full.n; i++) {
@@ -263,6 +267,7 @@ static void fill(netsim *s) {
             }
         }
     }
+    return alone;
 }
 
 /* Never needed if the argument in docs/netsim.md is right: solve everything that is connected to the set. */
@@ -298,7 +303,8 @@ void solve(netsim *s) {
             return;
         }
         filled = s->set.n;
-        fill(s);
+        if (fill(s))
+            return;
         for (int32_t i = 0; i < s->ulinks.n; i++)
             touch(s, s->ulinks.items[i]);
     }
