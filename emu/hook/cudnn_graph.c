@@ -164,7 +164,16 @@ void graph_work_of(const backend *graph, bool tensor_cores, graph_work *out) {
     out->nbytes = real_nbytes(graph, nops);
 }
 
-size_t graph_workspace(const graph_work *work) { return work->kind == WORK_CONV ? conv_workspace(&work->conv) : 0; }
+size_t graph_workspace(const graph_work *work) {
+    switch (work->kind) {
+    case WORK_CONV:
+        return conv_workspace(&work->conv);
+    case WORK_SDPA:
+        return ph_cfg.cc_major >= 9 ? sizeof(int32_t) : 0; /* the counter by which its blocks take tiles */
+    default:
+        return 0;
+    }
+}
 
 int graph_launch(void *stream, const graph_work *work) {
     switch (work->kind) {

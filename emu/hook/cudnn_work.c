@@ -23,12 +23,14 @@ typedef struct line {
     size_t used, capacity;
 } line;
 
+/* `used` counts on where the text no longer fits: describing again with that capacity will do. */
 static void __attribute__((format(printf, 2, 3))) add(line *to, const char *format, ...) {
     va_list arguments;
+    bool room = to->used < to->capacity;
     va_start(arguments, format);
-    int n = vsnprintf(to->text + to->used, to->capacity - to->used, format, arguments);
+    int n = vsnprintf(room ? to->text + to->used : NULL, room ? to->capacity - to->used : 0, format, arguments);
     va_end(arguments);
-    if (n > 0) to->used = to->used + (size_t)n < to->capacity ? to->used + (size_t)n : to->capacity - 1;
+    to->used += n > 0 ? (size_t)n : 0;
 }
 
 /* "64x128x28x28;" */
@@ -133,8 +135,19 @@ static size_t padded_nbytes(const int64_t *dims, int64_t ndims, size_t element) 
     return (nbytes + 255) & ~(size_t)255;
 }
 
+/* One f32 tile of partial sums for each SM, where the reduction over the batch is split because the weights are small.
+ */
+static size_t split_nbytes(const conv_problem *p) {
+    int64_t kernel = 1;
+    for (int64_t i = 2; i < p->ndims; i++) kernel *= p->w[i];
+    if (p->direction != CONV_WGRAD || kernel != 1 || ph_cfg.cc_major < 8) return 0;
+    int64_t tiles = (p->w[0] + 127) / 128 * ((p->w[1] + 127) / 128), splits = tiles > 0 ? ph_cfg.sm_count / tiles : 0;
+    return splits < 2 ? 0 : (size_t)(tiles * splits * 128 * 128 * 4);
+}
+
 size_t conv_workspace(const conv_problem *p) {
     bool half = p->dtype == CUDNN_HALF || p->dtype == CUDNN_BFLOAT16;
-    if (!half || !p->nhwc || p->groups != 1 || p->x[1] % 8 == 0) return 0;
-    return padded_nbytes(p->x, p->ndims, 2) + padded_nbytes(p->w, p->ndims, 2);
+    if (!half || !p->nhwc || p->groups != 1) return 0;
+    if (p->x[1] % 8 != 0) return padded_nbytes(p->x, p->ndims, 2) + padded_nbytes(p->w, p->ndims, 2);
+    return split_nbytes(p);
 }

@@ -69,7 +69,8 @@ static void arrive_now(const ph_action *action) {
         ph_data_forget(to->start, to->nbytes);
         return;
     }
-    if (action->staged_nbytes < to->nbytes || action->staged_nbytes - to->nbytes >= 8) /* a record's padding may be counted */
+    if (action->staged_nbytes < to->nbytes ||
+        action->staged_nbytes - to->nbytes >= 8) /* a record's padding may be counted */
         ph_die("the coordinator sent %zu bytes under token %llu where %zu were expected", action->staged_nbytes,
                (unsigned long long)action->token, to->nbytes);
     if (memcmp(to->start, action->staged, to->nbytes) != 0) memcpy(to->start, action->staged, to->nbytes);

@@ -94,7 +94,7 @@ static size_t describe_gemm(const void *what, char *text, size_t capacity) {
                      (long long)p->batch, ph_dtype_name(p->a), ph_dtype_name(p->b), ph_dtype_name(p->c),
                      compute_name(p->compute), epilogue_name(p->epilogue, epilogue, sizeof epilogue), it->op->name,
                      it->op->sizes);
-    return n < 0 ? 0 : (size_t)n < capacity ? (size_t)n : capacity - 1;
+    return n < 0 ? 0 : (size_t)n; /* as much as it needs, even if it does not fit */
 }
 
 int ph_gemm_launch(void *handle, const gemm *problem) {
@@ -118,7 +118,7 @@ static size_t describe_named(const void *what, char *text, size_t capacity) {
     const named *it = what;
     int n = snprintf(text, capacity, "library;%s;%llu;%s;%s", it->name, (unsigned long long)it->nbytes, it->op->name,
                      it->op->sizes);
-    return n < 0 ? 0 : (size_t)n < capacity ? (size_t)n : capacity - 1;
+    return n < 0 ? 0 : (size_t)n; /* as much as it needs, even if it does not fit */
 }
 
 bool ph_library_launch(void *handle, const char *name, uint64_t nbytes) {

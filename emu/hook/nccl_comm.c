@@ -177,8 +177,7 @@ PH_EXPORT int ncclCommDestroy(nccl_comm *comm) {
 PH_EXPORT int ncclCommAbort(nccl_comm *comm) { return end(comm, true); }
 
 /* Stops what is under way; the program destroys it later. */
-PH_EXPORT int ncclCommRevoke(nccl_comm *comm, int flags)
-{
+PH_EXPORT int ncclCommRevoke(nccl_comm *comm, int flags) {
     ph_host_call(PH_CALL_NCCL);
     return !comm || flags ? NCCL_ERROR_ARGUMENT : end(comm, true);
 }
