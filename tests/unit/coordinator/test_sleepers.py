@@ -1,0 +1,132 @@
+"""Telling sleeping ranks from busy ones, with a /proc of our own, and once with the real one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from phantora_async.sleepers import POLLING_LOOKS, STUBBORN_NS, ProcFs, Sleepers, Thread
+
+MS = 1_000_000
+LOOK = 50 * MS
+
+
+class FakeProc:
+    """Time passes by a look's distance at every look; threads are what the test says."""
+
+    def __init__(self) -> None:
+        self.at_ns = 0
+        self.now: dict[int, Thread] | None = {1: Thread("python", True, True, 500)}
+
+    def threads(self, pid: int) -> dict[int, Thread] | None:
+        return self.now
+
+    def now_ns(self) -> int:
+        self.at_ns += LOOK
+        return self.at_ns
+
+    def use(self, number: int, for_ns: int, *, sleeping: bool = True) -> None:
+        assert self.now is not None
+        was = self.now[number]
+        self.now = self.now | {number: Thread(was.name, was.main, sleeping, was.used_ns + for_ns)}
+
+
+@pytest.fixture
+def proc() -> FakeProc:
+    return FakeProc()
+
+
+def test_asleep_twice_without_processor_time(proc: FakeProc) -> None:
+    sleepers = Sleepers(proc)
+    assert [sleepers.look(0, 1, LOOK) for _ in range(3)] == [False, True, True]
+    assert sleepers.slept(0)
+    sleepers.forget(0)
+    assert not sleepers.look(0, 1, LOOK)
+
+
+def test_looks_too_close_together_say_nothing(proc: FakeProc) -> None:
+    sleepers = Sleepers(proc)
+    assert [sleepers.look(0, 1, 2 * LOOK) for _ in range(3)] == [False, False, True]
+
+
+def test_a_computing_rank_is_awake(proc: FakeProc) -> None:
+    sleepers = Sleepers(proc)
+    for _ in range(20):
+        proc.use(1, LOOK, sleeping=False)
+        assert not sleepers.look(0, 1, LOOK)
+
+
+def test_one_that_computed_between_two_looks_is_awake(proc: FakeProc) -> None:
+    sleepers = Sleepers(proc)
+    sleepers.look(0, 1, LOOK)
+    for _ in range(20):
+        proc.use(1, 20 * MS)
+        assert not sleepers.look(0, 1, LOOK)
+
+
+def test_polling_with_short_sleeps_is_recognised_after_some_looks(proc: FakeProc) -> None:
+    sleepers = Sleepers(proc)
+    sleepers.look(0, 1, LOOK)
+    seen = []
+    for _ in range(POLLING_LOOKS):
+        proc.use(1, 1 * MS)
+        seen.append(sleepers.look(0, 1, LOOK))
+    assert seen == [False] * (POLLING_LOOKS - 1) + [True]
+
+
+def test_a_watching_thread_does_not_keep_its_rank_awake(proc: FakeProc) -> None:
+    proc.now = {1: Thread("python", True, True, 0), 2: Thread("pt_nccl_watchdg", False, True, 0)}
+    sleepers = Sleepers(proc)
+    sleepers.look(0, 1, LOOK)
+    proc.use(2, 30 * MS)
+    assert sleepers.look(0, 1, LOOK)
+
+
+def test_a_thread_that_serves_a_message_at_this_moment_does(proc: FakeProc) -> None:
+    proc.now = {1: Thread("python", True, True, 0), 2: Thread("pt_tcpstore_uv", False, True, 0)}
+    sleepers = Sleepers(proc)
+    sleepers.look(0, 1, LOOK)
+    proc.use(2, 0, sleeping=False)
+    assert not sleepers.look(0, 1, LOOK)
+    assert sleepers.runnable(1)
+
+
+def test_a_worker_thread_or_child_at_work_keeps_its_rank_awake_for_a_while(proc: FakeProc) -> None:
+    proc.now = {1: Thread("python", True, True, 0), 2: Thread("python", False, False, 0)}
+    sleepers = Sleepers(proc)
+    looks = 0
+    while not sleepers.look(0, 1, LOOK):
+        proc.use(2, LOOK, sleeping=False)
+        looks += 1
+    assert looks * LOOK >= STUBBORN_NS
+
+
+def test_a_process_that_has_gone_is_not_asleep(proc: FakeProc) -> None:
+    sleepers = Sleepers(proc)
+    sleepers.look(0, 1, LOOK)
+    proc.now = None
+    assert not sleepers.look(0, 1, LOOK)
+
+
+def test_real_processes_and_their_children_are_seen() -> None:
+    inner = "import sys; print(1, flush=True); sys.stdin.read()"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{inner}'])"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert child.stdout is not None
+    try:
+        child.stdout.readline()
+        threads = ProcFs().threads(child.pid)
+        assert threads is not None
+        assert len(threads) == 2
+        assert threads[child.pid].main
+        assert all(thread.used_ns > 0 for thread in threads.values())
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+    assert ProcFs().threads(child.pid) is None

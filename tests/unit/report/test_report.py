@@ -1,0 +1,119 @@
+"""The report: steps found one way or another, shares, and text that reads well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phantora_async.coordinator import RunSpec
+from phantora_async.report import build, terminal_report, to_json
+from phantora_async.report.simulator import Usage
+from phantora_async.report.steps import step_document
+from phantora_async.virtual_time.rhythm import _period
+from profiles import load_cluster, load_gpu, load_host
+
+from ..virtual_time.scripted import Script, new_intake, play, scripts
+
+
+def spec(world_size: int) -> RunSpec:
+    cluster = load_cluster("dgx-h200")
+    return RunSpec(
+        Path("s"), Path("c"), Path("r"), (world_size,), load_gpu("h200"), cluster, load_host(cluster.host), "modelled"
+    )
+
+
+def document(*played: Script) -> dict[str, Any]:
+    result = play(played, duration_ns=lambda meeting: 300)
+    report = build(spec(len(played)), result.timeline, new_intake(len(played)), Usage(), None)
+    return json.loads(to_json(report))  # type: ignore[no-any-return]
+
+
+def train(script: Script, steps: int, *, marked: bool) -> Script:
+    for step in range(steps):
+        script.segment(1000 if step else 5000, after=10)
+        ready = script.record()
+        script.wait(ready, stream=2).all_reduce(8).all_reduce(16)
+        done = script.record(stream=2)
+        script.wait(done, stream=1)
+        if marked:
+            script.step()
+    return script.sync().bye()
+
+
+def test_steps_are_measured_between_completions_of_their_work() -> None:
+    (script,) = scripts(1)
+    step = document(train(script, 5, marked=True))["simulated"]["step"]
+    assert step["each_ns"] == [1600] * 4
+    assert (step["warm_up"], step["counted"], step["median_ns"]) == (2, 2, 1600)
+    assert step["host_median_ns"] == 10  # the host runs ahead
+
+
+def test_without_markers_steps_follow_the_rhythm_of_collectives() -> None:
+    (script,) = scripts(1)
+    step = document(train(script, 8, marked=False))["simulated"]["step"]
+    assert step["source"] == "rhythm of rank 0's collectives"
+    assert step["median_ns"] == 1600
+
+
+def test_without_either_the_whole_run_is_reported() -> None:
+    script = Script(0, 1).segment(1234).sync().bye()
+    step = document(script)["simulated"]["step"]
+    assert step["source"].startswith("the whole run")
+    assert step["median_ns"] == 1234
+
+
+def test_one_step_has_no_length() -> None:
+    script = Script(0, 1).segment(1234).step().sync().bye()
+    assert step_document(play([script]).timeline)["source"].startswith("the whole run")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "period"), [([1, 2, 3] * 4, 3), ([1, 2, 3, 1, 2], 3), ([1, 1, 1], 1), ([1, 2, 3, 4], 4), ([], 0)]
+)
+def test_periods(numbers: list[int], period: int) -> None:
+    assert _period(numbers) == period
+
+
+def test_shares_of_a_rank_fill_its_window() -> None:
+    world = [train(script, 6, marked=True) for script in scripts(3)]
+    for rank in document(*world)["simulated"]["ranks"]:
+        assert rank["window"] == "steps"
+        parts = [rank[key] for key in ("compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")]
+        assert sum(parts) == rank["window_ns"] == 3 * 1600
+        assert (rank["compute_ns"], rank["transfer_ns"]) == (3000, 1800)
+        assert rank["communication_ns"] == 1800
+
+
+def test_what_is_simulated_is_the_same_twice() -> None:
+    one, two = (document(*[train(script, 6, marked=True) for script in scripts(2)]) for _ in range(2))
+    assert one["simulated"] == two["simulated"]
+    assert one["schema"] == 1
+
+
+def test_the_text_is_plain_where_it_is_no_terminal() -> None:
+    text = terminal_report(document(*[train(script, 6, marked=True) for script in scripts(2)]))
+    assert "\x1b" not in text
+    assert "2 x h200 on 1 server (dgx-h200)" in text
+    assert "step 1.6 µs (median of 3" in text
+    assert text.count("62.5%") == 2  # compute
+    assert max(len(line) for line in text.splitlines()) <= 110
+
+
+def test_many_ranks_are_summed_up() -> None:
+    report = document(*[train(script, 6, marked=True) for script in scripts(3)])
+    rank = report["simulated"]["ranks"][0]
+    report["simulated"]["ranks"] = [rank | {"rank": number, "compute_ns": 3000 + number} for number in range(256)]
+    text = terminal_report(report)
+    rows = [line.split()[0] for line in text.splitlines() if "GiB" in line]
+    assert rows == ["min", "median", "max", "255", "254", "253"]
+
+
+def test_warnings_are_shown_but_not_all() -> None:
+    report = document(train(scripts(1)[0], 6, marked=True))
+    report["simulated"]["warnings"] = [{"text": f"call {n} [x]", "ranks": [3, 4], "count": 2} for n in range(12)]
+    text = terminal_report(report)
+    assert "warning (2 ranks, first 3): call 9 [x]" in text
+    assert "2 more warnings" in text
