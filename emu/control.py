@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Kernel = Callable[..., Any]
+FLOATS = 4096
+"""Floating-point tensors with more elements are no control data: theirs are scalars, scales, few of each."""
 
 
 class Control:
@@ -35,6 +37,7 @@ class Control:
         self.limit_numel = limit_nbytes // 8
         self.memory = DeviceMemory(hook)
         self.tensor_type = torch.Tensor
+        self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
         self._waiting: dict[int, Callable[[], None]] = {}
         self._count = 0
         self._submit = hook.action(self._run_waiting)
@@ -46,7 +49,7 @@ class Control:
         found: list[Tensor] = []
         for value in values:
             if isinstance(value, self.tensor_type):
-                if value.numel() > self.limit_numel:
+                if value.numel() > (self.limit_numel if value.dtype in self.integers else FLOATS):
                     return None
                 if value.is_cuda:
                     found.append(value)

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from . import control, processes, server
+from . import control, heap, processes, server
 from .clock import VirtualClock
 from .job import Job
 from .messages import Control
@@ -134,6 +134,7 @@ def warm(job: Job) -> Warm:
             "leave out the --preload module that starts them",
         )
     gc.collect()
+    heap.return_freed()
     gc.freeze()
     return Warm(hook, clock, observer, kernels)
 
