@@ -1,6 +1,7 @@
 """Builds the hook library: one shared object with the SONAME libcuda.so.1, and a shell of one named libnvidia-ml.so.1.
 
-``build(output_dir)`` compiles what is stale, in parallel, and links. Standard library only: the packaging runs it by its path.
+``build(output_dir)`` compiles what is stale, in parallel, and links. Standard library only: the packaging runs it by
+its path.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class BuildError(Exception):
 
 
 def build(output_dir: Path | str, sanitize: str | None = None) -> Path:
-    """Compiles emu/hook into ``output_dir`` and returns the library's path; does nothing if it is newer than every source.
+    """Compiles emu/hook into ``output_dir`` and returns the library's path; does nothing if that is newer than all sources.
 
     ``sanitize`` is what ``-fsanitize=`` takes. Raises BuildError naming the file that does not compile.
     """
@@ -55,7 +56,7 @@ def _is_newer(target: Path, sources: Iterable[Path]) -> bool:
 
 
 def _sanitizer(names: str) -> list[str]:
-    return [f"-fsanitize={names}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
+    return ["-O1", f"-fsanitize={names}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
 
 
 def _compiler() -> list[str]:
@@ -84,7 +85,9 @@ def _link_nvml(output: Path, flags: list[str]) -> None:
     """A library that is empty but for its name and its need of ours: whoever opens NVML by name finds our functions."""
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "empty.c"
-        empty.write_text("extern int phantora_abi_version(void);\nint phantora_nvml(void) { return phantora_abi_version(); }\n")
+        empty.write_text(
+            "extern int phantora_abi_version(void);\nint phantora_nvml(void) { return phantora_abi_version(); }\n"
+        )
         _link(output / NVML, [empty], flags, [f"-L{output}", f"-l:{LIBRARY}"])
 
 

@@ -14,43 +14,36 @@ static struct {
     int nmembers;
 } captures = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- dependencies -------------------------------------------------------------------------------------------------------- */
+/* ---- dependencies
+ * -------------------------------------------------------------------------------------------------------- */
 
-static void set_tails(ph_tails *tails, ph_step *const *steps, size_t n)
-{
+static void set_tails(ph_tails *tails, ph_step *const *steps, size_t n) {
     ph_step **copy = n ? malloc(n * sizeof *copy) : NULL;
-    if (n && !copy)
-        ph_die("out of host memory");
-    if (n)
-        memcpy(copy, steps, n * sizeof *copy);
+    if (n && !copy) ph_die("out of host memory");
+    if (n) memcpy(copy, steps, n * sizeof *copy);
     free(tails->steps);
     *tails = (ph_tails){copy, n};
 }
 
-static void add_tails(ph_tails *tails, ph_step *const *steps, size_t n)
-{
+static void add_tails(ph_tails *tails, ph_step *const *steps, size_t n) {
     for (size_t i = 0; i < n; i++) {
         size_t at = 0;
         while (at < tails->n && tails->steps[at] != steps[i]) at++;
-        if (at < tails->n)
-            continue;
+        if (at < tails->n) continue;
         tails->steps = realloc(tails->steps, (tails->n + 1) * sizeof *tails->steps);
-        if (!tails->steps)
-            ph_die("out of host memory");
+        if (!tails->steps) ph_die("out of host memory");
         tails->steps[tails->n++] = steps[i];
     }
 }
 
-static void depend(ph_step *step, const ph_tails *tails)
-{
+static void depend(ph_step *step, const ph_tails *tails) {
     ph_tails copy = {0};
     set_tails(&copy, tails->steps, tails->n);
     step->after = copy.steps;
     step->nafter = copy.n;
 }
 
-static ph_step *add_node(ph_stream *stream, enum ph_step_kind kind)
-{
+static ph_step *add_node(ph_stream *stream, enum ph_step_kind kind) {
     ph_capture *capture = stream->capture;
     ph_step *step = ph_graph_add(capture->graph, kind, stream->branch);
     depend(step, &capture->tails[stream->branch]);
@@ -58,16 +51,15 @@ static ph_step *add_node(ph_stream *stream, enum ph_step_kind kind)
     return step;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------------------------- */
+/* ---- steps
+ * ----------------------------------------------------------------------------------------------------------------- */
 
-bool ph_capture_launch(ph_stream *stream, const ph_cost *cost)
-{
+bool ph_capture_launch(ph_stream *stream, const ph_cost *cost) {
     add_node(stream, STEP_LAUNCH)->cost = cost;
     return true;
 }
 
-bool ph_capture_copy(ph_stream *stream, const ph_cost *cost, void *dst, const void *src, size_t nbytes)
-{
+bool ph_capture_copy(ph_stream *stream, const ph_cost *cost, void *dst, const void *src, size_t nbytes) {
     ph_step *step = add_node(stream, STEP_COPY);
     step->cost = cost;
     step->dst = dst;
@@ -76,8 +68,7 @@ bool ph_capture_copy(ph_stream *stream, const ph_cost *cost, void *dst, const vo
     return true;
 }
 
-bool ph_capture_set(ph_stream *stream, const ph_cost *cost, void *dst, int value, size_t nbytes)
-{
+bool ph_capture_set(ph_stream *stream, const ph_cost *cost, void *dst, int value, size_t nbytes) {
     ph_step *step = add_node(stream, STEP_SET);
     step->cost = cost;
     step->dst = dst;
@@ -86,20 +77,16 @@ bool ph_capture_set(ph_stream *stream, const ph_cost *cost, void *dst, int value
     return true;
 }
 
-bool ph_capture_host_function(ph_stream *stream, void (*function)(void *), void *arg)
-{
-    if (!stream->capture)
-        return false;
+bool ph_capture_host_function(ph_stream *stream, void (*function)(void *), void *arg) {
+    if (!stream->capture) return false;
     ph_step *step = add_node(stream, STEP_HOST);
     step->function = function;
     step->arg = arg;
     return true;
 }
 
-bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (*release)(void *), void *arg)
-{
-    if (!stream->capture)
-        return false;
+bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (*release)(void *), void *arg) {
+    if (!stream->capture) return false;
     ph_step *step = add_node(stream, STEP_CALL);
     step->run = run;
     step->function = release;
@@ -108,18 +95,16 @@ bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (
 }
 
 /* cudaEventRecordExternal and cudaEventWaitExternal: the event itself, at each launch of the graph. */
-bool ph_capture_event_node(ph_stream *stream, enum ph_step_kind kind, ph_event *event)
-{
-    if (!stream->capture)
-        return false;
+bool ph_capture_event_node(ph_stream *stream, enum ph_step_kind kind, ph_event *event) {
+    if (!stream->capture) return false;
     add_node(stream, kind)->event = event;
     return true;
 }
 
-/* ---- events within a capture ------------------------------------------------------------------------------------------------ */
+/* ---- events within a capture
+ * ------------------------------------------------------------------------------------------------ */
 
-bool ph_capture_event(ph_stream *stream, ph_event *event)
-{
+bool ph_capture_event(ph_stream *stream, ph_event *event) {
     ph_capture *capture = stream->capture;
     ph_step *fork = ph_graph_add(capture->graph, STEP_FORK, stream->branch);
     depend(fork, &capture->tails[stream->branch]);
@@ -130,8 +115,7 @@ bool ph_capture_event(ph_stream *stream, ph_event *event)
     return true;
 }
 
-static bool running(const ph_event *event)
-{
+static bool running(const ph_event *event) {
     pthread_mutex_lock(&captures.lock);
     bool found = false;
     for (int i = 0; i < captures.nmembers && !found; i++)
@@ -140,8 +124,7 @@ static bool running(const ph_event *event)
     return found;
 }
 
-static bool enlist(ph_stream *stream, ph_capture *capture, int branch)
-{
+static bool enlist(ph_stream *stream, ph_capture *capture, int branch) {
     pthread_mutex_lock(&captures.lock);
     bool fits = captures.nmembers < (int)(sizeof captures.members / sizeof *captures.members);
     if (fits) {
@@ -153,19 +136,16 @@ static bool enlist(ph_stream *stream, ph_capture *capture, int branch)
     return fits;
 }
 
-static int join_capture(ph_stream *stream, ph_capture *capture)
-{
+static int join_capture(ph_stream *stream, ph_capture *capture) {
     int branch = capture->graph->nbranches++;
     capture->tails = realloc(capture->tails, (size_t)capture->graph->nbranches * sizeof *capture->tails);
-    if (!capture->tails)
-        ph_die("out of host memory");
+    if (!capture->tails) ph_die("out of host memory");
     capture->tails[branch] = (ph_tails){0};
     return enlist(stream, capture, branch) ? CUDA_OK : CUDA_CAPTURE_UNSUPPORTED;
 }
 
 /* Answers false if neither side is part of a capture that still runs. */
-bool ph_capture_wait(ph_stream *stream, ph_event *event, int *status)
-{
+bool ph_capture_wait(ph_stream *stream, ph_event *event, int *status) {
     if (event->capture && !running(event))
         event->capture = NULL; /* its capture has ended: the event stands for nothing now */
     if (!event->capture) {
@@ -182,8 +162,7 @@ bool ph_capture_wait(ph_stream *stream, ph_event *event, int *status)
         return true;
     }
     *status = stream->capture ? CUDA_OK : join_capture(stream, capture);
-    if (*status)
-        return true;
+    if (*status) return true;
     ph_step *fork = capture->graph->steps[event->capture_slot];
     if (fork->branch != stream->branch) {
         ph_graph_add(capture->graph, STEP_JOIN, stream->branch)->fork = event->capture_slot;
@@ -193,23 +172,18 @@ bool ph_capture_wait(ph_stream *stream, ph_event *event, int *status)
     return true;
 }
 
-/* ---- begin and end -------------------------------------------------------------------------------------------------------------- */
+/* ---- begin and end
+ * -------------------------------------------------------------------------------------------------------------- */
 
-int ph_capture_begin(ph_stream *stream, int mode)
-{
+int ph_capture_begin(ph_stream *stream, int mode) {
     int status = ph_device_usable();
-    if (status)
-        return status;
-    if (mode < 0 || mode > 2)
-        return CUDA_INVALID_VALUE;
-    if (stream->legacy)
-        return CUDA_CAPTURE_UNSUPPORTED;
-    if (stream->capture)
-        return 401; /* cudaErrorIllegalState */
+    if (status) return status;
+    if (mode < 0 || mode > 2) return CUDA_INVALID_VALUE;
+    if (stream->legacy) return CUDA_CAPTURE_UNSUPPORTED;
+    if (stream->capture) return 401; /* cudaErrorIllegalState */
     ph_capture *capture = calloc(1, sizeof *capture);
     ph_tails *tails = calloc(1, sizeof *tails);
-    if (!capture || !tails)
-        ph_die("out of host memory");
+    if (!capture || !tails) ph_die("out of host memory");
     *capture = (ph_capture){.id = __atomic_add_fetch(&captures.last_id, 1, __ATOMIC_RELAXED),
                             .mode = mode,
                             .graph = ph_graph_new(stream->device),
@@ -219,14 +193,11 @@ int ph_capture_begin(ph_stream *stream, int mode)
     return enlist(stream, capture, 0) ? CUDA_OK : CUDA_CAPTURE_UNSUPPORTED;
 }
 
-void ph_capture_invalidate(ph_stream *stream)
-{
-    if (stream->capture)
-        stream->capture->invalid = true;
+void ph_capture_invalidate(ph_stream *stream) {
+    if (stream->capture) stream->capture->invalid = true;
 }
 
-static bool all_joined(const ph_capture *capture)
-{
+static bool all_joined(const ph_capture *capture) {
     /* dependencies point backwards: one pass in reverse order marks all that the origin has waited for */
     for (size_t i = 0; i < capture->tails[0].n; i++) capture->tails[0].steps[i]->reached = true;
     for (size_t i = capture->graph->nsteps; i-- > 0;) {
@@ -234,13 +205,11 @@ static bool all_joined(const ph_capture *capture)
         for (size_t j = 0; step->reached && j < step->nafter; j++) step->after[j]->reached = true;
     }
     for (size_t i = 0; i < capture->graph->nsteps; i++)
-        if (ph_is_node(capture->graph->steps[i]) && !capture->graph->steps[i]->reached)
-            return false;
+        if (ph_is_node(capture->graph->steps[i]) && !capture->graph->steps[i]->reached) return false;
     return true;
 }
 
-static void dissolve(ph_capture *capture)
-{
+static void dissolve(ph_capture *capture) {
     pthread_mutex_lock(&captures.lock);
     int kept = 0;
     for (int i = 0; i < captures.nmembers; i++) {
@@ -257,22 +226,16 @@ static void dissolve(ph_capture *capture)
     free(capture);
 }
 
-int ph_capture_end(ph_stream *stream, ph_graph **out)
-{
+int ph_capture_end(ph_stream *stream, ph_graph **out) {
     *out = NULL;
     ph_capture *capture = stream->capture;
-    if (!capture)
-        return 401; /* cudaErrorIllegalState */
-    if (capture->origin != stream)
-        return CUDA_CAPTURE_UNMATCHED;
-    if (capture->mode != 2 && !pthread_equal(capture->thread, pthread_self()))
-        return CUDA_CAPTURE_WRONG_THREAD;
+    if (!capture) return 401; /* cudaErrorIllegalState */
+    if (capture->origin != stream) return CUDA_CAPTURE_UNMATCHED;
+    if (capture->mode != 2 && !pthread_equal(capture->thread, pthread_self())) return CUDA_CAPTURE_WRONG_THREAD;
     int status = capture->invalid ? CUDA_CAPTURE_INVALIDATED : all_joined(capture) ? CUDA_OK : CUDA_CAPTURE_UNJOINED;
-    if (status == CUDA_OK)
-        *out = capture->graph;
+    if (status == CUDA_OK) *out = capture->graph;
     ph_graph *graph = capture->graph;
     dissolve(capture);
-    if (status)
-        ph_graph_release(graph);
+    if (status) ph_graph_release(graph);
     return status;
 }

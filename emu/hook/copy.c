@@ -11,34 +11,35 @@
 
 enum { STAGED_AT_ONCE = 64 << 10 }; /* a pageable host-to-device copy up to this size does not wait for the stream */
 
-typedef struct copy_key { uint64_t nbytes; uint32_t direction, pinned; } copy_key;
+typedef struct copy_key {
+    uint64_t nbytes;
+    uint32_t direction, pinned;
+} copy_key;
 
 enum { PEER = 4, SET = 5 };
 static const char *const directions[] = {"h2h", "h2d", "d2h", "d2d", "p2p"};
 
-static size_t describe_copy(const void *what, char *text, size_t capacity)
-{
+static size_t describe_copy(const void *what, char *text, size_t capacity) {
     const copy_key *key = what;
-    if (key->direction == SET)
-        return (size_t)snprintf(text, capacity, "memset;%llu", (unsigned long long)key->nbytes);
-    return (size_t)snprintf(text, capacity, "copy;%s;%llu;%s", directions[key->direction], (unsigned long long)key->nbytes,
-                            key->pinned ? "pinned" : "pageable");
+    if (key->direction == SET) return (size_t)snprintf(text, capacity, "memset;%llu", (unsigned long long)key->nbytes);
+    return (size_t)snprintf(text, capacity, "copy;%s;%llu;%s", directions[key->direction],
+                            (unsigned long long)key->nbytes, key->pinned ? "pinned" : "pageable");
 }
 
-static const ph_cost *cost_of(int direction, size_t nbytes, bool pinned)
-{
+static const ph_cost *cost_of(int direction, size_t nbytes, bool pinned) {
     copy_key key = {.nbytes = nbytes, .direction = (uint32_t)direction, .pinned = pinned};
     return ph_cost_of(ph_hash(0xc0b1, &key, sizeof key), describe_copy, &key);
 }
 
-typedef struct route { int direction; bool pinned; } route;
+typedef struct route {
+    int direction;
+    bool pinned;
+} route;
 
-static int find_route(route *out, const void *dst, const void *src, int kind)
-{
+static int find_route(route *out, const void *dst, const void *src, int kind) {
     bool to_device = ph_is_device_pointer(dst), from_device = ph_is_device_pointer(src);
     int actual = from_device ? (to_device ? COPY_D2D : COPY_D2H) : (to_device ? COPY_H2D : COPY_H2H);
-    if (kind < COPY_H2H || kind > COPY_DEFAULT)
-        return 21; /* cudaErrorInvalidMemcpyDirection */
+    if (kind < COPY_H2H || kind > COPY_DEFAULT) return 21; /* cudaErrorInvalidMemcpyDirection */
     if (kind != COPY_DEFAULT && kind != actual && !(ph_host_pinned(dst) || ph_host_pinned(src)))
         return CUDA_INVALID_VALUE;
     out->direction = actual;
@@ -52,40 +53,37 @@ static int find_route(route *out, const void *dst, const void *src, int kind)
     return CUDA_OK;
 }
 
-static bool waits(const route *way, size_t nbytes, bool async)
-{
+static bool waits(const route *way, size_t nbytes, bool async) {
     switch (way->direction) {
-    case COPY_H2D: return !way->pinned ? nbytes > STAGED_AT_ONCE : !async;
-    case COPY_D2H: return !way->pinned || !async;
-    case COPY_H2H: return !async;
-    default: return false;
+    case COPY_H2D:
+        return !way->pinned ? nbytes > STAGED_AT_ONCE : !async;
+    case COPY_D2H:
+        return !way->pinned || !async;
+    case COPY_H2H:
+        return !async;
+    default:
+        return false;
     }
 }
 
-static void note_unmodelled(const route *way, const void *src, size_t nbytes)
-{
+static void note_unmodelled(const route *way, const void *src, size_t nbytes) {
     if (way->direction == COPY_D2H && nbytes <= ph_cfg.data_limit_nbytes && !ph_data_pending(src, nbytes) &&
         !ph_data_known(src, nbytes))
         atomic_fetch_add_explicit(&ph_counts.unmodelled_reads, 1, memory_order_relaxed);
 }
 
 /* After the stream has the copy: the host waits, in virtual time by a record, in real time for bytes on their way. */
-static int finish(const route *way, size_t nbytes, ph_stream *stream, bool async)
-{
+static int finish(const route *way, size_t nbytes, ph_stream *stream, bool async) {
     return waits(way, nbytes, async) ? ph_stream_synchronize(stream) : CUDA_OK;
 }
 
-int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stream, bool async)
-{
+int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stream, bool async) {
     route way;
     int status = ph_device_usable();
-    if (status == CUDA_OK && nbytes)
-        status = find_route(&way, dst, src, kind);
-    if (status || nbytes == 0)
-        return status;
+    if (status == CUDA_OK && nbytes) status = find_route(&way, dst, src, kind);
+    if (status || nbytes == 0) return status;
     const ph_cost *cost = cost_of(way.direction, nbytes, way.pinned);
-    if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_copy(stream, cost, dst, src, nbytes))
-        return CUDA_OK;
+    if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_copy(stream, cost, dst, src, nbytes)) return CUDA_OK;
     note_unmodelled(&way, src, nbytes);
     ph_launch(stream, cost);
     ph_data_copy(dst, src, nbytes);
@@ -93,21 +91,16 @@ int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stre
 }
 
 int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height, int kind,
-               ph_stream *stream, bool async)
-{
-    if (width > dst_pitch || width > src_pitch)
-        return 12; /* cudaErrorInvalidPitchValue */
+               ph_stream *stream, bool async) {
+    if (width > dst_pitch || width > src_pitch) return 12; /* cudaErrorInvalidPitchValue */
     size_t nbytes = width * height;
     if ((width == dst_pitch && width == src_pitch) || nbytes == 0)
         return ph_copy(dst, src, nbytes, kind, stream, async);
     route way;
     int status = ph_device_usable();
-    if (status == CUDA_OK)
-        status = find_route(&way, dst, src, kind);
-    if (status)
-        return status;
-    if (ph_stream_capturing(stream))
-        return ph_refuse("capturing a 2D copy", CUDA_CAPTURE_UNSUPPORTED);
+    if (status == CUDA_OK) status = find_route(&way, dst, src, kind);
+    if (status) return status;
+    if (ph_stream_capturing(stream)) return ph_refuse("capturing a 2D copy", CUDA_CAPTURE_UNSUPPORTED);
     ph_launch(stream, cost_of(way.direction, nbytes, way.pinned));
     if (nbytes > ph_cfg.data_limit_nbytes)
         ph_data_forget(dst, dst_pitch * height);
@@ -119,22 +112,17 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
     return finish(&way, nbytes, stream, async);
 }
 
-int ph_set_time(size_t nbytes, ph_stream *stream)
-{
+int ph_set_time(size_t nbytes, ph_stream *stream) {
     int status = ph_device_usable();
-    if (status == CUDA_OK && nbytes)
-        ph_launch(stream, cost_of(SET, nbytes, true));
+    if (status == CUDA_OK && nbytes) ph_launch(stream, cost_of(SET, nbytes, true));
     return status;
 }
 
-int ph_set(void *dst, int value, size_t nbytes, ph_stream *stream, bool async)
-{
+int ph_set(void *dst, int value, size_t nbytes, ph_stream *stream, bool async) {
     int status = ph_device_usable();
-    if (status || nbytes == 0)
-        return status;
+    if (status || nbytes == 0) return status;
     const ph_cost *cost = cost_of(SET, nbytes, true);
-    if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_set(stream, cost, dst, value, nbytes))
-        return CUDA_OK;
+    if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_set(stream, cost, dst, value, nbytes)) return CUDA_OK;
     ph_launch(stream, cost);
     ph_data_set(dst, value, nbytes);
     /* a synchronous set of device memory is asynchronous to the host; of pinned host memory it is not */

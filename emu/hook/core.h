@@ -29,7 +29,8 @@ typedef struct ph_run_state {
 } ph_run_state;
 extern ph_run_state ph_run;
 
-/* ---- thread.c: the calling thread --------------------------------------------------------------------------------- */
+/* ---- thread.c: the calling thread ---------------------------------------------------------------------------------
+ */
 typedef struct ph_call_config {
     dim3 grid, block;
     size_t shared_nbytes;
@@ -57,13 +58,13 @@ typedef struct ph_thread {
 
 extern __thread ph_thread *ph_this_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
 ph_thread *ph_thread_make(void);
-static inline ph_thread *ph_self(void)
-{
+static inline ph_thread *ph_self(void) {
     ph_thread *thread = ph_this_thread;
     return LIKELY(thread != NULL) ? thread : ph_thread_make();
 }
 
-/* ---- config.c ----------------------------------------------------------------------------------------------------- */
+/* ---- config.c -----------------------------------------------------------------------------------------------------
+ */
 typedef struct ph_config_more {
     int runtime_version, driver_version; /* 13000 */
     char nvml_driver[32];
@@ -72,7 +73,8 @@ typedef struct ph_config_more {
 extern ph_config_more ph_cfg_more;
 int ph_config_read(const char *path, char *error, size_t capacity);
 
-/* ---- counters ----------------------------------------------------------------------------------------------------- */
+/* ---- counters -----------------------------------------------------------------------------------------------------
+ */
 typedef struct ph_counters {
     atomic_uint_fast64_t api_calls, ops, unmodelled_reads, refused_calls;
     /* under the core lock */
@@ -82,7 +84,8 @@ typedef struct ph_counters {
 extern ph_counters ph_counts;
 void ph_emit_counters(void);
 
-/* ---- channel.c: everything that is emitted passes its lock ---------------------------------------------------------- */
+/* ---- channel.c: everything that is emitted passes its lock ----------------------------------------------------------
+ */
 void ph_core_lock(void);
 void ph_core_unlock(void); /* also sends if enough has gathered */
 /* Under the lock: appends one record whose instant is at_ns (never before the last one's). */
@@ -98,14 +101,17 @@ void ph_channel_fork_lock(void);
 void ph_channel_fork_unlock(void);
 void ph_channel_wake_for_segments(void);
 
-/* ---- cost.c ------------------------------------------------------------------------------------------------------- */
+/* ---- cost.c -------------------------------------------------------------------------------------------------------
+ */
 int ph_cost_table_map(const char *path);
 
-/* ---- host.c -------------------------------------------------------------------------------------------------------- */
+/* ---- host.c --------------------------------------------------------------------------------------------------------
+ */
 uint64_t ph_host_clock(void);
 void ph_host_reset(void);
 
-/* ---- stream.c ------------------------------------------------------------------------------------------------------ */
+/* ---- stream.c ------------------------------------------------------------------------------------------------------
+ */
 typedef struct ph_capture ph_capture;
 
 enum { PH_STREAM_MAGIC = 0x5354524d, PH_EVENT_MAGIC = 0x45564e54 };
@@ -162,7 +168,8 @@ uint64_t ph_launch_count(void);
 /* Under the core lock: orders the stream with its device's legacy default stream where CUDA does. */
 void ph_order_default(ph_stream *stream);
 
-/* ---- event.c ------------------------------------------------------------------------------------------------------- */
+/* ---- event.c -------------------------------------------------------------------------------------------------------
+ */
 int ph_event_create(unsigned flags, ph_event **out);
 int ph_event_destroy(ph_event *event);
 int ph_event_record(ph_event *event, ph_stream *stream);
@@ -174,7 +181,8 @@ uint64_t ph_mark_record(ph_stream *stream, uint64_t drop);
 void ph_mark_wait(ph_stream *stream, uint64_t mark);
 void ph_mark_drop(uint64_t mark);
 
-/* ---- graph.c ------------------------------------------------------------------------------------------------------- */
+/* ---- graph.c -------------------------------------------------------------------------------------------------------
+ */
 /* Each records into the stream's capture and answers true if there is one. */
 bool ph_capture_launch(ph_stream *stream, const ph_cost *cost);
 bool ph_capture_copy(ph_stream *stream, const ph_cost *cost, void *dst, const void *src, size_t nbytes);
@@ -182,9 +190,11 @@ bool ph_capture_set(ph_stream *stream, const ph_cost *cost, void *dst, int value
 bool ph_capture_event(ph_stream *stream, ph_event *event);
 bool ph_capture_wait(ph_stream *stream, ph_event *event, int *status);
 void ph_capture_invalidate(ph_stream *stream);
-int ph_capture_info(void *handle, int *status, unsigned long long *id, void **graph, void ***dependencies, void **edges, size_t *n);
+int ph_capture_info(void *handle, int *status, unsigned long long *id, void **graph, void ***dependencies, void **edges,
+                    size_t *n);
 
-/* ---- memory.c, vmm.c ------------------------------------------------------------------------------------------------ */
+/* ---- memory.c, vmm.c ------------------------------------------------------------------------------------------------
+ */
 enum { PH_PAGE = 2 << 20 };
 int ph_memory_reserve(void);
 int ph_memory_device_of(const void *p); /* -1: not device memory */
@@ -215,7 +225,8 @@ int ph_vmm_properties(struct CUmemAllocationProp *out, uint64_t handle);
 int ph_vmm_retain(uint64_t *handle, const void *address);
 bool ph_vmm_range_of(const void *p, int *device, void **start, size_t *nbytes);
 
-/* ---- host_memory.c --------------------------------------------------------------------------------------------------- */
+/* ---- host_memory.c
+ * --------------------------------------------------------------------------------------------------- */
 int ph_host_alloc(void **out, size_t nbytes);
 int ph_host_free(void *p);
 int ph_host_register(void *p, size_t nbytes);
@@ -223,25 +234,27 @@ int ph_host_unregister(void *p);
 bool ph_host_pinned(const void *p);
 bool ph_host_range_of(const void *p, void **start, size_t *nbytes);
 
-/* ---- copy.c ------------------------------------------------------------------------------------------------------------ */
+/* ---- copy.c
+ * ------------------------------------------------------------------------------------------------------------ */
 int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stream, bool async);
 int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height, int kind,
                ph_stream *stream, bool async);
 int ph_set(void *dst, int value, size_t nbytes, ph_stream *stream, bool async);
 
-
 int ph_set_time(size_t nbytes, ph_stream *stream); /* a set's time without its bytes */
 
-/* ---- hostfunc.c -------------------------------------------------------------------------------------------------------- */
+/* ---- hostfunc.c
+ * -------------------------------------------------------------------------------------------------------- */
 void ph_host_function(void (*function)(void *), void *arg);
 void ph_host_functions_wait(void);
 bool ph_capture_host_function(ph_stream *stream, void (*function)(void *), void *arg);
 
-/* ---- launch.c, module.c -------------------------------------------------------------------------------------------------- */
+/* ---- launch.c, module.c
+ * -------------------------------------------------------------------------------------------------- */
 typedef struct ph_kernel {
     uint32_t magic;
     int max_dynamic_shared, carveout, registers, static_shared, local_nbytes, nonportable;
-    uint64_t name_hash; /* 0 until first launched */
+    uint64_t name_hash;
     const char *name;
 } ph_kernel;
 enum { PH_KERNEL_MAGIC = 0x4b524e4c };
@@ -260,7 +273,8 @@ int ph_module_function(void *module, const char *name, ph_kernel **out);
 /* A cooperative grid must be resident as a whole. */
 int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes);
 
-/* ---- nvtx.c ---------------------------------------------------------------------------------------------------------------- */
+/* ---- nvtx.c
+ * ---------------------------------------------------------------------------------------------------------------- */
 struct ph_known_op {
     ph_op op;
     uint32_t nname;
@@ -270,25 +284,28 @@ void ph_range_push(const char *message);
 void ph_range_pop(void);
 void ph_range_mark(const char *message);
 
-/* ---- driver.c ------------------------------------------------------------------------------------------------------------- */
+/* ---- driver.c
+ * ------------------------------------------------------------------------------------------------------------- */
 void ph_context_use(int device);
 PH_EXPORT int cuDevicePrimaryCtxRetain(void **out, int device);
 
-/* ---- device.c ------------------------------------------------------------------------------------------------------------- */
+/* ---- device.c
+ * ------------------------------------------------------------------------------------------------------------- */
 int ph_device_attr(int attribute, int device, int *value);
 int ph_device_usable(void);
-int ph_device_of_pci(const char *text); /* -1: none of ours */ /* 0, or cudaErrorInitializationError in a child that a rank forked */
+int ph_device_of_pci(const char *text);
+    /* -1: none of ours */ /* 0, or cudaErrorInitializationError in a child that a rank forked */
 int ph_peer_enable(int from, int to, unsigned flags);
 void ph_device_pci(int device, char *text, size_t capacity);
 void ph_device_uuid(int device, unsigned char uuid[16]);
 
-static inline uint64_t ph_mix(uint64_t a, uint64_t b)
-{
+static inline uint64_t ph_mix(uint64_t a, uint64_t b) {
     __uint128_t m = (__uint128_t)(a ^ 0x9e3779b97f4a7c15ull) * (b ^ 0xd6e8feb86659fd93ull);
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-/* ---- warn.c ----------------------------------------------------------------------------------------------------------------- */
+/* ---- warn.c
+ * ----------------------------------------------------------------------------------------------------------------- */
 /* Where in the user's script the calling thread is, "" if nobody can tell. */
 const char *ph_python_line(char *text, int capacity);
 

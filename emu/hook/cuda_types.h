@@ -42,7 +42,9 @@ enum {
     CUDA_CAPTURE_WRONG_THREAD = 908,
 };
 
-typedef struct dim3 { unsigned int x, y, z; } dim3;
+typedef struct dim3 {
+    unsigned int x, y, z;
+} dim3;
 
 enum { COPY_H2H = 0, COPY_H2D = 1, COPY_D2H = 2, COPY_D2D = 3, COPY_DEFAULT = 4 };
 enum { STREAM_NONBLOCKING = 1 };
@@ -50,7 +52,9 @@ enum { EVENT_DISABLE_TIMING = 2, EVENT_INTERPROCESS = 4 };
 enum { CAPTURE_NONE = 0, CAPTURE_ACTIVE = 1, CAPTURE_INVALID = 2 };
 enum { MEMORY_UNREGISTERED = 0, MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_MANAGED = 3 };
 
-typedef struct cudaUUID { unsigned char bytes[16]; } cudaUUID;
+typedef struct cudaUUID {
+    unsigned char bytes[16];
+} cudaUUID;
 
 /* The head of cudaDeviceProp is the same in CUDA 12 and 13 up to textureAlignment's neighbourhood: what 13 dropped are
  * members in the middle, so each has its own declaration. */
@@ -162,7 +166,9 @@ struct CUlaunchConfig {
     unsigned int numAttrs;
 };
 
-struct cudaMemLocation { int type, id; };
+struct cudaMemLocation {
+    int type, id;
+};
 
 struct CUmemAllocationProp {
     int type, requestedHandleTypes;
@@ -175,7 +181,10 @@ struct CUmemAllocationProp {
     } allocFlags;
 };
 
-struct CUmemAccessDesc { struct cudaMemLocation location; int flags; };
+struct CUmemAccessDesc {
+    struct cudaMemLocation location;
+    int flags;
+};
 
 struct cudaMemPoolProps {
     int allocType, handleTypes;
@@ -186,6 +195,8 @@ struct cudaMemPoolProps {
     unsigned char reserved[54];
 };
 
-struct cudaGraphEdgeData { unsigned char from_port, to_port, type, reserved[5]; };
+struct cudaGraphEdgeData {
+    unsigned char from_port, to_port, type, reserved[5];
+};
 
 #endif

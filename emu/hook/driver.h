@@ -8,8 +8,7 @@ typedef uint64_t CUdeviceptr;
 
 static inline void *pointer_of(CUdeviceptr address) { return (void *)(uintptr_t)address; }
 
-static inline ph_kernel *kernel_of(void *handle)
-{
+static inline ph_kernel *kernel_of(void *handle) {
     ph_kernel *kernel = handle;
     return kernel && kernel->magic == PH_KERNEL_MAGIC ? kernel : NULL;
 }

@@ -6,28 +6,26 @@
 
 #include <stdlib.h>
 
-static struct { uint64_t last_mark; ph_event *retired; } events; /* under the core lock */
+static struct {
+    uint64_t last_mark;
+    ph_event *retired;
+} events; /* under the core lock */
 
-int ph_event_create(unsigned flags, ph_event **out)
-{
+int ph_event_create(unsigned flags, ph_event **out) {
     *out = NULL;
     int status = ph_device_usable();
-    if (status)
-        return status;
+    if (status) return status;
     ph_core_lock();
     ph_event *event = events.retired;
-    if (event)
-        events.retired = event->next_retired;
+    if (event) events.retired = event->next_retired;
     ph_core_unlock();
-    if (!event && !(event = malloc(sizeof *event)))
-        return CUDA_OUT_OF_MEMORY;
+    if (!event && !(event = malloc(sizeof *event))) return CUDA_OUT_OF_MEMORY;
     *event = (ph_event){.magic = PH_EVENT_MAGIC, .flags = flags, .device = ph_self()->device};
     *out = event;
     return CUDA_OK;
 }
 
-int ph_event_destroy(ph_event *event)
-{
+int ph_event_destroy(ph_event *event) {
     ph_core_lock();
     if (event->mark && ph_run.started) {
         ph_close_segments();
@@ -40,36 +38,29 @@ int ph_event_destroy(ph_event *event)
     return CUDA_OK;
 }
 
-uint64_t ph_mark_record(ph_stream *stream, uint64_t drop)
-{
+uint64_t ph_mark_record(ph_stream *stream, uint64_t drop) {
     ph_close_segments();
     struct ph_EVENT_RECORD record = {.stream = stream->id, .mark = ++events.last_mark, .drop = drop};
     ph_append(PH_KIND_EVENT_RECORD, ph_host_clock(), &record, sizeof record, NULL, 0);
     return record.mark;
 }
 
-void ph_mark_wait(ph_stream *stream, uint64_t mark)
-{
+void ph_mark_wait(ph_stream *stream, uint64_t mark) {
     ph_close_segments();
     struct ph_STREAM_WAIT record = {.stream = stream->id, .mark = mark};
     ph_append(PH_KIND_STREAM_WAIT, ph_host_clock(), &record, sizeof record, NULL, 0);
 }
 
-void ph_mark_drop(uint64_t mark)
-{
+void ph_mark_drop(uint64_t mark) {
     struct ph_MARK_DROP record = {.mark = mark};
     ph_append(PH_KIND_MARK_DROP, ph_host_clock(), &record, sizeof record, NULL, 0);
 }
 
-int ph_event_record(ph_event *event, ph_stream *stream)
-{
-    if (UNLIKELY(stream->capture != NULL) && ph_capture_event(stream, event))
-        return CUDA_OK;
+int ph_event_record(ph_event *event, ph_stream *stream) {
+    if (UNLIKELY(stream->capture != NULL) && ph_capture_event(stream, event)) return CUDA_OK;
     int status = ph_device_usable();
-    if (status)
-        return status;
-    if (event->device != stream->device)
-        return CUDA_INVALID_HANDLE;
+    if (status) return status;
+    if (event->device != stream->device) return CUDA_INVALID_HANDLE;
     ph_core_lock();
     if (ph_run.started) {
         ph_order_default(stream);
@@ -83,15 +74,12 @@ int ph_event_record(ph_event *event, ph_stream *stream)
     return CUDA_OK;
 }
 
-int ph_stream_wait_event(ph_stream *stream, ph_event *event)
-{
+int ph_stream_wait_event(ph_stream *stream, ph_event *event) {
     int status;
-    if ((stream->capture || event->capture) && ph_capture_wait(stream, event, &status))
-        return status;
+    if ((stream->capture || event->capture) && ph_capture_wait(stream, event, &status)) return status;
     status = ph_device_usable();
     /* A stream's own event is behind it anyway; an event never recorded is no event. */
-    if (status || !event->mark || event->stream_id == stream->id)
-        return status;
+    if (status || !event->mark || event->stream_id == stream->id) return status;
     ph_core_lock();
     if (ph_run.started) {
         ph_order_default(stream);
@@ -101,37 +89,28 @@ int ph_stream_wait_event(ph_stream *stream, ph_event *event)
     return CUDA_OK;
 }
 
-int ph_event_query(ph_event *event)
-{
-    if (event->capture)
-        return CUDA_CAPTURED_EVENT;
+int ph_event_query(ph_event *event) {
+    if (event->capture) return CUDA_CAPTURED_EVENT;
     int status = ph_device_usable();
-    if (status || !event->mark)
-        return status;
+    if (status || !event->mark) return status;
     return ph_query(PH_SCOPE_MARK, 0, event->mark);
 }
 
-int ph_event_synchronize(ph_event *event)
-{
-    if (event->capture)
-        return CUDA_CAPTURED_EVENT;
+int ph_event_synchronize(ph_event *event) {
+    if (event->capture) return CUDA_CAPTURED_EVENT;
     int status = ph_device_usable();
-    if (status || !event->mark)
-        return status;
+    if (status || !event->mark) return status;
     ph_wait_mark(event->mark);
     return CUDA_OK;
 }
 
-int ph_event_elapsed(float *ms, ph_event *start, ph_event *end)
-{
+int ph_event_elapsed(float *ms, ph_event *start, ph_event *end) {
     *ms = 0;
     if (!start->recorded || !end->recorded || ((start->flags | end->flags) & EVENT_DISABLE_TIMING))
         return CUDA_INVALID_HANDLE;
-    if (start->capture || end->capture)
-        return CUDA_CAPTURED_EVENT;
+    if (start->capture || end->capture) return CUDA_CAPTURED_EVENT;
     int status = ph_device_usable();
-    if (status || ph_thread_is_watcher())
-        return status;
+    if (status || ph_thread_is_watcher()) return status;
     if (!ph_run.started || ph_run.finished || !start->mark || !end->mark) {
         *ms = (float)((double)(int64_t)(end->host_ns - start->host_ns) / 1e6);
         return CUDA_OK;
@@ -139,8 +118,7 @@ int ph_event_elapsed(float *ms, ph_event *start, ph_event *end)
     struct ph_ELAPSED question = {.start_mark = start->mark, .end_mark = end->mark};
     struct ph_ELAPSED_NS answer = {0};
     ph_ask(PH_KIND_ELAPSED, &question, sizeof question, NULL, 0, &answer, sizeof answer);
-    if (!answer.ready)
-        return CUDA_NOT_READY;
+    if (!answer.ready) return CUDA_NOT_READY;
     *ms = (float)((double)answer.elapsed_ns / 1e6);
     return CUDA_OK;
 }

@@ -1,18 +1,16 @@
 /*
- * Graphs: their steps, what they own, and their launch. A launch gives every step to the stream it was captured for: the
- * origin's to the stream of the launch, a side branch's to a stream of the executable's own, ordered by the forks and
- * joins of the capture. The host pays for one call.
+ * Graphs: their steps, what they own, and their launch. A launch gives every step to the stream it was captured for:
+ * the origin's to the stream of the launch, a side branch's to a stream of the executable's own, ordered by the forks
+ * and joins of the capture. The host pays for one call.
  */
 #include "graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-ph_graph *ph_graph_new(int device)
-{
+ph_graph *ph_graph_new(int device) {
     ph_graph *graph = calloc(1, sizeof *graph);
-    if (!graph)
-        ph_die("out of host memory");
+    if (!graph) ph_die("out of host memory");
     graph->magic = GRAPH_MAGIC;
     graph->references = 1;
     graph->device = device;
@@ -20,23 +18,20 @@ ph_graph *ph_graph_new(int device)
     return graph;
 }
 
-ph_step *ph_graph_add(ph_graph *graph, enum ph_step_kind kind, int branch)
-{
+ph_step *ph_graph_add(ph_graph *graph, enum ph_step_kind kind, int branch) {
     if (graph->nsteps == graph->capacity) {
         graph->capacity = graph->capacity ? graph->capacity * 2 : 64;
         graph->steps = realloc(graph->steps, graph->capacity * sizeof *graph->steps);
     }
     ph_step *step = calloc(1, sizeof *step);
-    if (!graph->steps || !step)
-        ph_die("out of host memory");
+    if (!graph->steps || !step) ph_die("out of host memory");
     *step = (ph_step){.kind = kind, .branch = branch, .graph = graph};
     graph->steps[graph->nsteps++] = step;
     graph->nnodes += ph_is_node(step);
     return step;
 }
 
-int ph_user_object_release(ph_user_object *object, int count)
-{
+int ph_user_object_release(ph_user_object *object, int count) {
     if (!object || object->magic != USER_OBJECT_MAGIC || count <= 0 || count > object->references)
         return CUDA_INVALID_VALUE;
     object->references -= count;
@@ -48,14 +43,11 @@ int ph_user_object_release(ph_user_object *object, int count)
     return CUDA_OK;
 }
 
-void ph_graph_release(ph_graph *graph)
-{
-    if (--graph->references > 0)
-        return;
+void ph_graph_release(ph_graph *graph) {
+    if (--graph->references > 0) return;
     for (size_t i = 0; i < graph->nsteps; i++) {
         ph_step *step = graph->steps[i];
-        if (step->kind == STEP_CALL && step->function)
-            step->function(step->arg);
+        if (step->kind == STEP_CALL && step->function) step->function(step->arg);
         free(step->after);
         free(step);
     }
@@ -70,10 +62,8 @@ void ph_graph_release(ph_graph *graph)
     free(graph);
 }
 
-static ph_stream *branch_stream(ph_graph_exec *exec, int branch, ph_stream *stream)
-{
-    if (branch == 0)
-        return stream;
+static ph_stream *branch_stream(ph_graph_exec *exec, int branch, ph_stream *stream) {
+    if (branch == 0) return stream;
     if (!exec->branches[branch] &&
         ph_stream_create(stream->device, STREAM_NONBLOCKING, 0, &exec->branches[branch]) != CUDA_OK)
         return stream;
@@ -81,10 +71,8 @@ static ph_stream *branch_stream(ph_graph_exec *exec, int branch, ph_stream *stre
 }
 
 /* A side branch is ordered by marks, which live as long as this launch. */
-static void replay_order(const ph_step *step, size_t index, ph_stream *stream, uint64_t *marks)
-{
-    if (!ph_run.started || (step->kind == STEP_FORK && !step->joined))
-        return;
+static void replay_order(const ph_step *step, size_t index, ph_stream *stream, uint64_t *marks) {
+    if (!ph_run.started || (step->kind == STEP_FORK && !step->joined)) return;
     ph_core_lock();
     if (step->kind == STEP_FORK)
         marks[index] = ph_mark_record(stream, 0);
@@ -93,8 +81,7 @@ static void replay_order(const ph_step *step, size_t index, ph_stream *stream, u
     ph_core_unlock();
 }
 
-static void replay_node(const ph_step *step, ph_stream *stream)
-{
+static void replay_node(const ph_step *step, ph_stream *stream) {
     switch (step->kind) {
     case STEP_LAUNCH:
         ph_launch(stream, step->cost);
@@ -124,14 +111,12 @@ static void replay_node(const ph_step *step, ph_stream *stream)
     }
 }
 
-int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream)
-{
+int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
     if (ph_stream_capturing(stream))
         return ph_refuse("cudaGraphLaunch into a stream that is being captured", CUDA_NOT_SUPPORTED);
     const ph_graph *graph = exec->graph;
     uint64_t *marks = calloc(graph->nsteps + 1, sizeof *marks);
-    if (!marks)
-        ph_die("out of host memory");
+    if (!marks) ph_die("out of host memory");
     for (size_t i = 0; i < graph->nsteps; i++) {
         const ph_step *step = graph->steps[i];
         ph_stream *on = branch_stream(exec, step->branch, stream);

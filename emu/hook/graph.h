@@ -1,13 +1,24 @@
 /*
  * Graphs: what a capture recorded, in the order it was given. `branch` is the captured stream it was given to; the
- * capture's origin is branch 0. Two kinds are no nodes but order: FORK (an event recorded), JOIN (a stream waits for it).
+ * capture's origin is branch 0. Two kinds are no nodes but order: FORK (an event recorded), JOIN (a stream waits for
+ * it).
  */
 #ifndef PHANTORA_GRAPH_H
 #define PHANTORA_GRAPH_H
 
 #include "core.h"
 
-enum ph_step_kind { STEP_LAUNCH, STEP_COPY, STEP_SET, STEP_HOST, STEP_CALL, STEP_EVENT_RECORD, STEP_EVENT_WAIT, STEP_FORK, STEP_JOIN };
+enum ph_step_kind {
+    STEP_LAUNCH,
+    STEP_COPY,
+    STEP_SET,
+    STEP_HOST,
+    STEP_CALL,
+    STEP_EVENT_RECORD,
+    STEP_EVENT_WAIT,
+    STEP_FORK,
+    STEP_JOIN
+};
 
 typedef struct ph_graph ph_graph;
 
@@ -23,9 +34,9 @@ typedef struct ph_step {
     void (*run)(ph_stream *stream, void *arg);
     void *arg;
     ph_event *event;
-    int fork;              /* JOIN: which fork, by its index */
-    bool joined;           /* FORK: somebody waits for it */
-    bool reached;          /* while looking for what was not joined */
+    int fork;               /* JOIN: which fork, by its index */
+    bool joined;            /* FORK: somebody waits for it */
+    bool reached;           /* while looking for what was not joined */
     struct ph_step **after; /* direct dependencies */
     size_t nafter;
     ph_graph *graph;
@@ -38,7 +49,11 @@ typedef struct ph_user_object {
     void (*destroy)(void *);
 } ph_user_object;
 
-typedef struct ph_owned { ph_user_object *object; int count; struct ph_owned *next; } ph_owned;
+typedef struct ph_owned {
+    ph_user_object *object;
+    int count;
+    struct ph_owned *next;
+} ph_owned;
 
 struct ph_graph {
     uint32_t magic;
@@ -61,7 +76,10 @@ enum { GRAPH_MAGIC = 0x47524150, EXEC_MAGIC = 0x47455845, USER_OBJECT_MAGIC = 0x
 
 static inline bool ph_is_node(const ph_step *step) { return step->kind < STEP_FORK; }
 
-typedef struct ph_tails { ph_step **steps; size_t n; } ph_tails; /* what the next node of a branch depends on */
+typedef struct ph_tails {
+    ph_step **steps;
+    size_t n;
+} ph_tails; /* what the next node of a branch depends on */
 
 struct ph_capture {
     uint64_t id;

@@ -14,8 +14,7 @@
 static atomic_uint_fast64_t clock_ns;
 ph_counters ph_counts;
 
-static uint64_t spent_cpu(ph_thread *thread)
-{
+static uint64_t spent_cpu(ph_thread *thread) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
@@ -25,16 +24,12 @@ static uint64_t spent_cpu(ph_thread *thread)
     return (uint64_t)((double)spent * ph_cfg.host_scale);
 }
 
-static void pass(uint64_t ns)
-{
-    if (ns)
-        atomic_fetch_add_explicit(&clock_ns, ns, memory_order_relaxed);
+static void pass(uint64_t ns) {
+    if (ns) atomic_fetch_add_explicit(&clock_ns, ns, memory_order_relaxed);
 }
 
-void ph_host_call(ph_call_kind kind)
-{
-    if (UNLIKELY(ph_thread_is_watcher()))
-        return;
+void ph_host_call(ph_call_kind kind) {
+    if (UNLIKELY(ph_thread_is_watcher())) return;
     atomic_fetch_add_explicit(&ph_counts.api_calls, 1, memory_order_relaxed);
     if (LIKELY(ph_cfg.host_mode == PH_HOST_MODELLED))
         pass(ph_cfg.call_ns[kind]);
@@ -42,13 +37,10 @@ void ph_host_call(ph_call_kind kind)
         pass(ph_cfg.call_ns[kind] + spent_cpu(ph_self()));
 }
 
-void ph_host_op(void)
-{
-    if (UNLIKELY(ph_thread_is_watcher()))
-        return;
+void ph_host_op(void) {
+    if (UNLIKELY(ph_thread_is_watcher())) return;
     atomic_fetch_add_explicit(&ph_counts.ops, 1, memory_order_relaxed);
-    if (ph_cfg.host_mode == PH_HOST_MODELLED)
-        pass(ph_cfg.op_ns);
+    if (ph_cfg.host_mode == PH_HOST_MODELLED) pass(ph_cfg.op_ns);
 }
 
 void ph_host_advance(uint64_t ns) { pass(ns); }
@@ -56,35 +48,28 @@ void ph_host_advance(uint64_t ns) { pass(ns); }
 uint64_t ph_host_clock(void) { return atomic_load_explicit(&clock_ns, memory_order_relaxed); }
 
 /* The clock as it is now, not as of the last call: for questions about time. */
-static void catch_up(void)
-{
-    if (ph_cfg.host_mode == PH_HOST_MEASURED && !ph_thread_is_watcher())
-        pass(spent_cpu(ph_self()));
+static void catch_up(void) {
+    if (ph_cfg.host_mode == PH_HOST_MEASURED && !ph_thread_is_watcher()) pass(spent_cpu(ph_self()));
 }
 
-void ph_host_reset(void)
-{
+void ph_host_reset(void) {
     atomic_store(&clock_ns, 0);
     ph_self()->cpu_started = false;
     catch_up();
 }
 
-PH_EXPORT uint64_t phantora_host_clock_ns(void)
-{
+PH_EXPORT uint64_t phantora_host_clock_ns(void) {
     catch_up();
     return ph_host_clock();
 }
 
 /* Virtual time. Watching threads, which must never wait, get what is known without asking. */
-PH_EXPORT uint64_t phantora_clock_ns(void)
-{
+PH_EXPORT uint64_t phantora_clock_ns(void) {
     static atomic_uint_fast64_t last_answer, last_host;
     catch_up();
     uint64_t host = ph_host_clock();
-    if (!ph_run.started || ph_run.finished)
-        return atomic_load(&last_answer) + host - atomic_load(&last_host);
-    if (ph_thread_is_watcher())
-        return atomic_load(&last_answer);
+    if (!ph_run.started || ph_run.finished) return atomic_load(&last_answer) + host - atomic_load(&last_host);
+    if (ph_thread_is_watcher()) return atomic_load(&last_answer);
     struct ph_CLOCK_READ question = {0};
     struct ph_CLOCK answer = {0};
     ph_ask(PH_KIND_CLOCK_READ, &question, sizeof question, NULL, 0, &answer, sizeof answer);
@@ -93,15 +78,13 @@ PH_EXPORT uint64_t phantora_clock_ns(void)
     return answer.now_ns;
 }
 
-PH_EXPORT void phantora_advance_ns(uint64_t ns)
-{
+PH_EXPORT void phantora_advance_ns(uint64_t ns) {
     catch_up();
     ph_host_advance(ns);
     ph_emit(PH_KIND_HOST_ADVANCE, NULL, 0, NULL, 0);
 }
 
-void ph_emit_counters(void)
-{
+void ph_emit_counters(void) {
     ph_core_lock();
     struct ph_COUNTERS totals = {
         .launches = ph_counts.launches,

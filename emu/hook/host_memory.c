@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct pinned { unsigned char *start; size_t nbytes; bool registered; } pinned;
+typedef struct pinned {
+    unsigned char *start;
+    size_t nbytes;
+    bool registered;
+} pinned;
 
 static struct {
     pthread_mutex_t lock;
@@ -15,8 +19,7 @@ static struct {
     size_t n, capacity;
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static ptrdiff_t at_or_below(const void *p)
-{
+static ptrdiff_t at_or_below(const void *p) {
     size_t low = 0, high = host.n;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -28,8 +31,7 @@ static ptrdiff_t at_or_below(const void *p)
     return (ptrdiff_t)low - 1;
 }
 
-static bool add(void *start, size_t nbytes, bool registered)
-{
+static bool add(void *start, size_t nbytes, bool registered) {
     unsigned char *from = start;
     pthread_mutex_lock(&host.lock);
     ptrdiff_t before = at_or_below(start);
@@ -40,8 +42,7 @@ static bool add(void *start, size_t nbytes, bool registered)
         if (host.n == host.capacity) {
             host.capacity = host.capacity ? host.capacity * 2 : 64;
             host.ranges = realloc(host.ranges, host.capacity * sizeof *host.ranges);
-            if (!host.ranges)
-                ph_die("out of host memory");
+            if (!host.ranges) ph_die("out of host memory");
         }
         memmove(host.ranges + i + 1, host.ranges + i, (host.n++ - i) * sizeof *host.ranges);
         host.ranges[i] = (pinned){from, nbytes, registered};
@@ -50,61 +51,47 @@ static bool add(void *start, size_t nbytes, bool registered)
     return !overlaps;
 }
 
-static bool remove_range(void *start, bool registered)
-{
+static bool remove_range(void *start, bool registered) {
     pthread_mutex_lock(&host.lock);
     ptrdiff_t i = at_or_below(start);
     bool found = i >= 0 && host.ranges[i].start == start && host.ranges[i].registered == registered;
-    if (found)
-        memmove(host.ranges + i, host.ranges + i + 1, (--host.n - (size_t)i) * sizeof *host.ranges);
+    if (found) memmove(host.ranges + i, host.ranges + i + 1, (--host.n - (size_t)i) * sizeof *host.ranges);
     pthread_mutex_unlock(&host.lock);
     return found;
 }
 
-int ph_host_alloc(void **out, size_t nbytes)
-{
+int ph_host_alloc(void **out, size_t nbytes) {
     *out = NULL;
     int status = ph_device_usable();
-    if (status || nbytes == 0)
-        return status;
+    if (status || nbytes == 0) return status;
     void *p;
-    if (posix_memalign(&p, 4096, (nbytes + 4095) & ~(size_t)4095) != 0)
-        return CUDA_OUT_OF_MEMORY;
-    if (!add(p, nbytes, false))
-        ph_die("pinned memory at %p overlaps a registered range that the program has freed", p);
+    if (posix_memalign(&p, 4096, (nbytes + 4095) & ~(size_t)4095) != 0) return CUDA_OUT_OF_MEMORY;
+    if (!add(p, nbytes, false)) ph_die("pinned memory at %p overlaps a registered range that the program has freed", p);
     *out = p;
     return CUDA_OK;
 }
 
-int ph_host_free(void *p)
-{
-    if (!p)
-        return CUDA_OK;
+int ph_host_free(void *p) {
+    if (!p) return CUDA_OK;
     ph_data_wait_host(); /* a copy into it may be pending */
-    if (!remove_range(p, false))
-        return CUDA_INVALID_VALUE;
+    if (!remove_range(p, false)) return CUDA_INVALID_VALUE;
     free(p);
     return CUDA_OK;
 }
 
-int ph_host_register(void *p, size_t nbytes)
-{
-    if (!p || nbytes == 0)
-        return CUDA_INVALID_VALUE;
+int ph_host_register(void *p, size_t nbytes) {
+    if (!p || nbytes == 0) return CUDA_INVALID_VALUE;
     return add(p, nbytes, true) ? CUDA_OK : CUDA_HOST_ALREADY_REGISTERED;
 }
 
 int ph_host_unregister(void *p) { return remove_range(p, true) ? CUDA_OK : CUDA_HOST_NOT_REGISTERED; }
 
-bool ph_host_range_of(const void *p, void **start, size_t *nbytes)
-{
+bool ph_host_range_of(const void *p, void **start, size_t *nbytes) {
     pthread_mutex_lock(&host.lock);
     ptrdiff_t i = at_or_below(p);
     bool found = i >= 0 && (size_t)((const unsigned char *)p - host.ranges[i].start) < host.ranges[i].nbytes;
-    if (found && start)
-        *start = host.ranges[i].start;
-    if (found && nbytes)
-        *nbytes = host.ranges[i].nbytes;
+    if (found && start) *start = host.ranges[i].start;
+    if (found && nbytes) *nbytes = host.ranges[i].nbytes;
     pthread_mutex_unlock(&host.lock);
     return found;
 }

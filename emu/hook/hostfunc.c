@@ -1,6 +1,7 @@
 /*
- * Host functions in a stream (cudaLaunchHostFunc, cudaStreamAddCallback): really called, on a thread of ours as in CUDA,
- * in the order they were given, when no earlier bytes are still on their way. Whoever synchronises waits for them.
+ * Host functions in a stream (cudaLaunchHostFunc, cudaStreamAddCallback): really called, on a thread of ours as in
+ * CUDA, in the order they were given, when no earlier bytes are still on their way. Whoever synchronises waits for
+ * them.
  *
  * Before the rank's start there are no threads: they run at once.
  */
@@ -10,7 +11,11 @@
 #include <signal.h>
 #include <stdlib.h>
 
-typedef struct call { struct call *next; void (*function)(void *); void *arg; } call;
+typedef struct call {
+    struct call *next;
+    void (*function)(void *);
+    void *arg;
+} call;
 
 static struct {
     pthread_mutex_t lock;
@@ -22,8 +27,7 @@ static struct {
 
 static __thread bool on_caller __attribute__((tls_model("initial-exec")));
 
-static void *caller(void *unused)
-{
+static void *caller(void *unused) {
     (void)unused;
     on_caller = true;
     ph_self()->watcher = 1;
@@ -33,8 +37,7 @@ static void *caller(void *unused)
         while (!calls.first) pthread_cond_wait(&calls.changed, &calls.lock);
         call *next = calls.first;
         calls.first = next->next;
-        if (!calls.first)
-            calls.last = &calls.first;
+        if (!calls.first) calls.last = &calls.first;
         pthread_mutex_unlock(&calls.lock);
         ph_data_wait_host();
         next->function(next->arg);
@@ -46,32 +49,27 @@ static void *caller(void *unused)
     return NULL;
 }
 
-static void start_caller(void)
-{
+static void start_caller(void) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_t thread;
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, caller, NULL) != 0)
-        ph_die("no thread for host functions");
+    if (pthread_create(&thread, NULL, caller, NULL) != 0) ph_die("no thread for host functions");
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_detach(thread);
     calls.running = true;
 }
 
-void ph_host_function(void (*function)(void *), void *arg)
-{
+void ph_host_function(void (*function)(void *), void *arg) {
     if (!ph_run.started || ph_run.finished) {
         function(arg);
         return;
     }
     call *added = malloc(sizeof *added);
-    if (!added)
-        ph_die("out of host memory");
+    if (!added) ph_die("out of host memory");
     *added = (call){.function = function, .arg = arg};
     pthread_mutex_lock(&calls.lock);
-    if (!calls.running)
-        start_caller();
+    if (!calls.running) start_caller();
     *calls.last = added;
     calls.last = &added->next;
     calls.given++;
@@ -79,9 +77,9 @@ void ph_host_function(void (*function)(void *), void *arg)
     pthread_mutex_unlock(&calls.lock);
 }
 
-void ph_host_functions_wait(void)
-{
-    if (LIKELY(__atomic_load_n(&calls.given, __ATOMIC_RELAXED) == __atomic_load_n(&calls.done, __ATOMIC_RELAXED)) || on_caller)
+void ph_host_functions_wait(void) {
+    if (LIKELY(__atomic_load_n(&calls.given, __ATOMIC_RELAXED) == __atomic_load_n(&calls.done, __ATOMIC_RELAXED)) ||
+        on_caller)
         return;
     void *interpreter = ph_python_release();
     pthread_mutex_lock(&calls.lock);

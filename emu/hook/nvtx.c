@@ -3,17 +3,20 @@
  *
  *   aten::linear, seq = 12, op_id = 40, sizes = [[8, 64], [64, 64], [64]], input_op_ids = [...]
  *
- * Name and sizes are interned: one record for each different pair, so that pushing a range writes nothing and an op stays
- * readable for ever. Steps are recognised here too: a range `Optimizer.step...` that ends after a backward node has run
- * since the last step ends a step, as far as can be told without looking ahead; of several optimizers in a row the first.
- * A range or mark named `phantora.step` says so explicitly and switches the rule off.
+ * Name and sizes are interned: one record for each different pair, so that pushing a range writes nothing and an op
+ * stays readable for ever. Steps are recognised here too: a range `Optimizer.step...` that ends after a backward node
+ * has run since the last step ends a step, as far as can be told without looking ahead; of several optimizers in a row
+ * the first. A range or mark named `phantora.step` says so explicitly and switches the rule off.
  */
 #include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct known_table { size_t mask; _Atomic(const ph_known_op *) slots[]; } known_table;
+typedef struct known_table {
+    size_t mask;
+    _Atomic(const ph_known_op *) slots[];
+} known_table;
 
 static struct {
     pthread_mutex_t lock; /* of writers; readers need none */
@@ -21,83 +24,77 @@ static struct {
     size_t n;
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static struct { atomic_bool backward_seen, explicit; } steps;
+static struct {
+    atomic_bool backward_seen, explicit;
+} steps;
 
 static const ph_op no_op = {.name = "", .sizes = "", .key = 0};
 
-/* ---- the text --------------------------------------------------------------------------------------------------------- */
+/* ---- the text
+ * --------------------------------------------------------------------------------------------------------- */
 
-typedef struct parsed { const char *name, *sizes; size_t nname, nsizes; } parsed;
+typedef struct parsed {
+    const char *name, *sizes;
+    size_t nname, nsizes;
+} parsed;
 
 static bool begins(const char *text, const char *with, size_t n) { return strncmp(text, with, n) == 0; }
 
-static parsed parse(const char *message)
-{
+static parsed parse(const char *message) {
     parsed p = {.name = message, .sizes = ""};
     const char *comma = message;
     while ((comma = strchr(comma, ','))) {
-        if (begins(comma, ", seq = ", 8) || begins(comma, ", op_id = ", 10) || begins(comma, ", sizes = ", 10))
-            break;
+        if (begins(comma, ", seq = ", 8) || begins(comma, ", op_id = ", 10) || begins(comma, ", sizes = ", 10)) break;
         comma++;
     }
     p.nname = comma ? (size_t)(comma - message) : strlen(message);
     while (comma && !begins(comma, ", sizes = ", 10)) comma = strchr(comma + 1, ',');
-    if (!comma)
-        return p;
+    if (!comma) return p;
     p.sizes = comma + 10;
     int depth = 0;
     const char *end = p.sizes;
     for (; *end; end++) {
         depth += *end == '[' ? 1 : *end == ']' ? -1 : 0;
-        if (depth == 0)
-            break;
+        if (depth == 0) break;
     }
     p.nsizes = (size_t)(end - p.sizes) + (*end == ']');
     return p;
 }
 
-/* ---- interning ---------------------------------------------------------------------------------------------------------- */
+/* ---- interning
+ * ---------------------------------------------------------------------------------------------------------- */
 
-static known_table *new_table(size_t capacity)
-{
+static known_table *new_table(size_t capacity) {
     known_table *table = calloc(1, sizeof *table + capacity * sizeof table->slots[0]);
-    if (!table)
-        ph_die("out of host memory");
+    if (!table) ph_die("out of host memory");
     table->mask = capacity - 1;
     return table;
 }
 
-static _Atomic(const ph_known_op *) *slot_of(known_table *table, uint64_t key)
-{
+static _Atomic(const ph_known_op *) *slot_of(known_table *table, uint64_t key) {
     size_t slot = key & table->mask;
     for (;; slot = (slot + 1) & table->mask) {
         const ph_known_op *op = atomic_load_explicit(&table->slots[slot], memory_order_acquire);
-        if (!op || op->op.key == key)
-            return &table->slots[slot];
+        if (!op || op->op.key == key) return &table->slots[slot];
     }
 }
 
 /* Under the writers' lock. A table that was outgrown stays: readers may be in it. */
-static known_table *with_room(void)
-{
+static known_table *with_room(void) {
     known_table *table = atomic_load(&known.table);
-    if (table && known.n * 2 <= table->mask)
-        return table;
+    if (table && known.n * 2 <= table->mask) return table;
     known_table *larger = new_table(table ? (table->mask + 1) * 2 : 4096);
     for (size_t i = 0; table && i <= table->mask; i++) {
         const ph_known_op *op = atomic_load(&table->slots[i]);
-        if (op)
-            atomic_store(slot_of(larger, op->op.key), op);
+        if (op) atomic_store(slot_of(larger, op->op.key), op);
     }
     atomic_store(&known.table, larger);
     return larger;
 }
 
-static ph_known_op *new_op(uint64_t key, const parsed *p)
-{
+static ph_known_op *new_op(uint64_t key, const parsed *p) {
     ph_known_op *op = calloc(1, sizeof *op + p->nname + p->nsizes + 2);
-    if (!op)
-        ph_die("out of host memory");
+    if (!op) ph_die("out of host memory");
     char *text = (char *)(op + 1);
     memcpy(text, p->name, p->nname);
     memcpy(text + p->nname + 1, p->sizes, p->nsizes);
@@ -108,14 +105,12 @@ static ph_known_op *new_op(uint64_t key, const parsed *p)
     return op;
 }
 
-static const ph_known_op *intern(const char *message)
-{
+static const ph_known_op *intern(const char *message) {
     parsed p = parse(message);
     uint64_t key = ph_hash(ph_hash(3, p.name, p.nname), p.sizes, p.nsizes);
     known_table *table = atomic_load_explicit(&known.table, memory_order_acquire);
     const ph_known_op *op = table ? atomic_load_explicit(slot_of(table, key), memory_order_acquire) : NULL;
-    if (LIKELY(op != NULL))
-        return op;
+    if (LIKELY(op != NULL)) return op;
     pthread_mutex_lock(&known.lock);
     _Atomic(const ph_known_op *) *slot = slot_of(with_room(), key);
     op = atomic_load(slot);
@@ -128,63 +123,51 @@ static const ph_known_op *intern(const char *message)
     return op;
 }
 
-/* ---- ranges and steps ----------------------------------------------------------------------------------------------------- */
+/* ---- ranges and steps
+ * ----------------------------------------------------------------------------------------------------- */
 
-static void marker(uint32_t kind, const char *name)
-{
-    if (kind == PH_MARKER_STEP)
-        ph_emit_counters();
+static void marker(uint32_t kind, const char *name) {
+    if (kind == PH_MARKER_STEP) ph_emit_counters();
     struct ph_MARKER record = {.marker = kind};
     ph_emit(PH_KIND_MARKER, &record, sizeof record, name, strlen(name));
 }
 
 PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, name ? name : ""); }
 
-static void explicit_step(const ph_known_op *op)
-{
+static void explicit_step(const ph_known_op *op) {
     atomic_store(&steps.explicit, true);
     marker(PH_MARKER_STEP, op->op.name);
 }
 
-const ph_op *ph_current_op(void)
-{
+const ph_op *ph_current_op(void) {
     ph_thread *thread = ph_self();
     int n = thread->nranges;
     return n > 0 && n <= PH_MAX_RANGES ? &thread->ranges[n - 1]->op : &no_op;
 }
 
-void ph_range_push(const char *message)
-{
+void ph_range_push(const char *message) {
     const ph_known_op *op = intern(message);
     ph_thread *thread = ph_self();
     int depth = thread->nranges++;
-    if (depth < PH_MAX_RANGES)
-        thread->ranges[depth] = op;
+    if (depth < PH_MAX_RANGES) thread->ranges[depth] = op;
     if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
         atomic_store(&steps.backward_seen, true);
-    if (op->optimizer && thread->optimizer_depth == 0)
-        thread->optimizer_depth = depth + 1;
+    if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
     ph_host_op();
 }
 
-void ph_range_pop(void)
-{
+void ph_range_pop(void) {
     ph_thread *thread = ph_self();
-    if (thread->nranges == 0)
-        return;
+    if (thread->nranges == 0) return;
     int depth = --thread->nranges;
     const ph_known_op *op = depth < PH_MAX_RANGES ? thread->ranges[depth] : NULL;
-    if (UNLIKELY(op && op->step))
-        explicit_step(op);
-    if (LIKELY(thread->optimizer_depth != depth + 1))
-        return;
+    if (UNLIKELY(op && op->step)) explicit_step(op);
+    if (LIKELY(thread->optimizer_depth != depth + 1)) return;
     thread->optimizer_depth = 0;
     if (op && atomic_exchange(&steps.backward_seen, false) && !atomic_load(&steps.explicit))
         marker(PH_MARKER_STEP, op->op.name);
 }
 
-void ph_range_mark(const char *message)
-{
-    if (strcmp(message, "phantora.step") == 0)
-        explicit_step(intern(message));
+void ph_range_mark(const char *message) {
+    if (strcmp(message, "phantora.step") == 0) explicit_step(intern(message));
 }

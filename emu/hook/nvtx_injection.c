@@ -26,16 +26,16 @@ typedef struct attributes {
     const char *message;
 } attributes;
 
-static const char *text_of(const attributes *a) { return a && a->message_type == MESSAGE_ASCII && a->message ? a->message : ""; }
+static const char *text_of(const attributes *a) {
+    return a && a->message_type == MESSAGE_ASCII && a->message ? a->message : "";
+}
 
-static int push(const char *message)
-{
+static int push(const char *message) {
     ph_range_push(message ? message : "");
     return ph_self()->nranges - 1;
 }
 
-static int pop(void)
-{
+static int pop(void) {
     ph_range_pop();
     return ph_self()->nranges;
 }
@@ -43,38 +43,30 @@ static int pop(void)
 static void mark_a(const char *message) { ph_range_mark(message ? message : ""); }
 static void mark_ex(const attributes *a) { ph_range_mark(text_of(a)); }
 static int push_ex(const attributes *a) { return push(text_of(a)); }
-static int push_w(const wchar_t *message)
-{
+static int push_w(const wchar_t *message) {
     (void)message;
     return push("");
 }
-static void domain_mark_ex(void *domain, const attributes *a)
-{
+static void domain_mark_ex(void *domain, const attributes *a) {
     (void)domain;
     mark_ex(a);
 }
-static int domain_push_ex(void *domain, const attributes *a)
-{
+static int domain_push_ex(void *domain, const attributes *a) {
     (void)domain;
     return push_ex(a);
 }
-static int domain_pop(void *domain)
-{
+static int domain_pop(void *domain) {
     (void)domain;
     return pop();
 }
 
-static void put(any_function **table, unsigned n, unsigned at, any_function function)
-{
-    if (at < n && table[at])
-        *table[at] = function;
+static void put(any_function **table, unsigned n, unsigned at, any_function function) {
+    if (at < n && table[at]) *table[at] = function;
 }
 
-PH_EXPORT int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t))
-{
+PH_EXPORT int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t)) {
     const export_table *exports = get_table(TABLE_CALLBACKS);
-    if (!exports || exports->nbytes < sizeof *exports)
-        return 0;
+    if (!exports || exports->nbytes < sizeof *exports) return 0;
     any_function **table;
     unsigned n;
     if (exports->function_table(MODULE_CORE, &table, &n)) {

@@ -1,5 +1,6 @@
 /*
- * C structs of the records, made from records.def: struct ph_SEGMENT and the constant PH_KIND_SEGMENT, PH_SCOPE_STREAM ...
+ * C structs of the records, made from records.def: struct ph_SEGMENT and the constant PH_KIND_SEGMENT, PH_SCOPE_STREAM
+ * ...
  */
 #ifndef PHANTORA_RECORDS_H
 #define PHANTORA_RECORDS_H
@@ -19,9 +20,15 @@ typedef double ph_f64;
         __VA_ARGS__                                                                                                    \
     };
 #define RECORD_VERSION(n) enum { PH_RECORD_VERSION = n };
-#define UP(NAME, number, ...) enum { PH_KIND_##NAME = number }; STRUCT(NAME, ##__VA_ARGS__)
-#define ASK(NAME, number, REPLY, ...) enum { PH_KIND_##NAME = number }; STRUCT(NAME, ##__VA_ARGS__)
-#define DOWN(NAME, number, ...) enum { PH_KIND_##NAME = number }; STRUCT(NAME, ##__VA_ARGS__)
+#define UP(NAME, number, ...)                                                                                          \
+    enum { PH_KIND_##NAME = number };                                                                                  \
+    STRUCT(NAME, ##__VA_ARGS__)
+#define ASK(NAME, number, REPLY, ...)                                                                                  \
+    enum { PH_KIND_##NAME = number };                                                                                  \
+    STRUCT(NAME, ##__VA_ARGS__)
+#define DOWN(NAME, number, ...)                                                                                        \
+    enum { PH_KIND_##NAME = number };                                                                                  \
+    STRUCT(NAME, ##__VA_ARGS__)
 #define ENUM(NAME, VALUE, number) enum { PH_##NAME##_##VALUE = number };
 #include "records.def"
 #undef F

@@ -19,8 +19,7 @@ static struct {
     ph_waiter *first;
 } waiters = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-uint64_t ph_waiter_add(ph_waiter *waiter)
-{
+uint64_t ph_waiter_add(ph_waiter *waiter) {
     pthread_mutex_lock(&waiters.lock);
     waiter->qid = ++waiters.last_qid;
     waiter->next = waiters.first;
@@ -29,35 +28,29 @@ uint64_t ph_waiter_add(ph_waiter *waiter)
     return waiter->qid;
 }
 
-void ph_waiter_wait(ph_waiter *waiter)
-{
+void ph_waiter_wait(ph_waiter *waiter) {
     while (!atomic_load(&waiter->done)) syscall(SYS_futex, &waiter->done, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
 }
 
-void ph_waiters_forget(void)
-{
+void ph_waiters_forget(void) {
     pthread_mutex_init(&waiters.lock, NULL);
     waiters.first = NULL;
 }
 
-static ph_waiter *take(uint64_t qid)
-{
+static ph_waiter *take(uint64_t qid) {
     pthread_mutex_lock(&waiters.lock);
     ph_waiter **at = &waiters.first;
     while (*at && (*at)->qid != qid) at = &(*at)->next;
     ph_waiter *waiter = *at;
-    if (waiter)
-        *at = waiter->next;
+    if (waiter) *at = waiter->next;
     pthread_mutex_unlock(&waiters.lock);
     return waiter;
 }
 
-void ph_reply_arrived(const struct ph_header *header, const unsigned char *body, size_t nbytes)
-{
+void ph_reply_arrived(const struct ph_header *header, const unsigned char *body, size_t nbytes) {
     if (header->kind == PH_KIND_DATA) {
         struct ph_DATA data;
-        if (nbytes < sizeof data)
-            ph_die("the coordinator sent a DATA record of %zu bytes", nbytes);
+        if (nbytes < sizeof data) ph_die("the coordinator sent a DATA record of %zu bytes", nbytes);
         memcpy(&data, body, sizeof data);
         ph_data_arrived(data.token, body + sizeof data, nbytes - sizeof data);
         return;
@@ -74,32 +67,26 @@ void ph_reply_arrived(const struct ph_header *header, const unsigned char *body,
 }
 
 /* A thread's state is the letter after the parenthesised name in /proc/self/task/<tid>/stat. */
-static bool sleeps(int directory, const char *tid)
-{
+static bool sleeps(int directory, const char *tid) {
     char path[64], text[512];
     snprintf(path, sizeof path, "%.20s/stat", tid);
     int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return true; /* it has just ended */
+    if (fd < 0) return true; /* it has just ended */
     ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
-    if (n <= 0)
-        return true;
+    if (n <= 0) return true;
     text[n] = 0;
     const char *name_end = strrchr(text, ')');
     return !name_end || name_end[1] == 0 || name_end[2] != 'R';
 }
 
-bool ph_other_threads_sleep(void)
-{
+bool ph_other_threads_sleep(void) {
     DIR *tasks = opendir("/proc/self/task");
-    if (!tasks)
-        return true;
+    if (!tasks) return true;
     int self = gettid();
     bool all = true;
     for (struct dirent *task; all && (task = readdir(tasks));)
-        if (task->d_name[0] != '.' && atoi(task->d_name) != self)
-            all = sleeps(dirfd(tasks), task->d_name);
+        if (task->d_name[0] != '.' && atoi(task->d_name) != self) all = sleeps(dirfd(tasks), task->d_name);
     closedir(tasks);
     return all;
 }

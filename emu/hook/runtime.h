@@ -4,15 +4,12 @@
 
 #include "core.h"
 
-static inline int result(int status)
-{
-    if (UNLIKELY(status != CUDA_OK))
-        ph_self()->last_error = status;
+static inline int result(int status) {
+    if (UNLIKELY(status != CUDA_OK)) ph_self()->last_error = status;
     return status;
 }
 
-static inline ph_event *event_of(void *handle)
-{
+static inline ph_event *event_of(void *handle) {
     ph_event *event = handle;
     return event && event->magic == PH_EVENT_MAGIC ? event : NULL;
 }

@@ -12,24 +12,24 @@
 enum { SEGMENT_LAUNCHES = 256 };
 
 static struct {
-    ph_stream *all, *retired;                /* destroyed ones are reused, never freed: a stale handle is recognised */
-    ph_stream *first_open, *last_open;       /* open segments, in order of their first launch */
+    ph_stream *all, *retired;          /* destroyed ones are reused, never freed: a stale handle is recognised */
+    ph_stream *first_open, *last_open; /* open segments, in order of their first launch */
     ph_stream *legacy[PH_MAX_DEVICES];
     uint32_t last_id;
     int nblocking; /* blocking streams that are not legacy default streams */
 } streams;
 
-/* ---- handles ------------------------------------------------------------------------------------------------------ */
+/* ---- handles ------------------------------------------------------------------------------------------------------
+ */
 
-static void announce(ph_stream *stream)
-{
-    struct ph_STREAM_CREATE record = {.stream = stream->id, .device = (uint32_t)stream->device, .priority = stream->priority};
+static void announce(ph_stream *stream) {
+    struct ph_STREAM_CREATE record = {
+        .stream = stream->id, .device = (uint32_t)stream->device, .priority = stream->priority};
     ph_append(PH_KIND_STREAM_CREATE, ph_host_clock(), &record, sizeof record, NULL, 0);
 }
 
 /* Under the core lock. */
-static ph_stream *make(int device, unsigned flags, int priority, bool legacy)
-{
+static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
     ph_stream *stream = streams.retired;
     if (stream)
         streams.retired = stream->next;
@@ -54,16 +54,13 @@ static ph_stream *make(int device, unsigned flags, int priority, bool legacy)
     return stream;
 }
 
-int ph_streams_make_defaults(void)
-{
+int ph_streams_make_defaults(void) {
     for (int device = 0; device < ph_cfg.device_count; device++)
-        if (!streams.legacy[device] && !(streams.legacy[device] = make(device, 0, 0, true)))
-            return CUDA_OUT_OF_MEMORY;
+        if (!streams.legacy[device] && !(streams.legacy[device] = make(device, 0, 0, true))) return CUDA_OUT_OF_MEMORY;
     return CUDA_OK;
 }
 
-void ph_streams_announce(void)
-{
+void ph_streams_announce(void) {
     ph_core_lock();
     for (uint32_t id = 1; id <= streams.last_id; id++) /* the list is newest first, ids go out in order */
         for (ph_stream *stream = streams.all; stream; stream = stream->next)
@@ -77,8 +74,7 @@ void ph_streams_announce(void)
 
 ph_stream *ph_default_stream(int device) { return streams.legacy[device]; }
 
-static ph_stream *per_thread_stream(ph_thread *thread)
-{
+static ph_stream *per_thread_stream(ph_thread *thread) {
     ph_stream **slot = &thread->default_streams[thread->device];
     if (!*slot) {
         ph_core_lock();
@@ -88,8 +84,7 @@ static ph_stream *per_thread_stream(ph_thread *thread)
     return *slot;
 }
 
-ph_stream *ph_stream_of(void *handle)
-{
+ph_stream *ph_stream_of(void *handle) {
     if ((uintptr_t)handle > 2) {
         ph_stream *stream = handle;
         return LIKELY(stream->magic == PH_STREAM_MAGIC) ? stream : NULL;
@@ -102,12 +97,10 @@ uint32_t ph_stream_id(const ph_stream *stream) { return stream->id; }
 int ph_stream_device(const ph_stream *stream) { return stream->device; }
 bool ph_stream_capturing(const ph_stream *stream) { return stream->capture != NULL; }
 
-int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out)
-{
+int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out) {
     *out = NULL;
     int status = ph_device_usable();
-    if (status)
-        return status;
+    if (status) return status;
     ph_core_lock();
     ph_context_use(device);
     *out = make(device, flags, priority, false);
@@ -115,12 +108,9 @@ int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out)
     return *out ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
-int ph_stream_destroy(ph_stream *stream)
-{
-    if (stream->legacy)
-        return CUDA_INVALID_HANDLE;
-    if (stream->capture)
-        return CUDA_CAPTURE_UNSUPPORTED;
+int ph_stream_destroy(ph_stream *stream) {
+    if (stream->legacy) return CUDA_INVALID_HANDLE;
+    if (stream->capture) return CUDA_CAPTURE_UNSUPPORTED;
     ph_core_lock();
     ph_close_segments();
     if (ph_run.started) {
@@ -138,13 +128,13 @@ int ph_stream_destroy(ph_stream *stream)
     return CUDA_OK;
 }
 
-/* ---- segments ------------------------------------------------------------------------------------------------------- */
+/* ---- segments -------------------------------------------------------------------------------------------------------
+ */
 
 bool ph_segments_open(void) { return streams.first_open != NULL; }
 uint64_t ph_launch_count(void) { return ph_counts.launches; }
 
-void ph_close_segments(void)
-{
+void ph_close_segments(void) {
     for (ph_stream *stream = streams.first_open; stream; stream = stream->next_open) {
         struct ph_SEGMENT record = {.stream = stream->id,
                                     .launches = stream->launches,
@@ -157,8 +147,7 @@ void ph_close_segments(void)
     streams.first_open = streams.last_open = NULL;
 }
 
-static void open_segment(ph_stream *stream, uint64_t now)
-{
+static void open_segment(ph_stream *stream, uint64_t now) {
     stream->first_ns = now;
     stream->solo_ns = stream->contended_ns = stream->tail_ns = 0;
     stream->next_open = NULL;
@@ -170,25 +159,20 @@ static void open_segment(ph_stream *stream, uint64_t now)
     ph_channel_wake_for_segments();
 }
 
-static void fold(ph_stream *stream, const ph_cost *cost)
-{
+static void fold(ph_stream *stream, const ph_cost *cost) {
     uint64_t now = ph_host_clock();
-    if (stream->launches == 0)
-        open_segment(stream, now);
+    if (stream->launches == 0) open_segment(stream, now);
     /* tail = max over launches i of (h_i - h_1 + what follows from i on): the earlier ones grow by this launch */
     uint64_t begins_here = now - stream->first_ns;
     stream->tail_ns = (stream->tail_ns > begins_here ? stream->tail_ns : begins_here) + cost->solo_ns;
     stream->solo_ns += cost->solo_ns;
     stream->contended_ns += cost->contended_ns;
-    if (++stream->launches == SEGMENT_LAUNCHES)
-        ph_close_segments();
+    if (++stream->launches == SEGMENT_LAUNCHES) ph_close_segments();
 }
 
 /* Legacy default stream: its work waits for all earlier work of the device's blocking streams, and theirs for its. */
-void ph_order_default(ph_stream *stream)
-{
-    if (LIKELY(streams.nblocking == 0) || !ph_run.started)
-        return;
+void ph_order_default(ph_stream *stream) {
+    if (LIKELY(streams.nblocking == 0) || !ph_run.started) return;
     ph_stream *legacy = streams.legacy[stream->device];
     if (stream->blocking && legacy->work != stream->legacy_seen) {
         uint64_t mark = ph_mark_record(legacy, 0);
@@ -197,8 +181,7 @@ void ph_order_default(ph_stream *stream)
         stream->legacy_seen = legacy->work;
     } else if (stream->legacy) {
         for (ph_stream *other = streams.all; other; other = other->next) {
-            if (!other->blocking || other->device != stream->device || other->work == other->seen_by_legacy)
-                continue;
+            if (!other->blocking || other->device != stream->device || other->work == other->seen_by_legacy) continue;
             uint64_t mark = ph_mark_record(other, 0);
             ph_mark_wait(stream, mark);
             ph_mark_drop(mark);
@@ -208,17 +191,14 @@ void ph_order_default(ph_stream *stream)
     stream->work++;
 }
 
-void ph_stream_touch(ph_stream *stream)
-{
+void ph_stream_touch(ph_stream *stream) {
     ph_core_lock();
     ph_order_default(stream);
     ph_core_unlock();
 }
 
-void ph_launch(ph_stream *stream, const ph_cost *cost)
-{
-    if (UNLIKELY(stream->capture != NULL) && ph_capture_launch(stream, cost))
-        return;
+void ph_launch(ph_stream *stream, const ph_cost *cost) {
+    if (UNLIKELY(stream->capture != NULL) && ph_capture_launch(stream, cost)) return;
     ph_core_lock();
     ph_counts.launches++;
     ph_counts.solo_ns[cost->source & 3] += cost->solo_ns;
@@ -230,10 +210,10 @@ void ph_launch(ph_stream *stream, const ph_cost *cost)
     ph_core_unlock();
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------------------- */
+/* ---- waiting
+ * ---------------------------------------------------------------------------------------------------------- */
 
-static void wait_record(uint32_t scope, uint32_t stream, uint64_t mark)
-{
+static void wait_record(uint32_t scope, uint32_t stream, uint64_t mark) {
     if (ph_run.started && !ph_thread_is_watcher()) {
         struct ph_HOST_WAIT record = {.scope = scope, .stream = stream, .mark = mark};
         ph_emit(PH_KIND_HOST_WAIT, &record, sizeof record, NULL, 0);
@@ -242,47 +222,39 @@ static void wait_record(uint32_t scope, uint32_t stream, uint64_t mark)
     ph_host_functions_wait();
 }
 
-int ph_stream_synchronize(ph_stream *stream)
-{
+int ph_stream_synchronize(ph_stream *stream) {
     if (stream->capture) {
         ph_capture_invalidate(stream);
         return CUDA_CAPTURE_UNSUPPORTED;
     }
     int status = ph_device_usable();
-    if (status)
-        return status;
-    if (stream->legacy && streams.nblocking)
-        ph_stream_touch(stream);
+    if (status) return status;
+    if (stream->legacy && streams.nblocking) ph_stream_touch(stream);
     wait_record(PH_SCOPE_STREAM, stream->id, 0);
     return CUDA_OK;
 }
 
-int ph_device_synchronize(int device)
-{
+int ph_device_synchronize(int device) {
     int status = ph_device_usable();
-    if (status == CUDA_OK)
-        wait_record(PH_SCOPE_DEVICE, (uint32_t)device, 0);
+    if (status == CUDA_OK) wait_record(PH_SCOPE_DEVICE, (uint32_t)device, 0);
     return status;
 }
 
 void ph_wait_mark(uint64_t mark) { wait_record(PH_SCOPE_MARK, 0, mark); }
 
-int ph_query(uint32_t scope, uint32_t stream, uint64_t mark)
-{
+int ph_query(uint32_t scope, uint32_t stream, uint64_t mark) {
     if (ph_run.started && !ph_run.finished && !ph_thread_is_watcher()) {
         struct ph_QUERY question = {.mark = mark, .scope = scope, .stream = stream};
         struct ph_DONE answer = {0};
         ph_ask(PH_KIND_QUERY, &question, sizeof question, NULL, 0, &answer, sizeof answer);
-        if (!answer.done)
-            return CUDA_NOT_READY;
+        if (!answer.done) return CUDA_NOT_READY;
         ph_data_wait_host();
         ph_host_functions_wait();
     }
     return CUDA_OK;
 }
 
-int ph_stream_query(ph_stream *stream)
-{
+int ph_stream_query(ph_stream *stream) {
     if (stream->capture) {
         ph_capture_invalidate(stream);
         return CUDA_CAPTURE_UNSUPPORTED;

@@ -18,38 +18,31 @@ static struct {
     void (*python_line)(char *text, int capacity);
 } warnings = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool first_time(const char *name)
-{
+static bool first_time(const char *name) {
     uint64_t hash = ph_hash(1, name, strlen(name));
     pthread_mutex_lock(&warnings.lock);
     bool fresh = warnings.nsaid < MAX_WARNINGS;
-    for (int i = 0; i < warnings.nsaid && fresh; i++)
-        fresh = warnings.said[i] != hash;
-    if (fresh)
-        warnings.said[warnings.nsaid++] = hash;
+    for (int i = 0; i < warnings.nsaid && fresh; i++) fresh = warnings.said[i] != hash;
+    if (fresh) warnings.said[warnings.nsaid++] = hash;
     pthread_mutex_unlock(&warnings.lock);
     return fresh;
 }
 
-void ph_warn_once(const char *name, const char *format, ...)
-{
-    if (!first_time(name))
-        return;
+void ph_warn_once(const char *name, const char *format, ...) {
+    if (!first_time(name)) return;
     char text[1024];
     va_list arguments;
     va_start(arguments, format);
     int n = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (n < 0)
-        return;
+    if (n < 0) return;
     size_t length = (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
     fprintf(stderr, "phantora-async: rank %u: %s\n", ph_run.rank, text);
     struct ph_WARNING warning = {.code = 0, .count = 1};
     ph_emit_aside(PH_KIND_WARNING, &warning, sizeof warning, text, length);
 }
 
-int ph_refuse(const char *name, int status)
-{
+int ph_refuse(const char *name, int status) {
     atomic_fetch_add_explicit(&ph_counts.refused_calls, 1, memory_order_relaxed);
     char line[512];
     ph_python_line(line, sizeof line);
@@ -58,8 +51,7 @@ int ph_refuse(const char *name, int status)
     return status;
 }
 
-void ph_die(const char *format, ...)
-{
+void ph_die(const char *format, ...) {
     char text[1024];
     va_list arguments;
     va_start(arguments, format);
@@ -71,10 +63,8 @@ void ph_die(const char *format, ...)
 
 PH_EXPORT void phantora_set_python_line(void (*callback)(char *text, int capacity)) { warnings.python_line = callback; }
 
-const char *ph_python_line(char *text, int capacity)
-{
+const char *ph_python_line(char *text, int capacity) {
     text[0] = 0;
-    if (warnings.python_line)
-        warnings.python_line(text, capacity);
+    if (warnings.python_line) warnings.python_line(text, capacity);
     return text;
 }

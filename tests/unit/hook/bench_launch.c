@@ -14,25 +14,24 @@ enum { KERNELS = 64, LAUNCHES = 2000000 };
 
 typedef int (*launch_function)(void *kernel, dim3 grid, dim3 block, void **args, size_t shared, void *stream);
 
-static int __attribute__((noinline)) nothing(void *kernel, dim3 grid, dim3 block, void **args, size_t shared, void *stream)
-{
+static int __attribute__((noinline)) nothing(void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                                             void *stream) {
     __asm__ volatile("" ::"r"(kernel), "r"(args), "r"(shared), "r"(stream), "r"(grid.x), "r"(block.x));
     return 0;
 }
 
-static double cpu_ns(void)
-{
+static double cpu_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static double measure(launch_function launch, void **kernels)
-{
+static double measure(launch_function launch, void **kernels) {
     double start = cpu_ns();
     int failures = 0;
     for (int i = 0; i < LAUNCHES; i++)
-        failures += launch(kernels[i % KERNELS], (dim3){(unsigned)(i & 7) + 1, 1, 1}, (dim3){128, 1, 1}, NULL, 0, NULL) != 0;
+        failures +=
+            launch(kernels[i % KERNELS], (dim3){(unsigned)(i & 7) + 1, 1, 1}, (dim3){128, 1, 1}, NULL, 0, NULL) != 0;
     if (failures) {
         fprintf(stderr, "%d launches failed\n", failures);
         exit(1);
@@ -40,16 +39,14 @@ static double measure(launch_function launch, void **kernels)
     return (cpu_ns() - start) / LAUNCHES;
 }
 
-static double measure_device(int (*get_device)(int *))
-{
+static double measure_device(int (*get_device)(int *)) {
     int device;
     double start = cpu_ns();
     for (int i = 0; i < LAUNCHES; i++) get_device(&device);
     return (cpu_ns() - start) / LAUNCHES;
 }
 
-static void *find(void *library, const char *name)
-{
+static void *find(void *library, const char *name) {
     void *address = dlsym(library, name);
     if (!address) {
         fprintf(stderr, "%s\n", dlerror());
@@ -58,8 +55,7 @@ static void *find(void *library, const char *name)
     return address;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc != 5) /* library, device file, socket, cost table */
         return 2;
     void *library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
@@ -75,8 +71,7 @@ int main(int argc, char **argv)
     int (*get)(void **, const void *) = find(library, "__cudaGetKernel");
     static char addresses[KERNELS], names[KERNELS][16];
     void *kernels[KERNELS];
-    if (load(argv[2]) != 0 || start(argv[3], argv[4], 0, 1, 0, 0) != 0)
-        return 1;
+    if (load(argv[2]) != 0 || start(argv[3], argv[4], 0, 1, 0, 0) != 0) return 1;
     for (int i = 0; i < KERNELS; i++) {
         snprintf(names[i], sizeof names[i], "kernel%d", i);
         add(NULL, &addresses[i], NULL, names[i], -1, NULL, NULL, NULL, NULL, NULL);

@@ -36,7 +36,7 @@ GRID, BLOCK = (1, 1, 1), (128, 1, 1)
 
 
 class Dim3(ctypes.Structure):
-    _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]  # noqa: RUF012
+    _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]
 
 
 class VanishError(Exception):
@@ -44,7 +44,7 @@ class VanishError(Exception):
 
 
 class Coordinator(threading.Thread):
-    """Serves one rank. ``cost(signature)`` gives (solo_ns, contended_ns); ``answer(record)`` any other reply's fields."""
+    """Serves one rank. ``cost(signature)`` is (solo_ns, contended_ns); ``answer(record)`` any other reply's fields."""
 
     def __init__(self, folder: Path, cost: Callable[[str], tuple[int, int]], answer: Callable[[Any], tuple[Any, ...]]):
         super().__init__(daemon=True)
@@ -108,13 +108,41 @@ class Rank:
             getattr(self.c, f"phantora_{name}").restype = ctypes.c_uint64
         self.c.phantora_advance_ns.argtypes = [ctypes.c_uint64]
         self.c.cudaMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        self.c.cudaMemcpyAsync.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        self.c.cudaMemcpyAsync.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_int,
+            ctypes.c_void_p,
+        ]
         self.c.cudaMemcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self.c.cudaMemsetAsync.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]
-        self.c.cudaLaunchKernel.argtypes = [ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+        self.c.cudaLaunchKernel.argtypes = [
+            ctypes.c_void_p,
+            Dim3,
+            Dim3,
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_void_p,
+        ]
         for name in ("cudaEventRecord", "cudaStreamWaitEvent", "cudaLaunchHostFunc", "cudaGraphLaunch"):
-            getattr(self.c, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p, *([ctypes.c_void_p] * (name in ("cudaStreamWaitEvent", "cudaLaunchHostFunc")))]
-        for name in ("cudaStreamSynchronize", "cudaEventSynchronize", "cudaEventQuery", "cudaEventDestroy", "cudaStreamQuery", "cudaStreamDestroy", "cudaFree", "cudaFreeHost", "cudaGraphDestroy", "cudaGraphExecDestroy"):
+            getattr(self.c, name).argtypes = [
+                ctypes.c_void_p,
+                ctypes.c_void_p,
+                *([ctypes.c_void_p] * (name in ("cudaStreamWaitEvent", "cudaLaunchHostFunc"))),
+            ]
+        for name in (
+            "cudaStreamSynchronize",
+            "cudaEventSynchronize",
+            "cudaEventQuery",
+            "cudaEventDestroy",
+            "cudaStreamQuery",
+            "cudaStreamDestroy",
+            "cudaFree",
+            "cudaFreeHost",
+            "cudaGraphDestroy",
+            "cudaGraphExecDestroy",
+        ):
             getattr(self.c, name).argtypes = [ctypes.c_void_p]
         self.c.cudaEventElapsedTime.argtypes = [ctypes.c_void_p] * 3
         assert self.c.phantora_load(str(device_file).encode()) == 0

@@ -70,7 +70,7 @@ def test_a_slow_coordinator_holds_the_rank_back_and_loses_nothing(running):
     progress = []
 
     def program(rank):
-        for i in range(60_000):
+        for _ in range(60_000):
             rank.c.phantora_marker(MARKERS, b"x" * 64)
 
     def watch(coordinator, child):

@@ -25,7 +25,10 @@ def test_bytes_travel_and_signatures_tell_the_way(running):
 
     told = running(program)
     assert told.signatures[:4] == [
-        "copy;h2d;4096;pageable", "copy;d2d;4096;pinned", "copy;d2h;4096;pinned", "copy;d2h;4096;pageable",
+        "copy;h2d;4096;pageable",
+        "copy;d2d;4096;pinned",
+        "copy;d2h;4096;pinned",
+        "copy;d2h;4096;pageable",
     ]
     assert told.of(records.COUNTERS)[-1].unmodelled_reads == 0
 

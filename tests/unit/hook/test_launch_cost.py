@@ -16,7 +16,19 @@ def test_a_launch_costs_less_than_the_limit(library, tmp_path):
     program, device = tmp_path / "bench", tmp_path / "device"
     include = f"-I{HERE.parents[2] / 'emu' / 'hook'}"
     subprocess.run(
-        ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", include, "-o", program, HERE / "bench_launch.c", "-ldl"],
+        [
+            "cc",
+            "-std=gnu11",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            include,
+            "-o",
+            program,
+            HERE / "bench_launch.c",
+            "-ldl",
+        ],
         check=True,
     )
     device.write_text("".join(f"{key}={value}\n" for key, value in DEVICE_FILE.items()))
@@ -27,7 +39,10 @@ def test_a_launch_costs_less_than_the_limit(library, tmp_path):
         coordinator = Coordinator(folder, lambda _: (1000, 1500), no_answer)
         coordinator.start()
         ran = subprocess.run(
-            [program, library, device, coordinator.path, coordinator.cost_table], capture_output=True, text=True, check=True
+            [program, library, device, coordinator.path, coordinator.cost_table],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         figures.append(json.loads(ran.stdout))
         coordinator.join()

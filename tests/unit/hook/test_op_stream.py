@@ -19,7 +19,12 @@ def test_hello_and_bye_frame_what_a_rank_says(running):
     told = running(lambda rank: None).records
     hello, bye = told[0], told[-1]
     assert (hello.kind, hello.version, hello.rank, hello.world_size, hello.server, hello.local_rank) == (
-        records.HELLO, records.VERSION, 3, 8, 1, 1,
+        records.HELLO,
+        records.VERSION,
+        3,
+        8,
+        1,
+        1,
     )
     assert (bye.kind, bye.exit_code) == (records.BYE, 0)
     assert [r.stream for r in told if r.kind == records.STREAM_CREATE] == [1, 2], "each device's default stream"
@@ -134,7 +139,14 @@ def test_blocking_streams_are_ordered_with_the_legacy_default_stream(running):
         found.append((names[r.kind], r.stream))
     # the legacy stream is 1, the blocking one 3, the one apart 4: two waits, each way once, none for stream 4
     assert found == [
-        ("run", 3), ("run", 4), ("mark", 3), ("wait", 1), ("run", 1), ("mark", 1), ("wait", 3), ("run", 3),
+        ("run", 3),
+        ("run", 4),
+        ("mark", 3),
+        ("wait", 1),
+        ("run", 1),
+        ("mark", 1),
+        ("wait", 3),
+        ("run", 3),
     ]
 
 
@@ -213,7 +225,7 @@ def test_clock_reads_carry_the_host_clock(running):
         assert rank.c.phantora_clock_ns() == 123_456
 
     told = running(program, answer=lambda record: (123_456,))
-    at = dict((r.kind, at) for r, at in instants(told))
+    at = {r.kind: at for r, at in instants(told)}
     assert at[records.HOST_ADVANCE] == at[records.CLOCK_READ] == 5_000_000
 
 

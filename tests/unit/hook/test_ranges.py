@@ -26,7 +26,7 @@ class Nvtx:
             return 1
 
         class Exports(ctypes.Structure):
-            _fields_ = [("nbytes", ctypes.c_size_t), ("function_table", TABLE)]  # noqa: RUF012
+            _fields_ = [("nbytes", ctypes.c_size_t), ("function_table", TABLE)]
 
         self.exports = Exports(ctypes.sizeof(Exports), function_table)
         offer = INJECTED(lambda which: ctypes.addressof(self.exports) if which == 1 else 0)

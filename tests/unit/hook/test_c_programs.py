@@ -1,0 +1,135 @@
+"""C tests of the core, linked with the whole library, plain and under ASan and UBSan; layouts against NVIDIA's headers."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import HOOK, build_script
+from .coordinator import DEVICE_FILE
+
+HERE = Path(__file__).parent
+SANITIZE = "address,undefined"
+
+
+@pytest.fixture(scope="session")
+def sanitized_library(library, tmp_path_factory):
+    return build_script().build(tmp_path_factory.mktemp("sanitized"), sanitize=SANITIZE)
+
+
+@pytest.mark.parametrize("sanitize", [False, True], ids=["plain", "sanitized"])
+@pytest.mark.parametrize("name", ["test_memory.c", "test_graphs.c"])
+def test_c(name, sanitize, library, tmp_path, request):
+    linked = request.getfixturevalue("sanitized_library") if sanitize else library
+    program, device = tmp_path / "program", tmp_path / "device"
+    device.write_text("".join(f"{key}={value}\n" for key, value in DEVICE_FILE.items()) + "attr.38=12345678\n")
+    flags = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all"] if sanitize else []
+    command = [
+        "cc",
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-builtin-declaration-mismatch",
+        *flags,
+    ]
+    command += [f"-I{HOOK}", f"-I{HERE}", "-o", program, HERE / name, f"-L{linked.parent}", "-l:libcuda.so.1"]
+    subprocess.run([*command, f"-Wl,-rpath,{linked.parent}"], check=True)
+    # Handles of streams and events are kept for reuse, interned names for ever: no leak check.
+    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", "PHANTORA_DETACHED": "1"}
+    ran = subprocess.run([program, device], capture_output=True, text=True, timeout=120, env=environment)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("colour=red", "unknown key: colour"),
+        ("sm_count=many", "bad value for: sm_count"),
+        ("call_ns.dance=3", "unknown key: call_ns.dance"),
+        ("attr.0=1", "unknown key: attr.0"),
+        ("just words", "not key=value"),
+        ("device_count=0", "device_count must be 1 to 64"),
+        ("reserved_nbytes=99999999999", "reserved_nbytes must be less"),
+        ("host_mode=psychic", "bad value for: host_mode"),
+    ],
+)
+def test_a_wrong_device_file_is_named(line, complaint, library, tmp_path):
+    device = tmp_path / "device"
+    device.write_text("".join(f"{key}={value}\n" for key, value in DEVICE_FILE.items()) + line + "\n")
+    script = f"import ctypes, sys; sys.exit(ctypes.CDLL({str(library)!r}).phantora_load({str(device).encode()!r}) == 0)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 0
+    assert complaint in ran.stderr
+    assert str(device) in ran.stderr
+
+
+LAYOUTS = {
+    "cudaDeviceProp13": "struct cudaDeviceProp",
+    "cudaFuncAttributes": "struct cudaFuncAttributes",
+    "cudaPointerAttributes": "struct cudaPointerAttributes",
+    "cudaLaunchConfig": "cudaLaunchConfig_t",
+    "cudaMemPoolProps": "struct cudaMemPoolProps",
+    "cudaGraphEdgeData": "cudaGraphEdgeData",
+    "CUlaunchConfig": "CUlaunchConfig",
+    "CUmemAllocationProp": "CUmemAllocationProp",
+    "CUmemAccessDesc": "CUmemAccessDesc",
+}
+
+
+def nvidia_headers():
+    """Folders with CUDA 13's driver_types.h and cuda.h: the toolkit's, or those of wheels in this environment."""
+    folders = [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"]
+    folders += [Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path]
+    for folder in folders:
+        if (folder / "driver_types.h").exists() and re.search(
+            r"define CUDA_VERSION 13", (folder / "cuda.h").read_text()
+        ):
+            return folder
+    return None
+
+
+def members(struct):
+    text = (HOOK / "cuda_types.h").read_text()
+    body = re.search(rf"struct {struct} \{{(.*?)\n?\}};", text, re.DOTALL)[1]
+    body = re.sub(r"/\*.*?\*/|struct \{.*?\}", "", body, flags=re.DOTALL)
+    for declaration in body.split(";"):
+        yield from re.findall(r"(\w+)(?:\[\w+\])*(?=\s*(?:,|$))", declaration.strip())
+
+
+@pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
+def test_layouts_agree_with_nvidias_headers(tmp_path):
+    def facts(include, headers, spelling):
+        lines = []
+        for ours, theirs in LAYOUTS.items():
+            name = f"struct {ours}" if spelling == "ours" else theirs
+            lines.append(f'printf("{ours} %zu\\n", sizeof({name}));')
+            for member in members(ours):
+                lines.append(f'printf("{ours}.{member} %zu\\n", offsetof({name}, {member}));')
+        source = tmp_path / f"{spelling}.c"
+        source.write_text(
+            f"#include <stdio.h>\n#include <stddef.h>\n{headers}\nint main(void) {{ {''.join(lines)} }}\n"
+        )
+        subprocess.run(["cc", f"-I{include}", "-o", tmp_path / spelling, source], check=True)
+        return subprocess.run([tmp_path / spelling], capture_output=True, text=True, check=True).stdout
+
+    theirs = facts(nvidia_headers(), "#include <cuda.h>\n#include <driver_types.h>", "theirs")
+    assert facts(HOOK, '#include "cuda_types.h"', "ours") == theirs
+    assert theirs.count("\n") > 120
+
+
+def test_the_cuda_12_properties_have_their_known_size(tmp_path):
+    """1,032 bytes, with the compute capability at 360 and the number of SMs at 388: CUDA 12's driver_types.h."""
+    source = tmp_path / "size.c"
+    source.write_text(
+        '#include "cuda_types.h"\n'
+        '_Static_assert(sizeof(struct cudaDeviceProp12) == 1032, "size");\n'
+        '_Static_assert(offsetof(struct cudaDeviceProp12, major) == 360, "major");\n'
+        '_Static_assert(offsetof(struct cudaDeviceProp12, multiProcessorCount) == 388, "SMs");\n'
+    )
+    subprocess.run(["cc", f"-I{HOOK}", "-c", "-o", tmp_path / "size.o", source], check=True)

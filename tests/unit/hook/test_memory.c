@@ -1,0 +1,207 @@
+/* Device memory: capacity, places, pools, virtual memory, pinned memory. Devices of 1 GiB, 64 MiB of them reserved. */
+#include "check.h"
+
+#define MIB ((size_t)1 << 20)
+
+static size_t free_nbytes(void) {
+    size_t available, total;
+    EQUAL(cudaMemGetInfo(&available, &total), 0);
+    EQUAL(total, 1024 * MIB);
+    return available;
+}
+
+static void capacity(void) {
+    void *a, *b, *c;
+    EQUAL(free_nbytes(), 960 * MIB);
+    EQUAL(cudaMalloc(&a, 959 * MIB), 0); /* in pages of 2 MiB */
+    EQUAL(free_nbytes(), 0);
+    b = &c;
+    EQUAL(cudaMalloc(&b, 1), 2);
+    CHECK(b == NULL);
+    EQUAL(cudaGetLastError(), 2);
+    EQUAL(cudaGetLastError(), 0);
+    EQUAL(cudaFree(a), 0);
+    EQUAL(cudaFree(a), 1);
+    EQUAL(cudaFree(NULL), 0);
+    EQUAL(cudaMalloc(&c, 5ull << 40), 2);
+    EQUAL(cudaMalloc(&c, 0), 0);
+    CHECK(c == NULL);
+    EQUAL(free_nbytes(), 960 * MIB);
+    EQUAL(phantora_device_peak(0), 960 * MIB);
+    EQUAL(phantora_device_peak(1), 0);
+    (void)cudaGetLastError();
+}
+
+static void places(void) {
+    char *a, *b, *c, *d;
+    EQUAL(cudaMalloc((void **)&a, 4 * MIB), 0);
+    EQUAL(cudaMalloc((void **)&b, 3 * MIB), 0);
+    EQUAL(b - a, 4 * MIB);
+    EQUAL(cudaMalloc((void **)&c, 2 * MIB), 0);
+    EQUAL(c - b, 4 * MIB);
+    EQUAL(cudaFree(b), 0);
+    EQUAL(cudaMalloc((void **)&d, 2 * MIB), 0); /* the lowest hole */
+    CHECK(d == b);
+    EQUAL(cudaFree(a) | cudaFree(c) | cudaFree(d), 0);
+    /* fragments do not eat capacity */
+    void *many[240];
+    for (int i = 0; i < 240; i++) EQUAL(cudaMalloc(&many[i], 4 * MIB), 0);
+    for (int i = 0; i < 240; i += 2) EQUAL(cudaFree(many[i]), 0);
+    EQUAL(cudaMalloc((void **)&a, 480 * MIB), 0);
+    EQUAL(free_nbytes(), 0);
+    for (int i = 1; i < 240; i += 2) EQUAL(cudaFree(many[i]), 0);
+    EQUAL(cudaFree(a), 0);
+}
+
+static void small(void) {
+    enum { N = 10000 };
+    static char *p[N];
+    size_t before = free_nbytes();
+    for (int i = 0; i < N; i++) {
+        EQUAL(cudaMalloc((void **)&p[i], (size_t)(i % 5000) + 1), 0);
+        EQUAL((uintptr_t)p[i] % 512, 0);
+        memset(p[i], i, (size_t)(i % 5000) + 1);
+    }
+    for (int i = 0; i < N; i++) CHECK(p[i][0] == (char)i && p[i][i % 5000] == (char)i); /* no overlap */
+    CHECK(free_nbytes() < before && (before - free_nbytes()) % (2 * MIB) == 0);
+    uint64_t start;
+    size_t nbytes;
+    EQUAL(cuMemGetAddressRange_v2(&start, &nbytes, (uintptr_t)p[4999] + 700), 0);
+    EQUAL(start, (uintptr_t)p[4999]);
+    EQUAL(nbytes, 5120);
+    EQUAL(cudaFree(p[4999] + 512), 1); /* within an allocation, not its start */
+    for (int i = 0; i < N; i++) EQUAL(cudaFree(p[(i * 7919) % N]), 0);
+    EQUAL(free_nbytes(), before);
+    (void)cudaGetLastError();
+}
+
+static void freed_pages_read_zero(void) {
+    char *p;
+    EQUAL(cudaMalloc((void **)&p, 2 * MIB), 0);
+    memset(p, 1, 2 * MIB);
+    EQUAL(cudaFree(p), 0);
+    EQUAL(p[12345], 0);
+}
+
+static void devices_apart(void) {
+    char *a, *b;
+    EQUAL(cudaMalloc((void **)&a, 900 * MIB), 0);
+    EQUAL(cudaSetDevice(1), 0);
+    EQUAL(cudaMalloc((void **)&b, 900 * MIB), 0);
+    struct cudaPointerAttributes found;
+    EQUAL(cudaPointerGetAttributes(&found, b + 899 * MIB), 0);
+    EQUAL(found.type, MEMORY_DEVICE);
+    EQUAL(found.device, 1);
+    EQUAL(cudaSetDevice(2), 101);
+    EQUAL(cudaSetDevice(0), 0);
+    EQUAL(cudaFree(a) | cudaFree(b), 0);
+    CHECK((uint64_t)(uintptr_t)b >= phantora_device_base());
+    CHECK((uint64_t)(uintptr_t)b < phantora_device_base() + phantora_device_nbytes());
+    (void)cudaGetLastError();
+}
+
+static void pools(void) {
+    void *pool, *p;
+    uint64_t used, high;
+    EQUAL(cudaDeviceGetDefaultMemPool(&pool, 0), 0);
+    EQUAL(cudaMallocAsync(&p, 10 * MIB, NULL), 0);
+    EQUAL(cudaMemPoolGetAttribute(pool, 7, &used), 0);
+    EQUAL(used, 10 * MIB);
+    EQUAL(cudaFreeAsync(p, NULL), 0);
+    EQUAL(cudaMemPoolGetAttribute(pool, 7, &used) | cudaMemPoolGetAttribute(pool, 8, &high), 0);
+    EQUAL(used, 0);
+    EQUAL(high, 10 * MIB);
+    EQUAL(cudaMallocAsync(&p, 2000 * MIB, NULL), 2);
+    (void)cudaGetLastError();
+}
+
+static void expandable_segments(void) {
+    struct CUmemAllocationProp kind = {.type = 1, .location = {1, 0}};
+    struct CUmemAccessDesc access = {.location = {1, 0}, .flags = 3};
+    size_t granularity, before = free_nbytes();
+    EQUAL(cuMemGetAllocationGranularity(&granularity, &kind, 0), 0);
+    EQUAL(granularity, 2 * MIB);
+    uint64_t space, handles[3], other;
+    EQUAL(cuMemAddressReserve(&space, 1160 * MIB, 0, 0, 0), 0);
+    EQUAL(cuMemAddressReserve(&other, 1160 * MIB, 0, 0, 0), 0);
+    EQUAL(other - space, 1160 * MIB);
+    EQUAL(free_nbytes(), before);
+    EQUAL(cuMemCreate(&handles[0], 3 * MIB, &kind, 0), 1);
+    EQUAL(cuMemCreate(&handles[0], 2000 * MIB, &kind, 0), 2);
+    for (int i = 0; i < 3; i++) {
+        EQUAL(cuMemCreate(&handles[i], 20 * MIB, &kind, 0), 0);
+        EQUAL(cuMemMap(space + (uint64_t)i * 20 * MIB, 20 * MIB, 0, handles[i], 0), 0);
+    }
+    EQUAL(cuMemSetAccess(space, 60 * MIB, &access, 1), 0);
+    EQUAL(before - free_nbytes(), 60 * MIB);
+    memset((void *)(uintptr_t)(space + 39 * MIB), 5, 2 * MIB);
+    int ordinal;
+    EQUAL(cuPointerGetAttribute(&ordinal, 9, space + 59 * MIB), 0);
+    EQUAL(ordinal, 0);
+    EQUAL(cuPointerGetAttribute(&ordinal, 9, space + 60 * MIB), 1);
+    EQUAL(cuMemMap(space, 20 * MIB, 0, handles[0], 0), 1);
+    for (int i = 0; i < 3; i++) EQUAL(cuMemRelease(handles[i]), 0); /* stays as long as it is mapped */
+    EQUAL(before - free_nbytes(), 60 * MIB);
+    EQUAL(cuMemUnmap(space + 10 * MIB, 10 * MIB), 1);
+    EQUAL(cuMemUnmap(space + 20 * MIB, 40 * MIB), 0);
+    EQUAL(before - free_nbytes(), 20 * MIB);
+    EQUAL(*(char *)(uintptr_t)(space + 40 * MIB), 0);
+    EQUAL(cuMemUnmap(space, 20 * MIB), 0);
+    EQUAL(free_nbytes(), before);
+    EQUAL(cuMemAddressFree(space, 4096), 1);
+    EQUAL(cuMemAddressFree(space, 1160 * MIB) | cuMemAddressFree(other, 1160 * MIB), 0);
+}
+
+static void pinned(void) {
+    char *p, own[64];
+    struct cudaPointerAttributes found;
+    EQUAL(cudaHostAlloc((void **)&p, 1000, 0), 0);
+    EQUAL(cudaPointerGetAttributes(&found, p + 999), 0);
+    EQUAL(found.type, MEMORY_HOST);
+    EQUAL(cudaPointerGetAttributes(&found, own), 0);
+    EQUAL(found.type, MEMORY_UNREGISTERED);
+    CHECK(found.devicePointer == NULL);
+    EQUAL(cudaHostRegister(own, sizeof own, 0), 0);
+    EQUAL(cudaHostRegister(own + 8, 8, 0), 712);
+    EQUAL(cudaPointerGetAttributes(&found, own), 0);
+    EQUAL(found.type, MEMORY_HOST);
+    EQUAL(cudaHostUnregister(own), 0);
+    EQUAL(cudaHostUnregister(own), 713);
+    EQUAL(cudaFreeHost(p), 0);
+    EQUAL(cudaFreeHost(p), 1);
+    (void)cudaGetLastError();
+}
+
+static void patterns_and_rows(void) {
+    uint32_t *words, back[4];
+    EQUAL(cudaMalloc((void **)&words, 4096), 0);
+    EQUAL(cuMemsetD32Async((uintptr_t)words, 0x01020304, 3, NULL), 0);
+    EQUAL(cudaMemcpy(back, words, sizeof back, COPY_D2H), 0);
+    EQUAL(back[2], 0x01020304);
+    EQUAL(back[3], 0);
+    char rows[4][8], packed[4][3];
+    memset(rows, 9, sizeof rows);
+    EQUAL(cudaMemcpy2DAsync(words, 16, rows, 8, 3, 4, COPY_H2D, NULL), 0);
+    EQUAL(cudaMemcpy2DAsync(packed, 3, words, 16, 3, 4, COPY_D2H, NULL), 0);
+    EQUAL(cudaStreamSynchronize(NULL), 0);
+    EQUAL(packed[3][2], 9);
+    EQUAL(((char *)words)[16 * 3 + 3], 0);
+    EQUAL(cudaMemcpy2DAsync(words, 2, rows, 8, 3, 4, COPY_H2D, NULL), 12);
+    EQUAL(cudaFree(words), 0);
+    (void)cudaGetLastError();
+}
+
+int main(int argc, char **argv) {
+    EQUAL(argc, 2);
+    EQUAL(phantora_load(argv[1]), 0);
+    capacity();
+    places();
+    small();
+    freed_pages_read_zero();
+    devices_apart();
+    pools();
+    expandable_segments();
+    pinned();
+    patterns_and_rows();
+    return 0;
+}
