@@ -17,6 +17,7 @@ from typing import Any
 import netsim
 from emu import records
 from phantora_async.channel import Channel
+from phantora_async.communicators import named
 from phantora_async.costs import Costs, CostTable
 from phantora_async.fabric import NetsimFabric
 from phantora_async.failures import STUCK, Deadlock, ProtocolError, RankDied, RunFailure
@@ -163,7 +164,7 @@ class Coordinator:
             self._channels[rank].pause()
         bye = self._intake.said[rank].bye
         if bye is not None:
-            self._usage.sample_rank(rank)
+            self._usage.goodbye(rank)
             if bye.exit_code:
                 self._fail(self._died(rank))
         self._take_turn_soon()
@@ -242,7 +243,8 @@ class Coordinator:
                 for rank in self._queues.widen():
                     self._channels[rank].resume()
             elif verdict.stuck_s > self._stalls.patience_s:
-                self._fail(Deadlock(f"deadlock: all ranks have been asleep for {verdict.stuck_s:.0f} s"))
+                where = f"{named(verdict.asleep)} in a socket, a lock or a child of the program's own"
+                self._fail(Deadlock(f"deadlock: nobody has moved for {verdict.stuck_s:.0f} s; asleep: {where}"))
                 return
             else:
                 self._timeline.pass_over(verdict.asleep)
@@ -304,6 +306,6 @@ class Coordinator:
     def _show(self) -> None:
         if self._over is None or self._over.done():
             return
-        self._usage.sample_some()
+        self._usage.sample_next()
         self._status(line(Progress.of(self._timeline, self._intake)))
         asyncio.get_running_loop().call_later(SHOW_S, self._show)
