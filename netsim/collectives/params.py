@@ -11,6 +11,7 @@ from netsim.errors import SpecError
 from netsim.spec import FieldError, Table, locate, read_toml
 
 PROTOCOLS = ("ll", "ll128", "simple")
+REDUCTIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 ALGORITHMS = ("tree", "ring", "nvls", "nvls_tree", "pat")
 
 Triple = tuple[float, float, float]
@@ -41,6 +42,26 @@ class Factors:
     net_efficiency: float
 
 
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """What measurements add to NCCL's model for the Simple protocol: efficiencies, start, and turns of a pipeline."""
+
+    wire_efficiency: float
+    both_ways_efficiency: float
+    ramp_us: dict[str, float]
+    turn_us_per_mb: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PointToPoint:
+    """Channels of send and receive: how many there are, what one carries (GB/s), when a transfer takes more."""
+
+    channels: int
+    part_mb: float
+    channel_gbs: float
+    both_ways_channel_gbs: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Params:
     """One generation's constants: latencies in us by algorithm as (LL, LL128, Simple), bandwidths in GB/s."""
@@ -49,7 +70,6 @@ class Params:
     link_gbs: float
     links: int
     max_channels: int
-    p2p_channels: int
     nvls_channels: int
     net_overhead_us: float
     base_us: dict[str, Triple]
@@ -58,6 +78,8 @@ class Params:
     net_us: dict[str, Triple]
     limit: Limits
     factor: Factors
+    simple: Simple
+    p2p: PointToPoint
 
     @property
     def gpu_gbs(self) -> float:
@@ -72,6 +94,23 @@ def _triple(table: Table, key: str) -> Triple:
     return (float(value[0]), float(value[1]), float(value[2]))
 
 
+def _by_op(table: Table, ops: tuple[str, ...]) -> dict[str, float]:
+    values = {op: table.number(op, above=-1.0) for op in ops}
+    table.end()
+    return values
+
+
+def _simple(table: Table) -> Simple:
+    simple = Simple(
+        table.number("wire_efficiency"),
+        table.number("both_ways_efficiency"),
+        _by_op(table.table("ramp_us"), (*REDUCTIONS, "point_to_point", "exchange")),
+        _by_op(table.table("turn_us_per_mb"), REDUCTIONS),
+    )
+    table.end()
+    return simple
+
+
 def read(path: Path) -> Params:
     """Parameters from a file; SpecError naming line and field if it is not complete and right."""
     try:
@@ -83,13 +122,12 @@ def read(path: Path) -> Params:
             sub.end()
             return values
 
-        limit, factor = table.table("limit_gbs"), table.table("factor")
+        limit, factor, p2p = table.table("limit_gbs"), table.table("factor"), table.table("p2p")
         params = Params(
             generation=table.text("generation"),
             link_gbs=table.number("link_gbs"),
             links=table.count("links"),
             max_channels=table.count("max_channels"),
-            p2p_channels=table.count("p2p_channels"),
             nvls_channels=table.count("nvls_channels"),
             net_overhead_us=table.number("net_overhead_us"),
             base_us=latencies("base_us"),
@@ -98,8 +136,15 @@ def read(path: Path) -> Params:
             net_us=latencies("net_us"),
             limit=Limits(*(_triple(limit, f.name) for f in fields(Limits))),
             factor=Factors(*(factor.number(f.name) for f in fields(Factors))),
+            simple=_simple(table.table("simple")),
+            p2p=PointToPoint(
+                p2p.count("channels"),
+                p2p.number("part_mb"),
+                p2p.number("channel_gbs"),
+                p2p.number("both_ways_channel_gbs"),
+            ),
         )
-        for part in (limit, factor, table):
+        for part in (limit, factor, p2p, table):
             part.end()
         return params
     except FieldError as error:

@@ -29,7 +29,16 @@ class Plan:
     groups: tuple[Group, ...]
 
 
-def plan(op: str, nbytes: int, members: Sequence[int], topology: Topology, params: Params, root: int = 0) -> Plan:
+def plan(
+    op: str,
+    nbytes: int,
+    members: Sequence[int],
+    topology: Topology,
+    params: Params,
+    root: int = 0,
+    ranks: int | None = None,
+    both_ways: bool = False,
+) -> Plan:
     """The plan of ``op`` for ``members`` (endpoint ids in rank order; send_recv: source, destination).
 
     ``nbytes``: all_reduce, broadcast, reduce: the buffer; all_gather, gather: the gathered output; reduce_scatter,
@@ -46,17 +55,29 @@ def plan(op: str, nbytes: int, members: Sequence[int], topology: Topology, param
         raise FlowError(f"send_recv: two members expected, {len(members)} given")
     if not 0 <= root < len(members):
         raise FlowError(f"{op}: root {root} is not one of {len(members)} ranks")
-    return _plan(op, nbytes, tuple(members), topology, params, root)
+    if ranks is not None and ranks < len(members):
+        raise FlowError(f"{op}: {len(members)} members of a communicator of {ranks}")
+    both_ways = both_ways or op == "all_to_all"
+    return _plan(op, nbytes, tuple(members), topology, params, root, ranks or len(members), both_ways)
 
 
 @lru_cache(maxsize=4096)
-def _plan(op: str, nbytes: int, members: tuple[int, ...], topology: Topology, params: Params, root: int) -> Plan:
+def _plan(
+    op: str,
+    nbytes: int,
+    members: tuple[int, ...],
+    topology: Topology,
+    params: Params,
+    root: int,
+    ranks: int,
+    both_ways: bool,
+) -> Plan:
     if len(members) == 1:
         return Plan("local", "simple", 1, ceil(params.base_us["ring"][0] * 1000), ())
     where = hops.layout(members, topology)
     if op in tuner.REDUCTIONS:
         return _reduction(op, nbytes, where, topology, params, members[root])
-    return _point_to_point(op, nbytes, members, where, topology, params, members[root])
+    return _point_to_point(op, nbytes, members, topology, params, members[root], ranks, both_ways)
 
 
 def _group(nbytes: float, links: tuple[tuple[int, int], ...], gbs: float) -> tuple[Group, ...]:
@@ -65,6 +86,7 @@ def _group(nbytes: float, links: tuple[tuple[int, int], ...], gbs: float) -> tup
 
 def _reduction(op: str, nbytes: int, where: hops.Layout, topology: Topology, params: Params, root: int) -> Plan:
     choice = tuner.choose(op, nbytes, where, topology.server, params)
+    choice = tuner.measured(choice, op, nbytes, where.ranks, params)
     carried = tuner.wire_bytes(op, nbytes, where.ranks)
     rings = where.rails if where.nodes > 1 else 1
     latency_ns = round(choice.latency_us * 1000)
@@ -104,7 +126,14 @@ def _nvls_groups(
 
 
 def _point_to_point(
-    op: str, nbytes: int, members: tuple[int, ...], where: hops.Layout, topology: Topology, params: Params, root: int
+    op: str,
+    nbytes: int,
+    members: tuple[int, ...],
+    topology: Topology,
+    params: Params,
+    root: int,
+    ranks: int,
+    both_ways: bool,
 ) -> Plan:
     if op == "send_recv":
         moves, each = [(members[0], members[1])], float(nbytes)
@@ -116,17 +145,29 @@ def _point_to_point(
             moves = [(m, root) if op == "gather" else (root, m) for m in members if m != root]
     near = [hop for hop in moves if topology.server_of(hop[0]) == topology.server_of(hop[1])]
     far = [hop for hop in moves if topology.server_of(hop[0]) != topology.server_of(hop[1])]
-    server = topology.server
+    server, simple = topology.server, params.simple
     inside = params.nvlink_us if server.kind == "nvswitch" else params.pci_us
     hop_us = params.net_us["ring"][2] if far else inside["ring"][2]
-    latency_ns = round((params.base_us["ring"][2] + hop_us) * 1000)
+    ramp = "exchange" if both_ways else "point_to_point"
+    latency_us = params.base_us["ring"][2] + hop_us + (simple.ramp_us[ramp] if nbytes else 0.0)
+    channels = _channels(each, ranks, params)
     inside_gbs = params.gpu_gbs if server.kind == "nvswitch" else server.gpu_gbps / 8
+    inside_gbs *= simple.both_ways_efficiency if both_ways else simple.wire_efficiency
+    channel_gbs = params.p2p.both_ways_channel_gbs if both_ways else params.p2p.channel_gbs
     groups: list[Group] = []
     for part, gbs in ((near, inside_gbs), (far, server.nic_gbps / 8 * params.factor.net_efficiency)):
         if part:
             links = hops.weights(part, topology)
-            groups += _group(each, links, gbs / _busiest_end(part))
-    return Plan("direct", "simple", params.p2p_channels, latency_ns, tuple(groups))
+            groups += _group(each, links, min(gbs / _busiest_end(part), channels * channel_gbs))
+    return Plan("direct", "simple", channels, round(latency_us * 1000), tuple(groups))
+
+
+def _channels(nbytes: float, ranks: int, params: Params) -> int:
+    """Channels of one transfer: the peers' equal share, doubled while a channel's part is larger than NCCL wants it."""
+    channels = max(1, params.p2p.channels // ranks)
+    while nbytes / channels > params.p2p.part_mb * 1e6 and channels <= params.p2p.channels // 2:
+        channels *= 2
+    return channels
 
 
 def _busiest_end(moves: Sequence[hops.Hop]) -> int:

@@ -5,14 +5,14 @@ Formulas and constants: NVIDIA/nccl v2.30.7, src/graph/tuning.cc.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 
 from netsim.collectives.hops import Layout
-from netsim.collectives.params import PROTOCOLS, Params
+from netsim.collectives.params import PROTOCOLS, REDUCTIONS, Params
 from netsim.topology import ServerFacts
 
-REDUCTIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+__all__ = ["REDUCTIONS", "Choice", "choices", "choose", "measured", "wire_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,21 @@ def choose(op: str, nbytes: int, where: Layout, server: ServerFacts, params: Par
     """The choice of least estimated time; the first in NCCL's order if several tie."""
     carried = wire_bytes(op, nbytes, where.ranks)
     return min(choices(op, where, server, params), key=lambda c: c.time_us(carried))
+
+
+def measured(choice: Choice, op: str, nbytes: int, ranks: int, params: Params) -> Choice:
+    """The choice with the latency and bandwidth that were measured where NCCL's model is only made to choose.
+
+    Of a ring with the Simple protocol: a port carries a little less than NCCL counts on, a pipeline's first and last
+    step overlap with nothing, and the start takes longer.
+    """
+    if choice.algorithm != "ring" or choice.protocol != "simple" or not nbytes:
+        return choice
+    simple, carried = params.simple, wire_bytes(op, nbytes, ranks)
+    turns_us = nbytes / ranks / 1e6 * simple.turn_us_per_mb[op]
+    moving_us = carried / (1000 * choice.bus_gbs * simple.wire_efficiency)
+    bus_gbs = carried / (1000 * (moving_us + turns_us))
+    return replace(choice, latency_us=choice.latency_us + simple.ramp_us[op], bus_gbs=bus_gbs)
 
 
 def _node_class(nodes: int) -> int:
