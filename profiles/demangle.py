@@ -21,7 +21,7 @@ def demangle(name: str) -> str:
         return name
     try:
         return _Reader(name).function_name()
-    except (Unreadable, IndexError, RecursionError):
+    except (Unreadable, IndexError, ValueError, RecursionError):
         return name
 
 

@@ -63,10 +63,9 @@ class Cursor:
 
     def _sequence(self) -> int:
         """`_` is 0, `0_` is 1, `1_` is 2 ... in base 36."""
-        start = self.at
-        while not self._take("_"):
-            self.at += 1
-        digits = self.text[start : self.at - 1]
+        end = self.text.index("_", self.at)
+        digits = self.text[self.at : end]
+        self.at = end + 1
         return int(digits, 36) + 1 if digits else 0
 
     def _index(self) -> int:

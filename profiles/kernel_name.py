@@ -44,7 +44,7 @@ def _spelled(mangled: str) -> str:
     gather_kernel.
     """
     at, found = re.match(r"_ZN?K?", mangled).end(), mangled  # type: ignore[union-attr]
-    while number := re.compile(r"L?(\d+)").match(mangled, at):
+    while number := re.compile(r"L?(\d{1,9})").match(mangled, at):
         at = number.end() + int(number[1])
         found = mangled[number.end() : at]
     return found

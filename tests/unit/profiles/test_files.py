@@ -1,0 +1,151 @@
+"""Descriptions: the shipped ones load, wrong ones say what is wrong and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import profiles
+import pytest
+
+
+def test_shipped_names() -> None:
+    assert set(profiles.gpu_names()) >= {"h200", "h100", "a100-80g", "b200", "l40s", "rtx4090"}
+    assert set(profiles.cluster_names()) >= {"dgx-h200", "dgx-h100", "dgx-a100", "laptop"}
+
+
+@pytest.mark.parametrize("name", profiles.gpu_names())
+def test_gpu_loads(name: str) -> None:
+    gpu = profiles.load_gpu(name)
+    assert gpu.name == name
+    assert 10**9 < gpu.memory.reserved_nbytes < gpu.memory.total_nbytes
+    # Two transfers a clock over the bus are the bandwidth, to the rounding of datasheets.
+    wire = 2 * gpu.memory.clock_khz * 1e3 * gpu.memory.bus_width_bits / 8 / 1e9
+    assert gpu.memory.bandwidth_gb_per_s == pytest.approx(wire, rel=0.02)
+
+
+@pytest.mark.parametrize("name", profiles.cluster_names())
+def test_cluster_loads_with_its_gpu_and_host(name: str) -> None:
+    cluster = profiles.load_cluster(name)
+    profiles.load_gpu(cluster.gpu)
+    assert set(profiles.load_host(cluster.host).call_ns) == set(profiles.CALL_KINDS)
+    assert cluster.network["server"]["gpus"] == cluster.gpus_per_server
+
+
+def test_h200_figures() -> None:
+    gpu = profiles.load_gpu("h200")
+    assert gpu.memory.total_nbytes == 150_109_880_320
+    assert (gpu.cc_major, gpu.cc_minor, gpu.sm_count) == (9, 0, 132)
+    assert gpu.peak_flops("bf16") == 989.4e12
+    assert gpu.peak_flops("f8e4m3") == gpu.peak_flops("f8e5m2") == 1978.9e12
+    with pytest.raises(profiles.ProfileError, match="no figure for dtype 'c64'"):
+        gpu.peak_flops("c64")
+
+
+@pytest.mark.parametrize("load", [profiles.load_gpu, profiles.load_cluster, profiles.load_host])
+def test_unknown_name_lists_known_ones(load: object) -> None:
+    with pytest.raises(profiles.UnknownProfile, match="h200"):
+        load("h300")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["", "../h200", "."])
+def test_names_that_are_no_names(name: str) -> None:
+    with pytest.raises(profiles.ProfileError):
+        profiles.load_gpu(name)
+
+
+def test_path_of() -> None:
+    assert profiles.load_gpu(profiles.path_of("a100-80g")).name == "a100-80g"
+    with pytest.raises(profiles.UnknownProfile, match="dgx-h200"):
+        profiles.path_of("nothing")
+
+
+def edited(tmp_path: Path, old: str, new: str) -> Path:
+    text = profiles.path_of("h200").read_text()
+    assert old in text
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+def test_user_copy_overrides(tmp_path: Path) -> None:
+    gpu = profiles.load_gpu(edited(tmp_path, "sm_count = 132 ", "sm_count = 78 "))
+    assert gpu.name == "mine"
+    assert "attr.16=78" in gpu.device_file_lines()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sm_count = 132 ", "sm_count = 0 ", r"mine\.toml:5: sm_count: expected an integer of at least 1, found 0"),
+        ("sm_count = 132 ", 'sm_count = "132" ', r"mine\.toml:5: sm_count: expected an integer"),
+        ("sm_count = 132 ", "sm_count = true ", r"mine\.toml:5: sm_count: expected an integer"),
+        ("sm_count = 132 ", "sm_counts = 132 ", r"sm_count: missing"),
+        ("sm_count = 132 ", "sm_count = 132\nsms = 1 ", r"mine\.toml:6: sms: unknown key; known ones here: .*sm_count"),
+        ("bus_width_bits", "bus_width", r"memory\.bus_width_bits: missing"),
+        ("async_engines = 3 ", "async_engine = 3 ", r"limits\.async_engine: unknown key"),
+        ("bf16 = 989.4", "bf16 = inf", r"peak_tflops\.bf16: expected a number above 0"),
+        ("bf16 = 989.4", "bf16 = nan", r"peak_tflops\.bf16: expected a number above 0"),
+        ("bf16 = 989.4", "bf16 = -1", r"peak_tflops\.bf16: expected a number above 0"),
+        ("memory_fraction = 0.91", "memory_fraction = 1.5", r"achieved\.memory_fraction: .* at most 1"),
+        ('"9.0"', '"nine"', r'compute_capability: expected text like "9.0"'),
+        ("[pcie]", "[pci]", r"pcie: missing"),
+        ("sms = 24", "sms = 132", r"nccl\.sms: expected less than sm_count"),
+        ("1_311_571_968", "150_109_880_320", r"memory\.reserved_nbytes: expected less than total_nbytes"),
+        ("[pcie] ", "[pcie ", r"not valid TOML: .*line"),
+    ],
+)
+def test_malformed_gpu(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(profiles.ProfileError, match=message):
+        profiles.load_gpu(edited(tmp_path, old, new))
+
+
+def test_truncated_anywhere(tmp_path: Path) -> None:
+    """Cut at every tenth byte: an error that names the file, or a file that lacks nothing (cut in its last figure's
+    comment).
+    """
+    data = profiles.path_of("h200").read_bytes()
+    path = tmp_path / "cut.toml"
+    needed = data.rindex(b"memory_share") + len(b"memory_share = 0.15")
+    for end in range(0, len(data), 10):
+        path.write_bytes(data[:end])
+        if end >= needed:
+            profiles.load_gpu(path)
+            continue
+        try:
+            gpu = profiles.load_gpu(path)
+        except profiles.ProfileError as error:
+            assert str(error).startswith(str(path))
+        else:
+            # A figure cut after some of its digits still reads as a figure.
+            assert gpu.nccl.memory_share != 0.15
+
+
+def test_missing_and_binary_files(tmp_path: Path) -> None:
+    with pytest.raises(profiles.ProfileError, match="no such file"):
+        profiles.load_gpu(tmp_path / "none.toml")
+    path = tmp_path / "binary.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(profiles.ProfileError, match="cannot be read"):
+        profiles.load_gpu(path)
+
+
+def test_attribute_overrides(tmp_path: Path) -> None:
+    path = edited(tmp_path, "[nccl]", "[attributes]\n32 = 0\n131 = -1\n[nccl]")
+    assert {"attr.32=0", "attr.131=-1"} <= set(profiles.load_gpu(path).device_file_lines())
+    path = edited(tmp_path, "[nccl]", "[attributes]\necc = 0\n[nccl]")
+    with pytest.raises(profiles.ProfileError, match=r"attributes\.ecc: expected a cudaDeviceAttr number"):
+        profiles.load_gpu(path)
+
+
+def test_host_without_a_kind(tmp_path: Path) -> None:
+    path = tmp_path / "host.toml"
+    path.write_text(profiles.path_of("xeon-h200").read_text().replace("nccl = ", "ncll = "))
+    with pytest.raises(profiles.ProfileError, match=r"call_ns\.nccl: missing"):
+        profiles.load_host(path)
+
+
+def test_cluster_with_unknown_key(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(profiles.path_of("laptop").read_text().replace("nccl =", 'ncll = "x"\nnccl ='))
+    with pytest.raises(profiles.ProfileError, match="ncll: unknown key"):
+        profiles.load_cluster(path)

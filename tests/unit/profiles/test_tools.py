@@ -1,0 +1,73 @@
+"""The comparison tools on a small trace made by hand: one add alone, one GEMM of two kernels beside an NCCL kernel."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import profiles
+import pytest
+from profiles.tools.host_error import counts, host_ns
+from profiles.tools.trace import load, works
+from profiles.tools.trace_error import modelled_us
+
+
+def event(category: str, name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "tid": 1, "pid": 1, "args": args}
+
+
+def kernel(name: str, ts: float, dur: float, correlation: int) -> dict[str, Any]:
+    shape = {"grid": [8, 1, 1], "block": [128, 1, 1], "shared memory": 0}
+    return event("kernel", name, ts, dur, correlation=correlation, **shape)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)"
+    tensors = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+    events = [
+        event("cpu_op", "aten::add", 0, 10, **{"External id": 1, "Input Dims": [[8192], [8192], []]}),
+        event("cuda_runtime", "cudaLaunchKernel", 2, 3, correlation=1),
+        event("cpu_op", "aten::matmul", 20, 20, **{"External id": 2}),
+        event("cpu_op", "aten::mm", 21, 15, **{"External id": 3}, **tensors),
+        event("cuda_runtime", "cudaMemsetAsync", 22, 1, correlation=2),
+        event("cuda_driver", "cuLaunchKernelEx", 24, 3, correlation=3),
+        event("cuda_runtime", "cudaLaunchKernelExC", 45, 3, correlation=4),
+        kernel(add, 100, 2.0, 1),
+        event("gpu_memset", "Memset (Device)", 200, 1.0, correlation=2, bytes=64),
+        kernel("nvjet_sm90_tst_64x64_64x13_1x2_h_bz_NNT", 201, 5.0, 3),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", 203, 100.0, 4),
+    ]
+    path = tmp_path / "job.r0.json.gz"
+    with gzip.open(path, "wt") as file:
+        json.dump({"traceEvents": events}, file)
+    return path
+
+
+def test_works(trace: Path) -> None:
+    add, gemm = works(load(trace))
+    assert add.signature.endswith(";8,1,1;128,1,1;0;aten::add;[[8192], [8192], []]")
+    assert (add.family, add.overlap) == ("element-wise", 0.0)
+    assert gemm.signature.startswith("gemm;cublasGemmEx;n;n;16;64;32;1;bf16;bf16;bf16;f32;")
+    # The memset belongs to the library's call; three of its six microseconds ran beside NCCL.
+    assert (gemm.for_us, gemm.overlap) == (6.0, 0.5)
+
+
+def test_modelled_time_mixes_rates(trace: Path) -> None:
+    model = profiles.CostModel(profiles.load_gpu("h200"))
+    add, gemm = works(load(trace))
+    assert modelled_us(model, add) == pytest.approx(model.cost(add.signature).solo_ns / 1e3)
+    cost = model.cost(gemm.signature)
+    assert cost.solo_ns / 1e3 <= modelled_us(model, gemm) <= cost.contended_ns / 1e3
+
+
+def test_host_counts(trace: Path) -> None:
+    found = counts(load(trace))
+    assert {kind: found[kind] for kind in ("op", "launch", "library", "nccl", "memcpy")} == {
+        "op": 3, "launch": 1, "library": 1, "nccl": 1, "memcpy": 0,
+    }  # fmt: skip
+    host = profiles.load_host("xeon-h200-1gpu")
+    calls = host.call_ns
+    assert host_ns(host, found) == 3 * host.op_ns + calls["launch"] + calls["library"] + calls["nccl"]
