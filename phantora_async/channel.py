@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from emu import records
 from emu.records import RecordError
-from phantora_async.failures import ProtocolError, RunFailure
+from phantora_async.failures import ProtocolError
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -26,8 +26,8 @@ class Receiver(Protocol):
     def closed(self, rank: int) -> None:
         """The rank will send nothing more."""
 
-    def failed(self, failure: RunFailure) -> None:
-        """The run cannot go on."""
+    def failed(self, error: Exception) -> None:
+        """The run cannot go on: a RunFailure, or a bug."""
 
 
 class Channel(asyncio.Protocol):
@@ -63,9 +63,11 @@ class Channel(asyncio.Protocol):
                 self._receiver.received(self.rank, arrived, used)
             if malformed is not None:
                 raise ProtocolError(self.rank, str(malformed))
-        except RunFailure as failure:
-            self._receiver.failed(failure)
-            self.close()
+        except Exception as error:
+            # Whatever it is, the receiver ends the run with it. Nothing more is read, but the line stays open: the rank
+            # would end when it closes, and its end would hide the reason.
+            self.pause()
+            self._receiver.failed(error)
 
     def _introduce(self, first: Any) -> None:
         """Raises ProtocolError unless the first record is a HELLO of this version."""

@@ -20,7 +20,7 @@ from phantora_async.channel import Channel
 from phantora_async.communicators import named
 from phantora_async.costs import Costs, CostTable
 from phantora_async.fabric import NetsimFabric
-from phantora_async.failures import STUCK, Deadlock, ProtocolError, RankDied, RunFailure
+from phantora_async.failures import INTERNAL, STUCK, Deadlock, ProtocolError, RankDied, RunFailure
 from phantora_async.intake import Intake
 from phantora_async.progress import SHOW_S, Progress, line
 from phantora_async.queues import Queues
@@ -72,7 +72,7 @@ class Outcome:
 
 
 class Coordinator:
-    """``serve``, start the ranks, tell of their ends with ``rank_exited``, await ``finished``."""
+    """``serve``, start the ranks, tell of their ends with ``rank_exited``, await ``finished``, ``close``."""
 
     def __init__(self, spec: RunSpec, status: Callable[[str], None], processes: Processes | None = None) -> None:
         """``status`` shows one line of progress; it is called about twice a second."""
@@ -126,16 +126,20 @@ class Coordinator:
         try:
             await self._over
         finally:
+            asyncio.get_running_loop().set_exception_handler(None)
             gc.set_threshold(*self._gc_threshold)
             if self._timer is not None:
                 self._timer.cancel()
             if self._server is not None:
                 self._server.close()
-            for channel in list(self._channels.values()):
-                channel.close()
         failure = self._failure
         report = build(self._spec, self._timeline, self._intake, self._usage, failure)
         return Outcome(failure.exit_code if failure else 0, failure, report)
+
+    def close(self) -> None:
+        """Hangs up. Only when the ranks have been ended: one that loses its coordinator ends with a code of its own."""
+        for channel in list(self._channels.values()):
+            channel.close()
 
     def rank_states(self) -> list[RankState]:
         """What every rank does at this moment, for people."""
@@ -175,9 +179,12 @@ class Coordinator:
             self._ended(rank)
         self._check_over()
 
-    def failed(self, failure: RunFailure) -> None:
+    def failed(self, error: Exception) -> None:
         """See ``channel.Receiver``."""
-        self._fail(failure)
+        if isinstance(error, RunFailure):
+            self._fail(error)
+        else:
+            self._own_error(asyncio.get_running_loop(), {"message": "while taking in records", "exception": error})
 
     # ---- turns of virtual time -------------------------------------------------------------------------------------
 
@@ -281,7 +288,7 @@ class Coordinator:
             if not isinstance(failure, RankDied) and failure.exit_code == STUCK:
                 text = describe_all(self._timeline, self._intake, self._spec.run_dir)
                 self._failure = type(failure)(f"{failure.message}\n{text}")
-            certain = isinstance(failure, ProtocolError)
+            certain = failure.exit_code == INTERNAL
             if isinstance(failure, RankDied):
                 certain = failure.rank in self._exits
             asyncio.get_running_loop().call_later(0.0 if certain else SETTLE_S, self._end)

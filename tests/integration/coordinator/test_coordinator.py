@@ -74,6 +74,7 @@ class Run:
 
             tasks = [asyncio.create_task(one(*pair)) for pair in zip(ranks, programs, strict=True)]
             outcome = await asyncio.wait_for(self.coordinator.finished(), 20)
+            self.coordinator.close()
             await asyncio.gather(*tasks)
         return outcome
 
@@ -367,3 +368,17 @@ async def test_a_fast_rank_is_held_back_and_let_go_when_a_slow_one_sleeps(
     outcome = await two.play(slow, fast)
     assert outcome.exit_code == 0
     assert counts["paused"]
+
+
+async def test_an_error_of_our_own_ends_the_run(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(rank: int, arrived: list[Any]) -> list[Any]:
+        raise ZeroDivisionError("a bug")
+
+    async def program(rank: FakeRank) -> None:
+        await rank.clock()
+
+    monkeypatch.setattr(two.coordinator._intake, "take", broken)
+    outcome = await two.play(program, program)
+    assert outcome.exit_code == INTERNAL
+    assert "ZeroDivisionError: a bug" in str(outcome.failure)
+    assert "test_coordinator.py" in str(outcome.failure)
