@@ -55,7 +55,7 @@ def _logs(run_dir: Path, ranks: list[int]) -> str:
 
 def _doing(host: Host, timeline: Timeline, intake: Intake) -> tuple[str, bool]:
     said = intake.said[host.rank]
-    if host.state == HostState.FINISHED:
+    if host.state == HostState.FINISHED or (said.bye is not None and host.state == HostState.RUNNING):
         return "finished", False
     if said.hello is None:
         return "not started yet", False
@@ -73,23 +73,27 @@ def _doing(host: Host, timeline: Timeline, intake: Intake) -> tuple[str, bool]:
         full = "its launch queue is full: " if host.state == HostState.WAITS_QUEUE else "waits for "
         return f"{full}{_stream(target, timeline)}", True
     assert isinstance(target, Device)
-    busy = (s for s in host.streams.values() if s.device is target and s.state != StreamState.IDLE)
-    return f"waits for its GPU: {'; '.join(_stream(stream, timeline) for stream in busy)}", True
+    busy = [s for s in host.streams.values() if s.device is target and s.state != StreamState.IDLE]
+    causes = dict.fromkeys(_cause(stream) for stream in busy)
+    return f"waits for its GPU: {'; '.join(_stream(stream, timeline) for stream in causes)}", True
 
 
-def _stream(stream: Stream, timeline: Timeline, depth: int = 0) -> str:
+def _cause(stream: Stream) -> Stream:
+    """The stream that a blocked one waits for in the end, or itself."""
+    for _ in range(DEPTH):
+        if stream.state != StreamState.BLOCKED:
+            break
+        stream = stream.items[stream.head][1].stream
+    return stream
+
+
+def _stream(stream: Stream, timeline: Timeline) -> str:
     """``stream 7, which is in all_reduce #3 ...``"""
-    text = f"stream {stream.id}"
-    if stream.state == StreamState.IDLE or depth > DEPTH:
-        return text
-    head = stream.items[stream.head][1]
-    if stream.state == StreamState.BLOCKED:
-        assert isinstance(head, Mark)
-        return f"{text}, which waits for an event on {_stream(head.stream, timeline, depth + 1)}"
-    if stream.state == StreamState.COLLECTIVE:
-        assert isinstance(head, Launch)
-        return f"{text}, which is in {_launch(head, timeline)}"
-    return f"{text}, which computes"
+    cause = _cause(stream)
+    text = f"stream {stream.id}" if cause is stream else f"stream {stream.id} behind stream {cause.id}"
+    if cause.state == StreamState.COLLECTIVE:
+        return f"{text}, which is in {_launch(cause.items[cause.head][1], timeline)}"
+    return f"{text}, which computes" if cause.state == StreamState.RUNNING else text
 
 
 def _launch(launch: Launch, timeline: Timeline) -> str:
