@@ -30,7 +30,7 @@ class BuildError(Exception):
 
 
 def build(output_dir: Path | str, sanitize: str | None = None) -> Path:
-    """Compiles emu/hook into ``output_dir`` and returns the library's path; does nothing if that is newer than all sources.
+    """Compiles emu/hook into ``output_dir`` and returns the library's path; does nothing if it is newer than all sources.
 
     ``sanitize`` is what ``-fsanitize=`` takes. Raises BuildError naming the file that does not compile.
     """
@@ -78,7 +78,7 @@ def _compile(source: Path, objects: Path, flags: list[str], newest_shared: float
 
 def _link(library: Path, inputs: list[Path], flags: list[str], extra: list[str]) -> None:
     soname = f"-Wl,-soname,{library.name}"
-    _replace(library, [*_compiler(), *flags, "-shared", soname, *extra, *map(str, inputs), "-ldl"])
+    _replace(library, [*_compiler(), *flags, "-shared", soname, *map(str, inputs), *extra, "-ldl"])
 
 
 def _link_nvml(output: Path, flags: list[str]) -> None:
@@ -88,7 +88,7 @@ def _link_nvml(output: Path, flags: list[str]) -> None:
         empty.write_text(
             "extern int phantora_abi_version(void);\nint phantora_nvml(void) { return phantora_abi_version(); }\n"
         )
-        _link(output / NVML, [empty], flags, [f"-L{output}", f"-l:{LIBRARY}"])
+        _link(output / NVML, [empty], flags, ["-Wl,--no-as-needed", f"-L{output}", f"-l:{LIBRARY}"])
 
 
 def _replace(made: Path, command: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""C tests of the core, linked with the whole library, plain and under ASan and UBSan; layouts against NVIDIA's headers."""
+"""C tests of the core, linked with the whole library, plain and sanitized; layouts against NVIDIA's headers."""
 
 import os
 import re
@@ -67,6 +67,22 @@ def test_a_wrong_device_file_is_named(line, complaint, library, tmp_path):
     assert ran.returncode == 0
     assert complaint in ran.stderr
     assert str(device) in ran.stderr
+
+
+def test_nvml_is_found_by_its_name(library, tmp_path):
+    """torch and pynvml open libnvidia-ml.so.1: after phantora_load that is us."""
+    device = tmp_path / "device"
+    device.write_text("".join(f"{key}={value}\n" for key, value in DEVICE_FILE.items()))
+    script = (
+        "import ctypes, sys\n"
+        f"hook = ctypes.CDLL({str(library)!r}, mode=ctypes.RTLD_GLOBAL)\n"
+        f"assert hook.phantora_load({str(device).encode()!r}) == 0\n"
+        "nvml, driver, count = ctypes.CDLL('libnvidia-ml.so.1'), ctypes.CDLL('libcuda.so.1'), ctypes.c_int()\n"
+        "assert nvml.nvmlInit_v2() == 0\n"
+        "assert nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0 and count.value == 2\n"
+        "assert driver.cuInit(0) == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 LAYOUTS = {
