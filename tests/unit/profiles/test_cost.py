@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
-import profiles
 import pytest
+
+import profiles
 from profiles import tiles
 from profiles.machine import GPCS, Machine, overlapped
 
@@ -45,8 +46,10 @@ def test_grid_counts_not_the_op_when_a_tensor_is_split(model: profiles.CostModel
 
 def test_cast_at_run_time_is_bound_by_instructions(model: profiles.CostModel) -> None:
     cast = (
-        "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}, "
-        "std::array<char*, 2ul>, 4, TrivialOffsetCalculator<1, unsigned int>, TrivialOffsetCalculator<1, unsigned int>, "
+        "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::"
+        "TensorIteratorBase&)::{lambda(float)#1}, "
+        "std::array<char*, 2ul>, 4, TrivialOffsetCalculator<1, unsigned int>, "
+        "TrivialOffsetCalculator<1, unsigned int>, "
         "at::native::memory::LoadWithCast<1>, at::native::memory::StoreWithCast<1> >(int)"
     )
     cost = model.cost(f"kernel;{cast};131072,1,1;128,1,1;0;;")
@@ -108,7 +111,10 @@ def test_attention_flops_and_time(model: profiles.CostModel) -> None:
 
 
 def test_attention_kernels_of_pytorch(model: profiles.CostModel) -> None:
-    kernel = "pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t>, false, true, false>(P)"
+    kernel = (
+        "pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, cutlass::"
+        "bfloat16_t>, false, true, false>(P)"
+    )
     sizes = "[[4, 2048, 32, 64], [4, 2048, 32, 64], [4, 2048, 32, 64]]"
     flash = model.cost(f"kernel;{kernel};16,4,32;128,1,1;0;aten::_flash_attention_forward;{sizes}")
     fused = model.cost("sdpa;fwd;4x32x2048x64;4x32x2048x64;4x32x2048x64;bf16;1;0;;")

@@ -6,8 +6,9 @@ import re
 import sysconfig
 from pathlib import Path
 
-import profiles
 import pytest
+
+import profiles
 
 
 def attributes(name: str) -> dict[int, int]:

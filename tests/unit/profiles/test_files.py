@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import profiles
 import pytest
+
+import profiles
 
 
 def test_shipped_names() -> None:
@@ -111,13 +112,13 @@ def test_truncated_anywhere(tmp_path: Path) -> None:
         if end >= needed:
             profiles.load_gpu(path)
             continue
+        refused = ""
         try:
-            gpu = profiles.load_gpu(path)
+            share = profiles.load_gpu(path).nccl.memory_share
         except profiles.ProfileError as error:
-            assert str(error).startswith(str(path))
-        else:
-            # A figure cut after some of its digits still reads as a figure.
-            assert gpu.nccl.memory_share != 0.15
+            refused = str(error)
+        # A figure cut after some of its digits still reads as a figure.
+        assert refused.startswith(str(path)) or share != 0.15
 
 
 def test_missing_and_binary_files(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from profiles.demangle import demangle
 from profiles.elementwise import Functor, functor_of
 from profiles.kernel_name import item_nbytes, read_name, split_arguments
@@ -13,14 +14,17 @@ PAIRS = [
     (
         "_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_22reciprocal_kernel_cudaERNS_18TensorIteratorBaseEENKUlvE_cl"
         "EvENKUlvE0_clEvEUlfE_St5arrayIPcLm2EEEEviT0_T1_",
-        NATIVE + "vectorized_elementwise_kernel<4, at::native::reciprocal_kernel_cuda(at::TensorIteratorBase&)::{lambda()#1}::"
+        NATIVE + "vectorized_elementwise_kernel<4, at::native::reciprocal_kernel_cuda(at::"
+        "TensorIteratorBase&)::{lambda()#1}::"
         "operator()() const::{lambda()#2}::operator()() const::{lambda(float)#1}, std::array<char*, 2ul> >",
     ),
     (
         "_ZN2at6native18elementwise_kernelILi128ELi4EZNS0_15gpu_kernel_implINS0_13BinaryFunctorIfffNS0_15binary_internal10Mul"
         "FunctorIfEEEEEEvRNS_18TensorIteratorBaseERKT_EUliE_EEviT1_",
-        NATIVE + "elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::BinaryFunctor<float, float, float, "
-        "at::native::binary_internal::MulFunctor<float> > >(at::TensorIteratorBase&, at::native::BinaryFunctor<float, float, "
+        NATIVE + "elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::"
+        "BinaryFunctor<float, float, float, "
+        "at::native::binary_internal::MulFunctor<float> > >(at::TensorIteratorBase&, at::native::"
+        "BinaryFunctor<float, float, "
         "float, at::native::binary_internal::MulFunctor<float> > const&)::{lambda(int)#1}>",
     ),
     (
@@ -28,7 +32,8 @@ PAIRS = [
         "nsorListMetadataILi4EEENS1_20FusedAdamMathFunctorIN3c108BFloat16ELi4ELNS0_9ADAM_MODEE1ELb0EEEJPKfdddddbSB_SB_EEEvT_T0_"
         "DpT1_",
         ANONYMOUS + "multi_tensor_apply_kernel<" + ANONYMOUS + "FusedOptimizerTensorListMetadata<4>, " + ANONYMOUS
-        + "FusedAdamMathFunctor<c10::BFloat16, 4, (at::native::ADAM_MODE)1, false>, float const*, double, double, double, "
+        + "FusedAdamMathFunctor<c10::BFloat16, 4, (at::native::ADAM_MODE)1, false>, float const*, "
+        "double, double, double, "
         "double, double, bool, float const*, float const*>",
     ),
     (

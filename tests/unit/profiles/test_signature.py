@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import profiles
 import pytest
+
+import profiles
 from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Sdpa, parse, sizes_of
 
 

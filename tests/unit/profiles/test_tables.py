@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import profiles
 import pytest
+
+import profiles
 from profiles.tables import family_of
 
 GPU = profiles.load_gpu("h200")

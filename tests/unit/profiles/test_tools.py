@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import profiles
 import pytest
+
+import profiles
 from profiles.tools.host_error import counts, host_ns
 from profiles.tools.trace import load, works
 from profiles.tools.trace_error import modelled_us
@@ -25,7 +26,10 @@ def kernel(name: str, ts: float, dur: float, correlation: int) -> dict[str, Any]
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)"
+    add = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::"
+        "array<char*, 3ul> >(int)"
+    )
     tensors = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
     events = [
         event("cpu_op", "aten::add", 0, 10, **{"External id": 1, "Input Dims": [[8192], [8192], []]}),
