@@ -270,9 +270,8 @@ PH_EXPORT int cuMemCreate(uint64_t *handle, size_t nbytes, const struct CUmemAll
     ph_host_call(PH_CALL_ALLOC);
     *handle = 0;
     if (flags) return CUDA_INVALID_VALUE;
-    if (properties->requestedHandleTypes &
-        ~1) /* memory fabric; a file descriptor may be asked for, exporting it is refused */
-        return ph_refuse("cuMemCreate of shareable memory", CUDA_NOT_SUPPORTED);
+    /* A file descriptor may be asked for (exporting it is refused); fabric handles are not offered: attribute 128. */
+    if (properties->requestedHandleTypes & ~1) return CUDA_NOT_SUPPORTED;
     return ph_vmm_create(handle, nbytes, properties);
 }
 
