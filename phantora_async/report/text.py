@@ -48,7 +48,7 @@ def _heading(simulated: Mapping[str, Any]) -> str:
 
 
 def _step(step: Mapping[str, Any], work: Mapping[str, Any]) -> str:
-    text = f"[bold]step {seconds(step['median_ns'])}[/bold]"
+    text = f"[bold]a step takes {seconds(step['median_ns'])}[/bold]"
     if step["counted"] > 1:
         text += f" (median of {step['counted']}, {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
         text += f", without the first {step['warm_up']})" if step["warm_up"] else ")"
