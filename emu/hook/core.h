@@ -180,6 +180,10 @@ int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);
 uint64_t ph_mark_record(ph_stream *stream, uint64_t drop);
 void ph_mark_wait(ph_stream *stream, uint64_t mark);
 void ph_mark_drop(uint64_t mark);
+/* watch.c: what watching threads are told. waited: the program waited for the mark, 0: for everything so far. */
+void ph_watch_recorded(uint64_t mark);
+void ph_watch_waited(uint64_t mark);
+bool ph_watch_done(uint64_t mark);
 
 /* ---- graph.c -------------------------------------------------------------------------------------------------------
  */
@@ -294,7 +298,7 @@ PH_EXPORT int cuDevicePrimaryCtxRetain(void **out, int device);
 int ph_device_attr(int attribute, int device, int *value);
 int ph_device_usable(void);
 int ph_device_of_pci(const char *text);
-    /* -1: none of ours */ /* 0, or cudaErrorInitializationError in a child that a rank forked */
+/* -1: none of ours */ /* 0, or cudaErrorInitializationError in a child that a rank forked */
 int ph_peer_enable(int from, int to, unsigned flags);
 void ph_device_pci(int device, char *text, size_t capacity);
 void ph_device_uuid(int device, unsigned char uuid[16]);

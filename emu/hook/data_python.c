@@ -45,12 +45,14 @@ static void look_up(void) {
 }
 
 void *ph_python_release(void) {
+    ph_watch_blocked(1);
     pthread_once(&looked_up, look_up);
     if (!python.check || !python.is_initialized() || !python.check()) return NULL;
     return python.save();
 }
 
 void ph_python_restore(void *released) {
+    ph_watch_blocked(-1);
     if (released) python.restore(released);
 }
 

@@ -42,6 +42,7 @@ uint64_t ph_mark_record(ph_stream *stream, uint64_t drop) {
     ph_close_segments();
     struct ph_EVENT_RECORD record = {.stream = stream->id, .mark = ++events.last_mark, .drop = drop};
     ph_append(PH_KIND_EVENT_RECORD, ph_host_clock(), &record, sizeof record, NULL, 0);
+    ph_watch_recorded(record.mark);
     return record.mark;
 }
 

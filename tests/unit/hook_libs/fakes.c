@@ -94,6 +94,7 @@ void ph_ask(uint16_t kind, void *fields, size_t nfields, const void *payload, si
 }
 
 void ph_flush(void) {}
+void ph_watch_blocked(int change) { (void)change; }
 void ph_host_call(ph_call_kind kind) { (void)kind; }
 
 int ph_refuse(const char *name, int status)
