@@ -57,7 +57,9 @@ class Numbers:
 
     def _tensor(self, value: float, args: tuple[Any, ...]) -> Tensor:
         torch, kind = self._torch, type(value)
-        double = kind is float and any(isinstance(other, torch.Tensor) and other.dtype is torch.float64 for other in args)
+        double = kind is float and any(
+            isinstance(other, torch.Tensor) and other.dtype is torch.float64 for other in args
+        )
         tensor = self._wrapped.get((kind, value, double))
         if tensor is None:
             if len(self._wrapped) >= 256:

@@ -9,7 +9,7 @@ _LARGE_NBYTES = 1 << 18
 
 
 def return_freed() -> None:
-    """Fixes glibc's thresholds: left alone it would learn, from torch's tables of chunks, to keep tens of megabytes a thread."""
+    """Fixes glibc's thresholds: left alone it would learn from torch's tables of chunks to keep tens of megabytes."""
     libc = ctypes.CDLL(None)
     libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_NBYTES)
     libc.mallopt(_M_TRIM_THRESHOLD, 2 * _LARGE_NBYTES)

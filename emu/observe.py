@@ -45,8 +45,7 @@ class Observer:
     def _resume(self) -> None:
         if threading.get_ident() != self._thread or self._on:
             return
-        from torch._C._profiler import ProfilerConfig, ProfilerState
-        from torch._C._profiler import _ExperimentalConfig
+        from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 
         assert self._enable is not None, "install comes first"
         record_shapes = True

@@ -169,8 +169,8 @@ class Launcher:
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         assert self._control is not None, "start comes first"
         loop, readable, control = asyncio.get_running_loop(), asyncio.Event(), self._control
-        ended = False
-        loop.add_reader(control.fileno(), readable.set)
+        ended, descriptor = False, control.fileno()
+        loop.add_reader(descriptor, readable.set)
         try:
             while True:
                 await readable.wait()
@@ -187,7 +187,7 @@ class Launcher:
                     ended = ended or message["event"] in ("failed", "done")
                     yield message
         finally:
-            loop.remove_reader(control.fileno())
+            loop.remove_reader(descriptor)
 
     def terminate(self) -> None:
         """SIGTERM to every rank, SIGKILL to those that stay."""

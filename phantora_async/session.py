@@ -54,21 +54,22 @@ class Session:
         coordinator = Coordinator(self._spec(runtime), self._terminal.status)
         launcher = Launcher(self._config, runtime)
         self._abort = asyncio.get_running_loop().create_future()
-        following = asyncio.create_task(terminal.follow(self._tails()))
+        tasks = [asyncio.create_task(terminal.follow(self._tails()))]
         try:
-            with self._signals(launcher):
+            with self._signals():
                 await coordinator.serve()
                 await launcher.start()
                 watching = asyncio.create_task(self._watch(launcher, coordinator))
-                outcome = await self._outcome(coordinator, launcher)
+                tasks.append(watching)
+                outcome = await self._outcome(coordinator, watching)
                 self._stopping = True
                 launcher.terminate()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(watching, GRACE_S + 10.0)
+                await asyncio.wait({watching}, timeout=GRACE_S + 10.0)
         finally:
+            for task in reversed(tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await launcher.close()
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
             self._terminal.close()
         self._raise_failure(outcome)
         return outcome
@@ -93,16 +94,22 @@ class Session:
         return [LogTail(self._config.log(rank), self._terminal, prefixes[rank]) for rank in shown]
 
     # ---- while it runs ---------------------------------------------------------------------------------------------
-    async def _outcome(self, coordinator: Coordinator, launcher: Launcher) -> Outcome:
+    async def _outcome(self, coordinator: Coordinator, watching: asyncio.Task[None]) -> Outcome:
         """The coordinator's word, unless something else ends the run before."""
         assert self._abort is not None, "a session runs once"
         finished = asyncio.create_task(coordinator.finished())
+        # A fault of ours in a task must end the run, not leave it waiting.
+        watching.add_done_callback(self._end_if_broken)
         done, _ = await asyncio.wait({finished, self._abort}, return_when=asyncio.FIRST_COMPLETED)
         if finished in done:
             return finished.result()
         finished.cancel()
         await asyncio.gather(finished, return_exceptions=True)
         raise self._abort.result()
+
+    def _end_if_broken(self, watching: asyncio.Task[None]) -> None:
+        if not watching.cancelled() and (error := watching.exception()) is not None:
+            self._end(RunFailed(f"internal error: {type(error).__name__}: {error}", ExitCode.INTERNAL))
 
     async def _watch(self, launcher: Launcher, coordinator: Coordinator) -> None:
         """The forker's messages, to its end."""
@@ -133,7 +140,7 @@ class Session:
             self._abort.set_result(error)
 
     @contextlib.contextmanager
-    def _signals(self, launcher: Launcher) -> Iterator[None]:
+    def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         handled = (signal.SIGINT, signal.SIGTERM)
         for number in handled:

@@ -15,6 +15,7 @@ import pytest
 from phantora_async.cli import Parser
 from phantora_async.commands import run as run_command
 from phantora_async.config import Config, resolve
+from phantora_async.costs import CostTable
 from phantora_async.launcher import HOOK, Launcher, make_runtime
 
 
@@ -47,8 +48,11 @@ def configure(folder: Path, *options: str) -> Config:
 
 
 async def _run(config: Config, on_event: Callable[[Launcher, dict[str, Any]], None] | None) -> Ran:
-    launcher = Launcher(config, make_runtime())
+    runtime = make_runtime()
+    launcher = Launcher(config, runtime)
     ran = Ran(config.run_dir)
+    CostTable(runtime.cost_table)
+    listener = await asyncio.start_unix_server(drain, runtime.socket)
     try:
         await launcher.start()
         async for event in launcher.events():
@@ -56,8 +60,16 @@ async def _run(config: Config, on_event: Callable[[Launcher, dict[str, Any]], No
             if on_event is not None:
                 on_event(launcher, event)
     finally:
+        listener.close()
         await launcher.close()
     return ran
+
+
+async def drain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """In the coordinator's place: listens and never answers."""
+    while await reader.read(1 << 16):
+        pass
+    writer.close()
 
 
 @pytest.fixture
