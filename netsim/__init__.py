@@ -29,6 +29,7 @@ from netsim import collectives
 from netsim.errors import CommittedError, FlowError, NetsimError, SpecError, TopologyError
 from netsim.groups import Changes, Group, Moved
 from netsim.network import FlowId, Network
+from netsim.routed import RoutedNetwork
 from netsim.topology import Link, ServerFacts, Topology, build, load
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Moved",
     "NetsimError",
     "Network",
+    "RoutedNetwork",
     "ServerFacts",
     "SpecError",
     "Topology",

@@ -110,6 +110,11 @@ class Core:
         """Remove a flow from all time."""
         self._lib.ns_retract(self._net, flow)
 
+    def redirect(self, flow: int, hops: Hops, path_from: Sequence[int]) -> None:
+        """From ``path_from[0]`` on the flow takes these paths; what it had from then on is dropped."""
+        starts = array("q", path_from).tobytes()
+        self._lib.ns_redirect(self._net, flow, hops.count, hops.links, hops.weights, hops.paths, len(path_from), starts)
+
     def set_capacity(self, link: int, at: int, capacity: int) -> None:
         """The link's capacity from ``at`` until its next change."""
         self._lib.ns_capacity(self._net, link, at, capacity)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,20 @@ from netsim.topology import Topology
 from netsim.units import MAX_GBPS, MAX_NS, TICK_BITS, ns_from_ticks, rate_from_gbps, ticks_from_ns
 
 FlowId = int
+Links = tuple[tuple[int, int], ...]
+"""(link, weight) pairs."""
 
 _ENCODED_MOST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A flow at one rate: from and to in ticks, rate in rate units, the links in use."""
+
+    from_ticks: int
+    to_ticks: int
+    rate: int
+    links: Links
 
 
 class Network:
@@ -28,8 +41,11 @@ class Network:
         self._keys: dict[FlowId, Any] = {}
         self._flows: dict[Any, FlowId] = {}
         self._latency: dict[FlowId, int] = {}
+        self._starts: dict[FlowId, int] = {}
+        # By the core's number of a path: the links of that path.
+        self._links: dict[FlowId, list[Links]] = {}
         self._encoded: dict[int, tuple[Any, core.Hops]] = {}
-        self._paths: dict[tuple[int, ...], core.Hops] = {}
+        self._paths: dict[tuple[int, ...], tuple[Links, core.Hops]] = {}
         self._now = 0
         self._horizon = 0
         self._played_bytes = 0
@@ -56,9 +72,9 @@ class Network:
         if key in self._flows:
             raise FlowError(f"flow {key!r}: this key is in use")
         cap = None if group.cap_gbps is None else rate_from_gbps(group.cap_gbps)
-        flow = self._core.add(ticks_from_ns(start_ns + group.latency_ns), group.nbytes, cap, hops)
-        self._keys[flow] = key
-        self._flows[key] = flow
+        at_ns = start_ns + group.latency_ns
+        flow = self._core.add(ticks_from_ns(at_ns), group.nbytes, cap, hops)
+        self._name(flow, key, at_ns, group.links)
         if group.latency_ns:
             self._latency[flow] = group.latency_ns
         return self._changes(flow)
@@ -67,16 +83,15 @@ class Network:
         """A plain flow along ``path`` without latency: ``add`` of a group of weights 1, a little cheaper."""
         if nbytes < 0:
             raise FlowError(f"flow {key!r}: negative bytes ({nbytes})")
-        hops = self._paths.get(path)
-        if hops is None:
-            hops = self._hops(Group(0, tuple((link, 1) for link in path)), key)
-            self._paths[path] = hops
+        known = self._paths.get(path)
+        if known is None:
+            links = tuple((link, 1) for link in path)
+            known = self._paths[path] = (links, self._hops(Group(0, links), key))
         self._check_start(start_ns, start_ns)
         if key in self._flows:
             raise FlowError(f"flow {key!r}: this key is in use")
-        flow = self._core.add(ticks_from_ns(start_ns), nbytes, None, hops)
-        self._keys[flow] = key
-        self._flows[key] = flow
+        flow = self._core.add(ticks_from_ns(start_ns), nbytes, None, known[1])
+        self._name(flow, key, start_ns, known[0])
         return self._changes(flow)
 
     def add_many(
@@ -92,8 +107,8 @@ class Network:
         if len(set(keys)) != len(keys) or not self._flows.keys().isdisjoint(keys):
             raise FlowError("add_many: a key is in use")
         flows = self._core.add_many(table)
-        self._keys.update(zip(flows, keys, strict=True))
-        self._flows.update(zip(keys, flows, strict=True))
+        for flow, key, start_ns, path in zip(flows, keys, starts_ns, paths, strict=True):
+            self._name(flow, key, start_ns, tuple((link, 1) for link in path))
         return flows, self._changes(-1).moved
 
     def table(self, paths: Sequence[Sequence[int]], nbytes: Sequence[int], starts_ns: Sequence[int]) -> core.FlowTable:
@@ -126,18 +141,20 @@ class Network:
 
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
         """The flow starts at another time; as if it had been added so."""
-        self._check_flow(flow)
+        self._check_movable(flow)
         start_ns_ = start_ns + self._latency.get(flow, 0)
         self._check_start(start_ns_, start_ns)
         self._core.retime(flow, ticks_from_ns(start_ns_))
+        self._starts[flow] = start_ns_
         return self._changes(flow)
 
     def retract(self, flow: FlowId) -> Changes:
         """The flow never was."""
-        self._check_flow(flow)
+        self._check_movable(flow)
         self._core.retract(flow)
+        changes = self._changes(flow)
         self._forget(flow)
-        return self._changes(flow)
+        return changes
 
     def completion_ns(self, flow: FlowId) -> int | None:
         """When the flow's last byte arrived, if that is not after the present; else None."""
@@ -185,6 +202,27 @@ class Network:
         self._core.set_capacity(link, ticks_from_ns(at_ns), rate_from_gbps(gbps))
         return self._changes(-1)
 
+    @property
+    def flows(self) -> list[FlowId]:
+        """The flows that are not committed, in the order of their keys."""
+        return sorted(self._keys, key=lambda flow: self._keys[flow])
+
+    def key(self, flow: FlowId) -> Any:
+        """The key a flow was added with."""
+        self._check_flow(flow)
+        return self._keys[flow]
+
+    def segments(self, flow: FlowId) -> list[Segment]:
+        """The flow's rate since the horizon, up to its completion or the last event; in ticks and rate units."""
+        self._check_flow(flow)
+        parts = self._core.segments(flow)
+        done = self._core.completion(flow)
+        ends = [at for at, _, _ in parts[1:]] + [ticks_from_ns(self._now) if done is None else done]
+        paths = self._links[flow]
+        return [
+            Segment(at, max(at, end), rate, paths[path]) for (at, rate, path), end in zip(parts, ends, strict=False)
+        ]
+
     def counters(self) -> dict[str, int]:
         """What has been done and is held: events, solves, rollbacks, flows, bytes."""
         counters = self._core.counters()
@@ -194,8 +232,15 @@ class Network:
     def _order(self, item: tuple[int, FlowId]) -> tuple[int, Any]:
         return item[0], self._keys[item[1]]
 
+    def _name(self, flow: FlowId, key: Any, start_ns: int, *paths: Links) -> None:
+        self._keys[flow] = key
+        self._flows[key] = flow
+        self._starts[flow] = start_ns
+        self._links[flow] = list(paths)
+
     def _forget(self, flow: FlowId) -> None:
         del self._flows[self._keys.pop(flow)]
+        del self._starts[flow], self._links[flow]
         self._latency.pop(flow, None)
 
     def _hops(self, group: Group, key: Any) -> core.Hops:
@@ -233,6 +278,11 @@ class Network:
     def _check_flow(self, flow: FlowId) -> None:
         if flow not in self._keys:
             raise CommittedError(f"flow {flow} is not known: retracted, or completed before the committed horizon")
+
+    def _check_movable(self, flow: FlowId) -> None:
+        self._check_flow(flow)
+        if self._starts[flow] < self._horizon:
+            raise CommittedError(f"flow {flow} started before the committed horizon {self._horizon} ns")
 
     def _changes(self, flow: FlowId) -> Changes:
         moved = self._core.moved()

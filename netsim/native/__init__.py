@@ -49,6 +49,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ns_free": (None, [_net]),
     "ns_add": (_i64, [_net, _i64, _i64, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
     "ns_add_many": (None, [_net, _int, _net, _net, _net, _net, _net]),
+    "ns_redirect": (None, [_net, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
     "ns_retime": (None, [_net, _i64, _i64]),
     "ns_retract": (None, [_net, _i64]),
     "ns_capacity": (None, [_net, _int, _i64, _i64]),

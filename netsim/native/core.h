@@ -42,11 +42,16 @@ typedef struct {
 } flow_view;
 
 typedef struct {
+    int64_t from;
+    int32_t path;
+} epoch;
+
+typedef struct {
     int64_t start, nbytes, done, due, before;
     hop *hops;
     segment *segments;
-    int64_t *path_from;
-    int32_t nhops, nsegments, room, npaths;
+    epoch *epochs; /* the path from when on; the first from ever */
+    int32_t nhops, nsegments, room, nepochs, npaths;
     flow_view view[2];
     int64_t old_rate;
     int32_t old_limit, cursor, heap_pos;
@@ -144,7 +149,7 @@ int64_t capacity_at(const link_ *l, int64_t at);
 int32_t path_at(const flow *f, int64_t at);
 
 /* members.c */
-void attach(netsim *s, int32_t f);
+void attach(netsim *s, int32_t f, int32_t first); /* hops from number `first` on */
 void detach(netsim *s, int32_t f);
 void place(netsim *s, int32_t f); /* put the flow's hops among those on or not on their links NOW */
 
@@ -157,6 +162,7 @@ static inline bool instant(const flow *f) { return f->nbytes == 0 || f->nhops ==
 /* replay.c */
 void stamp(netsim *s, int32_t link);
 void replay_flow(netsim *s, int32_t f, int64_t old_start, int64_t new_start);
+void replay_switch(netsim *s, int32_t f, int64_t at);
 void replay_capacity(netsim *s, int32_t link, int64_t at);
 
 #endif

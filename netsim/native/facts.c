@@ -36,7 +36,7 @@ void ns_free(netsim *s) {
     for (int32_t i = 0; i < s->nflows; i++) {
         free(s->flows[i].hops);
         free(s->flows[i].segments);
-        free(s->flows[i].path_from);
+        free(s->flows[i].epochs);
     }
     for (int32_t i = 0; i < s->nlinks; i++) {
         free(s->links[i].members);
@@ -87,10 +87,10 @@ static void drop(netsim *s, int32_t id) {
         if (f->hops[i].path < 0)
             list_push(&s->free_links, f->hops[i].link);
     free(f->hops);
-    free(f->path_from);
+    free(f->epochs);
     f->hops = NULL;
-    f->path_from = NULL;
-    f->nhops = f->npaths = f->nsegments = 0;
+    f->epochs = NULL;
+    f->nhops = f->nepochs = f->nsegments = 0;
     f->fresh = false;
     f->generation = (f->generation + 1) & 0x7fffffff;
     list_push(&s->free_flows, id);
@@ -148,12 +148,26 @@ static void set_instant(netsim *s, int32_t id, int64_t start) {
     }
 }
 
+static void expect_turns(netsim *s, int32_t id) {
+    const flow *f = &s->flows[id];
+    for (int32_t i = 1; i < f->nepochs; i++)
+        if (f->epochs[i].from > s->last)
+            event_push(&s->turns, (event){f->epochs[i].from, REROUTE, id, f->generation});
+}
+
+/* Append epochs with paths of their own. */
+static void add_epochs(flow *f, int npaths, const int64_t *path_from) {
+    int32_t room = f->nepochs;
+    f->epochs = grow(f->epochs, &room, f->nepochs + npaths, sizeof *f->epochs);
+    for (int i = 0; i < npaths; i++)
+        f->epochs[f->nepochs++] = (epoch){path_from[i], f->npaths + i};
+    f->npaths += npaths;
+}
+
 static void submit(netsim *s, int32_t id) {
     flow *f = &s->flows[id];
-    attach(s, id);
-    for (int32_t i = 1; i < f->npaths; i++)
-        if (f->path_from[i] > s->last)
-            event_push(&s->turns, (event){f->path_from[i], REROUTE, id, f->generation});
+    attach(s, id, 0);
+    expect_turns(s, id);
     if (instant(f))
         set_instant(s, id, f->start);
     else if (f->start >= s->last)
@@ -174,12 +188,10 @@ int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n
         f->hops[i] = (hop){links[i], weights ? weights[i] : 1, paths ? paths[i] : 0, 0};
     if (capped)
         f->hops[nhops] = (hop){cap, 1, -1, 0};
-    f->npaths = npaths > 1 ? npaths : 1;
-    if (npaths > 1) {
-        int32_t room = 0;
-        f->path_from = grow(NULL, &room, npaths, sizeof *f->path_from);
-        memcpy(f->path_from, path_from, (size_t)npaths * sizeof *path_from);
-    }
+    if (npaths > 1)
+        add_epochs(f, npaths, path_from);
+    else
+        f->npaths = 1;
     submit(s, id);
     end(s);
     return name_of(s, id);
@@ -202,6 +214,36 @@ void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nby
         moved = s->nmoved;
         flows[i] = name_of(s, id);
     }
+}
+
+void ns_redirect(netsim *s, int64_t name, int n, const int32_t *links, const int32_t *weights, const int32_t *paths, int npaths,
+                 const int64_t *path_from) {
+    begin(s);
+    int32_t id = find(s, name), room = s->flows[id].nhops, first = room;
+    flow *f = &s->flows[id];
+    if (!instant(f)) {
+        f->hops = grow(f->hops, &room, first + n, sizeof *f->hops);
+        for (int32_t i = 0; i < n; i++)
+            f->hops[f->nhops++] = (hop){links[i], weights[i], f->npaths + paths[i], 0};
+        if (!f->nepochs) {
+            int64_t ever = INT64_MIN;
+            f->npaths = 0;
+            add_epochs(f, 1, &ever);
+            f->npaths = 1;
+        }
+        while (f->nepochs > 1 && f->epochs[f->nepochs - 1].from >= path_from[0])
+            f->nepochs--;
+        if (f->epochs[0].from >= path_from[0])
+            f->nepochs = 0;
+        add_epochs(f, npaths, path_from);
+        attach(s, id, first);
+        expect_turns(s, id);
+        if (f->state != PENDING && path_from[0] <= f->start)
+            replay_flow(s, id, f->start, f->start);
+        else if (f->state != PENDING && path_from[0] <= s->last)
+            replay_switch(s, id, path_from[0]);
+    }
+    end(s);
 }
 
 void ns_retime(netsim *s, int64_t name, int64_t start) {

@@ -12,8 +12,8 @@ static void swap(netsim *s, link_ *l, int32_t a, int32_t b) {
     move(s, l, b, x);
 }
 
-void attach(netsim *s, int32_t f) {
-    for (int32_t i = 0; i < s->flows[f].nhops; i++) {
+void attach(netsim *s, int32_t f, int32_t first) {
+    for (int32_t i = first; i < s->flows[f].nhops; i++) {
         link_ *l = &s->links[s->flows[f].hops[i].link];
         l->members = grow(l->members, &l->room, l->n + 1, sizeof *l->members);
         move(s, l, l->n++, (member){f, i});

@@ -37,6 +37,9 @@ int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n
 /* count flows of one path each, weight 1, no cap; flow i has hops links[offsets[i]] to links[offsets[i + 1] - 1]. */
 void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nbytes, const int64_t *offsets, const int32_t *links,
                  int64_t *flows);
+/* From path_from[0] on the flow takes these paths instead of what it had from then on. */
+void ns_redirect(netsim *s, int64_t flow, int n, const int32_t *links, const int32_t *weights, const int32_t *paths, int npaths,
+                 const int64_t *path_from);
 void ns_retime(netsim *s, int64_t flow, int64_t start);
 void ns_retract(netsim *s, int64_t flow);
 void ns_capacity(netsim *s, int link, int64_t at, int64_t capacity);

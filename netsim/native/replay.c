@@ -98,9 +98,9 @@ static void come_alive(netsim *s, int32_t id, int32_t keep) {
     f->due = NS_NEVER;
     f->nsegments = keep;
     list_push(&s->live, id);
-    for (int32_t i = 1; i < f->npaths; i++)
-        if (f->path_from[i] > s->at && f->path_from[i] <= s->last)
-            event_push(&s->queue, (event){f->path_from[i], SWITCH, id, 0});
+    for (int32_t i = 1; i < f->nepochs; i++)
+        if (f->epochs[i].from > s->at && f->epochs[i].from <= s->last)
+            event_push(&s->queue, (event){f->epochs[i].from, SWITCH, id, 0});
 }
 
 static void settle(netsim *s) {
@@ -152,7 +152,12 @@ static void happen(netsim *s, event e) {
         start(s, e.id);
         break;
     case SWITCH:
-        if (f->view[PAST].on && f->view[PAST].path != path_at(f, s->at))
+        follow(s, e.id);
+        if (f->view[PAST].on && !f->live) {
+            stamp_all(s, f);
+            come_alive(s, e.id, f->cursor + 1);
+            start(s, e.id);
+        } else if (f->view[PAST].on && f->view[PAST].path != path_at(f, s->at))
             start(s, e.id);
         break;
     case REMOVE:
@@ -220,6 +225,13 @@ void replay_flow(netsim *s, int32_t id, int64_t old_start, int64_t new_start) {
         event_push(&s->queue, (event){old_start, REMOVE, id, 0});
     if (new_start <= s->last)
         event_push(&s->queue, (event){new_start, START, id, 0});
+    redo(s);
+    end(s);
+}
+
+void replay_switch(netsim *s, int32_t id, int64_t at) {
+    begin(s);
+    event_push(&s->queue, (event){at, SWITCH, id, 0});
     redo(s);
     end(s);
 }

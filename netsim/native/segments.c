@@ -64,8 +64,8 @@ int64_t capacity_at(const link_ *l, int64_t at) {
 }
 
 int32_t path_at(const flow *f, int64_t at) {
-    int32_t i = f->npaths - 1;
-    while (i > 0 && f->path_from[i] > at)
+    int32_t i = f->nepochs - 1;
+    while (i > 0 && f->epochs[i].from > at)
         i--;
-    return i > 0 ? i : 0;
+    return i < 0 ? 0 : f->epochs[i].path;
 }

@@ -20,6 +20,16 @@ class Fact:
     nbytes: int
     links: tuple[tuple[int, int], ...]
     cap: int | None = None
+    ways: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+    """Other links from a tick on, for flows that reroute; ``links`` before the first."""
+
+    def links_at(self, tick: int) -> tuple[tuple[int, int], ...]:
+        """The links in use at an instant."""
+        now = self.links
+        for at, links in self.ways:
+            if at <= tick:
+                now = links
+        return now
 
 
 def fair_rates(flows: Mapping[int, Sequence[tuple[int, int]]], capacity: Mapping[int, int]) -> dict[int, int]:
@@ -42,23 +52,26 @@ def fair_rates(flows: Mapping[int, Sequence[tuple[int, int]]], capacity: Mapping
     return rates
 
 
+def _merged(flow: int, fact: Fact, tick: int) -> list[tuple[int, int]]:
+    merged: dict[int, int] = {}
+    for link, w in fact.links_at(tick):
+        merged[link] = merged.get(link, 0) + w
+    own = [(-1 - flow, 1)] if fact.cap is not None else []
+    return sorted(merged.items()) + own
+
+
 def completions(
     facts: Mapping[int, Fact], capacities: Mapping[int, Sequence[tuple[int, int]]]
 ) -> dict[int, int | None]:
     """Completion tick of every flow (``None``: stalled for ever). ``capacities``: link -> [(from tick, rate units)]."""
     done: dict[int, int | None] = dict.fromkeys(facts)
-    links: dict[int, list[tuple[int, int]]] = {}
     for flow, fact in facts.items():
-        merged: dict[int, int] = {}
-        for link, w in fact.links:
-            merged[link] = merged.get(link, 0) + w
-        links[flow] = sorted(merged.items())
-        if fact.cap is not None:
-            links[flow].append((-1 - flow, 1))
-        if fact.nbytes == 0 or not links[flow]:
+        if fact.nbytes == 0 or not (fact.links or fact.cap is not None):
             done[flow] = fact.start
     starts = sorted((f for f in facts if done[f] is None), key=lambda f: facts[f].start)
-    turns = sorted({at for steps in capacities.values() for at, _ in steps})
+    turns = sorted(
+        {at for steps in capacities.values() for at, _ in steps} | {at for f in facts.values() for at, _ in f.ways}
+    )
     left: dict[int, int] = {}
     rates: dict[int, int] = {}
     now = 0
@@ -83,6 +96,7 @@ def completions(
         while starts and facts[starts[0]].start <= now:
             first = starts.pop(0)
             left[first] = facts[first].nbytes * BYTE_UNITS
+        links = {f: _merged(f, facts[f], now) for f in left}
         capacity: dict[int, int] = {}
         for f in left:
             for link, _ in links[f]:
