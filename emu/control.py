@@ -135,7 +135,8 @@ def install(hook: Hook, limit_nbytes: int) -> Any:
     from . import control_kernels, control_reads
 
     control = Control(hook, limit_nbytes)
-    library = torch.library.Library("aten", "IMPL")
+    make_library: Any = torch.library.Library  # untyped
+    library = make_library("aten", "IMPL")
 
     def before(names: Iterable[str], make: Callable[[Control, Any, Kernel], Kernel]) -> None:
         for name in names:

@@ -37,7 +37,7 @@ _zeros, _ones = _blank(0), _blank(1)
 
 
 class Numbers:
-    """Python numbers where an operation wants tensors: torch's dispatcher unwraps them for us, kernels want them wrapped.
+    """Python numbers where an operation wants tensors: the dispatcher unwraps them for us, kernels want them wrapped.
 
     Zero-dimensional tensors of the default dtypes promote types as the numbers did.
     """

@@ -65,7 +65,7 @@ class _Ending:
     def __init__(self, warmed: Warm) -> None:
         self._warmed = warmed
         self._pid = os.getpid()
-        os._exit = self._exit_at_once  # type: ignore[assignment]
+        os._exit = self._exit_at_once
 
     def finish(self, code: int, last_words: str) -> None:
         if self._pid == os.getpid():

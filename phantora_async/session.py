@@ -100,7 +100,8 @@ class Session:
         finished = asyncio.create_task(coordinator.finished())
         # A fault of ours in a task must end the run, not leave it waiting.
         watching.add_done_callback(self._end_if_broken)
-        done, _ = await asyncio.wait({finished, self._abort}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {finished, self._abort}
+        done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if finished in done:
             return finished.result()
         finished.cancel()
