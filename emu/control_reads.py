@@ -23,7 +23,7 @@ def item(control: Control, operation: Any, kernel: Kernel) -> Kernel:
         if known:
             return value
         control.unmodelled_read(tensor)
-        return type(value)(0)
+        return value if isinstance(value, bool) else type(value)(0)  # all() of what nobody computed is True
 
     return call
 
