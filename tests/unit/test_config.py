@@ -38,7 +38,7 @@ class Resolver:
         (("--nnodes", "2"), (8, 8)),
         (("--nnodes", "2", "--nproc-per-node", "4"), (4, 4)),
         (("--nproc-per-node", "4"), (4,)),
-        (("-n", "8", "--cluster", "laptop"), (4, 4)),
+        (("-n", "8", "--cluster", "dgx-a100"), (8,)),
     ],
 )
 def test_servers(config: type[Resolver], options: tuple[str, ...], servers: tuple[int, ...]) -> None:
