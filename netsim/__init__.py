@@ -25,7 +25,7 @@ Answers are a pure function of the flows and their keys: no order of calls chang
 
 from __future__ import annotations
 
-from netsim import collectives
+from netsim import collectives, graph
 from netsim.errors import CommittedError, FlowError, NetsimError, SpecError, TopologyError
 from netsim.groups import Changes, Group, Moved
 from netsim.network import FlowId, Network
@@ -49,5 +49,6 @@ __all__ = [
     "TopologyError",
     "build",
     "collectives",
+    "graph",
     "load",
 ]

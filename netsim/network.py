@@ -42,6 +42,7 @@ class Network:
         self._flows: dict[Any, FlowId] = {}
         self._latency: dict[FlowId, int] = {}
         self._starts: dict[FlowId, int] = {}
+        self._capacities: dict[int, dict[int, int]] = {}
         # By the core's number of a path: the links of that path.
         self._links: dict[FlowId, list[Links]] = {}
         self._encoded: dict[int, tuple[Any, core.Hops]] = {}
@@ -200,6 +201,7 @@ class Network:
             raise FlowError(f"link {self.topology.links[link].name}: capacity {gbps} Gb/s is not in [0, {MAX_GBPS}]")
         self._check_start(at_ns, at_ns)
         self._core.set_capacity(link, ticks_from_ns(at_ns), rate_from_gbps(gbps))
+        self._capacities.setdefault(link, {})[ticks_from_ns(at_ns)] = rate_from_gbps(gbps)
         return self._changes(-1)
 
     @property
@@ -222,6 +224,15 @@ class Network:
         return [
             Segment(at, max(at, end), rate, paths[path]) for (at, rate, path), end in zip(parts, ends, strict=False)
         ]
+
+    def capacity_rate(self, link: int, at_ticks: int | None) -> int:
+        """A link's capacity in rate units at an instant, or as built (None)."""
+        rate = rate_from_gbps(self.topology.links[link].gbps)
+        steps = self._capacities.get(link)
+        if steps is None or at_ticks is None:
+            return rate
+        before = [at for at in steps if at <= at_ticks]
+        return steps[max(before)] if before else rate
 
     def counters(self) -> dict[str, int]:
         """What has been done and is held: events, solves, rollbacks, flows, bytes."""

@@ -1,0 +1,88 @@
+"""Simulate a network alone: a flow trace on a described network, without any training script."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from netsim import NetsimError, Topology, astra, load, picture, stats, trace
+from netsim.collectives import load_params
+from phantora_async.errors import UsageError
+
+USAGE = "phantora-async net --network FILE --flows FILE [--servers N] [--json FILE] [--picture FILE]"
+MOST_LINES = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = USAGE
+    parser.add_argument(
+        "--network",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="TOML with a [network] table, or ASTRA-sim's analytical network YAML",
+    )
+    parser.add_argument(
+        "--flows", type=Path, required=True, metavar="FILE", help="flow trace, CSV or JSON (docs/netsim.md)"
+    )
+    parser.add_argument("--servers", type=int, default=1, metavar="N", help="servers in the cluster (default 1)")
+    parser.add_argument(
+        "--gpu", default="hopper", metavar="GENERATION", help="NCCL parameters for collectives (default hopper)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write completions and statistics there")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="write a heat map of link utilisation (png, svg, pdf)"
+    )
+    parser.add_argument("--bins", type=int, default=100, metavar="N", help="parts of the time axis (default 100)")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """For a parser that keeps its subcommands in argparse."""
+    parser = subparsers.add_parser("net", help="simulate a network alone")
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    if given.servers < 1 or given.bins < 1:
+        raise UsageError("--servers and --bins must be at least 1")
+    try:
+        topology = _topology(given)
+        net, done = trace.run(trace.read(given.flows, topology), topology, load_params(given.gpu))
+        statistics = stats.take(net, bins=given.bins)
+        if given.json:
+            _write(given.json, topology, done, statistics)
+        if given.picture:
+            picture.heat_map(statistics, given.picture)
+    except (NetsimError, OSError) as error:
+        raise UsageError(str(error)) from None
+    _show(done, statistics)
+    return 0
+
+
+def _topology(given: argparse.Namespace) -> Topology:
+    if given.network.suffix.lower() in (".yml", ".yaml"):
+        return astra.from_yaml(given.network)
+    return load(given.network, given.servers)
+
+
+def _write(path: Path, topology: Topology, done: dict[str, int | None], statistics: stats.Statistics) -> None:
+    content: dict[str, Any] = {"network": topology.describe(), "completion_ns": done, "statistics": statistics.json()}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _show(done: dict[str, int | None], statistics: stats.Statistics) -> None:
+    ended = [at_ns for at_ns in done.values() if at_ns is not None]
+    print(f"{len(done)} entries, {len(done) - len(ended)} of them stall; all done at {max(ended, default=0)} ns")
+    for key, at_ns in list(done.items())[:MOST_LINES]:
+        print(f"  {key:24} {'stalls' if at_ns is None else f'{at_ns} ns'}")
+    if len(done) > MOST_LINES:
+        print(f"  ... {len(done) - MOST_LINES} more: --json FILE")
+    print(f"{'link':32} {'Gb/s':>8} {'MB':>12} {'mean':>6} {'peak':>6} {'flows':>6}")
+    for link in sorted(statistics.links, key=lambda link: (-link.utilisation, link.name))[:MOST_LINES]:
+        print(
+            f"{link.name:32} {link.gbps:8.0f} {link.nbytes / 1e6:12.3f} {link.utilisation:6.1%} "
+            f"{link.peak_utilisation:6.1%} {link.peak_flows:6}"
+        )

@@ -1,0 +1,169 @@
+"""Collectives: what is chosen, what crosses which link, how long it takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import netsim
+from netsim import FlowError, Network, SpecError, Topology
+from netsim.collectives import Plan, accuracy, hops, load_params, plan
+
+HOPPER = load_params("hopper")
+EXAMPLES = Path(netsim.__file__).parent / "examples"
+
+
+def _server(gpus: int, nvls: bool = False) -> Topology:
+    return netsim.build({"server": {"kind": "nvswitch", "gpus": gpus, "gpu_gbps": 3200, "nvls": nvls}})
+
+
+def _time_us(made: Plan, topology: Topology) -> float:
+    net = Network(topology)
+    for i, group in enumerate(made.groups):
+        net.add(group, made.latency_ns, i)
+    return max([made.latency_ns, *(at for at, _ in net.advance(1 << 45))]) / 1000
+
+
+def _bus_gbs(topology: Topology, nbytes: int) -> tuple[str, float]:
+    ranks = len(topology.endpoints)
+    made = plan("all_reduce", nbytes, range(ranks), topology, HOPPER)
+    return made.algorithm, 2 * (ranks - 1) / ranks * nbytes / _time_us(made, topology) / 1000
+
+
+def test_nothing_to_do_still_works() -> None:
+    topology = _server(8)
+    for op in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter"):
+        assert plan(op, 1 << 20, [3], topology, HOPPER).groups == ()
+        empty = plan(op, 0, range(8), topology, HOPPER)
+        assert empty.groups == ()
+        assert 0 < empty.latency_ns < 100_000
+
+
+def test_small_messages_take_a_low_latency_protocol_and_large_ones_simple() -> None:
+    topology = _server(8)
+    assert plan("all_reduce", 1024, range(8), topology, HOPPER).protocol == "ll"
+    assert plan("all_reduce", 1 << 30, range(8), topology, HOPPER).protocol == "simple"
+
+
+def test_nvls_only_where_the_server_has_it() -> None:
+    assert plan("all_reduce", 1 << 30, range(8), _server(8, nvls=True), HOPPER).algorithm == "nvls"
+    assert plan("all_reduce", 1 << 30, range(8), _server(8), HOPPER).algorithm == "ring"
+
+
+def test_pat_for_one_gpu_per_node() -> None:
+    topology = netsim.load(EXAMPLES / "dgx-h100.toml", 64)
+    members = [topology.gpu(server, 0) for server in range(64)]
+    assert plan("all_gather", 1 << 16, members, topology, HOPPER).algorithm == "pat"
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
+def test_a_ring_loads_every_port_of_a_server_alike(op: str) -> None:
+    topology = _server(4)
+    (group,) = plan(op, 1 << 28, range(4), topology, HOPPER).groups
+    assert {topology.links[link].name for link, _ in group.links} == {
+        f"node000/gpu{i}:{port}" for i in range(4) for port in ("in", "out")
+    }
+    assert {weight for _, weight in group.links} == {1}
+
+
+def test_multi_node_rings_use_every_rail_once_per_server() -> None:
+    topology = netsim.load(EXAMPLES / "dgx-a100.toml", 3)
+    (group,) = plan("all_gather", 1 << 28, range(24), topology, load_params("ampere")).groups
+    nics = {topology.links[link].name: weight for link, weight in group.links if "/nic" in topology.links[link].name}
+    assert len(nics) == 3 * 8 * 2
+    assert set(nics.values()) == {1}
+
+
+@pytest.mark.parametrize("nodes", range(2, 40))
+def test_double_trees_span_and_balance(nodes: int) -> None:
+    inner = []
+    for edges in hops.double_tree(nodes):
+        parent = dict(edges)
+        assert len(parent) == nodes - 1
+        root = (set(range(nodes)) - parent.keys()).pop()
+        for node in range(nodes):
+            steps = 0
+            while node != root:
+                node, steps = parent[node], steps + 1
+            assert steps <= nodes.bit_length() + 1
+        children = [list(parent.values()).count(node) for node in range(nodes)]
+        assert max(children) <= 2
+        inner.append({node for node in range(nodes) if children[node]})
+    if nodes > 2 and nodes % 2 == 0:
+        assert not inner[0] & inner[1]
+
+
+@pytest.mark.parametrize(("servers", "public_gbs"), [(1, 480), (2, 470), (4, 366)])
+def test_large_all_reduce_against_public_figures(servers: int, public_gbs: float) -> None:
+    algorithm, bus_gbs = _bus_gbs(netsim.load(EXAMPLES / "dgx-h100.toml", servers), 8 << 30)
+    assert algorithm == ("nvls" if servers == 1 else "nvls_tree")
+    assert bus_gbs == pytest.approx(public_gbs, rel=0.06)
+
+
+def test_two_collectives_on_one_server_share_its_ports() -> None:
+    topology = _server(8)
+    made = plan("all_gather", 1 << 28, range(8), topology, HOPPER)
+    alone = _time_us(made, topology)
+    net = Network(topology)
+    for call in range(2):
+        for i, group in enumerate(made.groups):
+            net.add(group, made.latency_ns, (call, i))
+    together = net.advance(1 << 45)[-1][0] / 1000
+    assert 1.6 * alone < together < 2.0 * alone
+
+
+def test_send_takes_more_channels_when_its_parts_are_large() -> None:
+    topology = _server(4)
+    rates = []
+    for nbytes in (64 << 20, 256 << 20):
+        made = plan("send_recv", nbytes, [0, 1], topology, HOPPER, ranks=4)
+        rates.append((made.channels, nbytes / _time_us(made, topology) / 1000))
+    assert (rates[0][0], rates[1][0]) == (8, 16)
+    assert rates[1][1] > 1.25 * rates[0][1]
+
+
+def test_impossible_calls() -> None:
+    topology = _server(4)
+    for op, nbytes, members in (
+        ("all_shuffle", 1, [0]),
+        ("all_reduce", -1, [0, 1]),
+        ("all_reduce", 1, []),
+        ("all_reduce", 1, [0, 0]),
+        ("send_recv", 1, [0, 1, 2]),
+    ):
+        with pytest.raises(FlowError):
+            plan(op, nbytes, members, topology, HOPPER)
+    with pytest.raises(FlowError):
+        plan("broadcast", 1, [0, 1], topology, HOPPER, root=2)
+    with pytest.raises(SpecError, match="known: ampere, blackwell, hopper"):
+        load_params("volta")
+
+
+MEASURED = Path(__file__).parent / "measured.jsonl"
+
+
+def test_measured_bandwidths_are_met() -> None:
+    rows = [row for row in accuracy.read(MEASURED) if row.nbytes >= accuracy.LARGE]
+    floor = accuracy.floors(accuracy.read(MEASURED))
+    wrong = sorted(abs(guess / row.us - 1) for row, guess in accuracy.compare(rows, HOPPER, floor))
+    assert wrong[len(wrong) // 2] < 0.05
+    assert wrong[-1] < 0.18
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_a_fit_on_one_world_predicts_the_other(world: int) -> None:
+    rows = accuracy.read(MEASURED)
+    floor = accuracy.floors(rows)
+    fitted = accuracy.fit([row for row in rows if row.world == world], HOPPER, floor)
+    others = [row for row in rows if row.world != world and row.nbytes >= accuracy.LARGE]
+    wrong = sorted(abs(guess / row.us - 1) for row, guess in accuracy.compare(others, fitted, floor))
+    assert wrong[len(wrong) // 2] < 0.07
+
+
+def test_the_accuracy_report_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert accuracy.main([str(MEASURED)]) == 0
+    out = capsys.readouterr().out
+    assert "fitted on 2, predicts" in out
+    assert json.loads(MEASURED.read_text().splitlines()[0])["op"] in out
