@@ -256,9 +256,10 @@ PH_EXPORT int cudnnBackendGetAttribute(backend *it, int name, int type, int64_t 
     const attribute *a = find(it, name);
     int64_t has = a ? a->count : 0;
     if (a && type_nbytes(a->type) != type_nbytes(type)) return CUDNN_BAD_PARAM;
-    if (count) *count = has;
+    /* Asked with an array: how many were put there. Callers resize to that. */
+    int64_t give = elements && has > requested ? requested : has;
+    if (count) *count = give;
     if (!elements) return CUDNN_OK;
-    int64_t give = has < requested ? has : requested;
     if (type != TYPE_DESCRIPTOR) {
         if (give) memcpy(elements, a->bytes, (size_t)give * type_nbytes(type));
         return CUDNN_OK;

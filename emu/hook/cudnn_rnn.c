@@ -10,7 +10,16 @@
 
 #include <stdlib.h>
 
-enum { RNN_RELU = 0, RNN_TANH = 1, RNN_LSTM = 2, RNN_GRU = 3, BIAS_NONE = 0, BIAS_DOUBLE = 2, FORWARD_TRAINING = 1 };
+enum {
+    RNN_RELU = 0,
+    RNN_TANH = 1,
+    RNN_LSTM = 2,
+    RNN_GRU = 3,
+    BIAS_NONE = 0,
+    BIAS_DOUBLE = 2,
+    BIAS_RECURRENT = 3,
+    FORWARD_TRAINING = 1
+};
 enum { STATES_NBYTES_PER_SM = 24576 }; /* 512 generators of 48 bytes */
 
 typedef struct dropout {
@@ -143,14 +152,14 @@ static void describe(cudnn_tensor *out, int dtype, int64_t rows, int64_t cols) {
     cudnn_pack_strides(out);
 }
 
-/* Linear layers: the input's gates, then the recurrent ones, then the projection. */
+/* The matrix, the bias or both, as the caller gives descriptors. Linear layers: the input's gates, then the recurrent
+ * ones, then the projection. */
 PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pseudo_layer, size_t space_nbytes,
                                       const void *space, int32_t linear, cudnn_tensor *matrix, void **matrix_at,
                                       cudnn_tensor *bias, void **bias_at) {
     (void)space_nbytes;
     ph_host_call(PH_CALL_QUERY);
-    if (!handle || !it || !matrix || !matrix_at || !bias || !bias_at || pseudo_layer < 0 ||
-        pseudo_layer >= it->layers * directions(it) || linear < 0)
+    if (!handle || !it || pseudo_layer < 0 || pseudo_layer >= it->layers * directions(it) || linear < 0)
         return CUDNN_BAD_PARAM;
     int g = gates(it);
     bool recurrent = linear >= g, projection = linear == 2 * g;
@@ -163,21 +172,20 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
         at += g * (int64_t)it->hidden * input + (linear - g) * (int64_t)it->hidden * it->projection;
     else
         at += linear * (int64_t)it->hidden * input;
-    describe(matrix, it->dtype, projection ? it->projection : it->hidden,
-             projection  ? it->hidden
-             : recurrent ? it->projection
-                         : input);
-    *matrix_at = space ? (char *)(uintptr_t)space + (size_t)at * element : NULL;
-    *bias_at = NULL;
-    if (projection || biases(it) == 0 || (biases(it) == 1 && recurrent != (it->bias == 3))) {
-        *bias = (cudnn_tensor){.dtype = it->dtype};
-        return CUDNN_OK;
-    }
+    if (matrix)
+        describe(matrix, it->dtype, projection ? it->projection : it->hidden,
+                 projection  ? it->hidden
+                 : recurrent ? it->projection
+                             : input);
+    if (matrix_at) *matrix_at = space ? (char *)(uintptr_t)space + (size_t)at * element : NULL;
+    bool has_bias = !projection && (biases(it) == 2 || (biases(it) == 1 && recurrent == (it->bias == BIAS_RECURRENT)));
     int64_t within = biases(it) == 2 ? linear : linear % g;
-    int64_t bias_offset =
-        all_matrices(it, it->layers * directions(it)) + pseudo_layer * layer_biases(it) + within * it->hidden;
-    describe(bias, it->dtype, it->hidden, 1);
-    *bias_at = space ? (char *)(uintptr_t)space + (size_t)bias_offset * element : NULL;
+    at = all_matrices(it, it->layers * directions(it)) + pseudo_layer * layer_biases(it) + within * it->hidden;
+    if (bias && has_bias)
+        describe(bias, it->dtype, it->hidden, 1);
+    else if (bias)
+        *bias = (cudnn_tensor){.dtype = it->dtype};
+    if (bias_at) *bias_at = space && has_bias ? (char *)(uintptr_t)space + (size_t)at * element : NULL;
     return CUDNN_OK;
 }
 
