@@ -108,6 +108,8 @@ int ph_cost_table_map(const char *path);
 /* ---- host.c --------------------------------------------------------------------------------------------------------
  */
 uint64_t ph_host_clock(void);
+/* The virtual time last heard of, plus the host time since: never asks. */
+uint64_t ph_clock_estimate(void);
 void ph_host_reset(void);
 
 /* ---- stream.c ------------------------------------------------------------------------------------------------------
@@ -138,9 +140,9 @@ struct ph_stream {
 struct ph_event {
     uint32_t magic;
     unsigned flags;
-    uint64_t mark;    /* 0: never recorded since the rank's start */
-    bool recorded;    /* ever, also before the start */
-    uint64_t host_ns; /* when recorded */
+    uint64_t mark;              /* 0: never recorded since the rank's start */
+    bool recorded;              /* ever, also before the start */
+    uint64_t host_ns, clock_ns; /* when recorded: on the host clock; and as ph_clock_estimate tells */
     int device;
     uint32_t stream_id;
     ph_capture *capture; /* last recorded inside a capture: the capture and the node it stands for */
@@ -282,7 +284,7 @@ int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t s
 struct ph_known_op {
     ph_op op;
     uint32_t nname;
-    bool backward, optimizer, step;
+    bool backward, optimizer, step, python;
 };
 void ph_range_push(const char *message);
 void ph_range_pop(void);

@@ -63,18 +63,24 @@ PH_EXPORT uint64_t phantora_host_clock_ns(void) {
     return ph_host_clock();
 }
 
+static struct {
+    atomic_uint_fast64_t answer_ns, host_ns;
+} heard; /* the last clock read's answer, and the host clock then */
+
+uint64_t ph_clock_estimate(void) {
+    return atomic_load(&heard.answer_ns) + ph_host_clock() - atomic_load(&heard.host_ns);
+}
+
 /* Virtual time. Watching threads, which must never wait, get what is known without asking. */
 PH_EXPORT uint64_t phantora_clock_ns(void) {
-    static atomic_uint_fast64_t last_answer, last_host;
     catch_up();
+    if (!ph_run.started || ph_run.finished || ph_thread_is_watcher()) return ph_clock_estimate();
     uint64_t host = ph_host_clock();
-    if (!ph_run.started || ph_run.finished) return atomic_load(&last_answer) + host - atomic_load(&last_host);
-    if (ph_thread_is_watcher()) return atomic_load(&last_answer);
     struct ph_CLOCK_READ question = {0};
     struct ph_CLOCK answer = {0};
     ph_ask(PH_KIND_CLOCK_READ, &question, sizeof question, NULL, 0, &answer, sizeof answer);
-    atomic_store(&last_answer, answer.now_ns);
-    atomic_store(&last_host, host);
+    atomic_store(&heard.answer_ns, answer.now_ns);
+    atomic_store(&heard.host_ns, host);
     return answer.now_ns;
 }
 

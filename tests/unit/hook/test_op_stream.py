@@ -205,6 +205,9 @@ def test_watching_threads_neither_ask_nor_move_the_clock(running):
         def watch():
             ctypes.CDLL(None).prctl(15, b"pt_nccl_watchdg", 0, 0, 0)
             before = rank.c.phantora_host_clock_ns()
+            assert rank.c.cudaEventQuery(event) == 600, "the watchdog finds it at its next look, 100 ms later"
+            rank.c.phantora_advance_ns(100_000_000)
+            before += 100_000_000
             assert rank.c.cudaEventQuery(event) == 0
             assert rank.c.cudaEventSynchronize(event) == 0
             seen.append(rank.c.phantora_host_clock_ns() - before)
