@@ -58,10 +58,9 @@ class FlowTable:
 class Core:
     """A ``netsim *``. Arguments are not checked here: the network has done that."""
 
-    def __init__(self, capacities: Sequence[int]) -> None:
+    def __init__(self, capacities: array[int]) -> None:
         self._lib = native.library()
-        values = (ctypes.c_int64 * len(capacities))(*capacities)
-        self._net = ctypes.c_void_p(self._lib.ns_new(len(capacities), values))
+        self._net = ctypes.c_void_p(self._lib.ns_new(len(capacities), capacities.tobytes()))
         self._moved = ctypes.POINTER(native.Moved)()
         self._segments = ctypes.POINTER(native.Segment)()
 

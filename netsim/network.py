@@ -37,7 +37,7 @@ class Network:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self._core = core.Core([rate_from_gbps(link.gbps) for link in topology.links])
+        self._core = core.Core(topology.rates)
         self._keys: dict[FlowId, Any] = {}
         self._flows: dict[Any, FlowId] = {}
         self._latency: dict[FlowId, int] = {}
@@ -227,7 +227,7 @@ class Network:
 
     def capacity_rate(self, link: int, at_ticks: int | None) -> int:
         """A link's capacity in rate units at an instant, or as built (None)."""
-        rate = rate_from_gbps(self.topology.links[link].gbps)
+        rate = self.topology.rates[link]
         steps = self._capacities.get(link)
         if steps is None or at_ticks is None:
             return rate

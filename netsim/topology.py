@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 from netsim.errors import SpecError, TopologyError
 from netsim.groups import Group
 from netsim.spec import FieldError, Table, locate, read_toml
-from netsim.units import MAX_GBPS
+from netsim.units import MAX_GBPS, rate_from_gbps
 
 Path_ = tuple[int, ...]
 
@@ -86,6 +87,8 @@ class Topology:
         self.server = server or ServerFacts()
         self.kind = kind
         self._router = router
+        self.rates = array("q", [rate_from_gbps(link.gbps) for link in self.links])
+        """Capacities in rate units."""
         self._ids = {link.name: i for i, link in enumerate(self.links)}
         self._routes: dict[tuple[int, int], tuple[Path_, ...]] = {}
 

@@ -15,7 +15,7 @@ from netsim.errors import NetsimError
 ABI = 1
 _HERE = Path(__file__).parent
 LIBRARY = _HERE / "libnetsim.so"
-FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
+FLAGS = ("-std=c11", "-O3", "-flto", "-fno-semantic-interposition", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
 
 _Int64s = ctypes.POINTER(ctypes.c_int64)
 _Int32s = ctypes.POINTER(ctypes.c_int32)
@@ -45,7 +45,7 @@ class Counters(ctypes.Structure):
 _net, _i64, _int, _bytes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ns_abi": (_int, []),
-    "ns_new": (_net, [_int, _Int64s]),
+    "ns_new": (_net, [_int, _bytes]),
     "ns_free": (None, [_net]),
     "ns_add": (_i64, [_net, _i64, _i64, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
     "ns_add_many": (None, [_net, _int, _net, _net, _net, _net, _net]),

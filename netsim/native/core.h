@@ -78,7 +78,7 @@ typedef struct {
     step *steps;
     int32_t n, on, room, nsteps;
     link_view view[2];
-    uint32_t seen, mark;
+    uint32_t seen, altered, mark; /* altered: the replay in which its history came to differ from the recorded */
     bool touched, full;
     int64_t left, weight, share; /* while filling */
     int32_t first, count;

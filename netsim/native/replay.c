@@ -66,7 +66,9 @@ static void shift(netsim *s, flow *f, flow_view to) {
         l->view[PAST].load += h->weight * ((is ? to.rate : 0) - (was ? from.rate : 0));
         l->view[PAST].weight += is == was ? 0 : is ? h->weight : -h->weight;
         l->view[PAST].limits |= is && to.limit == h->link;
-        touch(s, h->link);
+        /* Where all is as recorded, the recorded rates are the solution. */
+        if (l->altered == s->replay)
+            touch(s, h->link);
     }
 }
 
@@ -98,12 +100,16 @@ static void come_alive(netsim *s, int32_t id, int32_t keep) {
     f->due = NS_NEVER;
     f->nsegments = keep;
     list_push(&s->live, id);
+    for (int32_t i = 0; i < f->nhops; i++)
+        s->links[f->hops[i].link].altered = s->replay;
     for (int32_t i = 1; i < f->nepochs; i++)
         if (f->epochs[i].from > s->at && f->epochs[i].from <= s->last)
             event_push(&s->queue, (event){f->epochs[i].from, SWITCH, id, 0});
 }
 
 static void settle(netsim *s) {
+    if (!s->touched.n && !s->set.n)
+        return;
     solve(s);
     for (int32_t i = 0; i < s->set.n; i++) {
         int32_t id = s->set.items[i];
@@ -167,6 +173,7 @@ static void happen(netsim *s, event e) {
         break;
     default:
         stamp(s, e.id);
+        s->links[e.id].altered = s->replay;
         s->links[e.id].view[PAST].capacity = capacity_at(&s->links[e.id], s->at);
         touch(s, e.id);
     }
