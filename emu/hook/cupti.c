@@ -1,9 +1,9 @@
 /*
  * CUPTI: torch.profiler asks it for what ran on the GPU. There is none to ask, so profiles show the host's side only:
- * the calls are refused (calls/cupti.def), but the ones that answer with texts and numbers answer.
+ * the calls are refused (calls/cupti.def). Here are those whose answer is looked at even then. The real library is
+ * never called: it would look inside the driver.
  */
 #include "hook.h"
-#include "versions.h"
 
 enum { CUPTI_OK = 0, CUPTI_INVALID_PARAMETER = 1, CUPTI_NOT_SUPPORTED = 27 };
 
@@ -15,10 +15,11 @@ PH_EXPORT int cuptiGetResultString(int result, const char **text) {
     return CUPTI_OK;
 }
 
+/* Newer profilers ask this first, to learn whether there is a CUPTI that works. */
 PH_EXPORT int cuptiGetVersion(uint32_t *version) {
     if (!version) return CUPTI_INVALID_PARAMETER;
-    *version = (uint32_t)ph_real_version_out("libcupti.so", "cuptiGetVersion", 130000);
-    return CUPTI_OK;
+    *version = 0;
+    return ph_refuse("cuptiGetVersion", CUPTI_NOT_SUPPORTED);
 }
 
 PH_EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char **name) {
