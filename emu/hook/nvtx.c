@@ -102,6 +102,7 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
     op->backward = begins(text, "autograd::engine::evaluate_function", 35);
     op->optimizer = begins(text, "Optimizer.step", 14);
     op->step = strcmp(text, "phantora.step") == 0;
+    op->python = strcmp(text, "PythonSubclass") == 0; /* the range of PyTorch's fallback to __torch_dispatch__ */
     return op;
 }
 
@@ -154,6 +155,8 @@ void ph_range_push(const char *message) {
         atomic_store(&steps.backward_seen, true);
     if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
     ph_host_op();
+    if (UNLIKELY(op->python) && ph_cfg.host_mode == PH_HOST_MODELLED && !ph_thread_is_watcher())
+        ph_host_advance(ph_cfg.python_op_ns);
 }
 
 void ph_range_pop(void) {

@@ -48,75 +48,47 @@ static int value_of(int attribute, int device) {
 }
 
 /* Members that both layouts have, with the attribute that tells each. */
+// clang-format off
 #define COMMON_MEMBERS(V)                                                                                              \
-    V(sharedMemPerBlock, 8)                                                                                            \
-    V(regsPerBlock, 12) V(warpSize, 10) V(memPitch, 11) V(maxThreadsPerBlock, 1) V(maxThreadsDim[0], 2) V(             \
-        maxThreadsDim[1], 3) V(maxThreadsDim[2], 4) V(maxGridSize[0], 5) V(maxGridSize[1], 6) V(maxGridSize[2], 7)     \
-        V(totalConstMem, 9) V(major, 75) V(minor, 76) V(textureAlignment, 14) V(texturePitchAlignment, 51) V(          \
-            multiProcessorCount, 16) V(integrated, 18) V(canMapHostMemory, 19) V(maxTexture1D, 21)                     \
-            V(maxTexture1DMipmap, 77) V(maxTexture2D[0], 22) V(maxTexture2D[1], 23) V(maxTexture2DMipmap[0], 73) V(    \
-                maxTexture2DMipmap[1], 74) V(maxTexture2DLinear[0], 70) V(maxTexture2DLinear[1], 71)                   \
-                V(maxTexture2DLinear[2], 72) V(maxTexture2DGather[0], 45) V(maxTexture2DGather[1], 46) V(              \
-                    maxTexture3D[0], 24) V(maxTexture3D[1], 25) V(maxTexture3D[2], 26) V(maxTexture3DAlt[0], 47)       \
-                    V(maxTexture3DAlt[1], 48) V(maxTexture3DAlt[2], 49) V(                                             \
-                        maxTextureCubemap, 52) V(maxTexture1DLayered[0],                                               \
-                                                 42) V(maxTexture1DLayered[1],                                         \
-                                                       43) V(maxTexture2DLayered[0],                                   \
-                                                             27) V(maxTexture2DLayered[1], 28)                         \
-                        V(maxTexture2DLayered[2], 29) V(maxTextureCubemapLayered[0], 53)                               \
-                            V(maxTextureCubemapLayered[1], 54) V(maxSurface1D, 55) V(maxSurface2D[0], 56)              \
-                                V(maxSurface2D[1], 57) V(maxSurface3D[0], 58) V(maxSurface3D[1], 59) V(                \
-                                    maxSurface3D[2], 60) V(maxSurface1DLayered[0],                                     \
-                                                           61) V(maxSurface1DLayered[1],                               \
-                                                                 62) V(maxSurface2DLayered[0],                         \
-                                                                       63) V(maxSurface2DLayered[1],                   \
-                                                                             64) V(maxSurface2DLayered[2], 65)         \
-                                    V(maxSurfaceCubemap, 66) V(maxSurfaceCubemapLayered[0], 67) V(                     \
-                                        maxSurfaceCubemapLayered[1], 68) V(surfaceAlignment,                           \
-                                                                           30) V(concurrentKernels, 31)                \
-                                        V(ECCEnabled, 32) V(pciBusID, 33) V(pciDeviceID, 34) V(pciDomainID, 50) V(     \
-                                            tccDriver, 35) V(asyncEngineCount, 40)                                     \
-                                            V(unifiedAddressing, 41) V(memoryBusWidth, 37) V(l2CacheSize, 38) V(       \
-                                                persistingL2CacheMaxSize,                                              \
-                                                108) V(maxThreadsPerMultiProcessor,                                    \
-                                                       39) V(streamPrioritiesSupported,                                \
-                                                             78) V(globalL1CacheSupported,                             \
-                                                                   79) V(localL1CacheSupported,                        \
-                                                                         80) V(sharedMemPerMultiprocessor, 81)         \
-                                                V(regsPerMultiprocessor, 82) V(managedMemory, 83) V(                   \
-                                                    isMultiGpuBoard, 84) V(multiGpuBoardGroupID, 85)                   \
-                                                    V(hostNativeAtomicSupported, 86) V(pageableMemoryAccess, 88) V(    \
-                                                        concurrentManagedAccess, 89) V(computePreemptionSupported, 90) \
-                                                        V(canUseHostPointerForRegisteredMem, 91)                       \
-                                                            V(cooperativeLaunch, 95) V(sharedMemPerBlockOptin, 97) V(  \
-                                                                pageableMemoryAccessUsesHostPageTables,                \
-                                                                100) V(directManagedMemAccessFromHost,                 \
-                                                                       101) V(maxBlocksPerMultiProcessor, 106)         \
-                                                                V(accessPolicyMaxWindowSize,                           \
-                                                                  109) V(reservedSharedMemPerBlock,                    \
-                                                                         111) V(hostRegisterSupported, 99)             \
-                                                                    V(sparseCudaArraySupported, 112) V(                \
-                                                                        hostRegisterReadOnlySupported,                 \
-                                                                        113) V(timelineSemaphoreInteropSupported,      \
-                                                                               114) V(memoryPoolsSupported, 115)       \
-                                                                        V(gpuDirectRDMASupported,                      \
-                                                                          116) V(gpuDirectRDMAFlushWritesOptions, 117) \
-                                                                            V(gpuDirectRDMAWritesOrdering, 118) V(     \
-                                                                                memoryPoolSupportedHandleTypes, 119)   \
-                                                                                V(deferredMappingCudaArraySupported,   \
-                                                                                  121) V(ipcEventSupported,            \
-                                                                                         125) V(clusterLaunch, 120)    \
-                                                                                    V(unifiedFunctionPointers, 129)
+    V(sharedMemPerBlock, 8) V(regsPerBlock, 12) V(warpSize, 10) V(memPitch, 11) V(maxThreadsPerBlock, 1)               \
+    V(maxThreadsDim[0], 2) V(maxThreadsDim[1], 3) V(maxThreadsDim[2], 4) V(maxGridSize[0], 5) V(maxGridSize[1], 6)     \
+    V(maxGridSize[2], 7) V(totalConstMem, 9) V(major, 75) V(minor, 76) V(textureAlignment, 14)                         \
+    V(texturePitchAlignment, 51) V(multiProcessorCount, 16) V(integrated, 18) V(canMapHostMemory, 19)                  \
+    V(maxTexture1D, 21) V(maxTexture1DMipmap, 77) V(maxTexture2D[0], 22) V(maxTexture2D[1], 23)                        \
+    V(maxTexture2DMipmap[0], 73) V(maxTexture2DMipmap[1], 74) V(maxTexture2DLinear[0], 70)                             \
+    V(maxTexture2DLinear[1], 71) V(maxTexture2DLinear[2], 72) V(maxTexture2DGather[0], 45)                             \
+    V(maxTexture2DGather[1], 46) V(maxTexture3D[0], 24) V(maxTexture3D[1], 25) V(maxTexture3D[2], 26)                  \
+    V(maxTexture3DAlt[0], 47) V(maxTexture3DAlt[1], 48) V(maxTexture3DAlt[2], 49) V(maxTextureCubemap, 52)             \
+    V(maxTexture1DLayered[0],42) V(maxTexture1DLayered[1],43) V(maxTexture2DLayered[0],27)                             \
+    V(maxTexture2DLayered[1], 28) V(maxTexture2DLayered[2], 29) V(maxTextureCubemapLayered[0], 53)                     \
+    V(maxTextureCubemapLayered[1], 54) V(maxSurface1D, 55) V(maxSurface2D[0], 56) V(maxSurface2D[1], 57)               \
+    V(maxSurface3D[0], 58) V(maxSurface3D[1], 59) V(maxSurface3D[2], 60) V(maxSurface1DLayered[0],61)                  \
+    V(maxSurface1DLayered[1],62) V(maxSurface2DLayered[0],63) V(maxSurface2DLayered[1],64)                             \
+    V(maxSurface2DLayered[2], 65) V(maxSurfaceCubemap, 66) V(maxSurfaceCubemapLayered[0], 67)                          \
+    V(maxSurfaceCubemapLayered[1], 68) V(surfaceAlignment,30) V(concurrentKernels, 31) V(ECCEnabled, 32)               \
+    V(pciBusID, 33) V(pciDeviceID, 34) V(pciDomainID, 50) V(tccDriver, 35) V(asyncEngineCount, 40)                     \
+    V(unifiedAddressing, 41) V(memoryBusWidth, 37) V(l2CacheSize, 38) V(persistingL2CacheMaxSize,108)                  \
+    V(maxThreadsPerMultiProcessor,39) V(streamPrioritiesSupported,78) V(globalL1CacheSupported,79)                     \
+    V(localL1CacheSupported,80) V(sharedMemPerMultiprocessor, 81) V(regsPerMultiprocessor, 82) V(managedMemory, 83)    \
+    V(isMultiGpuBoard, 84) V(multiGpuBoardGroupID, 85) V(hostNativeAtomicSupported, 86) V(pageableMemoryAccess, 88)    \
+    V(concurrentManagedAccess, 89) V(computePreemptionSupported, 90) V(canUseHostPointerForRegisteredMem, 91)          \
+    V(cooperativeLaunch, 95) V(sharedMemPerBlockOptin, 97) V(pageableMemoryAccessUsesHostPageTables,100)               \
+    V(directManagedMemAccessFromHost,101) V(maxBlocksPerMultiProcessor, 106) V(accessPolicyMaxWindowSize,109)          \
+    V(reservedSharedMemPerBlock,111) V(hostRegisterSupported, 99) V(sparseCudaArraySupported, 112)                     \
+    V(hostRegisterReadOnlySupported,113) V(timelineSemaphoreInteropSupported,114) V(memoryPoolsSupported, 115)         \
+    V(gpuDirectRDMASupported,116) V(gpuDirectRDMAFlushWritesOptions, 117) V(gpuDirectRDMAWritesOrdering, 118)          \
+    V(memoryPoolSupportedHandleTypes, 119) V(deferredMappingCudaArraySupported,121) V(ipcEventSupported,125)           \
+    V(clusterLaunch, 120) V(unifiedFunctionPointers, 129)
 
 #define MEMBERS_12(V)                                                                                                  \
-    V(clockRate, 13)                                                                                                   \
-    V(deviceOverlap, 15) V(kernelExecTimeoutEnabled, 17) V(computeMode, 20) V(maxTexture1DLinear, 69)                  \
-        V(memoryClockRate, 36) V(singleToDoublePrecisionPerfRatio, 87) V(cooperativeMultiDeviceLaunch, 96)
+    V(clockRate, 13) V(deviceOverlap, 15) V(kernelExecTimeoutEnabled, 17) V(computeMode, 20)                           \
+    V(maxTexture1DLinear, 69) V(memoryClockRate, 36) V(singleToDoublePrecisionPerfRatio, 87)                           \
+    V(cooperativeMultiDeviceLaunch, 96)
 
 #define MEMBERS_13(V)                                                                                                  \
-    V(deviceNumaConfig, 130)                                                                                           \
-    V(deviceNumaId, 131) V(mpsEnabled, 133) V(hostNumaId, 134) V(gpuPciDeviceID, 139) V(gpuPciSubsystemID, 140)        \
-        V(hostNumaMultinodeIpcSupported, 143)
+    V(deviceNumaConfig, 130) V(deviceNumaId, 131) V(mpsEnabled, 133) V(hostNumaId, 134) V(gpuPciDeviceID, 139)         \
+    V(gpuPciSubsystemID, 140) V(hostNumaMultinodeIpcSupported, 143)
+// clang-format on
 
 #define FILL(member, attribute) to->member = (__typeof__(to->member))value_of(attribute, device);
 #define HEAD                                                                                                           \

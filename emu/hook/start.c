@@ -17,9 +17,11 @@
 ph_run_state ph_run;
 
 static bool forked_by_main;
+static pid_t forking;
 
 static void before_fork(void) {
-    forked_by_main = getpid() == gettid();
+    forking = getpid();
+    forked_by_main = forking == gettid();
     ph_channel_fork_lock();
 }
 
@@ -32,7 +34,8 @@ static void after_fork_in_child(void) {
     ph_run.started = false;
     ph_run.orphan = true;
     /* The signal comes when the parent's forking thread ends: right only for one that lives as long as the rank. */
-    if (forked_by_main) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (forked_by_main && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != forking)
+        raise(SIGKILL); /* it ended before it could take us along */
 }
 
 static void neighbour(char *path, size_t capacity, const char *name) {
