@@ -30,7 +30,7 @@ class BuildError(Exception):
 
 
 def build(output_dir: Path | str, sanitize: str | None = None) -> Path:
-    """Compiles emu/hook into ``output_dir`` and returns the library's path; does nothing if it is newer than all sources.
+    """Compiles emu/hook into ``output_dir`` unless the library there is newer than all sources; returns its path.
 
     ``sanitize`` is what ``-fsanitize=`` takes. Raises BuildError naming the file that does not compile.
     """
