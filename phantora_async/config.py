@@ -73,6 +73,7 @@ class Config:
             f"host_mode={self.host_mode}",
             f"host_scale={self.host.scale}",
             f"op_ns={self.host.op_ns}",
+            f"python_op_ns={self.host.python_op_ns}",
             f"queue_depth={self.host.queue_depth}",
             *(f"call_ns.{kind}={cost_ns}" for kind, cost_ns in self.host.call_ns.items()),
         ]

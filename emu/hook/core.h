@@ -182,10 +182,8 @@ int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);
 uint64_t ph_mark_record(ph_stream *stream, uint64_t drop);
 void ph_mark_wait(ph_stream *stream, uint64_t mark);
 void ph_mark_drop(uint64_t mark);
-/* watch.c: what watching threads are told. waited: the program waited for the mark, 0: for everything so far. */
-void ph_watch_recorded(uint64_t mark);
-void ph_watch_waited(uint64_t mark);
-bool ph_watch_done(uint64_t mark);
+/* watch.c. To a watching thread: is what an event recorded at that instant (as ph_clock_estimate told) stands for done? */
+bool ph_watch_done(uint64_t recorded_at_ns);
 
 /* ---- graph.c -------------------------------------------------------------------------------------------------------
  */

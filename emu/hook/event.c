@@ -5,7 +5,6 @@
 #include "core.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 static struct {
     uint64_t last_mark;
@@ -43,7 +42,6 @@ uint64_t ph_mark_record(ph_stream *stream, uint64_t drop) {
     ph_close_segments();
     struct ph_EVENT_RECORD record = {.stream = stream->id, .mark = ++events.last_mark, .drop = drop};
     ph_append(PH_KIND_EVENT_RECORD, ph_host_clock(), &record, sizeof record, NULL, 0);
-    ph_watch_recorded(record.mark);
     return record.mark;
 }
 
@@ -92,29 +90,12 @@ int ph_stream_wait_event(ph_stream *stream, ph_event *event) {
     return CUDA_OK;
 }
 
-/*
- * NCCL's watchdog looks at finished collectives every 100 ms and only then lets go of their tensors, which is visible
- * in a job's peak memory (DDP's first buckets live on into the second iteration). Its thread runs in real time here; so
- * it is told that a collective is done when the rank's clock, as far as it is known without asking, is that much later.
- * A rank whose clock stands still for long is not to look like a collective that hangs.
- */
-enum { WATCHDOG_NS = 100000000, PATIENCE_S = 60 };
-
-static int watched_query(const ph_event *event) {
-    static atomic_uint_fast64_t last_clock, last_moved_s;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t clock = ph_clock_estimate(), real_s = (uint64_t)now.tv_sec;
-    if (atomic_exchange(&last_clock, clock) != clock) atomic_store(&last_moved_s, real_s);
-    bool stands = real_s - atomic_load(&last_moved_s) >= PATIENCE_S;
-    return (int64_t)(clock - event->clock_ns) >= WATCHDOG_NS || stands || ph_run.finished ? CUDA_OK : CUDA_NOT_READY;
-}
-
 int ph_event_query(ph_event *event) {
     if (event->capture) return CUDA_CAPTURED_EVENT;
     int status = ph_device_usable();
     if (status || !event->mark) return status;
-    return ph_thread_is_watcher() ? watched_query(event) : ph_query(PH_SCOPE_MARK, 0, event->mark);
+    if (ph_thread_is_watcher()) return ph_watch_done(event->clock_ns) ? CUDA_OK : CUDA_NOT_READY;
+    return ph_query(PH_SCOPE_MARK, 0, event->mark);
 }
 
 int ph_event_synchronize(ph_event *event) {

@@ -215,7 +215,6 @@ void ph_launch(ph_stream *stream, const ph_cost *cost) {
 
 static void wait_record(uint32_t scope, uint32_t stream, uint64_t mark) {
     if (ph_run.started && !ph_thread_is_watcher()) {
-        ph_watch_waited(mark);
         struct ph_HOST_WAIT record = {.scope = scope, .stream = stream, .mark = mark};
         ph_emit(PH_KIND_HOST_WAIT, &record, sizeof record, NULL, 0);
     }
@@ -244,8 +243,7 @@ int ph_device_synchronize(int device) {
 void ph_wait_mark(uint64_t mark) { wait_record(PH_SCOPE_MARK, 0, mark); }
 
 int ph_query(uint32_t scope, uint32_t stream, uint64_t mark) {
-    if (ph_run.started && !ph_run.finished && ph_thread_is_watcher())
-        return ph_watch_done(mark) ? CUDA_OK : CUDA_NOT_READY;
+    if (ph_thread_is_watcher()) return CUDA_OK;
     if (ph_run.started && !ph_run.finished) {
         struct ph_QUERY question = {.mark = mark, .scope = scope, .stream = stream};
         struct ph_DONE answer = {0};
