@@ -84,6 +84,25 @@ def _group(nbytes: float, links: tuple[tuple[int, int], ...], gbs: float) -> tup
     return (Group(ceil(nbytes), links, gbs * 8),) if nbytes > 0 else ()
 
 
+@lru_cache(maxsize=1024)
+def _links(shape: str, where: hops.Layout, topology: Topology, root: int) -> tuple[tuple[int, int], ...]:
+    """Weighted links of an algorithm's hops: they do not depend on the bytes, and the same tuple serves all sizes."""
+    match shape:
+        case "ring":
+            made = hops.rings(where)
+        case "servers":
+            made = [hop for server in where.servers for hop in hops.rings(hops.Layout((server,)))]
+        case "tree":
+            made = hops.trees(where)
+        case "heads":
+            made = hops.heads(where)
+        case "broadcast":
+            made = hops.ring_open(where, root)
+        case _:
+            made = [(dst, src) for src, dst in hops.ring_open(where, root)]
+    return hops.weights(made, topology)
+
+
 def _reduction(op: str, nbytes: int, where: hops.Layout, topology: Topology, params: Params, root: int) -> Plan:
     choice = tuner.choose(op, nbytes, where, topology.server, params)
     choice = tuner.measured(choice, op, nbytes, where.ranks, params)
@@ -92,36 +111,34 @@ def _reduction(op: str, nbytes: int, where: hops.Layout, topology: Topology, par
     latency_ns = round(choice.latency_us * 1000)
     if choice.algorithm == "tree":
         # NCCL's tree bandwidth counts like the ring's; a tree hop carries half the buffer of its rail.
-        links = hops.weights(hops.trees(where), topology)
         per_hop = nbytes / (2 * rings)
-        cap = choice.bus_gbs * per_hop / carried
-        groups = _group(per_hop, links, cap)
+        cap = choice.bus_gbs * per_hop / carried if carried else 0.0
+        groups = _group(per_hop, _links("tree", where, topology, root), cap)
     elif choice.algorithm in ("nvls", "nvls_tree"):
         groups = _nvls_groups(op, nbytes, where, topology, choice)
     else:
-        chain = hops.rings(where)
-        if op == "broadcast":
-            chain = hops.ring_open(where, root)
-        elif op == "reduce":
-            chain = [(dst, src) for src, dst in hops.ring_open(where, root)]
-        groups = _group(carried / rings, hops.weights(chain, topology), choice.bus_gbs / rings)
+        shape = op if op in ("broadcast", "reduce") else "ring"
+        groups = _group(carried / rings, _links(shape, where, topology, root), choice.bus_gbs / rings)
     return Plan(choice.algorithm, choice.protocol, choice.channels, latency_ns, groups)
 
 
 def _nvls_groups(
     op: str, nbytes: int, where: hops.Layout, topology: Topology, choice: tuner.Choice
 ) -> tuple[Group, ...]:
+    if not nbytes:
+        return ()
     groups: list[Group] = []
     seconds_per_byte = tuner.wire_bytes(op, nbytes, where.ranks) / choice.bus_gbs
-    for server in where.servers:
-        n = len(server)
-        ports = hops.weights(zip(server, [*server[1:], server[0]], strict=True), topology) if n > 1 else ()
+    # Servers work in step; those with as many members move as much, at one rate.
+    for n in sorted({len(server) for server in where.servers} - {1}):
+        alike = hops.Layout(tuple(server for server in where.servers if len(server) == n))
         through = nbytes * (n + 1) / n if op == "all_reduce" else float(nbytes)
-        groups += _group(through, ports, through / seconds_per_byte) if nbytes else ()
+        links = _links("servers", alike, topology, alike.servers[0][0])
+        groups += _group(through, links, through / seconds_per_byte)
     if where.nodes > 1:
         per_hop = nbytes / (2 * where.rails)
-        links = hops.weights(hops.heads(where), topology)
-        groups += _group(per_hop, links, per_hop / seconds_per_byte) if nbytes else ()
+        links = _links("heads", where, topology, where.servers[0][0])
+        groups += _group(per_hop, links, per_hop / seconds_per_byte)
     return tuple(groups)
 
 
@@ -135,16 +152,8 @@ def _point_to_point(
     ranks: int,
     both_ways: bool,
 ) -> Plan:
-    if op == "send_recv":
-        moves, each = [(members[0], members[1])], float(nbytes)
-    else:
-        each = nbytes / len(members)
-        if op == "all_to_all":
-            moves = hops.pairs(members)
-        else:
-            moves = [(m, root) if op == "gather" else (root, m) for m in members if m != root]
-    near = [hop for hop in moves if topology.server_of(hop[0]) == topology.server_of(hop[1])]
-    far = [hop for hop in moves if topology.server_of(hop[0]) != topology.server_of(hop[1])]
+    each = nbytes if op == "send_recv" else nbytes / len(members)
+    near, far = _moves(op, members, topology, root)
     server, simple = topology.server, params.simple
     inside = params.nvlink_us if server.kind == "nvswitch" else params.pci_us
     hop_us = params.net_us["ring"][2] if far else inside["ring"][2]
@@ -157,9 +166,31 @@ def _point_to_point(
     groups: list[Group] = []
     for part, gbs in ((near, inside_gbs), (far, server.nic_gbps / 8 * params.factor.net_efficiency)):
         if part:
-            links = hops.weights(part, topology)
-            groups += _group(each, links, min(gbs / _busiest_end(part), channels * channel_gbs))
+            groups += _group(each, part.links, min(gbs / part.busiest, channels * channel_gbs))
     return Plan("direct", "simple", channels, round(latency_us * 1000), tuple(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Transfers inside servers, or between them: their links, and how many share the busiest end."""
+
+    links: tuple[tuple[int, int], ...]
+    busiest: int
+
+
+@lru_cache(maxsize=1024)
+def _moves(op: str, members: tuple[int, ...], topology: Topology, root: int) -> tuple[_Part | None, _Part | None]:
+    """Who sends to whom, inside servers and between them."""
+    if op == "send_recv":
+        moves = [(members[0], members[1])]
+    elif op == "all_to_all":
+        moves = hops.pairs(members)
+    else:
+        moves = [(m, root) if op == "gather" else (root, m) for m in members if m != root]
+    near = [hop for hop in moves if topology.server_of(hop[0]) == topology.server_of(hop[1])]
+    far = [hop for hop in moves if topology.server_of(hop[0]) != topology.server_of(hop[1])]
+    first, second = (_Part(hops.weights(part, topology), _busiest_end(part)) if part else None for part in (near, far))
+    return first, second
 
 
 def _channels(nbytes: float, ranks: int, params: Params) -> int:
