@@ -46,7 +46,8 @@ def build(output_dir: Path | str, sanitize: str | None = None) -> Path:
     newest_shared = max(path.stat().st_mtime for path in shared)
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         compiled = list(pool.map(lambda source: _compile(source, objects, flags, newest_shared), sources))
-    _link(library, compiled, flags, ["-Wl,-z,now"])
+    # A sanitizer's own functions come with the program; everything else must be defined here.
+    _link(library, compiled, flags, ["-Wl,-z,now", *([] if sanitize else ["-Wl,-z,defs"])])
     _link_nvml(output, flags)
     return library
 
