@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
+from shutil import rmtree
 from types import ModuleType
 
 from setuptools import Distribution, setup
@@ -23,10 +25,18 @@ def load(path: str) -> ModuleType:
 
 
 class BuildWithLibraries(build_py):
+    """Compiles the hook library and netsim's core to where the package goes: the wheel, or the checkout if editable."""
+
     def run(self) -> None:
         super().run()
         base = ROOT if self.editable_mode else Path(self.build_lib)
-        load("emu/hook/build.py").build(base / "emu" / "lib")
+        hook = load("emu/hook/build.py").build(base / "emu" / "lib")
+        if not self.editable_mode:
+            rmtree(hook.parent / "objects")
+        sys.path.insert(0, str(ROOT))
+        from netsim import native
+
+        native.build(base / "netsim" / "native" / native.LIBRARY.name)
 
 
 class BinaryDistribution(Distribution):
