@@ -70,8 +70,7 @@ class Network:
         """
         hops = self._hops(group, key)
         self._check_start(start_ns + group.latency_ns, start_ns)
-        if key in self._flows:
-            raise FlowError(f"flow {key!r}: this key is in use")
+        self._check_key(key)
         cap = None if group.cap_gbps is None else rate_from_gbps(group.cap_gbps)
         at_ns = start_ns + group.latency_ns
         flow = self._core.add(ticks_from_ns(at_ns), group.nbytes, cap, hops)
@@ -89,8 +88,7 @@ class Network:
             links = tuple((link, 1) for link in path)
             known = self._paths[path] = (links, self._hops(Group(0, links), key))
         self._check_start(start_ns, start_ns)
-        if key in self._flows:
-            raise FlowError(f"flow {key!r}: this key is in use")
+        self._check_key(key)
         flow = self._core.add(ticks_from_ns(start_ns), nbytes, None, known[1])
         self._name(flow, key, start_ns, known[0])
         return self._changes(flow)
@@ -289,6 +287,15 @@ class Network:
     def _check_flow(self, flow: FlowId) -> None:
         if flow not in self._keys:
             raise CommittedError(f"flow {flow} is not known: retracted, or completed before the committed horizon")
+
+    def _check_key(self, key: Any) -> None:
+        if key in self._flows:
+            raise FlowError(f"flow {key!r}: this key is in use")
+        other = next(iter(self._flows), key)
+        try:
+            _ = key < other
+        except TypeError as error:
+            raise FlowError(f"flow {key!r}: this key cannot be sorted against {other!r}") from error
 
     def _check_movable(self, flow: FlowId) -> None:
         self._check_flow(flow)

@@ -75,8 +75,7 @@ class RoutedNetwork(Network):
             raise FlowError(f"flow {key!r}: negative bytes ({nbytes})")
         way = self.way(src, dst, start_ns)
         self._check_start(way.start_ns, start_ns)
-        if key in self._flows:
-            raise FlowError(f"flow {key!r}: this key is in use")
+        self._check_key(key)
         hops, starts = _encode(way.paths)
         flow = self._core.add(ticks_from_ns(way.start_ns), nbytes, None, hops, starts if len(starts) > 1 else ())
         self._name(flow, key, way.start_ns, *_links(way.paths))

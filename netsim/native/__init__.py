@@ -15,7 +15,7 @@ from netsim.errors import NetsimError
 ABI = 1
 _HERE = Path(__file__).parent
 LIBRARY = _HERE / "libnetsim.so"
-FLAGS = ("-std=c11", "-O3", "-flto", "-fno-semantic-interposition", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
+FLAGS = ("-std=c11", "-O3", "-fno-semantic-interposition", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
 
 _Int64s = ctypes.POINTER(ctypes.c_int64)
 _Int32s = ctypes.POINTER(ctypes.c_int32)

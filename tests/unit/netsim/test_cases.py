@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from pathlib import Path
 
@@ -28,9 +30,6 @@ def test_all_cases_of_the_folder_named_in_the_environment() -> None:
 def test_a_wrong_answer_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = cases.read(HERE / "ring_star_16.json.gz").spec
     data["completion_ns"][3] += 1.0
-    import gzip
-    import json
-
     with gzip.open(tmp_path / "wrong.json.gz", "wt") as file:
         json.dump(data, file)
     assert bench.main(["--cases", str(tmp_path), "--repeat", "1"]) == 1
@@ -41,3 +40,11 @@ def test_what_is_not_a_case_is_said_so(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "x.json.gz").write_bytes(b"no gzip")
     assert bench.main(["--cases", str(tmp_path)]) == 1
     assert "not a network case" in capsys.readouterr().err
+
+
+def test_the_benchmark_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--cases", str(HERE), "--only", "tiny_ls4_16", "--late", "--json", "--repeat", "1"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    result = json.loads(line)
+    assert (result["case"], result["order"], result["flows"]) == ("tiny_ls4_16", "late", 60)
+    assert result["rollbacks"] > 0
