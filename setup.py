@@ -32,7 +32,7 @@ class BuildWithLibraries(build_py):
         base = ROOT if self.editable_mode else Path(self.build_lib)
         hook = load("emu/hook/build.py").build(base / "emu" / "lib")
         if not self.editable_mode:
-            rmtree(hook.parent / "objects")
+            rmtree(hook.parent / "objects", ignore_errors=True)
         sys.path.insert(0, str(ROOT))
         from netsim import native
 
