@@ -1,6 +1,6 @@
 """The lists of hooked calls against what the installed torch's libraries import, and against each other.
 
-Torch is looked for in ``PHANTORA_TEST_TORCH`` (a site-packages folder, or several) and in this interpreter's environment.
+Torch is looked for in ``PHANTORA_TEST_TORCH`` (a site-packages folder, or several) and in this interpreter's own.
 """
 
 import importlib.util

@@ -19,17 +19,17 @@ static unsigned char *device;
 static size_t device_used;
 enum { DEVICE_NBYTES = 64 << 20 };
 
-struct ph_stream { int number; };
+struct ph_stream {
+    int number;
+};
 static ph_stream streams[8];
 
-void fake_reset(void)
-{
+void fake_reset(void) {
     fake_nrecords = fake_nsignatures = fake_nlaunches = 0;
     *fake_refused = 0;
 }
 
-void *fake_device(size_t nbytes)
-{
+void *fake_device(size_t nbytes) {
     if (!device)
         device = mmap(NULL, DEVICE_NBYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     void *p = device + device_used;
@@ -38,48 +38,42 @@ void *fake_device(size_t nbytes)
     return p;
 }
 
-bool ph_is_device_pointer(const void *p)
-{
+bool ph_is_device_pointer(const void *p) {
     return device && (const unsigned char *)p >= device && (const unsigned char *)p < device + DEVICE_NBYTES;
 }
 
-int ph_device_alloc(int number, size_t nbytes, void **out)
-{
+int ph_device_alloc(int number, size_t nbytes, void **out) {
     (void)number;
     *out = fake_device(nbytes);
     return 0;
 }
 
-int ph_device_free(void *p)
-{
+int ph_device_free(void *p) {
     (void)p;
     return 0;
 }
 
-static void record(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload, bool aside)
-{
+static void record(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload,
+                   bool aside) {
     pthread_mutex_lock(&lock);
     CHECK(fake_nrecords < 256 && nfields <= 128 && npayload <= 4096);
     fake_record *it = &fake_records[fake_nrecords++];
     *it = (fake_record){.kind = kind, .fields_nbytes = nfields, .payload_nbytes = npayload, .aside = aside};
     memcpy(it->fields, fields, nfields);
-    if (npayload)
-        memcpy(it->payload, payload, npayload);
+    if (npayload) memcpy(it->payload, payload, npayload);
     pthread_mutex_unlock(&lock);
 }
 
-void ph_emit(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload)
-{
+void ph_emit(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload) {
     record(kind, fields, nfields, payload, npayload, false);
 }
 
-void ph_emit_aside(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload)
-{
+void ph_emit_aside(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload) {
     record(kind, fields, nfields, payload, npayload, true);
 }
 
-void ph_ask(uint16_t kind, void *fields, size_t nfields, const void *payload, size_t npayload, void *reply, size_t nreply)
-{
+void ph_ask(uint16_t kind, void *fields, size_t nfields, const void *payload, size_t npayload, void *reply,
+            size_t nreply) {
     record(kind, fields, nfields, payload, npayload, false);
     struct ph_COMM answer = {.rank = fake_rank, .nranks = fake_nranks};
     pthread_mutex_lock(&lock);
@@ -97,19 +91,14 @@ void ph_flush(void) {}
 void ph_watch_blocked(int change) { (void)change; }
 void ph_host_call(ph_call_kind kind) { (void)kind; }
 
-int ph_refuse(const char *name, int status)
-{
+int ph_refuse(const char *name, int status) {
     snprintf(fake_refused, sizeof fake_refused, "%s", name);
     return status;
 }
 
-void ph_warn_once(const char *name, const char *format, ...)
-{
-    (void)name, (void)format;
-}
+void ph_warn_once(const char *name, const char *format, ...) { (void)name, (void)format; }
 
-void ph_die(const char *format, ...)
-{
+void ph_die(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
@@ -117,15 +106,13 @@ void ph_die(const char *format, ...)
     exit(70);
 }
 
-ph_stream *ph_stream_of(void *handle)
-{
+ph_stream *ph_stream_of(void *handle) {
     uintptr_t number = (uintptr_t)handle;
     return number < 8 ? &streams[number] : NULL;
 }
 
 uint32_t ph_stream_id(const ph_stream *stream) { return (uint32_t)(stream - streams) + 1; }
-bool ph_stream_capturing(const ph_stream *stream)
-{
+bool ph_stream_capturing(const ph_stream *stream) {
     (void)stream;
     return fake_capturing;
 }
@@ -138,8 +125,7 @@ static struct {
 } captured[16];
 static int ncaptured;
 
-bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (*release)(void *), void *arg)
-{
+bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (*release)(void *), void *arg) {
     (void)stream;
     captured[ncaptured].run = run;
     captured[ncaptured].release = release;
@@ -147,37 +133,29 @@ bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (
     return fake_capturing;
 }
 
-void fake_replay(void *stream, int times)
-{
+void fake_replay(void *stream, int times) {
     for (int t = 0; t < times; t++)
-        for (int i = 0; i < ncaptured; i++)
-            captured[i].run(ph_stream_of(stream), captured[i].arg);
+        for (int i = 0; i < ncaptured; i++) captured[i].run(ph_stream_of(stream), captured[i].arg);
     for (int i = 0; i < ncaptured; i++)
-        if (captured[i].release)
-            captured[i].release(captured[i].arg);
+        if (captured[i].release) captured[i].release(captured[i].arg);
     ncaptured = 0;
 }
 
-uint64_t ph_hash(uint64_t seed, const void *bytes, size_t n)
-{
+uint64_t ph_hash(uint64_t seed, const void *bytes, size_t n) {
     const unsigned char *at = bytes;
-    for (size_t i = 0; i < n; i++)
-        seed = (seed ^ at[i]) * 0x100000001b3ull;
+    for (size_t i = 0; i < n; i++) seed = (seed ^ at[i]) * 0x100000001b3ull;
     return seed | 1;
 }
 
-const ph_op *ph_current_op(void)
-{
+const ph_op *ph_current_op(void) {
     static const ph_op op = {"aten::op", "[[8, 64]]", 7};
     return &op;
 }
 
-const ph_cost *ph_cost_of(uint64_t key, ph_describe describe, const void *what)
-{
+const ph_cost *ph_cost_of(uint64_t key, ph_describe describe, const void *what) {
     static ph_cost cost = {.solo_ns = 1000, .contended_ns = 1500};
     for (int i = 0; i < fake_nsignatures; i++)
-        if (known_keys[i] == key)
-            return &cost;
+        if (known_keys[i] == key) return &cost;
     CHECK(fake_nsignatures < 64);
     known_keys[fake_nsignatures] = key;
     size_t n = describe(what, fake_signatures[fake_nsignatures], sizeof fake_signatures[0]);
@@ -186,20 +164,17 @@ const ph_cost *ph_cost_of(uint64_t key, ph_describe describe, const void *what)
     return &cost;
 }
 
-void ph_launch(ph_stream *stream, const ph_cost *cost)
-{
+void ph_launch(ph_stream *stream, const ph_cost *cost) {
     CHECK(stream && cost);
     fake_nlaunches++;
 }
 
-int cudaGetDevice(int *number)
-{
+int cudaGetDevice(int *number) {
     *number = 3;
     return 0;
 }
 
-int cudaStreamSynchronize(void *stream)
-{
+int cudaStreamSynchronize(void *stream) {
     (void)stream;
     return 0;
 }

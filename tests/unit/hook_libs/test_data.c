@@ -6,14 +6,11 @@
 
 int phantora_data_action(const uint64_t *, int, const uint64_t *, int, void (*)(uint64_t), uint64_t);
 
-static void fill(int *p, int n, int from)
-{
-    for (int i = 0; i < n; i++)
-        p[i] = from + i;
+static void fill(int *p, int n, int from) {
+    for (int i = 0; i < n; i++) p[i] = from + i;
 }
 
-static void copies_and_sets_happen_at_once(void)
-{
+static void copies_and_sets_happen_at_once(void) {
     int *a = fake_device(4096), *b = fake_device(4096), host[16], back[16] = {0};
     fill(host, 16, 5);
     ph_data_copy(a, host, sizeof host);
@@ -29,8 +26,7 @@ static void copies_and_sets_happen_at_once(void)
     CHECK(b[2] == 0 && ph_data_known(b, sizeof host));
 }
 
-static void zero_fills_give_pages_back(void)
-{
+static void zero_fills_give_pages_back(void) {
     unsigned char *a = fake_device(1 << 20);
     ph_data_set(a, 7, 1 << 20);
     CHECK(a[5000] == 7 && ph_data_known(a, 1 << 20));
@@ -38,8 +34,7 @@ static void zero_fills_give_pages_back(void)
     CHECK(a[99] == 7 && a[100] == 0 && a[5000] == 0 && a[(1 << 20) - 101] == 0 && a[(1 << 20) - 100] == 7);
 }
 
-static void large_copies_are_forgotten(void)
-{
+static void large_copies_are_forgotten(void) {
     char *a = fake_device(4 << 20), *host = calloc(1, 4 << 20);
     ph_data_set(a, 0, 4 << 20);
     host[10] = 1;
@@ -48,25 +43,24 @@ static void large_copies_are_forgotten(void)
     free(host);
 }
 
-static void unknown_stays_unknown(void)
-{
+static void unknown_stays_unknown(void) {
     char *a = fake_device(65536), *b = fake_device(65536);
     ph_data_set(b, 1, 65536);
     ph_data_copy(b, a, 65536);
     CHECK(!ph_data_known_any(b, 65536));
 }
 
-static void chain_runs_when_bytes_arrive(void)
-{
-    int *a = fake_device(4096), *b = fake_device(4096), *c = fake_device(4096), sent[4] = {1, 2, 3, 4}, seven = 7, out = 0;
+static void chain_runs_when_bytes_arrive(void) {
+    int *a = fake_device(4096), *b = fake_device(4096), *c = fake_device(4096), sent[4] = {1, 2, 3, 4}, seven = 7,
+        out = 0;
     ph_data_expect(11, a, sizeof sent);
     CHECK(ph_data_pending(a, 4) && !ph_data_pending(b, 4));
     ph_data_copy(b, a, sizeof sent); /* waits for a */
     CHECK(ph_data_pending(b, 4));
-    ph_data_copy(a, &seven, 4);      /* must not be overtaken by what arrives, nor overtake the copy */
+    ph_data_copy(a, &seven, 4); /* must not be overtaken by what arrives, nor overtake the copy */
     seven = 8;
     ph_data_copy(c, b + 1, 4);
-    ph_data_copy(&out, c, 4);        /* an asynchronous copy to the host */
+    ph_data_copy(&out, c, 4); /* an asynchronous copy to the host */
     CHECK(out == 0);
     ph_data_arrived(11, sent, sizeof sent);
     ph_data_wait_host();
@@ -74,16 +68,14 @@ static void chain_runs_when_bytes_arrive(void)
     CHECK(!ph_data_pending(a, 4096) && ph_data_known(b, sizeof sent));
 }
 
-static void early_bytes_are_kept(void)
-{
+static void early_bytes_are_kept(void) {
     int *a = fake_device(64), sent = 42;
     ph_data_arrived(12, &sent, 4);
     ph_data_expect(12, a, 4);
     CHECK(a[0] == 42 && !ph_data_pending(a, 4));
 }
 
-static void empty_bytes_mean_unknown(void)
-{
+static void empty_bytes_mean_unknown(void) {
     int *a = fake_device(64), one = 1;
     ph_data_copy(a, &one, 4);
     ph_data_expect(13, a, 4);
@@ -93,8 +85,7 @@ static void empty_bytes_mean_unknown(void)
 
 static void set_null(void *arg) { *(int *)arg += 1; }
 
-static void write_waits_for_earlier_reader(void)
-{
+static void write_waits_for_earlier_reader(void) {
     int *a = fake_device(64), *b = fake_device(64), runs = 0, five = 5, six = 6;
     ph_range reads[2] = {{a, 4}, {b, 4}};
     ph_data_copy(a, &five, 4);
@@ -106,16 +97,14 @@ static void write_waits_for_earlier_reader(void)
     CHECK(runs == 1 && a[0] == 0 && b[0] == 6);
 }
 
-static void *arrive_later(void *arg)
-{
+static void *arrive_later(void *arg) {
     int value = 77;
     usleep(20000);
     ph_data_arrived((uint64_t)(uintptr_t)arg, &value, 4);
     return NULL;
 }
 
-static void waiting_thread_is_woken(void)
-{
+static void waiting_thread_is_woken(void) {
     int *a = fake_device(64);
     pthread_t thread;
     ph_data_expect(15, a, 4);
@@ -126,14 +115,12 @@ static void waiting_thread_is_woken(void)
 }
 
 static int *computed_from, *computed_to, *then_to;
-static void compute(uint64_t factor)
-{
+static void compute(uint64_t factor) {
     ph_data_wait(computed_from, 4); /* inside an action: does not wait for itself */
     *computed_to = *computed_from * (int)factor;
 }
 
-static void python_actions_run_on_their_own_thread(void)
-{
+static void python_actions_run_on_their_own_thread(void) {
     computed_from = fake_device(64), computed_to = fake_device(64), then_to = fake_device(64);
     uint64_t reads[] = {(uintptr_t)computed_from, 4}, writes[] = {(uintptr_t)computed_to, 4};
     int two = 2;
@@ -149,34 +136,30 @@ static void python_actions_run_on_their_own_thread(void)
     pthread_join(thread, NULL);
 }
 
-static void known_set_is_bounded(void)
-{
+static void known_set_is_bounded(void) {
     char *a = fake_device(8 << 20);
     ph_data_mark_known(a, 4096);
-    for (int i = 0; i < 60000; i++)
-        ph_data_mark_known(a + 8192 + 16 * i, 8);
+    for (int i = 0; i < 60000; i++) ph_data_mark_known(a + 8192 + 16 * i, 8);
     CHECK(ph_data_known(a, 4096)); /* the long ones survive */
-    for (int i = 0; i < 60000; i++)
-        ph_data_mark_known(a + 8192 + 16 * i + 8, 8);
+    for (int i = 0; i < 60000; i++) ph_data_mark_known(a + 8192 + 16 * i + 8, 8);
     ph_data_forget(a, 8 << 20);
     CHECK(!ph_data_known_any(a, 8 << 20));
 }
 
-static void known_set_merges_and_splits(void)
-{
+static void known_set_merges_and_splits(void) {
     char *a = fake_device(4096);
     ph_data_mark_known(a + 100, 100);
     ph_data_mark_known(a + 300, 100);
     ph_data_mark_known(a + 200, 100);
     CHECK(ph_data_known(a + 100, 300) && !ph_data_known(a + 99, 2) && !ph_data_known(a + 399, 2));
     ph_data_forget(a + 150, 10);
-    CHECK(ph_data_known(a + 100, 50) && !ph_data_known(a + 149, 2) && ph_data_known(a + 160, 240) && ph_data_known_any(a, 101));
+    CHECK(ph_data_known(a + 100, 50) && !ph_data_known(a + 149, 2) && ph_data_known(a + 160, 240) &&
+          ph_data_known_any(a, 101));
     CHECK(!ph_data_known_any(a, 100));
 }
 
 /* Many chained actions, arrivals from another thread in reverse order, a reader that waits: all must end. */
-static void *arrive_all(void *arg)
-{
+static void *arrive_all(void *arg) {
     (void)arg;
     for (uint64_t token = 1999; token >= 1000; token--) {
         int value = (int)token;
@@ -185,22 +168,18 @@ static void *arrive_all(void *arg)
     return NULL;
 }
 
-static void long_chains_end(void)
-{
+static void long_chains_end(void) {
     int *a = fake_device(1000 * 64), *sum = fake_device(64);
     pthread_t thread;
-    for (int i = 0; i < 1000; i++)
-        ph_data_expect(1000 + (uint64_t)i, a + 16 * i, 4);
-    for (int i = 0; i < 1000; i++)
-        ph_data_copy(sum, a + 16 * i, 4); /* each waits for the one before */
+    for (int i = 0; i < 1000; i++) ph_data_expect(1000 + (uint64_t)i, a + 16 * i, 4);
+    for (int i = 0; i < 1000; i++) ph_data_copy(sum, a + 16 * i, 4); /* each waits for the one before */
     pthread_create(&thread, NULL, arrive_all, NULL);
     ph_data_wait(sum, 4);
     CHECK(*sum == 1999);
     pthread_join(thread, NULL);
 }
 
-int main(void)
-{
+int main(void) {
     copies_and_sets_happen_at_once();
     zero_fills_give_pages_back();
     large_copies_are_forgotten();

@@ -12,8 +12,10 @@ int cublasGetMathMode(handle *, int *);
 int cublasSetPointerMode_v2(handle *, int);
 int cublasGetPointerMode_v2(handle *, int *);
 int cublasGetProperty(int, int *);
-int cublasGemmEx(handle *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int, const void *, void *, int, int, int, int);
-int cublasSgemm_v2(handle *, int, int, int, int, int, const void *, const void *, int, const void *, int, const void *, void *, int);
+int cublasGemmEx(handle *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int,
+                 const void *, void *, int, int, int, int);
+int cublasSgemm_v2(handle *, int, int, int, int, int, const void *, const void *, int, const void *, int, const void *,
+                   void *, int);
 int cublasSdot_v2(handle *, int, const void *, int, const void *, int, void *);
 int cublasSgetrfBatched(handle *, int, void *const *, int, int *, int *, int);
 int cublasLtMatmulDescCreate(descriptor **, int, int);
@@ -25,10 +27,18 @@ int cublasLtMatrixLayoutDestroy(descriptor *);
 int cublasLtMatrixLayoutSetAttribute(descriptor *, int, const void *, size_t);
 int cublasLtMatmulPreferenceCreate(descriptor **);
 int cublasLtMatmulPreferenceDestroy(descriptor *);
-typedef struct result { uint64_t algo[8]; size_t workspace; int state; float waves; int reserved[4]; } result;
-int cublasLtMatmulAlgoGetHeuristic(handle *, descriptor *, descriptor *, descriptor *, descriptor *, descriptor *, descriptor *, int, result *, int *);
-int cublasLtMatmul(handle *, descriptor *, const void *, const void *, descriptor *, const void *, descriptor *, const void *, const void *, descriptor *,
-                   void *, descriptor *, const void *, void *, size_t, void *);
+typedef struct result {
+    uint64_t algo[8];
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+} result;
+int cublasLtMatmulAlgoGetHeuristic(handle *, descriptor *, descriptor *, descriptor *, descriptor *, descriptor *,
+                                   descriptor *, int, result *, int *);
+int cublasLtMatmul(handle *, descriptor *, const void *, const void *, descriptor *, const void *, descriptor *,
+                   const void *, const void *, descriptor *, void *, descriptor *, const void *, void *, size_t,
+                   void *);
 int cudnnCreate(handle **);
 int cudnnDestroy(handle *);
 int cudnnGetProperty(int, int *);
@@ -39,44 +49,49 @@ int cudnnBackendGetAttribute(void *, int, int, int64_t, int64_t *, void *);
 int cudnnBackendFinalize(void *);
 int cudnnBackendExecute(handle *, void *, void *);
 
-static void products(void)
-{
+static void products(void) {
     handle *it;
     char *c = fake_device(4096);
     void *stream = NULL;
     int mode = -1;
     fake_reset();
-    CHECK(cublasCreate_v2(&it) == 0 && cublasSetStream_v2(it, (void *)3) == 0 && cublasGetStream_v2(it, &stream) == 0 && stream == (void *)3);
-    CHECK(cublasGetMathMode(it, &mode) == 0 && mode == 0 && cublasSetMathMode(it, 3) == 0 && cublasGetMathMode(it, &mode) == 0 && mode == 3);
+    CHECK(cublasCreate_v2(&it) == 0 && cublasSetStream_v2(it, (void *)3) == 0 && cublasGetStream_v2(it, &stream) == 0 &&
+          stream == (void *)3);
+    CHECK(cublasGetMathMode(it, &mode) == 0 && mode == 0 && cublasSetMathMode(it, 3) == 0 &&
+          cublasGetMathMode(it, &mode) == 0 && mode == 3);
     ph_data_set(c, 0, 4096);
     CHECK(cublasGemmEx(it, 1, 0, 16, 8, 64, NULL, c, 14, 64, c, 14, 64, NULL, c, 14, 16, 68, -1) == 0);
-    CHECK(strcmp(fake_signatures[0], "gemm;cublasGemmEx;t;n;16;8;64;1;bf16;bf16;bf16;f32;default;aten::op;[[8, 64]]") == 0);
+    CHECK(strcmp(fake_signatures[0], "gemm;cublasGemmEx;t;n;16;8;64;1;bf16;bf16;bf16;f32;default;aten::op;[[8, 64]]") ==
+          0);
     CHECK(!ph_data_known_any(c, 256) && ph_data_known(c + 256, 256)); /* 16 x 8 of bf16 */
     CHECK(cublasGemmEx(it, 1, 0, 16, 8, 64, NULL, c, 14, 64, c, 14, 64, NULL, c, 14, 16, 68, -1) == 0);
     CHECK(fake_nsignatures == 1 && fake_nlaunches == 2); /* asked once */
     CHECK(cublasSgemm_v2(it, 0, 2, 4, 5, 6, NULL, c, 4, c, 5, NULL, c, 4) == 0);
     CHECK(strcmp(fake_signatures[1], "gemm;cublasSgemm;n;c;4;5;6;1;f32;f32;f32;tf32;default;aten::op;[[8, 64]]") == 0);
-    CHECK(cublasSgemm_v2(it, 0, 2, 0, 5, 6, NULL, c, 4, c, 5, NULL, c, 4) == 0 && fake_nlaunches == 3); /* nothing to do */
-    CHECK(cublasSgemm_v2(it, 3, 2, 4, 5, 6, NULL, c, 4, c, 5, NULL, c, 4) == 7 && cublasSgemm_v2(NULL, 0, 2, 4, 5, 6, NULL, c, 4, c, 5, NULL, c, 4) == 1);
+    CHECK(cublasSgemm_v2(it, 0, 2, 0, 5, 6, NULL, c, 4, c, 5, NULL, c, 4) == 0 &&
+          fake_nlaunches == 3); /* nothing to do */
+    CHECK(cublasSgemm_v2(it, 3, 2, 4, 5, 6, NULL, c, 4, c, 5, NULL, c, 4) == 7 &&
+          cublasSgemm_v2(NULL, 0, 2, 4, 5, 6, NULL, c, 4, c, 5, NULL, c, 4) == 1);
     float host = 5;
     CHECK(cublasSdot_v2(it, 100, c, 1, c, 1, &host) == 0 && host == 0);
     CHECK(strcmp(fake_signatures[2], "library;cublasSdot;800;aten::op;[[8, 64]]") == 0);
     int *pivots = fake_device(64), *info = fake_device(64);
-    CHECK(cublasSgetrfBatched(it, 3, NULL, 3, pivots, info, 2) == 0 && pivots[0] == 1 && pivots[2] == 3 && pivots[5] == 3 && info[1] == 0);
+    CHECK(cublasSgetrfBatched(it, 3, NULL, 3, pivots, info, 2) == 0 && pivots[0] == 1 && pivots[2] == 3 &&
+          pivots[5] == 3 && info[1] == 0);
     CHECK(ph_data_known(info, 8) && ph_data_known(pivots, 24));
     CHECK(cublasGetProperty(0, &mode) == 0 && mode >= 12 && cublasGetProperty(3, &mode) == 7);
     cublasDestroy_v2(it);
 }
 
-static void light_products(void)
-{
+static void light_products(void) {
     handle *it;
     descriptor *operation, *a, *b, *d, *preference;
     fake_reset();
     cublasCreate_v2(&it);
     CHECK(cublasLtMatmulDescCreate(&operation, 68, 0) == 0);
     int value = 1, epilogue = 32 | 128 | 4;
-    CHECK(cublasLtMatmulDescSetAttribute(operation, 3, &value, 4) == 0 && cublasLtMatmulDescSetAttribute(operation, 7, &epilogue, 4) == 0);
+    CHECK(cublasLtMatmulDescSetAttribute(operation, 3, &value, 4) == 0 &&
+          cublasLtMatmulDescSetAttribute(operation, 7, &epilogue, 4) == 0);
     size_t written = 0;
     value = 0;
     CHECK(cublasLtMatmulDescGetAttribute(operation, 3, &value, 4, &written) == 0 && value == 1 && written == 4);
@@ -88,31 +103,32 @@ static void light_products(void)
     CHECK(cublasLtMatrixLayoutSetAttribute(d, 5, &batch, 4) == 0);
     result results[3];
     memset(results, 0xff, sizeof results);
-    CHECK(cublasLtMatmulAlgoGetHeuristic(it, operation, a, b, d, d, preference, 3, results, &returned) == 0 && returned == 1);
+    CHECK(cublasLtMatmulAlgoGetHeuristic(it, operation, a, b, d, d, preference, 3, results, &returned) == 0 &&
+          returned == 1);
     CHECK(results[0].state == 0 && results[0].workspace == 0 && results[2].state == 15);
     CHECK(cublasLtMatmulAlgoGetHeuristic(it, operation, a, b, d, d, preference, 0, results, &returned) == 7);
     char *out = fake_device(4096);
-    CHECK(cublasLtMatmul(it, operation, NULL, out, a, out, b, NULL, out, d, out, d, results[0].algo, NULL, 0, (void *)2) == 0);
-    CHECK(strcmp(fake_signatures[0], "gemm;cublasLtMatmul;t;n;16;8;64;3;bf16;bf16;f32;f32;gelu_aux_bias;aten::op;[[8, 64]]") == 0);
+    CHECK(cublasLtMatmul(it, operation, NULL, out, a, out, b, NULL, out, d, out, d, results[0].algo, NULL, 0,
+                         (void *)2) == 0);
+    CHECK(strcmp(fake_signatures[0],
+                 "gemm;cublasLtMatmul;t;n;16;8;64;3;bf16;bf16;f32;f32;gelu_aux_bias;aten::op;[[8, 64]]") == 0);
     cublasLtMatmulDescDestroy(operation), cublasLtMatmulPreferenceDestroy(preference);
     cublasLtMatrixLayoutDestroy(a), cublasLtMatrixLayoutDestroy(b), cublasLtMatrixLayoutDestroy(d);
     cublasDestroy_v2(it);
 }
 
-/* ---- graph API ------------------------------------------------------------------------------------------------------------- */
-static void *make(int kind)
-{
+/* ---- graph API
+ * ------------------------------------------------------------------------------------------------------------- */
+static void *make(int kind) {
     void *it;
     CHECK(cudnnBackendCreateDescriptor(kind, &it) == 0);
     return it;
 }
 
-static void *tensor(int dtype, int64_t id, int ndims, const int64_t *dims, bool is_virtual)
-{
+static void *tensor(int dtype, int64_t id, int ndims, const int64_t *dims, bool is_virtual) {
     void *it = make(17);
     int64_t strides[5] = {1, 1, 1, 1, 1};
-    for (int i = ndims - 2; i >= 0; i--)
-        strides[i] = strides[i + 1] * dims[i + 1];
+    for (int i = ndims - 2; i >= 0; i--) strides[i] = strides[i + 1] * dims[i + 1];
     if (ndims == 4 && dims[1] > 1) /* channels last */
         strides[1] = 1, strides[3] = dims[1], strides[2] = dims[1] * dims[3], strides[0] = strides[2] * dims[2];
     unsigned char flag = is_virtual;
@@ -125,14 +141,12 @@ static void *tensor(int dtype, int64_t id, int ndims, const int64_t *dims, bool 
     return it;
 }
 
-static void attach(void *to, int name, void *child)
-{
+static void attach(void *to, int name, void *child) {
     CHECK(cudnnBackendSetAttribute(to, name, 15, 1, &child) == 0);
     cudnnBackendDestroyDescriptor(child); /* the program lets go of its own handle */
 }
 
-static void execute(void *graph, int engine)
-{
+static void execute(void *graph, int engine) {
     void *heuristics = make(4), *configs[2] = {make(3), make(3)}, *plan = make(5), *pack = make(16);
     handle *it;
     int64_t count = 0, workspace = -1;
@@ -150,16 +164,17 @@ static void execute(void *graph, int engine)
     attach(plan, 401, configs[engine]);
     cudnnBackendDestroyDescriptor(configs[!engine]);
     CHECK(cudnnBackendExecute(it, plan, pack) == 2004);
-    CHECK(cudnnBackendFinalize(plan) == 0 && cudnnBackendGetAttribute(plan, 402, 3, 1, &count, &workspace) == 0 && workspace >= 0);
+    CHECK(cudnnBackendFinalize(plan) == 0 && cudnnBackendGetAttribute(plan, 402, 3, 1, &count, &workspace) == 0 &&
+          workspace >= 0);
     CHECK(cudnnBackendFinalize(pack) == 0 && cudnnBackendExecute(it, plan, pack) == 0);
     cudnnBackendDestroyDescriptor(heuristics), cudnnBackendDestroyDescriptor(plan), cudnnBackendDestroyDescriptor(pack);
     cudnnDestroy(it);
 }
 
-static void convolution(int dtype, int engine)
-{
+static void convolution(int dtype, int engine) {
     void *how = make(1), *node = make(10), *graph = make(15);
-    int64_t two[2] = {2, 2}, one[2] = {1, 1}, three[2] = {3, 3}, n = 2, x[4] = {8, 3, 32, 32}, w[4] = {64, 3, 7, 7}, y[4] = {8, 64, 16, 16};
+    int64_t two[2] = {2, 2}, one[2] = {1, 1}, three[2] = {3, 3}, n = 2, x[4] = {8, 3, 32, 32}, w[4] = {64, 3, 7, 7},
+            y[4] = {8, 64, 16, 16};
     cudnnBackendSetAttribute(how, 102, 3, 2, one);
     cudnnBackendSetAttribute(how, 103, 3, 2, two);
     cudnnBackendSetAttribute(how, 105, 3, 2, three);
@@ -172,11 +187,11 @@ static void convolution(int dtype, int engine)
     execute(graph, engine);
 }
 
-static void graphs(void)
-{
+static void graphs(void) {
     fake_reset();
     convolution(9, 0);
-    CHECK(strcmp(fake_signatures[0], "conv;fwd;8x3x32x32;64x3x7x7;8x64x16x16;3x3;2x2;1x1;1;bf16;nhwc;aten::op;[[8, 64]]") == 0);
+    CHECK(strcmp(fake_signatures[0],
+                 "conv;fwd;8x3x32x32;64x3x7x7;8x64x16x16;3x3;2x2;1x1;1;bf16;nhwc;aten::op;[[8, 64]]") == 0);
     convolution(0, 0);
     CHECK(strstr(fake_signatures[1], ";1;tf32;nhwc;"));
     convolution(0, 1);
@@ -194,16 +209,14 @@ static void graphs(void)
     attach(second, 1521, tensor(2, 5, 4, v, false));
     void *nodes[] = {first, mask, second};
     CHECK(cudnnBackendSetAttribute(graph, 801, 15, 3, nodes) == 0);
-    for (int i = 0; i < 3; i++)
-        cudnnBackendDestroyDescriptor(nodes[i]);
+    for (int i = 0; i < 3; i++) cudnnBackendDestroyDescriptor(nodes[i]);
     execute(graph, 0);
     CHECK(strcmp(fake_signatures[3], "sdpa;fwd;2x4x128x64;2x4x256x64;2x4x256x64;f16;1;0;aten::op;[[8, 64]]") == 0);
     int value = 0;
     CHECK(cudnnGetProperty(0, &value) == 0 && value >= 9);
 }
 
-int main(void)
-{
+int main(void) {
     products();
     light_products();
     graphs();

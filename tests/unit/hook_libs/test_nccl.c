@@ -4,7 +4,9 @@
 #include <pthread.h>
 
 typedef struct comm comm;
-typedef struct unique_id { char bytes[128]; } unique_id;
+typedef struct unique_id {
+    char bytes[128];
+} unique_id;
 int ncclGetUniqueId(unique_id *);
 int ncclCommInitRank(comm **, int, unique_id, int);
 int ncclCommInitRankConfig(comm **, int, unique_id, int, void *);
@@ -32,8 +34,7 @@ const char *ncclGetErrorString(int);
 
 enum { INT32 = 2, INT64 = 4, HALF = 6, FLOAT = 7, BFLOAT16 = 9, SUM = 0, MAX = 2 };
 
-static comm *make(int nranks, int rank)
-{
+static comm *make(int nranks, int rank) {
     comm *it;
     unique_id id;
     CHECK(ncclGetUniqueId(&id) == 0 && ncclCommInitRank(&it, nranks, id, rank) == 0);
@@ -41,30 +42,31 @@ static comm *make(int nranks, int rank)
     return it;
 }
 
-static const struct ph_NCCL_LAUNCH *launch_of(int record)
-{
+static const struct ph_NCCL_LAUNCH *launch_of(int record) {
     CHECK(record < fake_nrecords && fake_records[record].kind == PH_KIND_NCCL_LAUNCH);
     return (const void *)fake_records[record].fields;
 }
 
-static const struct ph_NCCL_OP *op_of(int record, int index)
-{
+static const struct ph_NCCL_OP *op_of(int record, int index) {
     CHECK((uint32_t)index < launch_of(record)->nops);
     return (const struct ph_NCCL_OP *)(const void *)fake_records[record].payload + index;
 }
 
-static const unsigned char *data_of(int record) { return (const void *)op_of(record, 0) + launch_of(record)->nops * sizeof(struct ph_NCCL_OP); }
+static const unsigned char *data_of(int record) {
+    return (const void *)op_of(record, 0) + launch_of(record)->nops * sizeof(struct ph_NCCL_OP);
+}
 
-static void creation_asks(void)
-{
+static void creation_asks(void) {
     comm *it;
     unique_id id;
     int value;
     fake_reset();
     CHECK(ncclGetUniqueId(&id) == 0 && ncclCommInitRankConfig(&it, 4, id, 2, NULL) == 0);
     const struct ph_COMM_INIT *init = (const void *)fake_records[0].fields;
-    CHECK(fake_nrecords == 1 && fake_records[0].kind == PH_KIND_COMM_INIT && init->nranks == 4 && init->rank == 2 && init->device == 3);
-    CHECK(fake_records[0].payload_nbytes == 128 && memcmp(fake_records[0].payload, id.bytes, 128) == 0); /* passed by value */
+    CHECK(fake_nrecords == 1 && fake_records[0].kind == PH_KIND_COMM_INIT && init->nranks == 4 && init->rank == 2 &&
+          init->device == 3);
+    CHECK(fake_records[0].payload_nbytes == 128 &&
+          memcmp(fake_records[0].payload, id.bytes, 128) == 0); /* passed by value */
     CHECK(ncclCommCount(it, &value) == 0 && value == 4);
     CHECK(ncclCommUserRank(it, &value) == 0 && value == 2);
     CHECK(ncclCommCuDevice(it, &value) == 0 && value == 3);
@@ -72,19 +74,19 @@ static void creation_asks(void)
     CHECK(ncclCommInitRank(&it, 2, id, 2) == 4);
 }
 
-static void splits_are_numbered(void)
-{
+static void splits_are_numbered(void) {
     comm *parent = make(4, 1), *child = (comm *)1, *none = (comm *)1;
     int count;
     fake_nranks = 2, fake_rank = 1;
     CHECK(ncclCommSplit(parent, 5, 9, &child, NULL) == 0 && ncclCommSplit(parent, -1, 0, &none, NULL) == 0);
-    const struct ph_COMM_SPLIT *first = (const void *)fake_records[0].fields, *second = (const void *)fake_records[1].fields;
-    CHECK(first->color == 5 && first->key == 9 && first->seq == 0 && second->color == -1 && second->seq == 1 && none == NULL);
+    const struct ph_COMM_SPLIT *first = (const void *)fake_records[0].fields,
+                               *second = (const void *)fake_records[1].fields;
+    CHECK(first->color == 5 && first->key == 9 && first->seq == 0 && second->color == -1 && second->seq == 1 &&
+          none == NULL);
     CHECK(ncclCommCount(child, &count) == 0 && count == 2);
 }
 
-static void creations_of_a_group_go_out_together(void)
-{
+static void creations_of_a_group_go_out_together(void) {
     comm *comms[3];
     fake_reset();
     ncclGroupStart();
@@ -99,26 +101,27 @@ static void creations_of_a_group_go_out_together(void)
     CHECK(ncclCommUserRank(comms[2], &rank) == 0 && rank == 2);
 }
 
-static void small_data_travels(void)
-{
+static void small_data_travels(void) {
     comm *it = make(2, 0);
     int *a = fake_device(64), *b = fake_device(64), values[3] = {7, 8, 9}, reduced[3] = {10, 11, 12};
     ph_data_copy(a, values, sizeof values);
     CHECK(ncclAllReduce(a, b, 3, INT32, MAX, it, (void *)2) == 0);
     const struct ph_NCCL_OP *op = op_of(0, 0);
-    CHECK(fake_nrecords == 1 && launch_of(0)->stream == 3 && op->op == PH_NCCL_ALL_REDUCE && op->redop == MAX && op->count == 3 && op->seq == 0);
-    CHECK(op->data_nbytes == 12 && op->token && fake_records[0].payload_nbytes == sizeof *op + 16 && memcmp(data_of(0), values, 12) == 0);
+    CHECK(fake_nrecords == 1 && launch_of(0)->stream == 3 && op->op == PH_NCCL_ALL_REDUCE && op->redop == MAX &&
+          op->count == 3 && op->seq == 0);
+    CHECK(op->data_nbytes == 12 && op->token && fake_records[0].payload_nbytes == sizeof *op + 16 &&
+          memcmp(data_of(0), values, 12) == 0);
     CHECK(ph_data_pending(b, 12));
     ph_data_arrived(op->token, reduced, sizeof reduced);
     CHECK(b[2] == 12 && ph_data_known(b, 12));
     CHECK(ncclAllReduce(b, b, 3, INT32, SUM, it, NULL) == 0 && op_of(1, 0)->seq == 1);
 }
 
-static void large_and_unknown_data_stays(void)
-{
+static void large_and_unknown_data_stays(void) {
     comm *it = make(2, 0);
     char *a = fake_device(4 << 20), *b = fake_device(4 << 20);
-    CHECK(ncclAllGather(a, b, (1 << 20) / 4 + 1, HALF, it, NULL) == 0); /* one rank's part is below the limit, the whole is not */
+    CHECK(ncclAllGather(a, b, (1 << 20) / 4 + 1, HALF, it, NULL) ==
+          0); /* one rank's part is below the limit, the whole is not */
     CHECK(op_of(0, 0)->token == 0 && op_of(0, 0)->data_nbytes == 0);
     CHECK(ncclAllReduce(a, b, 100, FLOAT, SUM, it, NULL) == 0); /* nothing modelled wrote it */
     CHECK(op_of(1, 0)->token != 0 && op_of(1, 0)->data_nbytes == 0);
@@ -126,8 +129,7 @@ static void large_and_unknown_data_stays(void)
     CHECK(!ph_data_pending(b, 400) && !ph_data_known(b, 4));
 }
 
-static void broadcast_root_expects_nothing(void)
-{
+static void broadcast_root_expects_nothing(void) {
     comm *root = make(2, 0), *other = make(2, 1);
     int *a = fake_device(64), *b = fake_device(64), value = 3;
     ph_data_copy(a, &value, 4);
@@ -138,8 +140,7 @@ static void broadcast_root_expects_nothing(void)
     ph_data_arrived(op_of(1, 0)->token, &value, 4);
 }
 
-static void groups_become_one_launch_per_stream(void)
-{
+static void groups_become_one_launch_per_stream(void) {
     comm *it = make(4, 1);
     int *a = fake_device(4096), one = 1;
     ph_data_copy(a, &one, 4);
@@ -151,8 +152,10 @@ static void groups_become_one_launch_per_stream(void)
     CHECK(fake_nrecords == 0);
     CHECK(ncclGroupEnd() == 0 && fake_nrecords == 2 && launch_of(0)->nops == 3 && launch_of(1)->nops == 1);
     CHECK(launch_of(0)->stream == 4 && launch_of(1)->stream == 5);
-    CHECK(op_of(0, 0)->op == PH_NCCL_SEND && op_of(0, 0)->peer == 2 && op_of(0, 0)->seq == 0 && op_of(0, 0)->token == 0);
-    CHECK(op_of(0, 1)->op == PH_NCCL_RECV && op_of(0, 1)->peer == 0 && op_of(0, 1)->seq == 0 && op_of(0, 1)->token != 0);
+    CHECK(op_of(0, 0)->op == PH_NCCL_SEND && op_of(0, 0)->peer == 2 && op_of(0, 0)->seq == 0 &&
+          op_of(0, 0)->token == 0);
+    CHECK(op_of(0, 1)->op == PH_NCCL_RECV && op_of(0, 1)->peer == 0 && op_of(0, 1)->seq == 0 &&
+          op_of(0, 1)->token != 0);
     CHECK(op_of(0, 2)->seq == 1 && op_of(1, 0)->seq == 0); /* counted by peer */
     CHECK(data_of(0)[0] == 1 && fake_records[0].payload_nbytes == 3 * sizeof(struct ph_NCCL_OP) + 16);
     CHECK(ncclGroupEnd() == 5);
@@ -160,8 +163,7 @@ static void groups_become_one_launch_per_stream(void)
     ph_data_arrived(op_of(0, 1)->token, &received, 8);
 }
 
-static void pending_input_follows(void)
-{
+static void pending_input_follows(void) {
     comm *it = make(2, 0);
     int *a = fake_device(64), seven = 7, nine = 9;
     CHECK(ncclRecv(a, 1, INT32, 1, it, NULL) == 0 && ncclSend(a, 1, INT32, 1, it, NULL) == 0);
@@ -171,40 +173,43 @@ static void pending_input_follows(void)
     CHECK(ph_data_pending(a, 4));
     ph_data_arrived(op_of(0, 0)->token, &seven, 4);
     CHECK(fake_nrecords == 5 && fake_records[3].kind == PH_KIND_NCCL_DATA && fake_records[3].aside);
-    const struct ph_NCCL_DATA *late = (const void *)fake_records[3].fields, *second = (const void *)fake_records[4].fields;
-    CHECK(late->op == PH_NCCL_SEND && late->peer == 1 && late->seq == 0 && memcmp(fake_records[3].payload, &seven, 4) == 0);
+    const struct ph_NCCL_DATA *late = (const void *)fake_records[3].fields,
+                              *second = (const void *)fake_records[4].fields;
+    CHECK(late->op == PH_NCCL_SEND && late->peer == 1 && late->seq == 0 &&
+          memcmp(fake_records[3].payload, &seven, 4) == 0);
     CHECK(second->op == PH_NCCL_ALL_REDUCE && memcmp(fake_records[4].payload, &seven, 4) == 0);
     CHECK(a[0] == 9 && !ph_data_pending(a, 4));
 }
 
-static void one_rank_copies(void)
-{
+static void one_rank_copies(void) {
     comm *it = make(1, 0);
     int *a = fake_device(64), *b = fake_device(64), four = 4;
     ph_data_copy(a, &four, 4);
-    CHECK(ncclReduceScatter(a, b, 1, INT32, SUM, it, NULL) == 0 && b[0] == 4 && op_of(0, 0)->token == 0 && op_of(0, 0)->data_nbytes == 0);
+    CHECK(ncclReduceScatter(a, b, 1, INT32, SUM, it, NULL) == 0 && b[0] == 4 && op_of(0, 0)->token == 0 &&
+          op_of(0, 0)->data_nbytes == 0);
 }
 
-static void made_operators_carry_their_factor(void)
-{
+static void made_operators_carry_their_factor(void) {
     comm *it = make(2, 0);
     int redop, *a = fake_device(64);
     float quarter = 0.25f;
     uint16_t half = 0x3800, bfloat = 0x3e80;
-    CHECK(ncclRedOpCreatePreMulSum(&redop, &quarter, FLOAT, 1, it) == 0 && ncclAllReduce(a, a, 1, FLOAT, redop, it, NULL) == 0);
+    CHECK(ncclRedOpCreatePreMulSum(&redop, &quarter, FLOAT, 1, it) == 0 &&
+          ncclAllReduce(a, a, 1, FLOAT, redop, it, NULL) == 0);
     CHECK(op_of(0, 0)->redop == PH_REDOP_PREMULSUM && op_of(0, 0)->scale == 0.25);
     ph_data_arrived(op_of(0, 0)->token, NULL, 0);
     CHECK(ncclRedOpDestroy(redop, it) == 0 && ncclAllReduce(a, a, 1, FLOAT, redop, it, NULL) == 4);
-    CHECK(ncclRedOpCreatePreMulSum(&redop, &half, HALF, 1, it) == 0 && ncclAllReduce(a, a, 1, HALF, redop, it, NULL) == 0);
+    CHECK(ncclRedOpCreatePreMulSum(&redop, &half, HALF, 1, it) == 0 &&
+          ncclAllReduce(a, a, 1, HALF, redop, it, NULL) == 0);
     CHECK(op_of(1, 0)->scale == 0.5);
     ph_data_arrived(op_of(1, 0)->token, NULL, 0);
-    CHECK(ncclRedOpCreatePreMulSum(&redop, &bfloat, BFLOAT16, 1, it) == 0 && ncclAllReduce(a, a, 1, BFLOAT16, redop, it, NULL) == 0);
+    CHECK(ncclRedOpCreatePreMulSum(&redop, &bfloat, BFLOAT16, 1, it) == 0 &&
+          ncclAllReduce(a, a, 1, BFLOAT16, redop, it, NULL) == 0);
     CHECK(op_of(2, 0)->scale == 0.25);
     ph_data_arrived(op_of(2, 0)->token, NULL, 0);
 }
 
-static void graphs_replay(void)
-{
+static void graphs_replay(void) {
     comm *it = make(2, 0);
     int *a = fake_device(64), value = 1;
     fake_capturing = true;
@@ -217,20 +222,21 @@ static void graphs_replay(void)
     CHECK(!ph_data_pending(a, 4));
 }
 
-static void ends_and_errors(void)
-{
+static void ends_and_errors(void) {
     comm *it = make(2, 0), *other = make(2, 0);
     int *a = fake_device(64), version = 0;
-    CHECK(ncclAllReduce(a, a, 1, 99, SUM, it, NULL) == 4 && ncclSend(a, 1, INT32, 2, it, NULL) == 4 && ncclSend(a, 1, INT32, -1, it, NULL) == 4);
+    CHECK(ncclAllReduce(a, a, 1, 99, SUM, it, NULL) == 4 && ncclSend(a, 1, INT32, 2, it, NULL) == 4 &&
+          ncclSend(a, 1, INT32, -1, it, NULL) == 4);
     CHECK(ncclAllReduce(a, a, 1, INT32, SUM, NULL, NULL) == 4 && fake_nrecords == 0);
-    CHECK(ncclCommDestroy(it) == 0 && fake_records[0].kind == PH_KIND_COMM_DESTROY && ncclAllReduce(a, a, 1, INT32, SUM, it, NULL) == 4);
-    CHECK(ncclCommAbort(other) == 0 && ((const struct ph_COMM_DESTROY *)(const void *)fake_records[1].fields)->aborted == 1);
+    CHECK(ncclCommDestroy(it) == 0 && fake_records[0].kind == PH_KIND_COMM_DESTROY &&
+          ncclAllReduce(a, a, 1, INT32, SUM, it, NULL) == 4);
+    CHECK(ncclCommAbort(other) == 0 &&
+          ((const struct ph_COMM_DESTROY *)(const void *)fake_records[1].fields)->aborted == 1);
     CHECK(ncclCommShrink() == 5 && strcmp(fake_refused, "ncclCommShrink") == 0);
     CHECK(ncclGetVersion(&version) == 0 && version > 22000 && strstr(ncclGetErrorString(5), "usage"));
 }
 
-int main(void)
-{
+int main(void) {
     creation_asks();
     splits_are_numbered();
     creations_of_a_group_go_out_together();
