@@ -21,6 +21,9 @@ present" on that side. Whoever drives the simulation takes back what followed fr
 ``after_ns``, or a later ``advance``, instead.
 
 Answers are a pure function of the flows and their keys: no order of calls changes a bit of them.
+
+``RoutedNetwork`` adds flows that route around failing links; ``netsim.stats.take(net)`` tells what happened on the
+links; ``Network.play`` runs whole traces; ``python -m netsim.bench`` measures. docs/netsim.md has the rest.
 """
 
 from __future__ import annotations

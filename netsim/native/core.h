@@ -75,8 +75,9 @@ typedef struct {
 
 typedef struct {
     member *members; /* those on it NOW first */
+    member *past;    /* while redoing: those on it at some time from then to the last event */
     step *steps;
-    int32_t n, on, room, nsteps;
+    int32_t n, on, room, npast, past_room, nsteps;
     link_view view[2];
     uint32_t seen, altered, mark; /* altered: the replay in which its history came to differ from the recorded */
     bool touched, full;

@@ -40,6 +40,7 @@ void ns_free(netsim *s) {
     }
     for (int32_t i = 0; i < s->nlinks; i++) {
         free(s->links[i].members);
+        free(s->links[i].past);
         free(s->links[i].steps);
     }
     list *lists[] = {&s->free_flows, &s->free_links, &s->heaps[1], &s->heaps[2], &s->heaps[3], &s->touched, &s->set,  &s->ulinks,

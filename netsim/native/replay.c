@@ -36,11 +36,16 @@ void stamp(netsim *s, int32_t link) {
     l->seen = s->replay;
     list_push(&s->stamped, link);
     link_view v = {capacity_at(l, s->at), 0, 0, false};
+    l->npast = 0;
     for (int32_t i = 0; i < l->n; i++) {
         const member *m = &l->members[i];
         follow(s, m->flow);
         const flow *f = &s->flows[m->flow];
         const hop *h = &f->hops[m->hop];
+        if (f->live || f->view[PAST].on || (f->nsegments && f->state != PENDING && f->segments[0].at > s->at)) {
+            l->past = grow(l->past, &l->past_room, l->npast + 1, sizeof *l->past);
+            l->past[l->npast++] = *m;
+        }
         if (!f->view[PAST].on || !part_of(h, f->view[PAST].path))
             continue;
         v.load += h->weight * f->view[PAST].rate;

@@ -12,8 +12,9 @@ static inline bool present(const netsim *s, const member *m) {
     return v->on && part_of(&f->hops[m->hop], v->path);
 }
 
-/* In the past a link's members are all that were on it since the horizon. */
-static inline int32_t candidates(const netsim *s, const link_ *l) { return s->view == NOW ? l->on : l->n; }
+/* Who may be on a link at the moment. */
+static inline int32_t candidates(const netsim *s, const link_ *l) { return s->view == NOW ? l->on : l->npast; }
+static inline const member *roster(const netsim *s, const link_ *l) { return s->view == NOW ? l->members : l->past; }
 
 void touch(netsim *s, int32_t link) {
     if (!s->links[link].touched) {
@@ -47,7 +48,7 @@ static int64_t level_of(netsim *s, const link_ *l, int32_t greedy) {
     }
     int32_t n = 0;
     for (int32_t i = 0; i < candidates(s, l); i++) {
-        const member *m = &l->members[i];
+        const member *m = &roster(s, l)[i];
         if (m->flow == greedy || !present(s, m))
             continue;
         s->rates[n] = s->flows[m->flow].view[s->view].rate;
@@ -94,7 +95,7 @@ void make_room_for(netsim *s, int32_t f) {
     if (where < 0 || !s->links[where].view[s->view].limits)
         return;
     for (int32_t i = 0; i < candidates(s, &s->links[where]); i++) {
-        const member *m = &s->links[where].members[i];
+        const member *m = &roster(s, &s->links[where])[i];
         if (present(s, m) && s->flows[m->flow].view[s->view].rate > least)
             join_set(s, m->flow);
     }
@@ -110,7 +111,7 @@ static void check(netsim *s, int32_t id) {
     int64_t level = level_of(s, l, -1), least = level;
     bool named = false, wrong = false;
     for (int32_t i = 0; i < candidates(s, l); i++) {
-        const member *m = &l->members[i];
+        const member *m = &roster(s, l)[i];
         if (!present(s, m))
             continue;
         const flow_view *f = &s->flows[m->flow].view[s->view];
@@ -127,7 +128,7 @@ static void check(netsim *s, int32_t id) {
         return;
     s->stuck = true; /* unless a flow joins the set in this round of checks */
     for (int32_t i = 0; i < candidates(s, l); i++) {
-        const member *m = &l->members[i];
+        const member *m = &roster(s, l)[i];
         if (!present(s, m))
             continue;
         const flow_view *f = &s->flows[m->flow].view[s->view];
@@ -278,8 +279,8 @@ static void take_component(netsim *s) {
         for (int32_t j = 0; j < f->nhops; j++) {
             const link_ *l = &s->links[f->hops[j].link];
             for (int32_t k = 0; part_of(&f->hops[j], f->view[s->view].path) && k < candidates(s, l); k++)
-                if (present(s, &l->members[k])) {
-                    join_set(s, l->members[k].flow);
+                if (present(s, &roster(s, l)[k])) {
+                    join_set(s, roster(s, l)[k].flow);
                     f = &s->flows[s->set.items[i]];
                 }
         }
