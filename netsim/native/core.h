@@ -1,7 +1,8 @@
 /* What the core's parts share: flows, links and the two views of time.
  *
- * Every flow keeps the segments of its rate since the horizon. Two views of the state exist side by side: NOW, after the last event
- * processed, and PAST, at the moment that a rollback is redoing. A view's rates are the max-min solution, which is unique:
+ * Every flow keeps the segments of its rate since the horizon. Two views of the state exist side by side: NOW, after
+ * the last event processed, and PAST, at the moment that a rollback is redoing. A view's rates are the max-min
+ * solution, which is unique:
  *
  *     level(l) = min { x : sum over flows f on l of weight * (rate(f) < x ? rate(f) : x + 1) > capacity(l) }
  *     rate(f)  = min over links l of f of level(l)
@@ -106,7 +107,7 @@ struct netsim {
     link_ *links;
     int32_t nflows, flows_room, nlinks, links_room;
     list free_flows, free_links;
-    list heaps[4]; /* by state: PENDING by start, ACTIVE by due, DONE by done */
+    list heaps[4];    /* by state: PENDING by start, ACTIVE by due, DONE by done */
     event_heap turns; /* capacity and path changes after the last event */
     int64_t last, present, horizon;
     enum view view;
@@ -159,6 +160,12 @@ int64_t next_event(const netsim *s);
 void run(netsim *s, int64_t until);
 void process(netsim *s, int64_t at);
 static inline bool instant(const flow *f) { return f->nbytes == 0 || f->nhops == 0; }
+
+/* facts.c */
+int64_t name_of(const netsim *s, int32_t f);      /* what a flow is called outside: slot and generation */
+int32_t find_flow(const netsim *s, int64_t name); /* -1: no such flow */
+int64_t known(const netsim *s, int64_t done);     /* NS_NEVER if after the present */
+void drop_flow(netsim *s, int32_t f);
 
 /* replay.c */
 void stamp(netsim *s, int32_t link);

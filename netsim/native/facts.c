@@ -1,4 +1,4 @@
-/* The face of the core: facts come in, what follows from them goes out. */
+/* Facts come in: flows, their starts and paths, capacities; what known completions they move goes out. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -24,11 +24,9 @@ static int32_t new_link(netsim *s, int64_t capacity) {
 
 netsim *ns_new(int links, const int64_t *capacities) {
     netsim *s = calloc(1, sizeof *s);
-    if (!s)
-        abort();
+    if (!s) abort();
     s->last = s->horizon = -1;
-    for (int i = 0; i < links; i++)
-        new_link(s, capacities[i]);
+    for (int i = 0; i < links; i++) new_link(s, capacities[i]);
     return s;
 }
 
@@ -43,19 +41,19 @@ void ns_free(netsim *s) {
         free(s->links[i].past);
         free(s->links[i].steps);
     }
-    list *lists[] = {&s->free_flows, &s->free_links, &s->heaps[1], &s->heaps[2], &s->heaps[3], &s->touched, &s->set,  &s->ulinks,
-                     &s->entries,    &s->heap,       &s->full,     &s->fresh,    &s->live,     &s->stamped, &s->starters};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        free(lists[i]->items);
-    void *arrays[] = {s->flows, s->links, s->turns.items, s->queue.items, s->rates, s->weights, s->moved, s->out_flows, s->out_ticks, s->out_segments};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        free(arrays[i]);
+    list *lists[] = {&s->free_flows, &s->free_links, &s->heaps[1], &s->heaps[2], &s->heaps[3],
+                     &s->touched,    &s->set,        &s->ulinks,   &s->entries,  &s->heap,
+                     &s->full,       &s->fresh,      &s->live,     &s->stamped,  &s->starters};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
+    void *arrays[] = {s->flows,   s->links, s->turns.items, s->queue.items, s->rates,
+                      s->weights, s->moved, s->out_flows,   s->out_ticks,   s->out_segments};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(s);
 }
 
-static int64_t name_of(const netsim *s, int32_t f) { return (int64_t)s->flows[f].generation << 32 | f; }
+int64_t name_of(const netsim *s, int32_t f) { return (int64_t)s->flows[f].generation << 32 | f; }
 
-static int32_t find(const netsim *s, int64_t name) {
+int32_t find_flow(const netsim *s, int64_t name) {
     int32_t f = (int32_t)(name & 0x7fffffff);
     bool known = f < s->nflows && s->flows[f].state != FREE && s->flows[f].generation == (uint32_t)(name >> 32);
     return known ? f : -1;
@@ -70,7 +68,12 @@ static int32_t new_flow(netsim *s, int64_t start, int64_t nbytes, int32_t nhops)
     }
     flow *f = &s->flows[id];
     segment *segments = f->segments;
-    *f = (flow){.start = start, .nbytes = nbytes, .done = NS_NEVER, .due = NS_NEVER, .generation = f->generation, .room = f->room};
+    *f = (flow){.start = start,
+                .nbytes = nbytes,
+                .done = NS_NEVER,
+                .due = NS_NEVER,
+                .generation = f->generation,
+                .room = f->room};
     f->segments = segments;
     f->view[NOW] = f->view[PAST] = (flow_view){0, -1, 0, false};
     if (nhops) {
@@ -80,13 +83,12 @@ static int32_t new_flow(netsim *s, int64_t start, int64_t nbytes, int32_t nhops)
     return id;
 }
 
-static void drop(netsim *s, int32_t id) {
+void drop_flow(netsim *s, int32_t id) {
     heap_put(s, id, FREE);
     detach(s, id);
     flow *f = &s->flows[id];
     for (int32_t i = 0; i < f->nhops; i++)
-        if (f->hops[i].path < 0)
-            list_push(&s->free_links, f->hops[i].link);
+        if (f->hops[i].path < 0) list_push(&s->free_links, f->hops[i].link);
     free(f->hops);
     free(f->epochs);
     f->hops = NULL;
@@ -101,23 +103,20 @@ static void drop(netsim *s, int32_t id) {
 static void begin(netsim *s) { s->nmoved = s->live.n = 0; }
 
 static void report(netsim *s, int32_t id, int64_t before, int64_t after) {
-    if (before == after)
-        return;
+    if (before == after) return;
     s->moved = grow(s->moved, &s->moved_room, s->nmoved + 1, sizeof *s->moved);
     s->moved[s->nmoved++] = (ns_moved){name_of(s, id), before, after};
 }
 
-static int64_t known(const netsim *s, int64_t done) { return done <= s->present ? done : NS_NEVER; }
+int64_t known(const netsim *s, int64_t done) { return done <= s->present ? done : NS_NEVER; }
 
 static void end(netsim *s) {
     run(s, s->present);
     for (int32_t i = 0; i < s->live.n; i++) {
         flow *f = &s->flows[s->live.items[i]];
-        if (f->state == FREE)
-            continue;
+        if (f->state == FREE) continue;
         report(s, s->live.items[i], known(s, f->before), known(s, f->done));
-        if (f->done <= s->present)
-            f->fresh = false;
+        if (f->done <= s->present) f->fresh = false;
     }
     int32_t kept = 0;
     for (int32_t i = 0; i < s->fresh.n; i++) {
@@ -126,8 +125,7 @@ static void end(netsim *s) {
         if (f->fresh && f->state == DONE && f->done > s->present) {
             s->fresh.items[kept++] = id;
         } else {
-            if (f->fresh && f->state == DONE)
-                report(s, id, NS_NEVER, f->done);
+            if (f->fresh && f->state == DONE) report(s, id, NS_NEVER, f->done);
             f->fresh = false;
         }
     }
@@ -152,16 +150,14 @@ static void set_instant(netsim *s, int32_t id, int64_t start) {
 static void expect_turns(netsim *s, int32_t id) {
     const flow *f = &s->flows[id];
     for (int32_t i = 1; i < f->nepochs; i++)
-        if (f->epochs[i].from > s->last)
-            event_push(&s->turns, (event){f->epochs[i].from, REROUTE, id, f->generation});
+        if (f->epochs[i].from > s->last) event_push(&s->turns, (event){f->epochs[i].from, REROUTE, id, f->generation});
 }
 
 /* Append epochs with paths of their own. */
 static void add_epochs(flow *f, int npaths, const int64_t *path_from) {
     int32_t room = f->nepochs;
     f->epochs = grow(f->epochs, &room, f->nepochs + npaths, sizeof *f->epochs);
-    for (int i = 0; i < npaths; i++)
-        f->epochs[f->nepochs++] = (epoch){path_from[i], f->npaths + i};
+    for (int i = 0; i < npaths; i++) f->epochs[f->nepochs++] = (epoch){path_from[i], f->npaths + i};
     f->npaths += npaths;
 }
 
@@ -177,18 +173,16 @@ static void submit(netsim *s, int32_t id) {
         replay_flow(s, id, NS_NEVER, f->start);
 }
 
-int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n, const int32_t *links, const int32_t *weights,
-               const int32_t *paths, int npaths, const int64_t *path_from) {
+int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n, const int32_t *links,
+               const int32_t *weights, const int32_t *paths, int npaths, const int64_t *path_from) {
     begin(s);
     bool capped = capacity >= 0 && nbytes > 0;
     int32_t cap = capped ? new_link(s, capacity) : -1, nhops = nbytes > 0 ? n : 0;
     int32_t id = new_flow(s, start, nbytes, nhops + capped);
     flow *f = &s->flows[id];
     f->nhops = nhops + capped;
-    for (int32_t i = 0; i < nhops; i++)
-        f->hops[i] = (hop){links[i], weights ? weights[i] : 1, paths ? paths[i] : 0, 0};
-    if (capped)
-        f->hops[nhops] = (hop){cap, 1, -1, 0};
+    for (int32_t i = 0; i < nhops; i++) f->hops[i] = (hop){links[i], weights ? weights[i] : 1, paths ? paths[i] : 0, 0};
+    if (capped) f->hops[nhops] = (hop){cap, 1, -1, 0};
     if (npaths > 1)
         add_epochs(f, npaths, path_from);
     else
@@ -198,8 +192,8 @@ int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n
     return name_of(s, id);
 }
 
-void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nbytes, const int64_t *offsets, const int32_t *links,
-                 int64_t *flows) {
+void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nbytes, const int64_t *offsets,
+                 const int32_t *links, int64_t *flows) {
     int32_t moved = 0;
     for (int i = 0; i < count; i++) {
         int64_t from = offsets[i];
@@ -208,8 +202,7 @@ void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nby
         int32_t n = nbytes[i] ? (int32_t)(offsets[i + 1] - from) : 0, id = new_flow(s, starts[i], nbytes[i], n);
         s->flows[id].nhops = n;
         s->flows[id].npaths = 1;
-        for (int32_t j = 0; j < n; j++)
-            s->flows[id].hops[j] = (hop){links[from + j], 1, 0, 0};
+        for (int32_t j = 0; j < n; j++) s->flows[id].hops[j] = (hop){links[from + j], 1, 0, 0};
         submit(s, id);
         end(s);
         moved = s->nmoved;
@@ -217,25 +210,22 @@ void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nby
     }
 }
 
-void ns_redirect(netsim *s, int64_t name, int n, const int32_t *links, const int32_t *weights, const int32_t *paths, int npaths,
-                 const int64_t *path_from) {
+void ns_redirect(netsim *s, int64_t name, int n, const int32_t *links, const int32_t *weights, const int32_t *paths,
+                 int npaths, const int64_t *path_from) {
     begin(s);
-    int32_t id = find(s, name), room = s->flows[id].nhops, first = room;
+    int32_t id = find_flow(s, name), room = s->flows[id].nhops, first = room;
     flow *f = &s->flows[id];
     if (!instant(f)) {
         f->hops = grow(f->hops, &room, first + n, sizeof *f->hops);
-        for (int32_t i = 0; i < n; i++)
-            f->hops[f->nhops++] = (hop){links[i], weights[i], f->npaths + paths[i], 0};
+        for (int32_t i = 0; i < n; i++) f->hops[f->nhops++] = (hop){links[i], weights[i], f->npaths + paths[i], 0};
         if (!f->nepochs) {
             int64_t ever = INT64_MIN;
             f->npaths = 0;
             add_epochs(f, 1, &ever);
             f->npaths = 1;
         }
-        while (f->nepochs > 1 && f->epochs[f->nepochs - 1].from >= path_from[0])
-            f->nepochs--;
-        if (f->epochs[0].from >= path_from[0])
-            f->nepochs = 0;
+        while (f->nepochs > 1 && f->epochs[f->nepochs - 1].from >= path_from[0]) f->nepochs--;
+        if (f->epochs[0].from >= path_from[0]) f->nepochs = 0;
         add_epochs(f, npaths, path_from);
         attach(s, id, first);
         expect_turns(s, id);
@@ -249,7 +239,7 @@ void ns_redirect(netsim *s, int64_t name, int n, const int32_t *links, const int
 
 void ns_retime(netsim *s, int64_t name, int64_t start) {
     begin(s);
-    int32_t id = find(s, name);
+    int32_t id = find_flow(s, name);
     flow *f = &s->flows[id];
     int64_t old = f->start;
     if (start != old) {
@@ -269,10 +259,9 @@ void ns_retime(netsim *s, int64_t name, int64_t start) {
 
 void ns_retract(netsim *s, int64_t name) {
     begin(s);
-    int32_t id = find(s, name);
-    if (s->flows[id].state != PENDING && !instant(&s->flows[id]))
-        replay_flow(s, id, s->flows[id].start, NS_NEVER);
-    drop(s, id);
+    int32_t id = find_flow(s, name);
+    if (s->flows[id].state != PENDING && !instant(&s->flows[id])) replay_flow(s, id, s->flows[id].start, NS_NEVER);
+    drop_flow(s, id);
     end(s);
 }
 
@@ -280,8 +269,7 @@ void ns_capacity(netsim *s, int link, int64_t at, int64_t capacity) {
     begin(s);
     link_ *l = &s->links[link];
     int32_t i = l->nsteps;
-    while (i > 0 && l->steps[i - 1].at > at)
-        i--;
+    while (i > 0 && l->steps[i - 1].at > at) i--;
     if (i > 0 && l->steps[i - 1].at == at) {
         l->steps[i - 1].capacity = capacity;
     } else {
@@ -295,163 +283,4 @@ void ns_capacity(netsim *s, int link, int64_t at, int64_t capacity) {
     else
         replay_capacity(s, link, at);
     end(s);
-}
-
-static void put_out(netsim *s, int32_t id, int64_t at) {
-    if (s->nout == s->out_room) {
-        int32_t room = s->out_room;
-        s->out_flows = grow(s->out_flows, &room, s->nout + 1, sizeof *s->out_flows);
-        s->out_ticks = grow(s->out_ticks, &s->out_room, s->nout + 1, sizeof *s->out_ticks);
-    }
-    s->out_flows[s->nout] = name_of(s, id);
-    s->out_ticks[s->nout++] = at;
-}
-
-int ns_advance(netsim *s, int64_t to) {
-    s->nout = 0;
-    run(s, to);
-    int32_t kept = 0;
-    for (int32_t i = 0; i < s->fresh.n; i++) {
-        int32_t id = s->fresh.items[i];
-        flow *f = &s->flows[id];
-        if (f->fresh && f->state == DONE && f->done > to) {
-            s->fresh.items[kept++] = id;
-            continue;
-        }
-        if (f->fresh && f->state == DONE && f->done > s->present)
-            put_out(s, id, f->done);
-        f->fresh = false;
-    }
-    s->fresh.n = kept;
-    s->present = to;
-    return s->nout;
-}
-
-static void put_ties(netsim *s, int32_t i, int64_t at) {
-    const list *h = &s->heaps[ACTIVE];
-    if (i >= h->n || s->flows[h->items[i]].due != at)
-        return;
-    put_out(s, h->items[i], at);
-    put_ties(s, 2 * i + 1, at);
-    put_ties(s, 2 * i + 2, at);
-}
-
-int ns_next(netsim *s) {
-    int64_t early = NS_NEVER;
-    for (int32_t i = 0; i < s->fresh.n; i++) {
-        const flow *f = &s->flows[s->fresh.items[i]];
-        if (f->fresh && f->state == DONE && f->done > s->present && f->done < early)
-            early = f->done;
-    }
-    s->nout = 0;
-    for (int64_t at; (at = next_event(s)) < early; process(s, at)) {
-        put_ties(s, 0, at);
-        if (s->nout)
-            return s->nout;
-    }
-    for (int32_t i = 0; early != NS_NEVER && i < s->fresh.n; i++) {
-        const flow *f = &s->flows[s->fresh.items[i]];
-        if (f->fresh && f->state == DONE && f->done == early)
-            put_out(s, s->fresh.items[i], early);
-    }
-    if (early != NS_NEVER)
-        put_ties(s, 0, early);
-    return s->nout;
-}
-
-const int64_t *ns_flows(const netsim *s) { return s->out_flows; }
-const int64_t *ns_ticks(const netsim *s) { return s->out_ticks; }
-
-int ns_moves(const netsim *s, const ns_moved **moved) {
-    *moved = s->moved;
-    return s->nmoved;
-}
-
-int64_t ns_completion(const netsim *s, int64_t name) {
-    int32_t f = find(s, name);
-    return f < 0 ? -1 : known(s, s->flows[f].done);
-}
-
-int ns_segments(netsim *s, int64_t name, const ns_segment **segments) {
-    int32_t id = find(s, name), n = 0;
-    for (int32_t i = 0; id >= 0 && i < s->flows[id].nsegments; i++) {
-        const segment *x = &s->flows[id].segments[i];
-        if (n && s->out_segments[n - 1].rate == x->rate && s->out_segments[n - 1].path == x->path)
-            continue;
-        s->out_segments = grow(s->out_segments, &s->segments_room, n + 1, sizeof *s->out_segments);
-        s->out_segments[n++] = (ns_segment){x->at, x->rate, x->path, 0};
-    }
-    *segments = s->out_segments;
-    return n;
-}
-
-int ns_commit(netsim *s, int64_t horizon) {
-    s->nout = 0;
-    s->horizon = horizon;
-    for (int32_t f; (f = heap_top(s, DONE)) >= 0 && s->flows[f].done <= horizon;) {
-        put_out(s, f, s->flows[f].done);
-        drop(s, f);
-    }
-    return s->nout;
-}
-
-enum { COMMIT_EVERY = 8, COUNT_EVERY = 128 };
-
-static void play_commit(netsim *s, int64_t to_come, const int32_t *index, int64_t *done, int64_t *most_bytes, int turn) {
-    if (turn % COUNT_EVERY == 0) {
-        ns_counters now;
-        ns_count(s, &now);
-        if (now.bytes > *most_bytes)
-            *most_bytes = now.bytes;
-    }
-    ns_commit(s, to_come < s->present ? to_come : s->present);
-    for (int32_t i = 0; i < s->nout; i++)
-        done[index[s->out_flows[i] & 0x7fffffff]] = s->out_ticks[i];
-}
-
-/* One submission after the other, in order of `submit`; see netsim.h. */
-void ns_play(netsim *s, int count, const int32_t *order, const int64_t *submit, const int64_t *starts, const int64_t *nbytes,
-             const int64_t *offsets, const int32_t *links, int64_t *done, int64_t *most_bytes) {
-    int32_t *index = NULL, room = 0;
-    int64_t *to_come = malloc(((size_t)count + 1) * sizeof *to_come);
-    if (!to_come)
-        abort();
-    to_come[count] = NS_NEVER;
-    for (int i = count - 1; i >= 0; i--)
-        to_come[i] = starts[order[i]] < to_come[i + 1] ? starts[order[i]] : to_come[i + 1];
-    for (int i = 0; i < count; i++) {
-        int32_t k = order[i];
-        if (submit[k] > s->present)
-            ns_advance(s, submit[k]);
-        if (i % COMMIT_EVERY == 0)
-            play_commit(s, to_come[i], index, done, most_bytes, i / COMMIT_EVERY);
-        int64_t name;
-        ns_add_many(s, 1, starts + k, nbytes + k, offsets + k, links, &name);
-        index = grow(index, &room, (int32_t)(name & 0x7fffffff) + 1, sizeof *index);
-        index[name & 0x7fffffff] = k;
-    }
-    int turn = 0;
-    for (int64_t at; (at = next_event(s)) != NS_NEVER; turn++) {
-        for (int i = 0; i < COMMIT_EVERY && (at = next_event(s)) != NS_NEVER; i++)
-            process(s, at);
-        ns_advance(s, s->last);
-        play_commit(s, s->last, index, done, most_bytes, turn);
-    }
-    ns_advance(s, s->last > s->present ? s->last : s->present);
-    play_commit(s, s->present, index, done, most_bytes, 0);
-    free(index);
-    free(to_come);
-}
-
-void ns_count(const netsim *s, ns_counters *out) {
-    *out = s->count;
-    out->bytes = (int64_t)s->flows_room * (int64_t)sizeof(flow) + (int64_t)s->links_room * (int64_t)sizeof(link_);
-    for (int32_t i = 0; i < s->nflows; i++) {
-        const flow *f = &s->flows[i];
-        out->flows += f->state != FREE;
-        out->segments += f->state != FREE ? f->nsegments : 0;
-        out->bytes += f->room * (int64_t)sizeof(segment) + f->nhops * (int64_t)sizeof(hop);
-    }
-    for (int32_t i = 0; i < s->nlinks; i++)
-        out->bytes += s->links[i].room * (int64_t)sizeof(member);
 }

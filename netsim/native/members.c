@@ -26,8 +26,7 @@ void detach(netsim *s, int32_t f) {
     for (int32_t i = 0; i < s->flows[f].nhops; i++) {
         hop *h = &s->flows[f].hops[i];
         link_ *l = &s->links[h->link];
-        if (h->pos != --l->n)
-            move(s, l, h->pos, l->members[l->n]);
+        if (h->pos != --l->n) move(s, l, h->pos, l->members[l->n]);
     }
 }
 

@@ -5,11 +5,9 @@
 #include <stdlib.h>
 
 void *grow(void *old, int32_t *room, int32_t need, size_t size) {
-    if (need <= *room)
-        return old;
+    if (need <= *room) return old;
     int64_t want = *room < 8 ? 8 : (int64_t)*room * 2;
-    if (want < need)
-        want = need;
+    if (want < need) want = need;
     void *new = want > INT32_MAX ? NULL : realloc(old, (size_t)want * size);
     if (!new) {
         fprintf(stderr, "netsim: out of memory\n");
@@ -27,8 +25,7 @@ void list_push(list *l, int32_t value) {
 void event_push(event_heap *h, event e) {
     h->items = grow(h->items, &h->room, h->n + 1, sizeof *h->items);
     int32_t i = h->n++;
-    for (; i && h->items[(i - 1) / 2].at > e.at; i = (i - 1) / 2)
-        h->items[i] = h->items[(i - 1) / 2];
+    for (; i && h->items[(i - 1) / 2].at > e.at; i = (i - 1) / 2) h->items[i] = h->items[(i - 1) / 2];
     h->items[i] = e;
 }
 
@@ -36,14 +33,11 @@ event event_pop(event_heap *h) {
     event top = h->items[0], e = h->items[--h->n];
     int32_t i = 0;
     for (int32_t child; (child = 2 * i + 1) < h->n; i = child) {
-        if (child + 1 < h->n && h->items[child + 1].at < h->items[child].at)
-            child++;
-        if (h->items[child].at >= e.at)
-            break;
+        if (child + 1 < h->n && h->items[child + 1].at < h->items[child].at) child++;
+        if (h->items[child].at >= e.at) break;
         h->items[i] = h->items[child];
     }
-    if (h->n)
-        h->items[i] = e;
+    if (h->n) h->items[i] = e;
     return top;
 }
 
@@ -63,10 +57,10 @@ static void sift(netsim *s, uint8_t state, int32_t i) {
     for (; i && heap_key(&s->flows[h->items[(i - 1) / 2]], state) > key; i = (i - 1) / 2)
         set(s, h, i, h->items[(i - 1) / 2]);
     for (int32_t child; (child = 2 * i + 1) < h->n; i = child) {
-        if (child + 1 < h->n && heap_key(&s->flows[h->items[child + 1]], state) < heap_key(&s->flows[h->items[child]], state))
+        if (child + 1 < h->n &&
+            heap_key(&s->flows[h->items[child + 1]], state) < heap_key(&s->flows[h->items[child]], state))
             child++;
-        if (heap_key(&s->flows[h->items[child]], state) >= key)
-            break;
+        if (heap_key(&s->flows[h->items[child]], state) >= key) break;
         set(s, h, i, h->items[child]);
     }
     set(s, h, i, f);
@@ -84,15 +78,11 @@ void heap_put(netsim *s, int32_t f, uint8_t state) {
             }
         }
         x->state = state;
-        if (state == FREE)
-            return;
+        if (state == FREE) return;
         list_push(&s->heaps[state], f);
         x->heap_pos = s->heaps[state].n - 1;
     }
-    if (state != FREE)
-        sift(s, state, x->heap_pos);
+    if (state != FREE) sift(s, state, x->heap_pos);
 }
 
-int32_t heap_top(const netsim *s, uint8_t state) {
-    return s->heaps[state].n ? s->heaps[state].items[0] : -1;
-}
+int32_t heap_top(const netsim *s, uint8_t state) { return s->heaps[state].n ? s->heaps[state].items[0] : -1; }

@@ -1,9 +1,11 @@
-/* Late facts: redo, from the fact's instant to the last event, what differs from the recorded history, and nothing else.
+/* Late facts: redo, from the fact's instant to the last event, what differs from the recorded history, and nothing
+ * else.
  *
- * A flow is *live* once its new history differs from its recorded one; all others are *followed*: their recorded changes happen
- * again as recorded. Links of live flows are *stamped*: their state in the PAST view is kept, and whatever happens on them, live
- * or recorded, is an event at which the solution is checked there. Between such events the recorded rates of followed flows and the
- * new rates of live ones satisfy the solution's definition on every link, so they are the solution.
+ * A flow is *live* once its new history differs from its recorded one; all others are *followed*: their recorded
+ * changes happen again as recorded. Links of live flows are *stamped*: their state in the PAST view is kept, and
+ * whatever happens on them, live or recorded, is an event at which the solution is checked there. Between such events
+ * the recorded rates of followed flows and the new rates of live ones satisfy the solution's definition on every link,
+ * so they are the solution.
  */
 #include "core.h"
 
@@ -11,28 +13,22 @@ enum { FOLLOW, FINISH, START, REMOVE, TURN, SWITCH };
 
 static void follow(netsim *s, int32_t id) {
     flow *f = &s->flows[id];
-    if (f->seen == s->replay)
-        return;
+    if (f->seen == s->replay) return;
     f->seen = s->replay;
     f->live = false;
     f->view[PAST] = (flow_view){0, -1, 0, false};
-    if (f->state == PENDING || !f->nsegments || f->done <= s->at)
-        return;
+    if (f->state == PENDING || !f->nsegments || f->done <= s->at) return;
     int32_t i = f->nsegments - 1;
-    while (i >= 0 && f->segments[i].at > s->at)
-        i--;
+    while (i >= 0 && f->segments[i].at > s->at) i--;
     f->cursor = i;
-    if (i >= 0)
-        f->view[PAST] = (flow_view){f->segments[i].rate, f->segments[i].limit, f->segments[i].path, true};
+    if (i >= 0) f->view[PAST] = (flow_view){f->segments[i].rate, f->segments[i].limit, f->segments[i].path, true};
     int64_t next = i + 1 < f->nsegments ? f->segments[i + 1].at : f->done;
-    if (next <= s->last)
-        event_push(&s->queue, (event){next, FOLLOW, id, 0});
+    if (next <= s->last) event_push(&s->queue, (event){next, FOLLOW, id, 0});
 }
 
 void stamp(netsim *s, int32_t link) {
     link_ *l = &s->links[link];
-    if (l->seen == s->replay)
-        return;
+    if (l->seen == s->replay) return;
     l->seen = s->replay;
     list_push(&s->stamped, link);
     link_view v = {capacity_at(l, s->at), 0, 0, false};
@@ -46,8 +42,7 @@ void stamp(netsim *s, int32_t link) {
             l->past = grow(l->past, &l->past_room, l->npast + 1, sizeof *l->past);
             l->past[l->npast++] = *m;
         }
-        if (!f->view[PAST].on || !part_of(h, f->view[PAST].path))
-            continue;
+        if (!f->view[PAST].on || !part_of(h, f->view[PAST].path)) continue;
         v.load += h->weight * f->view[PAST].rate;
         v.weight += h->weight;
         v.limits |= f->view[PAST].limit == link;
@@ -66,21 +61,18 @@ static void shift(netsim *s, flow *f, flow_view to) {
         const hop *h = &f->hops[i];
         link_ *l = &s->links[h->link];
         bool was = from.on && part_of(h, from.path), is = to.on && part_of(h, to.path);
-        if (l->seen != s->replay || (!was && !is))
-            continue;
+        if (l->seen != s->replay || (!was && !is)) continue;
         l->view[PAST].load += h->weight * ((is ? to.rate : 0) - (was ? from.rate : 0));
         l->view[PAST].weight += is == was ? 0 : is ? h->weight : -h->weight;
         l->view[PAST].limits |= is && to.limit == h->link;
         /* Where all is as recorded, the recorded rates are the solution. */
-        if (l->altered == s->replay)
-            touch(s, h->link);
+        if (l->altered == s->replay) touch(s, h->link);
     }
 }
 
 static void follow_on(netsim *s, int32_t id) {
     flow *f = &s->flows[id];
-    if (f->live)
-        return;
+    if (f->live) return;
     if (f->cursor + 1 < f->nsegments) {
         const segment *x = &f->segments[++f->cursor];
         shift(s, f, (flow_view){x->rate, x->limit, x->path, true});
@@ -89,8 +81,7 @@ static void follow_on(netsim *s, int32_t id) {
         return;
     }
     int64_t next = f->cursor + 1 < f->nsegments ? f->segments[f->cursor + 1].at : f->done;
-    if (next <= s->last)
-        event_push(&s->queue, (event){next, FOLLOW, id, 0});
+    if (next <= s->last) event_push(&s->queue, (event){next, FOLLOW, id, 0});
 }
 
 /* From s->at on the flow's recorded history no longer holds. */
@@ -105,38 +96,32 @@ static void come_alive(netsim *s, int32_t id, int32_t keep) {
     f->due = NS_NEVER;
     f->nsegments = keep;
     list_push(&s->live, id);
-    for (int32_t i = 0; i < f->nhops; i++)
-        s->links[f->hops[i].link].altered = s->replay;
+    for (int32_t i = 0; i < f->nhops; i++) s->links[f->hops[i].link].altered = s->replay;
     for (int32_t i = 1; i < f->nepochs; i++)
         if (f->epochs[i].from > s->at && f->epochs[i].from <= s->last)
             event_push(&s->queue, (event){f->epochs[i].from, SWITCH, id, 0});
 }
 
 static void settle(netsim *s) {
-    if (!s->touched.n && !s->set.n)
-        return;
+    if (!s->touched.n && !s->set.n) return;
     solve(s);
     for (int32_t i = 0; i < s->set.n; i++) {
         int32_t id = s->set.items[i];
         flow *f = &s->flows[id];
         f->in_set = false;
-        if (f->view[PAST].rate == f->old_rate && f->view[PAST].limit == f->old_limit)
-            continue;
-        if (!f->live)
-            come_alive(s, id, f->cursor + 1);
+        if (f->view[PAST].rate == f->old_rate && f->view[PAST].limit == f->old_limit) continue;
+        if (!f->live) come_alive(s, id, f->cursor + 1);
         write_segment(s, f, s->at);
         f->due = completion_of(f);
         f->version++;
         s->count.redone++;
-        if (f->due <= s->last)
-            event_push(&s->queue, (event){f->due, FINISH, id, f->version});
+        if (f->due <= s->last) event_push(&s->queue, (event){f->due, FINISH, id, f->version});
     }
     s->set.n = 0;
 }
 
 static void stamp_all(netsim *s, const flow *f) {
-    for (int32_t i = 0; i < f->nhops; i++)
-        stamp(s, f->hops[i].link);
+    for (int32_t i = 0; i < f->nhops; i++) stamp(s, f->hops[i].link);
 }
 
 /* Put a live flow on its path of the moment, its rate to be found. */
@@ -154,8 +139,7 @@ static void happen(netsim *s, event e) {
         follow_on(s, e.id);
         break;
     case FINISH:
-        if (f->version != e.version || !f->view[PAST].on)
-            break;
+        if (f->version != e.version || !f->view[PAST].on) break;
         shift(s, f, (flow_view){0, -1, 0, false});
         f->done = s->at;
         break;
@@ -173,8 +157,7 @@ static void happen(netsim *s, event e) {
         break;
     case REMOVE:
         stamp_all(s, f);
-        for (int32_t i = 0; i < f->nhops; i++)
-            touch(s, f->hops[i].link);
+        for (int32_t i = 0; i < f->nhops; i++) touch(s, f->hops[i].link);
         break;
     default:
         stamp(s, e.id);
@@ -188,16 +171,13 @@ static void redo(netsim *s) {
     while (s->queue.n) {
         s->at = s->queue.items[0].at;
         s->starters.n = 0;
-        while (s->queue.n && s->queue.items[0].at == s->at)
-            happen(s, event_pop(&s->queue));
+        while (s->queue.n && s->queue.items[0].at == s->at) happen(s, event_pop(&s->queue));
         for (int32_t i = 0; i < s->starters.n; i++) {
-            if (!s->flows[s->starters.items[i]].view[PAST].on)
-                continue;
+            if (!s->flows[s->starters.items[i]].view[PAST].on) continue;
             join_set(s, s->starters.items[i]);
             s->flows[s->starters.items[i]].old_rate = -1;
         }
-        for (int32_t i = 0, n = s->set.n; i < n; i++)
-            make_room_for(s, s->set.items[i]);
+        for (int32_t i = 0, n = s->set.n; i < n; i++) make_room_for(s, s->set.items[i]);
         settle(s);
     }
 }
@@ -233,10 +213,8 @@ void replay_flow(netsim *s, int32_t id, int64_t old_start, int64_t new_start) {
     f->view[PAST] = (flow_view){0, -1, 0, false};
     s->at = new_start < old_start ? new_start : old_start;
     come_alive(s, id, 0);
-    if (old_start <= s->last)
-        event_push(&s->queue, (event){old_start, REMOVE, id, 0});
-    if (new_start <= s->last)
-        event_push(&s->queue, (event){new_start, START, id, 0});
+    if (old_start <= s->last) event_push(&s->queue, (event){old_start, REMOVE, id, 0});
+    if (new_start <= s->last) event_push(&s->queue, (event){new_start, START, id, 0});
     redo(s);
     end(s);
 }

@@ -6,8 +6,7 @@
 /* left / rate to the nearest integer, half up; both positive. */
 static int64_t divide(wide left, int64_t rate) {
     double guess = (double)left / (double)rate;
-    if (guess > 4e18)
-        return NS_NEVER;
+    if (guess > 4e18) return NS_NEVER;
     int64_t q = (int64_t)guess;
     wide rest = left - (wide)q * rate;
     /* The guess is off by at most a few hundred; one more division makes the rest small. */
@@ -26,11 +25,9 @@ static int64_t divide(wide left, int64_t rate) {
 
 int64_t completion_of(const flow *f) {
     const segment *x = &f->segments[f->nsegments - 1];
-    if (x->rate == 0)
-        return NS_NEVER;
+    if (x->rate == 0) return NS_NEVER;
     int64_t lasts = divide(x->left, x->rate);
-    if (lasts > INT64_MAX / 2 - x->at)
-        return NS_NEVER;
+    if (lasts > INT64_MAX / 2 - x->at) return NS_NEVER;
     /* A tick holds one event: what would end within half a tick of a change ends one tick after it. */
     return x->at + (lasts ? lasts : 1);
 }
@@ -47,8 +44,7 @@ void write_segment(netsim *s, flow *f, int64_t at) {
     wide left = tail ? tail->left - (wide)tail->rate * (at - tail->at) : (wide)f->nbytes << 60;
     if (f->nsegments == f->room && f->nsegments > 4) {
         int32_t keep = 0;
-        while (keep + 1 < f->nsegments && f->segments[keep + 1].at <= s->horizon)
-            keep++;
+        while (keep + 1 < f->nsegments && f->segments[keep + 1].at <= s->horizon) keep++;
         f->nsegments -= keep;
         memmove(f->segments, f->segments + keep, (size_t)f->nsegments * sizeof *f->segments);
     }
@@ -58,14 +54,12 @@ void write_segment(netsim *s, flow *f, int64_t at) {
 
 int64_t capacity_at(const link_ *l, int64_t at) {
     int32_t i = l->nsteps - 1;
-    while (i > 0 && l->steps[i].at > at)
-        i--;
+    while (i > 0 && l->steps[i].at > at) i--;
     return l->steps[i].capacity;
 }
 
 int32_t path_at(const flow *f, int64_t at) {
     int32_t i = f->nepochs - 1;
-    while (i > 0 && f->epochs[i].from > at)
-        i--;
+    while (i > 0 && f->epochs[i].from > at) i--;
     return i < 0 ? 0 : f->epochs[i].path;
 }

@@ -1,8 +1,8 @@
 /* From touched flows and links back to the max-min solution, changing as few rates as possible.
  *
- * A set of flows is filled progressively while all others keep their rates; then each link of the set is checked against the
- * solution's definition (core.h). Flows that a check finds wrong, or that could become so, join the set, until every check holds.
- * What holds on every link is the solution, and there is only one.
+ * A set of flows is filled progressively while all others keep their rates; then each link of the set is checked
+ * against the solution's definition (core.h). Flows that a check finds wrong, or that could become so, join the set,
+ * until every check holds. What holds on every link is the solution, and there is only one.
  */
 #include "core.h"
 
@@ -25,8 +25,7 @@ void touch(netsim *s, int32_t link) {
 
 void join_set(netsim *s, int32_t f) {
     flow *x = &s->flows[f];
-    if (x->in_set)
-        return;
+    if (x->in_set) return;
     flow_view *v = &x->view[s->view];
     x->in_set = true;
     x->old_rate = v->rate;
@@ -34,8 +33,7 @@ void join_set(netsim *s, int32_t f) {
     list_push(&s->set, f);
     if (s->view == PAST)
         for (int32_t i = 0; i < x->nhops; i++)
-            if (part_of(&x->hops[i], v->path))
-                stamp(s, x->hops[i].link);
+            if (part_of(&x->hops[i], v->path)) stamp(s, x->hops[i].link);
 }
 
 /* The link's level; flow `greedy` counts as if nothing else limited it. */
@@ -49,14 +47,12 @@ static int64_t level_of(netsim *s, const link_ *l, int32_t greedy) {
     int32_t n = 0;
     for (int32_t i = 0; i < candidates(s, l); i++) {
         const member *m = &roster(s, l)[i];
-        if (m->flow == greedy || !present(s, m))
-            continue;
+        if (m->flow == greedy || !present(s, m)) continue;
         s->rates[n] = s->flows[m->flow].view[s->view].rate;
         s->weights[n++] = s->flows[m->flow].hops[m->hop].weight;
     }
     int64_t weight = v->weight, below = 0;
-    if (!weight)
-        return INT64_MAX;
+    if (!weight) return INT64_MAX;
     for (int64_t level = v->capacity / weight;;) {
         int32_t kept = 0;
         for (int32_t i = 0; i < n; i++) {
@@ -68,10 +64,8 @@ static int64_t level_of(netsim *s, const link_ *l, int32_t greedy) {
                 s->weights[kept++] = s->weights[i];
             }
         }
-        if (kept == n)
-            return level;
-        if (!weight)
-            return INT64_MAX;
+        if (kept == n) return level;
+        if (!weight) return INT64_MAX;
         n = kept;
         level = (v->capacity - below) / weight;
     }
@@ -83,21 +77,20 @@ void make_room_for(netsim *s, int32_t f) {
     int32_t where = -1;
     for (int32_t i = 0; i < s->flows[f].nhops; i++) {
         const hop *h = &s->flows[f].hops[i];
-        if (!part_of(h, s->flows[f].view[s->view].path))
-            continue;
+        if (!part_of(h, s->flows[f].view[s->view].path)) continue;
         const link_view *v = &s->links[h->link].view[s->view];
-        level = v->limits ? level_of(s, &s->links[h->link], f) : v->load > v->capacity ? 0 : (v->capacity - v->load) / h->weight;
+        level = v->limits               ? level_of(s, &s->links[h->link], f)
+                : v->load > v->capacity ? 0
+                                        : (v->capacity - v->load) / h->weight;
         if (level < least) {
             least = level;
             where = h->link;
         }
     }
-    if (where < 0 || !s->links[where].view[s->view].limits)
-        return;
+    if (where < 0 || !s->links[where].view[s->view].limits) return;
     for (int32_t i = 0; i < candidates(s, &s->links[where]); i++) {
         const member *m = &roster(s, &s->links[where])[i];
-        if (present(s, m) && s->flows[m->flow].view[s->view].rate > least)
-            join_set(s, m->flow);
+        if (present(s, m) && s->flows[m->flow].view[s->view].rate > least) join_set(s, m->flow);
     }
 }
 
@@ -105,35 +98,30 @@ void make_room_for(netsim *s, int32_t f) {
 static void check(netsim *s, int32_t id) {
     link_ *l = &s->links[id];
     link_view *v = &l->view[s->view];
-    /* With room for one more unit of every flow no level can be at or below any rate; and nobody relies on this link. */
-    if (!v->limits && v->load + v->weight <= v->capacity)
-        return;
+    /* With room for one more unit of every flow no level can be at or below any rate; and nobody relies on this link.
+     */
+    if (!v->limits && v->load + v->weight <= v->capacity) return;
     int64_t level = level_of(s, l, -1), least = level;
     bool named = false, wrong = false;
     for (int32_t i = 0; i < candidates(s, l); i++) {
         const member *m = &roster(s, l)[i];
-        if (!present(s, m))
-            continue;
+        if (!present(s, m)) continue;
         const flow_view *f = &s->flows[m->flow].view[s->view];
         wrong |= f->rate > level;
         if (f->limit == id) {
             named = true;
             wrong |= f->rate != level;
-            if (f->rate < least)
-                least = f->rate;
+            if (f->rate < least) least = f->rate;
         }
     }
     v->limits = named;
-    if (!wrong)
-        return;
+    if (!wrong) return;
     s->stuck = true; /* unless a flow joins the set in this round of checks */
     for (int32_t i = 0; i < candidates(s, l); i++) {
         const member *m = &roster(s, l)[i];
-        if (!present(s, m))
-            continue;
+        if (!present(s, m)) continue;
         const flow_view *f = &s->flows[m->flow].view[s->view];
-        if (f->rate >= least || f->limit == id)
-            join_set(s, m->flow);
+        if (f->rate >= least || f->limit == id) join_set(s, m->flow);
     }
 }
 
@@ -142,10 +130,8 @@ static inline bool sooner(const netsim *s, int32_t a, int32_t b) { return s->lin
 static void sink(netsim *s, int32_t i) {
     int32_t *h = s->heap.items, n = s->heap.n, x = h[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && sooner(s, h[child + 1], h[child]))
-            child++;
-        if (!sooner(s, h[child], x))
-            break;
+        if (child + 1 < n && sooner(s, h[child + 1], h[child])) child++;
+        if (!sooner(s, h[child], x)) break;
         h[i] = h[child];
     }
     h[i] = x;
@@ -161,8 +147,7 @@ static void lay_out(netsim *s) {
         f->fixed = false;
         for (int32_t j = 0; j < f->nhops; j++) {
             const hop *h = &f->hops[j];
-            if (!part_of(h, f->view[s->view].path))
-                continue;
+            if (!part_of(h, f->view[s->view].path)) continue;
             link_ *l = &s->links[h->link];
             if (l->mark != s->mark) {
                 l->mark = s->mark;
@@ -198,18 +183,17 @@ static void lay_out(netsim *s) {
                 s->entries.items[l->first + l->count++] = s->set.items[i];
             }
     }
-    for (int32_t i = s->heap.n / 2 - 1; i >= 0; i--)
-        sink(s, i);
+    for (int32_t i = s->heap.n / 2 - 1; i >= 0; i--) sink(s, i);
 }
 
-/* Take from the heap every link whose share is the least; shares in the heap are lower bounds, as a share never falls. */
+/* Take from the heap every link whose share is the least; shares in the heap are lower bounds, as a share never falls.
+ */
 static int64_t take_full(netsim *s) {
     int64_t share = -1;
     s->full.n = 0;
     while (s->heap.n) {
         link_ *l = &s->links[s->heap.items[0]];
-        if (share >= 0 && l->share > share)
-            break;
+        if (share >= 0 && l->share > share) break;
         if (l->weight) {
             int64_t actual = l->left > 0 ? l->left / l->weight : 0;
             if (actual > l->share) {
@@ -222,8 +206,7 @@ static int64_t take_full(netsim *s) {
             list_push(&s->full, s->heap.items[0]);
         }
         s->heap.items[0] = s->heap.items[--s->heap.n];
-        if (s->heap.n)
-            sink(s, 0);
+        if (s->heap.n) sink(s, 0);
     }
     return share;
 }
@@ -233,15 +216,13 @@ static void fix(netsim *s, flow *f, int64_t rate, int32_t limit) {
     int64_t more = rate - v->rate;
     for (int32_t j = 0; j < f->nhops; j++) {
         const hop *h = &f->hops[j];
-        if (!part_of(h, v->path))
-            continue;
+        if (!part_of(h, v->path)) continue;
         link_ *l = &s->links[h->link];
         l->left -= h->weight * rate;
         l->weight -= h->weight;
         l->view[s->view].load += h->weight * more;
         /* Of several limits keep the one the flow had: its history then need not change. */
-        if (h->link == f->old_limit && l->full && l->share == rate)
-            limit = h->link;
+        if (h->link == f->old_limit && l->full && l->share == rate) limit = h->link;
     }
     v->rate = rate;
     v->limit = limit;
@@ -263,8 +244,7 @@ static bool fill(netsim *s) {
             const link_ *l = &s->links[id];
             for (int32_t j = 0; j < l->count; j++) {
                 flow *f = &s->flows[s->entries.items[l->first + j]];
-                if (!f->fixed)
-                    fix(s, f, share, id);
+                if (!f->fixed) fix(s, f, share, id);
             }
         }
     }
@@ -304,9 +284,7 @@ void solve(netsim *s) {
             return;
         }
         filled = s->set.n;
-        if (fill(s))
-            return;
-        for (int32_t i = 0; i < s->ulinks.n; i++)
-            touch(s, s->ulinks.items[i]);
+        if (fill(s)) return;
+        for (int32_t i = 0; i < s->ulinks.n; i++) touch(s, s->ulinks.items[i]);
     }
 }

@@ -16,8 +16,7 @@ static void finish(netsim *s, int32_t f, int64_t at) {
     flow *x = &s->flows[f];
     for (int32_t i = 0; i < x->nhops && x->state == ACTIVE; i++) {
         const hop *h = &x->hops[i];
-        if (!part_of(h, x->view[NOW].path))
-            continue;
+        if (!part_of(h, x->view[NOW].path)) continue;
         link_view *v = &s->links[h->link].view[NOW];
         v->load -= h->weight * x->view[NOW].rate;
         v->weight -= h->weight;
@@ -39,8 +38,7 @@ static void enter(netsim *s, int32_t f, int32_t path) {
     x->view[NOW] = (flow_view){0, -1, path, true};
     place(s, f);
     for (int32_t i = 0; i < x->nhops; i++)
-        if (part_of(&x->hops[i], path))
-            s->links[x->hops[i].link].view[NOW].weight += x->hops[i].weight;
+        if (part_of(&x->hops[i], path)) s->links[x->hops[i].link].view[NOW].weight += x->hops[i].weight;
     join_set(s, f);
     x->old_rate = -1;
 }
@@ -49,8 +47,7 @@ static void enter(netsim *s, int32_t f, int32_t path) {
 static void reroute(netsim *s, int32_t f) {
     flow *x = &s->flows[f];
     int32_t from = x->view[NOW].path, to = path_at(x, s->at);
-    if (x->state != ACTIVE || from == to)
-        return;
+    if (x->state != ACTIVE || from == to) return;
     for (int32_t i = 0; i < x->nhops; i++) {
         link_view *v = &s->links[x->hops[i].link].view[NOW];
         if (part_of(&x->hops[i], from)) {
@@ -67,8 +64,7 @@ static void settle(netsim *s) {
     for (int32_t i = 0; i < s->set.n; i++) {
         flow *f = &s->flows[s->set.items[i]];
         f->in_set = false;
-        if (f->view[NOW].rate == f->old_rate && f->view[NOW].limit == f->old_limit)
-            continue;
+        if (f->view[NOW].rate == f->old_rate && f->view[NOW].limit == f->old_limit) continue;
         write_segment(s, f, s->at);
         f->due = completion_of(f);
         heap_put(s, s->set.items[i], ACTIVE);
@@ -80,8 +76,7 @@ void process(netsim *s, int64_t at) {
     s->count.events++;
     s->last = s->at = at;
     s->view = NOW;
-    while (earliest(s, ACTIVE) == at)
-        finish(s, heap_top(s, ACTIVE), at);
+    while (earliest(s, ACTIVE) == at) finish(s, heap_top(s, ACTIVE), at);
     while (s->turns.n && s->turns.items[0].at == at) {
         event e = event_pop(&s->turns);
         if (e.what == CAPACITY) {
@@ -97,13 +92,11 @@ void process(netsim *s, int64_t at) {
         heap_put(s, f, ACTIVE);
         enter(s, f, path_at(&s->flows[f], at));
     }
-    for (int32_t i = 0, starters = s->set.n; i < starters; i++)
-        make_room_for(s, s->set.items[i]);
+    for (int32_t i = 0, starters = s->set.n; i < starters; i++) make_room_for(s, s->set.items[i]);
     settle(s);
 }
 
 /* Everything up to `until` that can end a flow by then. Flows that start at `until` wait for others that do. */
 void run(netsim *s, int64_t until) {
-    for (int64_t at; (at = next_event(s)) < until || (at == until && earliest(s, ACTIVE) == at);)
-        process(s, at);
+    for (int64_t at; (at = next_event(s)) < until || (at == until && earliest(s, ACTIVE) == at);) process(s, at);
 }

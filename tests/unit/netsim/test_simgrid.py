@@ -10,7 +10,7 @@ from netsim import Network, cases
 
 simgrid = pytest.importorskip(
     "simgrid",
-    reason="SimGrid is not installed (pip install --no-build-isolation simgrid: Boost headers, a compiler, pybind11 below 3)",
+    reason="SimGrid is not installed (pip install --no-build-isolation simgrid; needs Boost, g++, pybind11 below 3)",
 )
 
 CASES = Path(__file__).parent / "cases"

@@ -1,0 +1,105 @@
+/* What is asked of the timeline, and what is forgotten of it. */
+#include "core.h"
+
+static void put_out(netsim *s, int32_t id, int64_t at) {
+    if (s->nout == s->out_room) {
+        int32_t room = s->out_room;
+        s->out_flows = grow(s->out_flows, &room, s->nout + 1, sizeof *s->out_flows);
+        s->out_ticks = grow(s->out_ticks, &s->out_room, s->nout + 1, sizeof *s->out_ticks);
+    }
+    s->out_flows[s->nout] = name_of(s, id);
+    s->out_ticks[s->nout++] = at;
+}
+
+int ns_advance(netsim *s, int64_t to) {
+    s->nout = 0;
+    run(s, to);
+    int32_t kept = 0;
+    for (int32_t i = 0; i < s->fresh.n; i++) {
+        int32_t id = s->fresh.items[i];
+        flow *f = &s->flows[id];
+        if (f->fresh && f->state == DONE && f->done > to) {
+            s->fresh.items[kept++] = id;
+            continue;
+        }
+        if (f->fresh && f->state == DONE && f->done > s->present) put_out(s, id, f->done);
+        f->fresh = false;
+    }
+    s->fresh.n = kept;
+    s->present = to;
+    return s->nout;
+}
+
+static void put_ties(netsim *s, int32_t i, int64_t at) {
+    const list *h = &s->heaps[ACTIVE];
+    if (i >= h->n || s->flows[h->items[i]].due != at) return;
+    put_out(s, h->items[i], at);
+    put_ties(s, 2 * i + 1, at);
+    put_ties(s, 2 * i + 2, at);
+}
+
+int ns_next(netsim *s) {
+    int64_t early = NS_NEVER;
+    for (int32_t i = 0; i < s->fresh.n; i++) {
+        const flow *f = &s->flows[s->fresh.items[i]];
+        if (f->fresh && f->state == DONE && f->done > s->present && f->done < early) early = f->done;
+    }
+    s->nout = 0;
+    for (int64_t at; (at = next_event(s)) < early; process(s, at)) {
+        put_ties(s, 0, at);
+        if (s->nout) return s->nout;
+    }
+    for (int32_t i = 0; early != NS_NEVER && i < s->fresh.n; i++) {
+        const flow *f = &s->flows[s->fresh.items[i]];
+        if (f->fresh && f->state == DONE && f->done == early) put_out(s, s->fresh.items[i], early);
+    }
+    if (early != NS_NEVER) put_ties(s, 0, early);
+    return s->nout;
+}
+
+const int64_t *ns_flows(const netsim *s) { return s->out_flows; }
+const int64_t *ns_ticks(const netsim *s) { return s->out_ticks; }
+
+int ns_moves(const netsim *s, const ns_moved **moved) {
+    *moved = s->moved;
+    return s->nmoved;
+}
+
+int64_t ns_completion(const netsim *s, int64_t name) {
+    int32_t f = find_flow(s, name);
+    return f < 0 ? -1 : known(s, s->flows[f].done);
+}
+
+int ns_segments(netsim *s, int64_t name, const ns_segment **segments) {
+    int32_t id = find_flow(s, name), n = 0;
+    for (int32_t i = 0; id >= 0 && i < s->flows[id].nsegments; i++) {
+        const segment *x = &s->flows[id].segments[i];
+        if (n && s->out_segments[n - 1].rate == x->rate && s->out_segments[n - 1].path == x->path) continue;
+        s->out_segments = grow(s->out_segments, &s->segments_room, n + 1, sizeof *s->out_segments);
+        s->out_segments[n++] = (ns_segment){x->at, x->rate, x->path, 0};
+    }
+    *segments = s->out_segments;
+    return n;
+}
+
+int ns_commit(netsim *s, int64_t horizon) {
+    s->nout = 0;
+    s->horizon = horizon;
+    for (int32_t f; (f = heap_top(s, DONE)) >= 0 && s->flows[f].done <= horizon;) {
+        put_out(s, f, s->flows[f].done);
+        drop_flow(s, f);
+    }
+    return s->nout;
+}
+
+void ns_count(const netsim *s, ns_counters *out) {
+    *out = s->count;
+    out->bytes = (int64_t)s->flows_room * (int64_t)sizeof(flow) + (int64_t)s->links_room * (int64_t)sizeof(link_);
+    for (int32_t i = 0; i < s->nflows; i++) {
+        const flow *f = &s->flows[i];
+        out->flows += f->state != FREE;
+        out->segments += f->state != FREE ? f->nsegments : 0;
+        out->bytes += f->room * (int64_t)sizeof(segment) + f->nhops * (int64_t)sizeof(hop);
+    }
+    for (int32_t i = 0; i < s->nlinks; i++) out->bytes += s->links[i].room * (int64_t)sizeof(member);
+}
