@@ -122,6 +122,7 @@ def warm(job: Job) -> Warm:
             raise CannotWarm(
                 f"--preload {name}: {type(error).__name__}: {error}", "it must be importable there"
             ) from None
+    hook.learn_versions()
     clock, observer = VirtualClock(hook), Observer()
     clock.install()
     kernels = control.install(hook, job.data_limit_nbytes)

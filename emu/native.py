@@ -73,6 +73,7 @@ class Hook:
         if ours != theirs:
             raise HookError(f"{path} is of version {theirs}, this is version {ours}: install phantora-async anew")
         self._functions = functions
+        self._learn_versions = library.cudnnGetVersion
         self._callbacks: list[Any] = []  # ctypes' thunks must outlive the library's use of them
         # The simple ones are the C functions themselves.
         self.clock_ns: Callable[[], int] = functions["clock_ns"]
@@ -89,6 +90,10 @@ class Hook:
     def load(self, device_file: str) -> None:
         if self._functions["load"](device_file.encode()) != 0:
             raise HookError(f"the hook library refuses {device_file} (its messages are above)")
+
+    def learn_versions(self) -> None:
+        """Once torch is imported: cuDNN's answer loads a library that forked ranks had better share."""
+        self._learn_versions()
 
     def start(
         self, socket_path: str, cost_table: str, *, rank: int, world_size: int, server: int, local_rank: int

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { STAGED_AT_ONCE = 64 << 10 }; /* a pageable host-to-device copy up to this size does not wait for the stream */
 
@@ -77,6 +78,16 @@ static int finish(const route *way, size_t nbytes, ph_stream *stream, bool async
     return waits(way, nbytes, async) ? ph_stream_synchronize(stream) : CUDA_OK;
 }
 
+/*
+ * A table that an op copies for its own kernel, which is not executed: nobody reads the copy, nor its source again.
+ * Neither may cost memory: there is one a layer and step, and pinned sources wait for the device in PyTorch's cache.
+ */
+static void drop_table(void *dst, const void *src, size_t nbytes, bool pinned) {
+    ph_data_forget(dst, nbytes);
+    uintptr_t page = 4096, begin = ((uintptr_t)src + page - 1) & ~(page - 1), end = ((uintptr_t)src + nbytes) & ~(page - 1);
+    if (pinned && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stream, bool async) {
     route way;
     int status = ph_device_usable();
@@ -86,7 +97,10 @@ int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stre
     if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_copy(stream, cost, dst, src, nbytes)) return CUDA_OK;
     note_unmodelled(&way, src, nbytes);
     ph_launch(stream, cost);
-    ph_data_copy(dst, src, nbytes);
+    if (way.direction == COPY_H2D && ph_self()->kernel_data_depth)
+        drop_table(dst, src, nbytes, way.pinned);
+    else
+        ph_data_copy(dst, src, nbytes);
     return finish(&way, nbytes, stream, async);
 }
 

@@ -53,6 +53,7 @@ typedef struct ph_thread {
     int nranges; /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
     const ph_known_op *ranges[PH_MAX_RANGES];
     int optimizer_depth; /* index + 1 of the outermost Optimizer.step range, 0 if none */
+    int kernel_data_depth; /* the same for ops that copy tables to the device for their own kernels */
     ph_stream *default_streams[PH_MAX_DEVICES];
 } ph_thread;
 
@@ -282,7 +283,7 @@ int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t s
 struct ph_known_op {
     ph_op op;
     uint32_t nname;
-    bool backward, optimizer, step, python;
+    bool backward, optimizer, step, python, kernel_data;
 };
 void ph_range_push(const char *message);
 void ph_range_pop(void);

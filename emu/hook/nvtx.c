@@ -103,6 +103,8 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
     op->optimizer = begins(text, "Optimizer.step", 14);
     op->step = strcmp(text, "phantora.step") == 0;
     op->python = strcmp(text, "PythonSubclass") == 0; /* the range of PyTorch's fallback to __torch_dispatch__ */
+    /* They tell their kernel where the pieces lie by a table that they copy to the device: up to megabytes a call. */
+    op->kernel_data = strcmp(text, "aten::_chunk_cat") == 0 || strcmp(text, "aten::split_with_sizes_copy") == 0;
     return op;
 }
 
@@ -154,6 +156,7 @@ void ph_range_push(const char *message) {
     if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
         atomic_store(&steps.backward_seen, true);
     if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
+    if (op->kernel_data && thread->kernel_data_depth == 0) thread->kernel_data_depth = depth + 1;
     ph_host_op();
     if (UNLIKELY(op->python) && ph_cfg.host_mode == PH_HOST_MODELLED && !ph_thread_is_watcher())
         ph_host_advance(ph_cfg.python_op_ns);
@@ -165,6 +168,7 @@ void ph_range_pop(void) {
     int depth = --thread->nranges;
     const ph_known_op *op = depth < PH_MAX_RANGES ? thread->ranges[depth] : NULL;
     if (UNLIKELY(op && op->step)) explicit_step(op);
+    if (thread->kernel_data_depth == depth + 1) thread->kernel_data_depth = 0;
     if (LIKELY(thread->optimizer_depth != depth + 1)) return;
     thread->optimizer_depth = 0;
     if (op && atomic_exchange(&steps.backward_seen, false) && !atomic_load(&steps.explicit))
