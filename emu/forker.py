@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from . import control, heap, processes, server
+from . import compile_once, control, heap, processes, server
 from .clock import VirtualClock
 from .job import Job
 from .messages import Control
@@ -123,6 +123,7 @@ def warm(job: Job) -> Warm:
                 f"--preload {name}: {type(error).__name__}: {error}", "it must be importable there"
             ) from None
     hook.learn_versions()
+    compile_once.install()
     clock, observer = VirtualClock(hook), Observer()
     clock.install()
     kernels = control.install(hook, job.data_limit_nbytes)

@@ -101,7 +101,19 @@ def forker_environment(runtime: Runtime, hook: Path) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
     }
     environment.setdefault("PYTHONHASHSEED", "0")  # the order of sets is part of what a run repeats
+    # torch.compile. Its pool of workers would be one interpreter more for every rank, on the same few cores, and would
+    # look for real GPUs. What Inductor keeps includes the winners of its benchmarks: those of emulated ones are not
+    # for real GPUs, nor for a run with other costs. Triton's binaries depend on nothing but their source.
+    environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(runtime.folder / "inductor"))
+    environment.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
     return environment
+
+
+def cache_folder() -> Path:
+    """What outlives runs, and can be deleted at any time."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "phantora-async"
 
 
 class Launcher:
