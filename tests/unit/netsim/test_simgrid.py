@@ -11,6 +11,7 @@ from netsim import Network, cases
 simgrid = pytest.importorskip(
     "simgrid",
     reason="SimGrid is not installed (pip install --no-build-isolation simgrid; needs Boost, g++, pybind11 below 3)",
+    exc_type=ImportError,
 )
 
 CASES = Path(__file__).parent / "cases"
@@ -44,4 +45,4 @@ def test_the_same_completion_times_as_simgrid() -> None:
     net = Network(case.topology)
     ours = net.play(net.table(case.paths, case.nbytes, case.start_ns)) / 4096
     for mine, theirs in zip(ours, _simgrid_ns(case), strict=True):
-        assert mine == pytest.approx(theirs, abs=1.0, rel=1e-6)
+        assert mine == pytest.approx(theirs, abs=0.01, rel=0)
