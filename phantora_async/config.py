@@ -112,7 +112,7 @@ def resolve(given: argparse.Namespace) -> Config:
         run_dir=run_dir,
         report=_report(given.report, run_dir),
         shown_ranks=shown,
-        progress=not given.no_progress and sys.stderr.isatty(),
+        progress=not given.no_progress,
     )
 
 

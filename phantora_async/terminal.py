@@ -1,4 +1,4 @@
-"""The terminal of a run: the script's output as it appears, and one status line below it that comes and goes."""
+"""The terminal of a run: the script's output as it appears, and the status: a line below it, or one now and then in a log."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import asyncio
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
 POLL_S = 0.05
 CHUNK_NBYTES = 1 << 16
 
 
+LOGGED_EVERY_S = 30.0
+
+
 class Terminal:
-    """Output goes to stdout, the status line to stderr (none unless that is a terminal)."""
+    """Output goes to stdout, the status to stderr: kept below the output on a terminal, else a line every half minute."""
 
     def __init__(self, *, status: bool) -> None:
-        self._shows_status = status
+        self._shows_status = status and sys.stderr.isatty()
+        self._logs_status = status and not self._shows_status
+        self._logged_s = time.monotonic()
         self._status = ""
 
     def status(self, text: str) -> None:
-        """Replaces the status line."""
+        """What is to be seen now."""
+        if self._logs_status and time.monotonic() - self._logged_s >= LOGGED_EVERY_S:
+            self._logged_s = time.monotonic()
+            print(text, file=sys.stderr, flush=True)
         if self._shows_status and text != self._status:
             self._erase()
             self._status = text
@@ -41,7 +50,7 @@ class Terminal:
 
     def close(self) -> None:
         self._erase()
-        self._shows_status = False
+        self._shows_status = self._logs_status = False
 
     def _erase(self) -> None:
         if self._shows_status and self._status:

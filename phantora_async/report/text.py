@@ -29,12 +29,12 @@ def terminal_report(document: Mapping[str, Any]) -> str:
     terminal = sys.stdout.isatty()
     console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else 110)
     simulated = document["simulated"]
-    console.print(_heading(simulated))
-    console.print(_step(simulated["step"], simulated["work"]))
+    console.print(_heading(simulated), soft_wrap=True)
+    console.print(_step(simulated["step"], simulated["work"]), soft_wrap=True)
     console.print(_ranks(simulated["ranks"]))
     for note in _notes(simulated):
-        console.print(note, markup=False, highlight=False)
-    console.print(_simulator(document["simulator"]), markup=False, highlight=False)
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    console.print(_simulator(document["simulator"]), markup=False, highlight=False, soft_wrap=True)
     return out.getvalue().rstrip()
 
 
