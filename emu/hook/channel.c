@@ -170,6 +170,8 @@ void ph_flush(void) {
     send_now();
 }
 
+static atomic_int asking_aside; /* threads asleep for an answer that has nothing to do with time */
+
 static void ask(bool aside, uint16_t kind, void *fields, size_t fields_nbytes, const void *payload,
                 size_t payload_nbytes, void *reply, size_t reply_nbytes) {
     memset(reply, 0, reply_nbytes);
@@ -186,7 +188,9 @@ static void ask(bool aside, uint16_t kind, void *fields, size_t fields_nbytes, c
     pthread_mutex_unlock(&channel.core);
     send_now();
     void *interpreter = ph_python_release();
+    if (aside) atomic_fetch_add(&asking_aside, 1);
     ph_waiter_wait(&waiter);
+    if (aside) atomic_fetch_sub(&asking_aside, 1);
     ph_python_restore(interpreter);
 }
 
@@ -242,7 +246,7 @@ static int late_work(int waited_ms) {
         launches_seen = launches;
         if (!quiet)
             patience_ms = 20;
-        else if (waited_ms >= patience_ms && ph_other_threads_sleep()) {
+        else if (waited_ms >= patience_ms && !atomic_load(&asking_aside) && ph_other_threads_sleep()) {
             ph_flush();
             segments = false;
             patience_ms = 20;

@@ -96,7 +96,6 @@ PH_EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
  * ------------------------------------------------------------------------------------------------------------------ */
 
 PH_EXPORT int cuEventCreate(void **out, unsigned flags) {
-    ph_host_call(PH_CALL_QUERY);
     return ph_event_create(flags, (ph_event **)out);
 }
 

@@ -26,11 +26,10 @@ int ph_event_create(unsigned flags, ph_event **out) {
 }
 
 int ph_event_destroy(ph_event *event) {
+    /* Aside: the watchdog destroys events when it gets round to it, and that moves neither clocks nor segments. */
+    struct ph_MARK_DROP record = {.mark = event->mark};
+    if (event->mark && ph_run.started) ph_emit_aside(PH_KIND_MARK_DROP, &record, sizeof record, NULL, 0);
     ph_core_lock();
-    if (event->mark && ph_run.started) {
-        ph_close_segments();
-        ph_mark_drop(event->mark);
-    }
     event->magic = 0;
     event->next_retired = events.retired; /* reused, never freed: a stale handle is recognised */
     events.retired = event;
