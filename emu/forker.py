@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from . import compile_once, control, heap, processes, server
+from . import compile_once, control, heap, processes, server, threads
 from .clock import VirtualClock
 from .job import Job
 from .messages import Control
@@ -128,9 +128,10 @@ def warm(job: Job) -> Warm:
     clock.install()
     kernels = control.install(hook, job.data_limit_nbytes)
     observer.install()
-    threads = os.listdir("/proc/self/task")
-    if len(threads) > 1:
-        names = sorted(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in threads)
+    threads.install()
+    running = os.listdir("/proc/self/task")
+    if len(running) > 1:
+        names = sorted(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in running)
         raise CannotWarm(
             f"importing started threads ({', '.join(names)}), which a fork would lose",
             "leave out the --preload module that starts them",

@@ -161,6 +161,9 @@ void ph_python_restore(void *released);
 /* watch.c: a thread enters (1) or leaves (-1) a wait inside the library; both functions above tell it. */
 void ph_watch_blocked(int change);
 
+/* ---- start.c --------------------------------------------------------------------------------------------------- */
+uint32_t ph_rank(void);
+
 /* ---- lookup.c -------------------------------------------------------------------------------------------------- */
 /* Our definition of an API symbol by name, NULL if we have none (cudaGetDriverEntryPoint, cuGetProcAddress, dlsym). */
 void *ph_symbol(const char *name);

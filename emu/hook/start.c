@@ -96,6 +96,8 @@ static void say_hello(void) {
 }
 
 /* 0, or a negative errno: -EPROTO for a cost table of another version. */
+uint32_t ph_rank(void) { return ph_run.rank; }
+
 PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_path, uint32_t rank, uint32_t world_size,
                              uint32_t server, uint32_t local_rank) {
     if (!ph_run.loaded || ph_run.started) return -EALREADY;
