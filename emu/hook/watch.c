@@ -7,6 +7,7 @@
  * rank's clock, as far as it is known without asking, is that much later. If the program rests, outside of the library,
  * it may be waiting for the watching thread itself: then all is done.
  */
+#include "channel.h"
 #include "core.h"
 
 #include <string.h>
@@ -34,7 +35,8 @@ static bool program_rests(void) {
         quiet++;
         looked_at_ns = now_ns;
     }
-    return quiet >= RESTING_LOOKS;
+    /* A program that waits for a processor does not rest. */
+    return quiet >= RESTING_LOOKS && ph_other_threads_sleep();
 }
 
 /* Where the program's own threads look after finished work too (watchdogs in Python do no more than help them), what
