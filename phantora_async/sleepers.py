@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 PROC = Path("/proc")
-WATCHERS = ("pt_nccl_", "pt_tcpstore", "pt_gloo", "ph_", "cuda")
+WATCHERS = ("pt_nccl_", "pt_tcpstore", "pt_gloo", "gloo_", "ph_", "cuda")
 """Threads of libraries that watch and serve; they work while their program waits."""
 MAIN = ("pt_autograd",)
 POLLING_SHARE = 0.1

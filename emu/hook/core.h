@@ -287,6 +287,7 @@ struct ph_known_op {
 };
 void ph_range_push(const char *message);
 void ph_range_pop(void);
+void ph_graph_replayed(void);
 void ph_range_mark(const char *message);
 
 /* ---- driver.c

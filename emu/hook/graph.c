@@ -114,6 +114,7 @@ static void replay_node(const ph_step *step, ph_stream *stream) {
 int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
     if (ph_stream_capturing(stream))
         return ph_refuse("cudaGraphLaunch into a stream that is being captured", CUDA_NOT_SUPPORTED);
+    ph_graph_replayed();
     const ph_graph *graph = exec->graph;
     uint64_t *marks = calloc(graph->nsteps + 1, sizeof *marks);
     if (!marks) ph_die("out of host memory");

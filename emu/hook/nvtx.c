@@ -137,6 +137,9 @@ static void marker(uint32_t kind, const char *name) {
 
 PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, name ? name : ""); }
 
+/* A replayed graph may be the backward pass: it announces nothing. */
+void ph_graph_replayed(void) { atomic_store_explicit(&steps.backward_seen, true, memory_order_relaxed); }
+
 static void explicit_step(const ph_known_op *op) {
     atomic_store(&steps.explicit, true);
     marker(PH_MARKER_STEP, op->op.name);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,30 @@ def test_example_reports_the_step_it_prints(run: Run) -> None:
     printed_ms = float(lines[-1].split(" ms")[0].split()[-1])
     reported_ms = done.simulated["step"]["median_ns"] / 1e6
     assert printed_ms == pytest.approx(reported_ms, rel=0.10), done.output
+
+
+def test_replayed_graphs_are_steps(run: Run) -> None:
+    done = run("cuda_graph.py", n=1)
+    assert done.exit_code == 0, done.output
+    printed_us = [float(line.split()[1]) for line in done.output.splitlines() if line.startswith("replayed ")]
+    step = done.simulated["step"]
+    assert step["source"].startswith("optimizer markers"), done.output
+    assert len(step["each_ns"]) >= 8, done.output
+    assert step["median_ns"] / 1e3 == pytest.approx(printed_us[-1], rel=0.10), done.output
+
+
+@pytest.mark.skipif(not shutil.which("cc") and not shutil.which("gcc"), reason="Triton needs a C compiler")
+def test_compiled_model_runs(run: Run) -> None:
+    done = run("compiled.py", n=2)
+    assert done.exit_code == 0, done.output
+    assert "PASSED" in done.output
+
+
+def test_profiler_of_the_script_works(run: Run, tmp_path: Path) -> None:
+    done = run("profiled.py", str(tmp_path / "trace.json"), n=1)
+    assert done.exit_code == 0, done.output
+    assert "PASSED" in done.output
+    assert (tmp_path / "trace.json").stat().st_size > 0
 
 
 def test_out_of_memory_is_pytorch_s_own(run: Run) -> None:

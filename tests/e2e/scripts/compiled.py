@@ -1,0 +1,24 @@
+"""torch.compile: every rank runs the kernels that Triton made, forward and backward."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.LayerNorm(512)).cuda()
+compiled = torch.compile(torch.nn.parallel.DistributedDataParallel(model))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+x = torch.randn(64, 256, device="cuda")
+for _ in range(4):
+    compiled(x).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+torch.cuda.synchronize()
+frames = torch._dynamo.utils.counters["frames"]
+assert frames["ok"] > 0, frames
+dist.destroy_process_group()
+print("PASSED")
