@@ -22,21 +22,25 @@ present" on that side. Whoever drives the simulation takes back what followed fr
 
 Answers are a pure function of the flows and their keys: no order of calls changes a bit of them.
 
-``RoutedNetwork`` adds flows that route around failing links; ``netsim.stats.take(net)`` tells what happened on the
+``routed_network(topo)`` has flows that find their way, by ECMP (``RoutedNetwork``) or to the least loaded route
+(``AdaptiveNetwork``), and around failing links; ``netsim.stats.take(net)`` tells what happened on the
 links; ``Network.play`` runs whole traces; ``python -m netsim.bench`` measures. docs/netsim.md has the rest.
 """
 
 from __future__ import annotations
 
 from netsim import collectives, graph
+from netsim.adaptive import AdaptiveNetwork, routed_network
 from netsim.errors import CommittedError, FlowError, NetsimError, SpecError, TopologyError
 from netsim.groups import Changes, Group, Moved
-from netsim.network import FlowId, Network
+from netsim.network import Choice, FlowId, Network
 from netsim.routed import RoutedNetwork
 from netsim.topology import Link, ServerFacts, Topology, build, load
 
 __all__ = [
+    "AdaptiveNetwork",
     "Changes",
+    "Choice",
     "CommittedError",
     "FlowError",
     "FlowId",
@@ -54,4 +58,5 @@ __all__ = [
     "collectives",
     "graph",
     "load",
+    "routed_network",
 ]

@@ -9,7 +9,7 @@ from netsim import fabrics, servers
 from netsim.fabrics import Fabric
 from netsim.servers import Server
 from netsim.spec import FieldError, Table
-from netsim.topology import LinkTable, Path_, ServerFacts, Topology
+from netsim.topology import ROUTINGS, LinkTable, Path_, ServerFacts, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,12 @@ class ClusterRouter:
 
 def from_table(table: Table, count: int) -> Topology:
     """The topology of ``count`` servers; SpecError (FieldError) for anything that does not fit."""
+    routing = table.text("routing", "ecmp", ROUTINGS)
     if table.has("graph"):
         from netsim import graph
 
         topology = graph.from_table(table.table("graph"))
+        topology.routing = routing
         table.end()
         return topology
     server_table = table.table("server")
@@ -75,4 +77,4 @@ def from_table(table: Table, count: int) -> Topology:
         raise FieldError("network.fabric", f"missing: {count} servers need a fabric between them")
     table.end()
     router = ClusterRouter(built, facts, nic_out, nic_in, fabric)
-    return Topology(links.links, servers.gpu_names(names, facts.gpus), router, facts, kind)
+    return Topology(links.links, servers.gpu_names(names, facts.gpus), router, facts, kind, routing)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim import core
-from netsim.errors import CommittedError, FlowError, TopologyError
+from netsim.errors import CommittedError, FlowError, SpecError, TopologyError
 from netsim.groups import Changes, Group, Moved
 from netsim.topology import Topology
 from netsim.units import MAX_GBPS, MAX_NS, TICK_BITS, ns_from_ticks, rate_from_gbps, ticks_from_ns
@@ -20,6 +20,19 @@ Links = tuple[tuple[int, int], ...]
 """(link, weight) pairs."""
 
 _ENCODED_MOST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which of ``ways`` equally good routes a flow took at an instant: its number, its links' names, and what each
+    route's load was then (adaptive routing only; None: down).
+    """
+
+    at_ns: int
+    route: int
+    ways: int
+    links: tuple[str, ...]
+    loads: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +48,16 @@ class Segment:
 class Network:
     """Flows over a topology, as a timeline that is a pure function of the flows added."""
 
+    routing = "ecmp"
+    """The routing that this kind of network follows."""
+
     def __init__(self, topology: Topology) -> None:
+        if topology.routing == "adaptive" != self.routing:
+            # Ignoring what the description asks for would give wrong answers without a word.
+            raise SpecError(
+                'network.routing: "adaptive" is for flows sent through netsim.routed_network (phantora-async net); '
+                f'a {type(self).__name__} and collectives have "ecmp" only'
+            )
         self.topology = topology
         self._core = core.Core(topology.rates)
         self._keys: dict[FlowId, Any] = {}
@@ -223,6 +245,11 @@ class Network:
             Segment(at, max(at, end), rate, paths[path]) for (at, rate, path), end in zip(parts, ends, strict=False)
         ]
 
+    def choices(self, flow: FlowId) -> tuple[Choice, ...]:
+        """The routes that were chosen for the flow up to the present; none if its links were given."""
+        self._check_flow(flow)
+        return ()
+
     def capacity_rate(self, link: int, at_ticks: int | None) -> int:
         """A link's capacity in rate units at an instant, or as built (None)."""
         rate = self.topology.rates[link]
@@ -302,8 +329,11 @@ class Network:
         if self._starts[flow] < self._horizon:
             raise CommittedError(f"flow {flow} started before the committed horizon {self._horizon} ns")
 
+    def _moved(self) -> list[tuple[FlowId, int | None, int | None]]:
+        return self._core.moved()
+
     def _changes(self, flow: FlowId) -> Changes:
-        moved = self._core.moved()
+        moved = self._moved()
         if not moved:
             return Changes(flow, ())
         moved.sort(key=lambda m: self._keys[m[0]])

@@ -14,7 +14,7 @@ from typing import Any
 from netsim import core
 from netsim.errors import FlowError, TopologyError
 from netsim.groups import Changes, Moved
-from netsim.network import FlowId, Links, Network
+from netsim.network import Choice, FlowId, Links, Network
 from netsim.topology import Path_, Topology, ecmp
 from netsim.units import ticks_from_ns
 
@@ -51,7 +51,9 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class Sent:
+    """A flow as it was sent, and the way it has."""
+
     src: int
     dst: int
     nbytes: int
@@ -67,7 +69,7 @@ class RoutedNetwork(Network):
         super().__init__(topology)
         self._gbps: dict[int, Steps] = {}
         self._latency_at: dict[int, Steps] = {}
-        self._sent: dict[FlowId, _Sent] = {}
+        self._sent: dict[FlowId, Sent] = {}
 
     def send(self, src: int, dst: int, nbytes: int, start_ns: int, key: Any) -> Changes:
         """A plain flow between two endpoints along the route of the moment. Raises like ``add``."""
@@ -76,11 +78,13 @@ class RoutedNetwork(Network):
         way = self.way(src, dst, start_ns)
         self._check_start(way.start_ns, start_ns)
         self._check_key(key)
-        hops, starts = _encode(way.paths)
-        flow = self._core.add(ticks_from_ns(way.start_ns), nbytes, None, hops, starts if len(starts) > 1 else ())
-        self._name(flow, key, way.start_ns, *_links(way.paths))
+        hops, starts = encode_paths(way.paths)
+        # A flow without bytes is done as it starts: it has no use for other paths, and the core no turns for it.
+        starts = starts if nbytes and len(starts) > 1 else []
+        flow = self._core.add(ticks_from_ns(way.start_ns), nbytes, None, hops, starts)
+        self._name(flow, key, way.start_ns, *links_of(way.paths))
         changes = self._changes(flow)
-        self._sent[changes.flow] = _Sent(src, dst, nbytes, start_ns, key, way)
+        self._sent[changes.flow] = Sent(src, dst, nbytes, start_ns, key, way)
         return changes
 
     def way(self, src: int, dst: int, start_ns: int) -> Way:
@@ -103,7 +107,7 @@ class RoutedNetwork(Network):
         """Like ``Network.set_capacity``; flows sent over the link reroute when it goes down (0)."""
         changes = super().set_capacity(link, at_ns, gbps)
         self._gbps.setdefault(link, Steps(self.topology.links[link].gbps)).set(at_ns, gbps)
-        return self._follow(link, [changes])
+        return self._follow(link, at_ns, [changes])
 
     def set_latency(self, link: int, at_ns: int, latency_ns: int) -> Changes:
         """Flows that are sent over the link from ``at_ns`` on meet this latency."""
@@ -113,7 +117,7 @@ class RoutedNetwork(Network):
             raise FlowError(f"link {self.topology.links[link].name}: latency {latency_ns} ns is negative")
         self._check_start(at_ns, at_ns)
         self._latency_at.setdefault(link, Steps(self.topology.links[link].latency_ns)).set(at_ns, latency_ns)
-        return self._follow(link, [])
+        return self._follow(link, at_ns, [])
 
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
         """The flow starts at another time; one that was sent finds its way anew."""
@@ -126,13 +130,37 @@ class RoutedNetwork(Network):
         moved = merge(self._change(flow, replace(sent, start_ns=start_ns, way=way)), self._keys)
         return Changes(flow, moved)
 
-    def _follow(self, link: int, changes: list[Changes]) -> Changes:
+    def choices(self, flow: FlowId) -> tuple[Choice, ...]:
+        """The routes that were chosen for the flow up to the present, while it lasted."""
+        sent = self._sent.get(flow)
+        if sent is None:
+            return super().choices(flow)
+        routes = self.topology.routes(sent.src, sent.dst)
+        done_ns, loads = self.completion_ns(flow), self._loads_of(flow)
+        return tuple(
+            Choice(
+                at_ns,
+                routes.index(path),
+                len(routes),
+                tuple(self.topology.links[link].name for link in path),
+                loads.get(at_ns, ()),
+            )
+            for at_ns, path in sent.way.paths
+            if at_ns == sent.start_ns or done_ns is None or at_ns < done_ns
+            if at_ns <= self.now_ns
+        )
+
+    def _loads_of(self, flow: FlowId) -> dict[int, tuple[float | None, ...]]:
+        return {}
+
+    def _follow(self, link: int, at_ns: int, changes: list[Changes]) -> Changes:
+        """A fact about the link from ``at_ns`` on has changed: the flows that may use it find their way anew."""
         for flow, sent in list(self._sent.items()):
             if any(link in route for route in self.topology.routes(sent.src, sent.dst)):
                 changes += self._change(flow, replace(sent, way=self.way(sent.src, sent.dst, sent.start_ns)))
         return Changes(-1, merge(changes, self._keys))
 
-    def _change(self, flow: FlowId, sent: _Sent) -> list[Changes]:
+    def _change(self, flow: FlowId, sent: Sent) -> list[Changes]:
         """Tell the core what differs from the way the flow had."""
         old, new = self._sent[flow].way, sent.way
         changes = []
@@ -144,8 +172,8 @@ class RoutedNetwork(Network):
             later = new.paths[same:]
             if not later or later[0][0] > from_ns:
                 later = ((from_ns, new.paths[same - 1][1] if same else new.paths[0][1]), *later)
-            self._core.redirect(flow, *_encode(later))
-            self._links[flow] += _links(later)
+            self._core.redirect(flow, *encode_paths(later))
+            self._links[flow] += links_of(later)
             changes.append(self._changes(flow))
         if old.start_ns != new.start_ns:
             self._core.retime(flow, ticks_from_ns(new.start_ns))
@@ -170,12 +198,14 @@ class RoutedNetwork(Network):
         return self.topology.links[link].latency_ns if steps is None else int(steps.get(at_ns))
 
 
-def _encode(paths: tuple[tuple[int, Path_], ...]) -> tuple[core.Hops, list[int]]:
+def encode_paths(paths: tuple[tuple[int, Path_], ...]) -> tuple[core.Hops, list[int]]:
+    """Paths and the ticks from which they are in force, as the core takes them."""
     parts = [core.encode([(link, 1) for link in path], i) for i, (_, path) in enumerate(paths)]
     return core.join(parts), [ticks_from_ns(at_ns) for at_ns, _ in paths]
 
 
-def _links(paths: tuple[tuple[int, Path_], ...]) -> list[Links]:
+def links_of(paths: tuple[tuple[int, Path_], ...]) -> list[Links]:
+    """The links of each path, each of weight 1."""
     return [tuple((link, 1) for link in path) for _, path in paths]
 
 

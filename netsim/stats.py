@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from netsim.network import FlowId, Network, Segment
+from netsim.network import Choice, FlowId, Network, Segment
 from netsim.units import TICKS_PER_NS, gbps_from_rate
 
 BUSIEST = 5
@@ -29,11 +29,12 @@ class RateSegment:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatistics:
-    """One flow. ``completion_ns`` is None while it is not known."""
+    """One flow. ``completion_ns`` is None while it is not known; ``choices`` has the routes chosen for it."""
 
     key: str
     completion_ns: float | None
     segments: tuple[RateSegment, ...]
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Statistics:
     to_ns: float
     links: tuple[LinkStatistics, ...]
     flows: tuple[FlowStatistics, ...]
+    routing: str = "ecmp"
 
     def json(self) -> dict[str, Any]:
         """As plain lists and dictionaries."""
@@ -85,6 +87,7 @@ def take(net: Network, from_ns: float = 0.0, to_ns: float | None = None, bins: i
         to_ns=end_ns,
         links=_links(net, segments, links, begin, end, bins),
         flows=tuple(_flow(net, flow, segments[flow], limits) for flow in flows),
+        routing=net.routing,
     )
 
 
@@ -162,6 +165,7 @@ def _flow(net: Network, flow: FlowId, parts: list[Segment], limits: dict[tuple[F
             )
             for part in parts
         ),
+        choices=net.choices(flow),
     )
 
 

@@ -16,6 +16,9 @@ from netsim.units import MAX_GBPS, rate_from_gbps
 
 Path_ = tuple[int, ...]
 
+ROUTINGS = ("ecmp", "adaptive")
+"""How a flow picks one of several equally good routes: by a hash of its endpoints, or the least loaded at its start."""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -81,16 +84,29 @@ class Topology:
         router: Router,
         server: ServerFacts | None = None,
         kind: str = "graph",
+        routing: str = "ecmp",
     ) -> None:
         self.links: tuple[Link, ...] = tuple(links)
         self.endpoints: tuple[str, ...] = tuple(endpoints)
         self.server = server or ServerFacts()
         self.kind = kind
+        self.routing = routing
         self._router = router
         self.rates = array("q", [rate_from_gbps(link.gbps) for link in self.links])
         """Capacities in rate units."""
         self._ids = {link.name: i for i, link in enumerate(self.links)}
         self._routes: dict[tuple[int, int], tuple[Path_, ...]] = {}
+
+    @property
+    def routing(self) -> str:
+        """One of ``ROUTINGS``; SpecError when set to anything else."""
+        return self._routing
+
+    @routing.setter
+    def routing(self, routing: str) -> None:
+        if routing not in ROUTINGS:
+            raise SpecError(f"routing: {routing!r} is not one of {', '.join(ROUTINGS)}")
+        self._routing = routing
 
     @property
     def servers(self) -> int:
@@ -144,6 +160,7 @@ class Topology:
         """JSON-ready description for reports: kind, endpoints and links with capacity and latency."""
         return {
             "kind": self.kind,
+            "routing": self.routing,
             "servers": self.servers,
             "gpus_per_server": self.server.gpus,
             "endpoints": list(self.endpoints),

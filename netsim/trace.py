@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from netsim.adaptive import routed_network
 from netsim.collectives import Params, plan
 from netsim.errors import FlowError, NetsimError, SpecError
 from netsim.routed import RoutedNetwork
@@ -158,7 +159,7 @@ def _from_tables(data: object, topology: Topology, names: dict[str, int]) -> Tra
 
 def run(trace: Trace, topology: Topology, params: Params) -> tuple[RoutedNetwork, dict[str, int | None]]:
     """The network after the trace, and each entry's completion in ns (None: it stalls for ever)."""
-    net = RoutedNetwork(topology)
+    net = routed_network(topology)
     for fault in trace.faults:
         if fault.gbps is not None:
             net.set_capacity(fault.link, fault.at_ns, fault.gbps)

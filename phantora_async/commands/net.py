@@ -9,9 +9,13 @@ from typing import Any
 
 from netsim import NetsimError, Topology, astra, load, picture, stats, trace
 from netsim.collectives import load_params
+from netsim.topology import ROUTINGS
 from phantora_async.errors import UsageError
 
-USAGE = "phantora-async net --network FILE --flows FILE [--servers N] [--json FILE] [--picture FILE]"
+USAGE = (
+    "phantora-async net --network FILE --flows FILE [--servers N] [--routing ecmp|adaptive] [--json FILE] "
+    "[--picture FILE]"
+)
 MOST_LINES = 20
 
 
@@ -28,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--flows", type=Path, required=True, metavar="FILE", help="flow trace, CSV or JSON (docs/netsim.md)"
     )
     parser.add_argument("--servers", type=int, default=1, metavar="N", help="servers in the cluster (default 1)")
+    parser.add_argument(
+        "--routing",
+        choices=ROUTINGS,
+        help="how flows pick one of equally good routes (default: what the description says, else ecmp)",
+    )
     parser.add_argument(
         "--gpu", default="hopper", metavar="GENERATION", help="NCCL parameters for collectives (default hopper)"
     )
@@ -50,6 +59,8 @@ def run(given: argparse.Namespace) -> int:
         raise UsageError("--servers and --bins must be at least 1")
     try:
         topology = _topology(given)
+        if given.routing:
+            topology.routing = given.routing
         net, done = trace.run(trace.read(given.flows, topology), topology, load_params(given.gpu))
         statistics = stats.take(net, bins=given.bins)
         if given.json:
@@ -75,7 +86,10 @@ def _write(path: Path, topology: Topology, done: dict[str, int | None], statisti
 
 def _show(done: dict[str, int | None], statistics: stats.Statistics) -> None:
     ended = [at_ns for at_ns in done.values() if at_ns is not None]
-    print(f"{len(done)} entries, {len(done) - len(ended)} of them stall; all done at {max(ended, default=0)} ns")
+    print(
+        f"{len(done)} entries, {len(done) - len(ended)} of them stall; all done at {max(ended, default=0)} ns; "
+        f"{statistics.routing} routing"
+    )
     for key, at_ns in list(done.items())[:MOST_LINES]:
         print(f"  {key:24} {'stalls' if at_ns is None else f'{at_ns} ns'}")
     if len(done) > MOST_LINES:
