@@ -19,6 +19,8 @@ MAIN = ("pt_autograd",)
 POLLING_SHARE = 0.1
 """Processor time per time that a program may spend on polling."""
 POLLING_LOOKS = 6
+HELPERS_SHARE = 0.01
+"""The same for threads beside the main ones: libraries' own often have no name to know them by."""
 STUBBORN_NS = 20_000_000_000
 """A thread beside the main ones that never rests no longer counts after this long."""
 
@@ -137,7 +139,13 @@ class Sleepers:
         resting = resting and all(
             thread.sleeping and (n not in before or before[n].sleeping) for n, thread in counted.items()
         )
-        if resting and not used_ns:
+        if (
+            resting
+            and used_ns <= for_ns * HELPERS_SHARE
+            and not any(
+                thread.main and n in before and thread.used_ns != before[n].used_ns for n, thread in counted.items()
+            )
+        ):
             return True
         if resting and used_ns <= for_ns * POLLING_SHARE:
             last.looks += 1
