@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 
 import netsim
@@ -22,7 +22,7 @@ from emu.records import NcclKind, ScopeKind
 from phantora_async.costs import Costs, CostTable
 from phantora_async.fabric import NetsimFabric
 from phantora_async.intake import Intake
-from phantora_async.virtual_time import Fabric, Meeting, Stop, Timeline
+from phantora_async.virtual_time import Fabric, Meeting, Revised, Stop, Timeline
 from profiles import CostModel, load_cluster, load_gpu
 
 LAYERS = 98
@@ -33,15 +33,21 @@ class FixedFabric:
     """Every meeting takes a nanosecond for a hundred bytes."""
 
     def __init__(self) -> None:
-        self._due: list[tuple[int, int]] = []
+        self._due: list[tuple[int, Meeting]] = []
 
-    def begin(self, key: int, meeting: Meeting, at_ns: int) -> None:
-        heappush(self._due, (at_ns + meeting.nbytes // 100, key))
+    def begin(self, key: Meeting, meeting: Meeting, at_ns: int) -> Revised:
+        heappush(self._due, (at_ns + max(meeting.nbytes // 100, 1), key))
+        return ()
+
+    def retract(self, key: Meeting) -> Revised:
+        self._due = [(at_ns, other) for at_ns, other in self._due if other is not key]
+        heapify(self._due)
+        return ()
 
     def next_ns(self) -> int | None:
         return self._due[0][0] if self._due else None
 
-    def complete(self, at_ns: int) -> list[int]:
+    def complete(self, at_ns: int) -> list[Meeting]:
         done = []
         while self._due and self._due[0][0] <= at_ns:
             done.append(heappop(self._due)[1])
