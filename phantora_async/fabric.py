@@ -101,10 +101,10 @@ class NetsimFabric:
     def _note(self, moved: Sequence[netsim.Moved]) -> Revised:
         """Flows' completions are others than before: so may be their meetings'."""
         keys: dict[Meeting, None] = {}
-        for flow, _, after_ns in moved:
-            key = self._key_of.get(flow)
+        for change in moved:
+            key = self._key_of.get(change.flow)
             if key is not None:
-                self._flows[key][flow] = after_ns
+                self._flows[key][change.flow] = change.after_ns
                 keys[key] = None
         revised: list[tuple[Meeting, int, int | None]] = []
         for key in keys:

@@ -43,6 +43,8 @@ class Speculation:
         """How far any rank has been past a silent one."""
         self.furthest_ns = 0
         """How far any rank has been."""
+        self._final_ns = 0
+        """The last instant that is final and at which anything happened."""
         self.most_kept = 0
         """Chapters that were held at once."""
 
@@ -58,7 +60,9 @@ class Speculation:
         """Global virtual time: everything before it is decided."""
         gating, event = self._gating(), self._agenda.peek()
         first_ns = min(self._collectives.refresh(), gating[0] if gating else NEVER, event[0] if event else NEVER)
-        return max(self.furthest_ns, self._agenda.now_ns) if first_ns == NEVER else first_ns
+        if first_ns == NEVER:
+            return max(self._final_ns, *(host.chapters[-1].at_ns for host in self._timeline.hosts if host.chapters), 0)
+        return first_ns
 
     def starved(self) -> Host | None:
         """The silent host that global virtual time waits for."""
@@ -72,7 +76,9 @@ class Speculation:
 
         Returns what is left of the budget, and whether all that could happen has.
         """
-        self._journal.on = True
+        if not self.active:
+            self._journal.on = True
+            self._final_ns = self._guessed_ns = self._agenda.now_ns
         self._listen()
         exhausted = False
         while budget > 0:
@@ -82,6 +88,8 @@ class Speculation:
             budget -= 1
             if not budget % COMMIT_EVERY:
                 self.commit()
+                if not self.active:
+                    return budget, False
         self.commit()
         return budget, exhausted
 
@@ -95,7 +103,6 @@ class Speculation:
         self._listen()
         self.commit()
         if self.active:
-            self._agenda.now_ns = at_ns
             for host in self._timeline.hosts:
                 if host.silent:
                     self._speak(host)
@@ -219,6 +226,8 @@ class Speculation:
                 if chapter.at_ns >= gvt_ns and not over:
                     break
                 final += 1
+                if chapter.at_ns > self._final_ns:
+                    self._final_ns = chapter.at_ns
                 self._let_go(host, chapter)
             if final:
                 del chapters[:final]
@@ -259,6 +268,7 @@ class Speculation:
                             self._timeline.outlet.answer(host, number, encoded)
 
     def _end(self) -> None:
+        self._agenda.now_ns = self._final_ns
         self._silent.clear()
         self._heard.clear()
         self._journal.restored.clear()

@@ -183,6 +183,7 @@ class Timeline:
                     if target.cursor >= len(target.log):
                         if target.may_pass:
                             heappop(heap)
+                            target.due = None
                             operations.block(target, HostState.PASSED_OVER, None)
                             self._aside.append(target)
                             continue
@@ -192,6 +193,7 @@ class Timeline:
                         self.starved = target
                         return Stop.STARVED, budget
                     heappop(heap)
+                    target.due = None
                     due_ns = target.clock_ns if target.again else target.clock_ns + target.log[target.cursor][3]
                     if due_ns > at_ns:
                         agenda.push(due_ns, target)
