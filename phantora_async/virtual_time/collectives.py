@@ -74,6 +74,11 @@ class Collectives:
         self.next_ns = NEVER
         self.begun = 0
 
+    @property
+    def held(self) -> int:
+        """Entries that are kept for meetings, in case they move."""
+        return len(self._keys) + len(self._finished) + len(self._again) + len(self.under_way)
+
     def refresh(self) -> int:
         """Instant of the next completion, NEVER if nothing is under way."""
         if self._stale:

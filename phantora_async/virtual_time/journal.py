@@ -3,8 +3,8 @@
 While the simulation runs ahead of global virtual time, every rank keeps *chapters*: one for each instant at which
 something happened to it, with copies of all its attributes as they were before. Going back to an instant restores the
 copy of the oldest chapter from there on. What several ranks share, or is too much to copy, notes how to restore itself
-(``undo``); where that concerns other ranks (a collective that has begun had them all), those go back as well. Nothing is
-ever subtracted, and ranks that had nothing to do with the one that goes back keep their history.
+(``undo``); where that concerns other ranks (a collective that has begun had them all), those go back as well. No time
+is ever subtracted, and ranks that had nothing to do with the one that goes back keep their history.
 
 Without speculation nothing is written: ``on`` is False.
 """

@@ -1,10 +1,10 @@
 """The simulation ahead of global virtual time: ranks that say nothing are taken to go on saying nothing.
 
-A host whose next fact has not come is *silent*: it is set aside and the others go on. When the fact comes and belongs to
-an instant that has been simulated, its rank goes back to just after that instant (``journal``), and so do those that it
-has had to do with since. Between ranks nothing takes effect at once but begins, wake-ups and completions, and each
-reaches whoever is already further by sending it back. So what is simulated is, for every rank, what it would be if all
-facts had come in order.
+A host whose next fact has not come is *silent*: it is set aside and the others go on. When the fact comes and belongs
+to an instant that has been simulated, its rank goes back to just after that instant (``journal``), and so do those that
+it has had to do with since. One rank affects another by nothing but collectives' begins and completions and the ends of
+gatherings, and each of these reaches whoever is further already by sending it back first. So what is simulated of every
+rank is what it would be if all facts had come in order.
 
 *Global virtual time* is the earliest thing still to come: a silent host's clock, an event, a completion. No fact can
 come before it; chapters before it are dropped, and what they tell the outside leaves.
@@ -41,8 +41,6 @@ class Speculation:
         self._heard: list[Host] = []
         self._guessed_ns = 0
         """How far any rank has been past a silent one."""
-        self.furthest_ns = 0
-        """How far any rank has been."""
         self._final_ns = 0
         """The last instant that is final and at which anything happened."""
         self.most_kept = 0
@@ -61,8 +59,12 @@ class Speculation:
         gating, event = self._gating(), self._agenda.peek()
         first_ns = min(self._collectives.refresh(), gating[0] if gating else NEVER, event[0] if event else NEVER)
         if first_ns == NEVER:
-            return max(self._final_ns, *(host.chapters[-1].at_ns for host in self._timeline.hosts if host.chapters), 0)
+            return max(self._final_ns, self.furthest_ns())
         return first_ns
+
+    def furthest_ns(self) -> int:
+        """How far any rank is."""
+        return max((host.chapters[-1].at_ns for host in self._timeline.hosts if host.chapters), default=0)
 
     def starved(self) -> Host | None:
         """The silent host that global virtual time waits for."""
@@ -137,8 +139,6 @@ class Speculation:
                 return ahead
             else:
                 self._host_turn(target)
-        if at_ns > self.furthest_ns:
-            self.furthest_ns = at_ns
         if ahead and at_ns > self._guessed_ns:
             self._guessed_ns = at_ns
         self._timeline.follow_up()

@@ -66,7 +66,9 @@ class Timeline:
     @property
     def ahead_ns(self) -> int:
         """How far any rank has been simulated."""
-        return max(self.now_ns, self.speculation.furthest_ns)
+        if not self.speculation.active:
+            return self.now_ns
+        return max(self.now_ns, self.speculation.furthest_ns())
 
     @property
     def facts_done(self) -> int:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hypothesis import strategies as st
+
 import netsim
 from emu import records
 from emu.records import NcclKind
-from hypothesis import strategies as st
 from netsim.collectives import load_params
 from phantora_async.fabric import NetsimFabric
 from phantora_async.virtual_time import Fabric, Meeting, Revised, Stop, Timeline
@@ -127,7 +128,7 @@ def _write(
             script.query(script.record(stream=stream))
         case ("step",):
             script.step()
-        case ("destroy", stream, solo_ns) if not any(b == records.StreamCreate.encode(0, stream, 0, 0, 0) for b in script.records):
+        case ("destroy", stream, solo_ns):
             script.add(records.StreamCreate.encode(0, stream, 0, 0, 0)).segment(solo_ns, stream=stream)
             script.add(records.StreamDestroy.encode(0, stream, 0))
         case ("abort", group, after) if rank in groups[group]:
@@ -172,7 +173,9 @@ Ahead = Callable[[random.Random], bool]
 """May this run of the timeline go ahead of silent ranks?"""
 
 
-def play(scripts: list[Script], make_fabric: Callable[[], Fabric], seed: int | None, ahead: Ahead, depth: int) -> Played:
+def play(
+    scripts: list[Script], make_fabric: Callable[[], Fabric], seed: int | None, ahead: Ahead, depth: int
+) -> Played:
     """Feeds everything, in arbitrary portions and order if there is a `seed`, and runs in between and to the end."""
     chance = random.Random(seed)
     fabric = Watched(make_fabric())
