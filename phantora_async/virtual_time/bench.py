@@ -9,6 +9,7 @@ decoding, taking in and executing, for each policy of going ahead. The network i
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import resource
 import tempfile
@@ -158,6 +159,7 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
     count = 0
     decode_s = intake_s = run_s = 0.0
     chance = Random(1)
+    gc.set_threshold(200_000, 100, 100)  # as the coordinator does
     with tempfile.TemporaryDirectory() as folder:
         table = CostTable(Path(folder) / "costs", 1024)
         intake = Intake(world_size, Costs(CostModel(load_gpu("h200")), table))
