@@ -6,6 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
+
 from emu import records
 from phantora_async.virtual_time import EAGER, NEVER, ON_DEMAND, POLICIES, Policy, Stop, Timeline
 
