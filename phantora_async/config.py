@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phantora_async.errors import UsageError
+from phantora_async.virtual_time.policy import NEVER
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 HOST_MODES = ("modelled", "measured", "none")
-CLOCKS = ("exact",)
+CLOCKS = ("exact", "optimistic")
 ISOLATIONS = ("none",)
 DATA_LIMIT_NBYTES = 1 << 20
 """Larger copies, collectives and control tensors never touch their bytes."""
@@ -39,6 +40,7 @@ class Config:
     host: HostModel
     host_mode: str
     clock: str
+    speculation: str
     isolation: str
     python: Path
     preload: tuple[str, ...]
@@ -91,6 +93,11 @@ def resolve(given: argparse.Namespace) -> Config:
         raise UsageError(
             str(error), "phantora-async profiles list, or copy one and edit it: phantora-async profiles copy"
         ) from None
+    if given.clock == "optimistic" and given.speculation == NEVER:
+        raise UsageError(
+            "--clock optimistic answers from what is simulated ahead, and --speculation never simulates nothing ahead",
+            "leave one of the two out",
+        )
     servers = _servers(given, cluster)
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
@@ -106,6 +113,7 @@ def resolve(given: argparse.Namespace) -> Config:
         host=host,
         host_mode=given.host,
         clock=given.clock,
+        speculation=given.speculation,
         isolation=given.isolation,
         python=python,
         preload=tuple(given.preload),

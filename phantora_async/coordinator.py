@@ -28,7 +28,7 @@ from phantora_async.report import Document, build, to_json
 from phantora_async.report.simulator import Usage
 from phantora_async.sleepers import Processes, ProcFs
 from phantora_async.stalls import Stalls
-from phantora_async.virtual_time import Stop, Timeline
+from phantora_async.virtual_time import ON_DEMAND, Policy, Stop, Timeline
 from phantora_async.waits import RankState, describe_all, states
 from profiles import Cluster, CostModel, Gpu, HostModel
 
@@ -53,6 +53,10 @@ class RunSpec:
     cluster: Cluster
     host: HostModel
     host_mode: str
+    clock: str = "exact"
+    speculation: str = ON_DEMAND
+    progress: bool = False
+    """Somebody looks at the status line."""
 
     @property
     def world_size(self) -> int:
@@ -82,7 +86,9 @@ class Coordinator:
         topology = netsim.build(spec.cluster.network, servers=len(spec.servers))
         fabric = NetsimFabric(topology, netsim.collectives.load_params(spec.cluster.nccl), spec.servers)
         self._intake = Intake(spec.world_size, Costs(CostModel(spec.gpu), table))
-        self._timeline = Timeline(spec.world_size, fabric, spec.host.queue_depth)
+        optimistic = spec.clock == "optimistic"
+        self._timeline = Timeline(spec.world_size, fabric, spec.host.queue_depth, optimistic=optimistic)
+        self._policy = Policy(self._timeline, spec.speculation)
         self._channels: dict[int, Channel] = {}
         self._exits: dict[int, tuple[int, int]] = {}
         self._queues = Queues(spec.world_size)
@@ -198,7 +204,7 @@ class Coordinator:
         if self._failure is not None:
             return
         try:
-            self._stop = self._timeline.run(TURN)
+            self._stop = self._policy.run(TURN, any(said.questions for said in self._intake.said))
         except RunFailure as failure:
             self._fail(failure)
             return
@@ -231,6 +237,13 @@ class Coordinator:
             self._check_over()
         if not self._timeline.all_finished():
             self._fail(Deadlock("deadlock: no rank can ever go on"))
+
+    def _look_ahead(self) -> None:
+        """For the status line."""
+        try:
+            self._policy.look_ahead()
+        except RunFailure as failure:
+            self._fail(failure)
 
     # ---- standstill ------------------------------------------------------------------------------------------------
 
@@ -314,5 +327,7 @@ class Coordinator:
         if self._over is None or self._over.done():
             return
         self._usage.sample_next()
+        if self._spec.progress and self._stop is Stop.STARVED and not self._turn_due and self._failure is None:
+            self._look_ahead()
         self._status(line(Progress.of(self._timeline, self._intake)))
         asyncio.get_running_loop().call_later(SHOW_S, self._show)

@@ -15,6 +15,8 @@ SHOW_S = 0.5
 @dataclass(frozen=True, slots=True)
 class Progress:
     virtual_ns: int
+    ahead_ns: int
+    """How far some rank has been simulated, on the guess that slower ones say nothing that matters."""
     running: int
     """Ranks at work in real time."""
     waiting: int
@@ -37,6 +39,7 @@ class Progress:
             behind = next((state for state in states(timeline, intake) if state.waiting), None)
         return cls(
             virtual_ns=timeline.now_ns,
+            ahead_ns=timeline.ahead_ns,
             running=len(intake.said) - starting - finished - waiting,
             waiting=waiting,
             finished=finished,
@@ -47,7 +50,7 @@ class Progress:
 
 
 def line(progress: Progress) -> str:
-    """``virtual 12.345 s | 250 running, 6 waiting | step 4``"""
+    """``virtual 12.345 s (some at 12.401 s) | 250 running, 6 waiting | step 4``"""
     counts = [
         f"{count} {word}"
         for count, word in (
@@ -58,7 +61,10 @@ def line(progress: Progress) -> str:
         )
         if count
     ]
-    parts = [f"virtual {progress.virtual_ns / 1e9:.3f} s", ", ".join(counts)]
+    virtual = f"virtual {progress.virtual_ns / 1e9:.3f} s"
+    if progress.ahead_ns > progress.virtual_ns:
+        virtual += f" (some at {progress.ahead_ns / 1e9:.3f} s)"
+    parts = [virtual, ", ".join(counts)]
     if progress.steps:
         parts.append(f"{progress.steps} step{'s' if progress.steps > 1 else ''}")
     if progress.behind is not None:

@@ -84,6 +84,9 @@ class Session:
             cluster=config.cluster,
             host=config.host,
             host_mode=config.host_mode,
+            clock=config.clock,
+            speculation=config.speculation,
+            progress=config.progress,
             run_dir=config.run_dir,
         )
 

@@ -99,7 +99,7 @@ def _stream(stream: Stream, timeline: Timeline) -> str:
 def _launch(launch: Launch, timeline: Timeline) -> str:
     for meeting in launch.meetings:
         transfer = timeline.collectives.under_way.get(meeting)
-        if transfer is not None and transfer.key < 0:
+        if transfer is not None and transfer.begun_ns < 0:
             came = {other.stream.device.host.rank for other in transfer.launches}
             missing = [rank for rank in meeting.ranks if rank not in came] or list(meeting.ranks)
             never = [rank for rank in missing if rank not in meeting.joined]

@@ -6,6 +6,7 @@ import argparse
 
 from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, resolve
 from phantora_async.errors import EXIT_CODES_HELP
+from phantora_async.virtual_time.policy import POLICIES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time of the Python side: a fixed cost per call and op (default), this machine's CPU time, or none",
     )
     machine.add_argument(
-        "--clock", choices=CLOCKS, default=CLOCKS[0], help="when a rank may know the time: once no other can change it"
+        "--clock",
+        choices=CLOCKS,
+        default=CLOCKS[0],
+        help="when a rank may know the time: once no other can change it (exact, default), or at once (optimistic)",
+    )
+    machine.add_argument(
+        "--speculation",
+        choices=POLICIES,
+        default=POLICIES[0],
+        help="when to simulate past the slowest rank; results are the same (default: %(default)s)",
     )
     machine.add_argument(
         "--isolation",

@@ -48,7 +48,22 @@ def build(spec: Spec, timeline: Timeline, intake: Intake, usage: Usage, failure:
         "failure": failure.message if failure else None,
         "simulated": _simulated(spec, timeline, intake),
         "simulator": usage.document()
-        | {"facts": timeline.facts_done, "emulated_calls": calls[0], "emulated_ops": calls[1]},
+        | {"facts": timeline.facts_done, "emulated_calls": calls[0], "emulated_ops": calls[1]}
+        | {"speculation": _speculation(timeline)},
+    }
+
+
+def _speculation(timeline: Timeline) -> Document:
+    """What was simulated ahead and taken back, and answers of ``--clock optimistic`` that were wrong."""
+    journal, revisions = timeline.journal, timeline.outlet.revisions
+    return {
+        "turns": timeline.turns,
+        "turns_taken_back": journal.turns,
+        "rollbacks": journal.rollbacks,
+        "early_answers": revisions.early,
+        "revised_answers": revisions.revised,
+        "revised_max_ns": revisions.max_ns,
+        "revised_sum_ns": revisions.sum_ns,
     }
 
 

@@ -32,7 +32,7 @@ def terminal_report(document: Mapping[str, Any]) -> str:
     console.print(_heading(simulated), soft_wrap=True)
     console.print(_step(simulated["step"], simulated["work"]), soft_wrap=True)
     console.print(_ranks(simulated["ranks"]))
-    for note in _notes(simulated):
+    for note in _notes(simulated) + _early(document["simulator"]):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print(_simulator(document["simulator"]), markup=False, highlight=False, soft_wrap=True)
     return out.getvalue().rstrip()
@@ -118,6 +118,16 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     if len(simulated["warnings"]) > 10:
         notes.append(f"{len(simulated['warnings']) - 10} more warnings in the JSON report")
     return notes
+
+
+def _early(simulator: Mapping[str, Any]) -> list[str]:
+    """What ``--clock optimistic`` told ranks that was not so."""
+    told = simulator["speculation"]
+    if not told["early_answers"]:
+        return []
+    revised = f"{told['revised_answers']} of {told['early_answers']} times and durations that ranks were told early"
+    off = f"by up to {seconds(told['revised_max_ns'])}, {seconds(told['revised_sum_ns'])} in all"
+    return [f"optimistic clock: {revised} turned out different" + (f", {off}" if told["revised_answers"] else "")]
 
 
 def _simulator(simulator: Mapping[str, Any]) -> str:

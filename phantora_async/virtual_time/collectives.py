@@ -2,94 +2,248 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from typing import Protocol
 
 from phantora_async.virtual_time.agenda import NEVER, Agenda
 from phantora_async.virtual_time.entities import LAUNCH_ITEM, SEGMENT_ITEM, Launch, Stream, StreamState, Transfer
 from phantora_async.virtual_time.facts import Meeting
+from phantora_async.virtual_time.journal import Journal
 from phantora_async.virtual_time.streams import Streams
+
+Revised = Sequence[tuple[Meeting, int, int | None]]
+"""(meeting, when ``complete`` named it, when it completes now; None: later than anything ``complete`` named)"""
 
 
 class Fabric(Protocol):
-    """The network as virtual time uses it; ``phantora_async.fabric`` makes one of netsim."""
+    """The network as virtual time uses it; ``phantora_async.fabric`` makes one of netsim.
 
-    def begin(self, key: int, meeting: Meeting, at_ns: int) -> None:
-        """All members of the meeting have come at this instant, which is never earlier than one named before."""
+    Keys are hashable and sortable. A meeting of several ranks takes at least a nanosecond: nothing that one rank does
+    reaches another at the same instant.
+    """
+
+    def begin(self, key: Meeting, meeting: Meeting, at_ns: int) -> Revised:
+        """All members have come at this instant, which may be earlier than one named before.
+
+        Returns the meetings that ``complete`` has named and whose completion has moved. They complete again.
+        """
+
+    def retract(self, key: Meeting) -> Revised:
+        """The meeting never began; it may be complete. It may begin again."""
 
     def next_ns(self) -> int | None:
-        """When the next begun meeting completes if none begins before; never earlier than the last instant named."""
+        """When the next begun meeting completes that ``complete`` has not named."""
 
-    def complete(self, at_ns: int) -> list[int]:
+    def complete(self, at_ns: int) -> list[Meeting]:
         """Goes on to this instant, ``next_ns``'s answer. Keys of the meetings that complete then, ascending."""
 
     def commit(self, at_ns: int) -> None:
         """Nothing will begin or be taken back before this instant: history before it may be dropped."""
 
 
-class Collectives:
-    __slots__ = ("_agenda", "_fabric", "_keys", "_stale", "_streams", "begun", "next_ns", "under_way")
+def _set_launch(launch: Launch, active: int, remaining: int) -> None:
+    launch.active = active
+    launch.remaining = remaining
 
-    def __init__(self, agenda: Agenda, streams: Streams, fabric: Fabric) -> None:
+
+def _all_know(transfer: Transfer) -> bool:
+    return transfer.delivered.issuperset(transfer.launches)
+
+
+class Collectives:
+    __slots__ = (
+        *("_agenda", "_again", "_fabric", "_fabric_ns", "_finished", "_journal", "_keys", "_stale", "_streams"),
+        *("begun", "next_ns", "under_way"),
+    )
+
+    def __init__(self, agenda: Agenda, streams: Streams, journal: Journal, fabric: Fabric) -> None:
         self._agenda = agenda
         self._streams = streams
+        self._journal = journal
         self._fabric = fabric
-        self._keys: dict[int, Transfer] = {}
+        self._fabric_ns = NEVER
+        self._keys: dict[Meeting, Transfer] = {}
+        """In the network; complete ones as long as that may move."""
+        self._finished: list[tuple[int, Meeting]] = []
+        self._again: list[tuple[int, Meeting]] = []
+        """Heap of completions that some member has to be told again, having gone back to before."""
         self._stale = False
         self.under_way: dict[Meeting, Transfer] = {}
-        """Meetings that some member's stream has reached and that are not complete."""
+        """Meetings that some member's stream has reached and whose completion not all members have been told."""
         self.next_ns = NEVER
         self.begun = 0
 
+    @property
+    def held(self) -> int:
+        """Entries that are kept for meetings, in case they move."""
+        return len(self._keys) + len(self._finished) + len(self._again) + len(self.under_way)
+
     def refresh(self) -> int:
-        """Instant of the network's next completion, NEVER if nothing is under way."""
+        """Instant of the next completion, NEVER if nothing is under way."""
         if self._stale:
             self._stale = False
             found = self._fabric.next_ns()
-            self.next_ns = NEVER if found is None else found
+            self._fabric_ns = self.next_ns = NEVER if found is None else found
+            again = self._again
+            while again and not self._is_due(*again[0]):
+                heappop(again)
+            if again and again[0][0] < self.next_ns:
+                self.next_ns = again[0][0]
         return self.next_ns
+
+    def _is_due(self, at_ns: int, key: Meeting) -> bool:
+        transfer = self._keys.get(key)
+        return transfer is not None and transfer.done_ns == at_ns and not _all_know(transfer)
 
     def arrive(self, launch: Launch) -> None:
         """The launch's kernel is resident: it takes part in each of its meetings, which begin when complete."""
+        launch.arrived_ns = self._agenda.now_ns
         for meeting in launch.meetings:
             transfer = self.under_way.get(meeting)
             if transfer is None:
                 transfer = self.under_way[meeting] = Transfer(meeting)
             transfer.launches.append(launch)
+            if self._journal.on:
+                chapter = self._journal.chapter(launch.stream.device.host)
+                chapter.undo.append((self._unarrive, (transfer, launch)))
+                if len(transfer.launches) + len(transfer.gone) >= len(meeting.ranks):
+                    self._fetch_back(transfer)
             if len(transfer.launches) == len(meeting.ranks):
                 self._begin(transfer)
 
+    def _unarrive(self, transfer: Transfer, launch: Launch) -> None:
+        transfer.launches.remove(launch)
+        if not transfer.launches and not transfer.gone:
+            self.under_way.pop(transfer.meeting, None)
+
+    def _fetch_back(self, transfer: Transfer) -> None:
+        """Members that are ahead of this instant: who has come, or has given up, later than now, does so again.
+
+        So the last one to come is the last in virtual time as well.
+        """
+        now_ns, journal = self._agenda.now_ns, self._journal
+        for launch, gone_ns in tuple(transfer.gone):
+            if gone_ns > now_ns:
+                journal.go_back(launch.stream.device.host, gone_ns)
+        if len(transfer.launches) == len(transfer.meeting.ranks):
+            last_ns = max(launch.arrived_ns for launch in transfer.launches)
+            if last_ns > now_ns:
+                for launch in [launch for launch in transfer.launches if launch.arrived_ns == last_ns]:
+                    journal.go_back(launch.stream.device.host, last_ns)
+
     def _begin(self, transfer: Transfer) -> None:
-        now_ns = self._agenda.now_ns
-        self.begun = transfer.key = self.begun + 1
+        now_ns, journal = self._agenda.now_ns, self._journal
+        self.begun += 1
         transfer.begun_ns = now_ns
-        self._keys[transfer.key] = transfer
+        self._keys[transfer.meeting] = transfer
         for launch in transfer.launches:
+            device = launch.stream.device
+            if journal.on:
+                undo = journal.reach(device.host).undo
+                undo.append((_set_launch, (launch, launch.active, launch.remaining)))
+                undo.append((self._unbegin, (transfer, now_ns)))
             if not launch.active:
-                device = launch.stream.device
                 device.account(now_ns)
                 device.transferring += 1
             launch.active += 1
-        self._fabric.begin(transfer.key, transfer.meeting, now_ns)
         self._stale = True
+        revised = self._fabric.begin(transfer.meeting, transfer.meeting, now_ns)
+        if revised:
+            self._revise(revised)
+            journal.settle()
+
+    def _unbegin(self, transfer: Transfer, begun_ns: int) -> None:
+        """For the first of the members that goes back; the others have to."""
+        if transfer.begun_ns != begun_ns:
+            return
+        self.begun -= 1
+        transfer.begun_ns = transfer.done_ns = -1
+        del self._keys[transfer.meeting]
+        for launch in transfer.launches:
+            self._journal.demand(launch.stream.device.host, begun_ns)
+        self._stale = True
+        self._revise(self._fabric.retract(transfer.meeting))
+
+    def _revise(self, revised: Revised) -> None:
+        """Completions moved: members that had been told go back to before."""
+        for key, before_ns, after_ns in revised:
+            transfer = self._keys[key]
+            transfer.done_ns = -1
+            at_ns = before_ns if after_ns is None or before_ns < after_ns else after_ns
+            for launch in transfer.delivered:
+                self._journal.demand(launch.stream.device.host, at_ns)
 
     def complete(self) -> list[Transfer]:
         """It is the instant that ``refresh`` named: meetings that are done release their kernels."""
         now_ns = self._agenda.now_ns
+        done = []
+        if self._fabric_ns == now_ns:
+            for key in self._fabric.complete(now_ns):
+                transfer = self._keys[key]
+                transfer.done_ns = now_ns
+                done.append(transfer)
         self._stale = True
-        done = [self._keys.pop(key) for key in self._fabric.complete(now_ns)]
+        if self._journal.on:
+            self._finished += [(now_ns, transfer.meeting) for transfer in done]
+        if self._journal.on or self._again:
+            done = self._with_those_again(done)
         for transfer in done:
-            del self.under_way[transfer.meeting]
-            for launch in transfer.launches:
-                launch.active -= 1
-                launch.remaining -= 1
-                if not launch.active:
-                    device = launch.stream.device
-                    device.account(now_ns)
-                    device.transferring -= 1
-                if not launch.remaining:
-                    self._streams.finish_launch(launch)
+            self._deliver(transfer)
         return done
+
+    def _with_those_again(self, done: list[Transfer]) -> list[Transfer]:
+        """Members that are at this instant already, or further, go back to its start: completions come first."""
+        now_ns, again = self._agenda.now_ns, self._again
+        found = {transfer.meeting: transfer for transfer in done}
+        checked: set[Meeting] = set()
+        while True:
+            while again and again[0][0] <= now_ns:
+                at_ns, key = heappop(again)
+                if at_ns == now_ns and self._is_due(at_ns, key):
+                    found[key] = self._keys[key]
+            todo = found.keys() - checked
+            if not todo:
+                return [found[key] for key in sorted(found)]
+            for key in todo:
+                checked.add(key)
+                transfer = found[key]
+                for launch in transfer.launches:
+                    if launch not in transfer.delivered:
+                        first_ns = now_ns + (transfer.begun_ns == now_ns)
+                        self._journal.go_back(launch.stream.device.host, first_ns)
+
+    def _deliver(self, transfer: Transfer) -> None:
+        now_ns, journal = self._agenda.now_ns, self._journal
+        del self.under_way[transfer.meeting]
+        if not journal.on:
+            del self._keys[transfer.meeting]
+        told = transfer.delivered.copy()
+        for launch in transfer.launches:
+            device = launch.stream.device
+            if journal.on:
+                if launch in told:
+                    continue
+                chapter = journal.act(device.host)
+                chapter.undo.append((_set_launch, (launch, launch.active, launch.remaining)))
+                chapter.undo.append((self._undeliver, (transfer, launch)))
+                transfer.delivered.add(launch)
+                if transfer not in chapter.notes:
+                    chapter.notes.append(transfer)
+            launch.active -= 1
+            launch.remaining -= 1
+            if not launch.active:
+                device.account(now_ns)
+                device.transferring -= 1
+            if not launch.remaining:
+                self._streams.finish_launch(launch)
+
+    def _undeliver(self, transfer: Transfer, launch: Launch) -> None:
+        transfer.delivered.discard(launch)
+        self.under_way[transfer.meeting] = transfer
+        if transfer.done_ns >= 0:
+            heappush(self._again, (transfer.done_ns, transfer.meeting))
+            self._stale = True
 
     def abandon(self, streams: Iterable[Stream], comm: int) -> None:
         """ncclCommAbort: the communicator's kernels on these streams that wait for peers end now, later ones at once.
@@ -101,18 +255,40 @@ class Collectives:
             return any(meeting.comm.id == comm for meeting in launch.meetings)
 
         for stream in streams:
-            for place in range(stream.head + 1, len(stream.items)):
-                item = stream.items[place]
-                if item[0] == LAUNCH_ITEM and concerns(item[1]):
-                    stream.items[place] = (SEGMENT_ITEM, 1, 0, 0, 0)
+            stream.items = [
+                (SEGMENT_ITEM, 1, 0, 0, 0)
+                if place > stream.head and item[0] == LAUNCH_ITEM and concerns(item[1])
+                else item
+                for place, item in enumerate(stream.items)
+            ]
             if stream.state == StreamState.COLLECTIVE:
                 launch = stream.items[stream.head][1]
                 if concerns(launch) and not launch.active:
                     for meeting in launch.meetings:
                         transfer = self.under_way.get(meeting)
-                        if transfer is not None and transfer.key < 0:
-                            transfer.launches.remove(launch)
+                        if transfer is not None and transfer.begun_ns < 0:
+                            self._give_up(transfer, launch)
                     self._streams.finish_launch(launch)
 
+    def _give_up(self, transfer: Transfer, launch: Launch) -> None:
+        gone = (launch, self._agenda.now_ns)
+        transfer.launches.remove(launch)
+        transfer.gone.append(gone)
+        if self._journal.on:
+            undo = self._journal.chapter(launch.stream.device.host).undo
+            undo.append((transfer.gone.remove, (gone,)))
+            undo.append((transfer.launches.append, (launch,)))
+
     def commit(self, at_ns: int) -> None:
+        """Nothing before this instant will be taken back."""
+        if self._finished:
+            kept = []
+            for done_ns, key in self._finished:
+                transfer = self._keys.get(key)
+                if transfer is not None and transfer.done_ns == done_ns:
+                    if done_ns < at_ns and _all_know(transfer):
+                        del self._keys[key]
+                    else:
+                        kept.append((done_ns, key))
+            self._finished = kept
         self._fabric.commit(at_ns)

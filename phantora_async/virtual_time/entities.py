@@ -8,9 +8,12 @@ restores them saves and restores the simulation.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phantora_async.virtual_time.facts import Gathering, Meeting
+
+if TYPE_CHECKING:
+    from phantora_async.virtual_time.journal import Chapter
 
 
 class StreamState(IntEnum):
@@ -73,7 +76,7 @@ Item = tuple[Any, ...]
 
 
 class Stream:
-    """A FIFO of items. ``order`` is its place among simultaneous events, ``due_seq`` the agenda entry that is valid.
+    """A FIFO of items. ``order`` is its place among simultaneous events, ``due`` its turn in the agenda.
 
     A segment's work is solo_ns x contended_ns units; alone it does contended_ns of them per nanosecond, beside an NCCL
     kernel solo_ns. So a change of rate divides nothing, and only the completion is rounded: up, to the first nanosecond
@@ -83,7 +86,7 @@ class Stream:
     __slots__ = (
         "device",
         "drain_waiter",
-        "due_seq",
+        "due",
         "floor_ns",
         "head",
         "id",
@@ -113,7 +116,7 @@ class Stream:
         self.rate = 0
         self.updated_ns = 0
         self.floor_ns = 0
-        self.due_seq = -1
+        self.due: Entry | None = None
 
 
 class Device:
@@ -189,7 +192,7 @@ class Device:
 class Launch:
     """An NCCL kernel on a stream: done when all of its meetings are."""
 
-    __slots__ = ("active", "meetings", "remaining", "stream")
+    __slots__ = ("active", "arrived_ns", "meetings", "remaining", "stream")
 
     def __init__(self, stream: Stream, meetings: tuple[Meeting, ...]) -> None:
         self.stream = stream
@@ -197,18 +200,25 @@ class Launch:
         self.remaining = len(meetings)
         self.active = 0
         """Meetings that move data now."""
+        self.arrived_ns = -1
+        """When its stream reached it."""
 
 
 class Transfer:
-    """A meeting under way: launches that have arrived, and, when all have, its number in the network."""
+    """A meeting under way: launches that have arrived, and, when all have, since when it is in the network."""
 
-    __slots__ = ("begun_ns", "key", "launches", "meeting")
+    __slots__ = ("begun_ns", "delivered", "done_ns", "gone", "launches", "meeting")
 
     def __init__(self, meeting: Meeting) -> None:
         self.meeting = meeting
         self.launches: list[Launch] = []
-        self.key = -1
         self.begun_ns = -1
+        self.done_ns = -1
+        """When the network completed it, as far as is known."""
+        self.delivered: set[Launch] = set()
+        """Those of ``launches`` that have been told so, while it may be taken back."""
+        self.gone: list[tuple[Launch, int]] = []
+        """Launches that were here and gave up, and when."""
 
 
 class Host:
@@ -216,10 +226,15 @@ class Host:
 
     __slots__ = (
         "again",
+        "answered",
+        "chapters",
         "clock_ns",
         "counters",
         "cursor",
         "devices",
+        "draining",
+        "due",
+        "forgotten",
         "log",
         "marks",
         "may_pass",
@@ -229,6 +244,7 @@ class Host:
         "polled_ns",
         "polls",
         "rank",
+        "silent",
         "state",
         "steps",
         "streams",
@@ -240,7 +256,16 @@ class Host:
         self.rank = rank
         self.order = order
         self.log: list[Any] = []
+        self.forgotten = 0
+        """Facts that stood before those of ``log``."""
         self.cursor = 0
+        self.due: Entry | None = None
+        self.silent = False
+        """Its next fact has not come, and the simulation goes on as if it came later."""
+        self.chapters: list[Chapter] = []
+        """Its history since global virtual time, while the simulation runs ahead of that; see ``journal``."""
+        self.answered = 0
+        """Facts, counted from the run's start, whose answers have left."""
         self.clock_ns = 0
         self.state = HostState.RUNNING
         self.waits_for: Stream | Mark | Device | Gathering | None = None
@@ -252,6 +277,8 @@ class Host:
         self.polled_ns = -1
         self.polled_again = False
         self.streams: dict[int, Stream] = {}
+        self.draining: tuple[Stream, ...] = ()
+        """Streams that were destroyed with work left."""
         self.marks: dict[int, Mark] = {}
         self.devices: dict[int, Device] = {}
         """Every GPU of the server that the rank sees."""
@@ -260,3 +287,7 @@ class Host:
         self.counters: tuple[float, ...] = (0,) * 9
         self.memory: dict[int, tuple[int, int, int]] = {}
         self.steps = 0
+
+
+Entry = tuple[int, int, int, "Stream | Host"]
+"""A turn in the agenda: (at_ns, order, seq, whose it is)."""

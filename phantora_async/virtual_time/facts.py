@@ -39,7 +39,8 @@ class Meeting:
     """One collective, or one send with its receive: what its members agreed to do.
 
     ``ranks`` are the members' world ranks: the communicator's, or (sender, receiver). Two members are equal objects in
-    every log, so identity is the match. ``joined`` grows as facts arrive; everything else never changes.
+    every log, so identity is the match. ``joined`` grows as facts arrive; everything else never changes. Their order is
+    the same in every run.
     """
 
     __slots__ = ("comm", "count", "dtype", "joined", "op", "ranks", "redop", "root", "seq")
@@ -56,6 +57,10 @@ class Meeting:
         self.root = root
         self.ranks = ranks
         self.joined: list[int] = []
+
+    def __lt__(self, other: Meeting) -> bool:
+        mine = self.ranks, self.op == NcclKind.SEND, self.seq, self.comm.id
+        return mine < (other.ranks, other.op == NcclKind.SEND, other.seq, other.comm.id)
 
     @property
     def nbytes(self) -> int:

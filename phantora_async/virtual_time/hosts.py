@@ -26,27 +26,32 @@ from phantora_async.virtual_time.entities import (
     StreamState,
 )
 from phantora_async.virtual_time.facts import GatheringFact, LaunchFact
+from phantora_async.virtual_time.journal import Journal
 from phantora_async.virtual_time.polling import poll_costs_ns
 from phantora_async.virtual_time.streams import Streams
 
-Waited = Stream | Mark | Device
+Answer = tuple[Host, int, bytes]
+"""(who asked, the question's number among the host's facts, encoded record)"""
 
 
 class Hosts:
     """Handlers by record kind. Each answers whether the host goes on to its next record at this instant.
 
-    What the outside is to be told is left in ``answers`` as (rank, encoded record), in the order of virtual time.
+    What the outside is to be told is left in ``answers``, in the order of virtual time.
     """
 
-    __slots__ = ("_agenda", "_collectives", "_gathered", "_queue_depth", "_streams", "answers", "handlers")
+    __slots__ = ("_agenda", "_collectives", "_gathered", "_journal", "_queue_depth", "_streams", "answers", "handlers")
 
-    def __init__(self, agenda: Agenda, streams: Streams, collectives: Collectives, queue_depth: int) -> None:
+    def __init__(
+        self, agenda: Agenda, streams: Streams, collectives: Collectives, journal: Journal, queue_depth: int
+    ) -> None:
         self._agenda = agenda
         self._streams = streams
         self._collectives = collectives
+        self._journal = journal
         self._queue_depth = queue_depth
         self._gathered: dict[object, list[Host]] = {}
-        self.answers: list[tuple[int, bytes]] = []
+        self.answers: list[Answer] = []
         on: dict[int, Callable[[Host, Any], bool]] = {
             records.HELLO: self._pass,
             records.WARNING: self._pass,
@@ -124,7 +129,8 @@ class Hosts:
     def _memory(self, host: Host, record: records.Memory) -> bool:
         was = host.memory.get(record.device, (0, 0, 0))
         now = (record.allocated_peak, record.reserved_peak, record.device_peak)
-        host.memory[record.device] = (max(was[0], now[0]), max(was[1], now[1]), max(was[2], now[2]))
+        peaks = (max(was[0], now[0]), max(was[1], now[1]), max(was[2], now[2]))
+        host.memory = host.memory | {record.device: peaks}
         return True
 
     def _counters(self, host: Host, record: records.Counters) -> bool:
@@ -150,13 +156,15 @@ class Hosts:
             raise ProtocolError(host.rank, f"stream {record.stream} created twice")
         device = host.devices.get(record.device)
         if device is None:
-            device = host.devices[record.device] = Device(host, record.device)
-        host.streams[record.stream] = Stream(device, record.stream, host.rank)
+            device = Device(host, record.device)
+            host.devices = host.devices | {record.device: device}
+        host.streams = host.streams | {record.stream: Stream(device, record.stream, host.rank)}
         return True
 
     def _stream_destroy(self, host: Host, record: records.StreamDestroy) -> bool:
-        self._stream(host, record.stream)
-        del host.streams[record.stream]
+        stream = self._stream(host, record.stream)
+        host.streams = {number: other for number, other in host.streams.items() if other is not stream}
+        host.draining = tuple(other for other in (*host.draining, stream) if other.state)
         return True
 
     def _segment(self, host: Host, record: records.Segment) -> bool:
@@ -205,6 +213,7 @@ class Hosts:
             mark = self._mark(host, record.mark)
             if mark.done_ns >= 0:
                 return True
+            self._streams.remember(mark)
             mark.waiters.append(host)
             host.cursor += 1
             return self.block(host, HostState.WAITS_MARK, mark)
@@ -245,12 +254,29 @@ class Hosts:
         gathering = fact.gathering
         came = self._gathered.setdefault(gathering, [])
         came.append(host)
+        if self._journal.on:
+            self._journal.chapter(host).undo.append((came.remove, (host,)))
+            last_ns = max(other.clock_ns for other in came)
+            if len(came) == gathering.size and last_ns > self._agenda.now_ns:
+                # Who came later in virtual time comes again, and is the last then.
+                for other in [other for other in came if other.clock_ns == last_ns]:
+                    self._journal.go_back(other, last_ns)
         if len(came) < gathering.size:
             host.cursor += 1
             return self.block(host, HostState.WAITS_GATHERING, gathering)
         del self._gathered[gathering]
+        if self._journal.on:
+            for other in came:
+                self._journal.reach(other).undo.append((self._ungather, (gathering, came, self._agenda.now_ns)))
         self._agenda.woken.extend(other for other in came if other is not host)
         return True
+
+    def _ungather(self, gathering: object, came: list[Host], at_ns: int) -> None:
+        """All wait again, for the first of the members that goes back; the others have to."""
+        if gathering not in self._gathered:
+            self._gathered[gathering] = came
+            for host in came:
+                self._journal.demand(host, at_ns)
 
     def gathered(self, gathering: object) -> list[int]:
         """Ranks that wait for the others of the gathering."""
@@ -258,10 +284,13 @@ class Hosts:
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
+    def _answer(self, host: Host, encoded: bytes) -> None:
+        self.answers.append((host, host.forgotten + host.cursor, encoded))
+
     def _clock_read(self, host: Host, record: records.ClockRead) -> bool:
         if poll_costs_ns(host, self._agenda):
             return False
-        self.answers.append((host.rank, records.Clock.encode(record.qid, self._agenda.now_ns)))
+        self._answer(host, records.Clock.encode(record.qid, self._agenda.now_ns))
         return True
 
     def _elapsed(self, host: Host, record: records.Elapsed) -> bool:
@@ -270,7 +299,7 @@ class Hosts:
         if not ready and poll_costs_ns(host, self._agenda):
             return False
         elapsed_ns = end.done_ns - start.done_ns if ready else 0
-        self.answers.append((host.rank, records.ElapsedNs.encode(record.qid, elapsed_ns, int(ready), 0)))
+        self._answer(host, records.ElapsedNs.encode(record.qid, elapsed_ns, int(ready), 0))
         return True
 
     def _query(self, host: Host, record: records.Query) -> bool:
@@ -285,5 +314,5 @@ class Hosts:
             raise ProtocolError(host.rank, f"QUERY with scope {record.scope}")
         if not done and poll_costs_ns(host, self._agenda):
             return False
-        self.answers.append((host.rank, records.Done.encode(record.qid, int(done), 0)))
+        self._answer(host, records.Done.encode(record.qid, int(done), 0))
         return True

@@ -11,17 +11,17 @@ KEPT = 200_000
 class Rhythm:
     """Notes each completed collective of one rank as (number of its signature, instant)."""
 
-    __slots__ = ("_numbers", "_rank", "notes", "truncated")
+    __slots__ = ("_numbers", "notes", "rank", "truncated")
 
     def __init__(self, rank: int) -> None:
-        self._rank = rank
+        self.rank = rank
         self._numbers: dict[tuple[object, ...], int] = {}
         self.notes: list[tuple[int, int]] = []
         self.truncated = False
 
     def note(self, transfer: Transfer, now_ns: int) -> None:
         meeting = transfer.meeting
-        if self._rank not in meeting.ranks:
+        if self.rank not in meeting.ranks:
             return
         if len(self.notes) >= KEPT:
             self.truncated = True

@@ -20,8 +20,9 @@ class Steps:
         """The first WARM_UP + 1 marks of every rank."""
         self.last: dict[int, StepMark] = {}
 
-    def complete(self, step: StepMark, now_ns: int) -> None:
-        """All work enqueued before the mark is done."""
+    @staticmethod
+    def measure(step: StepMark, now_ns: int) -> None:
+        """All work enqueued before the mark is done: at this instant, with these shares."""
         host = step.host
         step.device_ns = now_ns
         totals = [0] * 6
@@ -29,8 +30,12 @@ class Steps:
             device.account(now_ns)
             totals = [total + share for total, share in zip(totals, device.shares(), strict=True)]
         step.shares = tuple(totals)
+
+    def keep(self, step: StepMark) -> None:
+        """It will not be taken back."""
+        host = step.host
         if host.rank == 0:
-            self.instants.append((now_ns, step.host_ns))
+            self.instants.append((step.device_ns, step.host_ns))
         first = self.first.setdefault(host.rank, [])
         if len(first) <= WARM_UP:
             first.append(step)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from phantora_async.virtual_time.agenda import Agenda
 from phantora_async.virtual_time.entities import (
     LAUNCH_ITEM,
@@ -19,19 +22,32 @@ from phantora_async.virtual_time.entities import (
 )
 
 KEPT_ITEMS = 256
-"""Done items are forgotten when there are this many."""
+"""Done items are forgotten when there are this many. Lists are replaced and not shortened: history may hold them."""
+Undo = list[tuple[Callable[..., None], tuple[Any, ...]]]
+"""What restores the state of something, youngest last."""
+
+
+def _set_mark(mark: Mark, done_ns: int, waiters: tuple[Stream | Host, ...]) -> None:
+    mark.done_ns = done_ns
+    mark.waiters[:] = waiters
+
+
+def _set_pending(step: StepMark, pending: int) -> None:
+    step.pending = pending
 
 
 class Streams:
     """Drives FIFOs. What becomes possible elsewhere is left in ``arrived`` and ``completed_steps`` for the timeline."""
 
-    __slots__ = ("_agenda", "_ready", "arrived", "completed_steps")
+    __slots__ = ("_agenda", "_ready", "arrived", "completed_steps", "undo")
 
     def __init__(self, agenda: Agenda) -> None:
         self._agenda = agenda
         self._ready: list[Stream] = []
         self.arrived: list[Launch] = []
         """Launches that reached the head of their stream."""
+        self.undo: Undo | None = None
+        """Where to note what marks and steps were, while the simulation may have to go back."""
         self.completed_steps: list[StepMark] = []
 
     def submit(self, stream: Stream, item: Item) -> None:
@@ -42,7 +58,7 @@ class Streams:
             device.busy_streams += 1
             if device.since_ns < 0:
                 device.since_ns = self._agenda.now_ns
-                device.host.used.append(device)
+                device.host.used = [*device.host.used, device]
             self._drive(stream)
             if self._ready:
                 self._settle()
@@ -95,6 +111,7 @@ class Streams:
                 self._complete(item[1], now_ns)
             elif kind == WAIT_ITEM:
                 if item[1].done_ns < 0:
+                    self.remember(item[1])
                     item[1].waiters.append(stream)
                     stream.head = head
                     stream.state = StreamState.BLOCKED
@@ -106,20 +123,29 @@ class Streams:
                 return
             else:
                 step: StepMark = item[1]
+                if self.undo is not None:
+                    self.undo.append((_set_pending, (step, step.pending)))
                 step.pending -= 1
                 if not step.pending:
                     self.completed_steps.append(step)
             head += 1
             if head >= KEPT_ITEMS:
-                del items[:head]
+                items = stream.items = items[head:]
                 count -= head
                 head = 0
-        items.clear()
+        stream.items = []
         stream.head = 0
         stream.state = StreamState.IDLE
         self._drained(stream)
 
+    def remember(self, mark: Mark) -> None:
+        """Before the mark changes."""
+        if self.undo is not None:
+            self.undo.append((_set_mark, (mark, mark.done_ns, tuple(mark.waiters))))
+
     def _complete(self, mark: Mark, now_ns: int) -> None:
+        if self.undo is not None:
+            self.remember(mark)
         mark.done_ns = now_ns
         if mark.waiters:
             for waiter in mark.waiters:
@@ -154,7 +180,7 @@ class Streams:
         device.running.append(stream)
         if end_ns > device.busy_until_ns:
             device.busy_until_ns = end_ns
-        stream.due_seq = self._agenda.push(end_ns if end_ns > floor_ns else floor_ns, stream)
+        self._agenda.push(end_ns if end_ns > floor_ns else floor_ns, stream)
 
     def _start_launch(self, device: Device, launch: Launch, now_ns: int) -> None:
         device.account(now_ns)
@@ -178,5 +204,5 @@ class Streams:
             end_ns = now_ns - (-left // stream.rate)
             if end_ns > latest_ns:
                 latest_ns = end_ns
-            stream.due_seq = self._agenda.push(end_ns if end_ns > floor_ns else floor_ns, stream)
+            self._agenda.push(end_ns if end_ns > floor_ns else floor_ns, stream)
         device.busy_until_ns = latest_ns

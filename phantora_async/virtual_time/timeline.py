@@ -2,7 +2,8 @@
 
 Gating: a host whose next fact has not come keeps its place in the agenda at its clock, because the fact can be no
 earlier. When its turn comes, the simulation stops there: nothing that comes later in the total order can be decided
-yet. So the sequence of events is a function of the facts alone, whatever order they arrive in.
+yet. So the sequence of events is a function of the facts alone, whatever order they arrive in. Going on regardless is
+``speculation``'s business, and what it does is thrown away or proves right before anything of it leaves.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from typing import Any
 from phantora_async.virtual_time.agenda import HOSTS, NEVER, Agenda
 from phantora_async.virtual_time.collectives import Collectives, Fabric
 from phantora_async.virtual_time.entities import Host, HostState, Stream
-from phantora_async.virtual_time.hosts import Hosts
+from phantora_async.virtual_time.hosts import Answer, Hosts
+from phantora_async.virtual_time.journal import Journal
+from phantora_async.virtual_time.outlet import Outlet
 from phantora_async.virtual_time.rhythm import Rhythm
+from phantora_async.virtual_time.speculation import Speculation
 from phantora_async.virtual_time.steps import Steps
 from phantora_async.virtual_time.streams import Streams
 
@@ -33,25 +37,48 @@ class Stop(Enum):
 class Timeline:
     """``feed`` facts, ``run``, take ``answers``. Not a thread's business but its caller's."""
 
-    def __init__(self, world_size: int, fabric: Fabric, queue_depth: int) -> None:
-        self._agenda = Agenda()
-        self._streams = Streams(self._agenda)
-        self.collectives = Collectives(self._agenda, self._streams, fabric)
-        self._operations = Hosts(self._agenda, self._streams, self.collectives, queue_depth)
+    def __init__(self, world_size: int, fabric: Fabric, queue_depth: int, *, optimistic: bool = False) -> None:
+        """`optimistic`: answers leave as soon as they are simulated, though they may be revised."""
+        self.agenda = Agenda()
+        self.streams = Streams(self.agenda)
+        self.journal = Journal(self.agenda, self.streams)
+        self.collectives = Collectives(self.agenda, self.streams, self.journal, fabric)
+        self._operations = Hosts(self.agenda, self.streams, self.collectives, self.journal, queue_depth)
         self._aside: list[Host] = []
+        self._passing = False
         self.hosts = [Host(rank, HOSTS + rank) for rank in range(world_size)]
         self.steps = Steps()
         self.rhythm = Rhythm(0)
+        self.outlet = Outlet(optimistic)
+        self.speculation = Speculation(self)
         self.starved: Host | None = None
         """Whose fact has to come first; set when ``run`` returns STARVED."""
-        self.facts_done = 0
+        self._facts = 0
+        self._turns = 0
         for host in self.hosts:
-            self._agenda.push(0, host)
+            self.agenda.push(0, host)
 
     @property
     def now_ns(self) -> int:
         """Global virtual time: everything before it is decided."""
-        return self._agenda.now_ns
+        return self.speculation.gvt_ns() if self.speculation.active else self.agenda.now_ns
+
+    @property
+    def ahead_ns(self) -> int:
+        """How far any rank has been simulated."""
+        if not self.speculation.active:
+            return self.now_ns
+        return max(self.now_ns, self.speculation.furthest_ns())
+
+    @property
+    def facts_done(self) -> int:
+        """Facts executed, and not taken back."""
+        return self._facts - self.journal.facts
+
+    @property
+    def turns(self) -> int:
+        """Events executed, with those that were taken back: ``journal.turns`` of them."""
+        return self._turns
 
     def gathered(self, gathering: object) -> list[int]:
         """Ranks that have come to a gathering and wait in it."""
@@ -59,7 +86,10 @@ class Timeline:
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
         """Appends what a rank said, in its order."""
-        self.hosts[rank].log.extend(facts)
+        host = self.hosts[rank]
+        host.log.extend(facts)
+        if host.silent:
+            self.speculation.heard(host)
 
     def queued(self, rank: int) -> int:
         host = self.hosts[rank]
@@ -70,28 +100,62 @@ class Timeline:
         return all(host.state == HostState.FINISHED for host in self.hosts)
 
     def take_answers(self) -> list[tuple[int, bytes]]:
-        """(rank, encoded record) of questions decided since the last call, in the order of virtual time."""
-        answers, self._operations.answers = self._operations.answers, []
-        return answers
+        """(rank, encoded record) of questions decided since the last call, each rank's in the order of virtual time."""
+        return self.outlet.take()
 
     def pass_over(self, ranks: Sequence[int]) -> None:
         """These ranks are asleep where no record tells of it: until the next answer leaves, they hold nothing back.
 
         Then they are taken to have slept until that instant. Whoever wakes them went on because of that answer, or of
-        one before it.
+        one before it. Meanwhile nothing is simulated ahead.
         """
+        if self.speculation.active:
+            self.speculation.stop()
+        self._passing = True
         for rank in ranks:
             self.hosts[rank].may_pass = True
 
-    def run(self, budget: int) -> Stop:
-        """Executes about `budget` turns. Raises ProtocolError for a fact that no working hook sends."""
-        stop = self._run(budget)
-        self.collectives.commit(self._agenda.now_ns)
+    def run(self, budget: int, ahead: bool = False) -> Stop:
+        """Executes about `budget` turns. Raises ProtocolError for a fact that no working hook sends.
+
+        `ahead`: if a rank's next fact is missing, go on as if it came later. STARVED then means that nothing is left to
+        simulate, either.
+        """
+        if self.speculation.active:
+            budget, exhausted = self._speculate(budget, ahead)
+            if exhausted or self.speculation.active or budget <= 0:
+                return self._stop(exhausted)
+        before = budget
+        stop, left = self._run(budget)
+        self._turns += before - left
+        self._let_answers_go()
+        if stop is Stop.STARVED and ahead and not self._passing:
+            _, exhausted = self._speculate(max(left, 1), True)
+            return self._stop(exhausted)
+        self.collectives.commit(self.agenda.now_ns)
         return stop
 
-    def _run(self, budget: int) -> Stop:
-        agenda, collectives, operations = self._agenda, self.collectives, self._operations
-        heap, arrived, woken = agenda.heap, self._streams.arrived, agenda.woken
+    def _speculate(self, budget: int, ahead: bool) -> tuple[int, bool]:
+        left, exhausted = self.speculation.run(budget, ahead)
+        self._turns += budget - left
+        return left, exhausted
+
+    def _stop(self, exhausted: bool) -> Stop:
+        if not exhausted:
+            return Stop.BUDGET
+        self.starved = self.speculation.starved()
+        return Stop.DRAINED if self.starved is None else Stop.STARVED
+
+    def _let_answers_go(self) -> None:
+        answers = self._operations.answers
+        if answers:
+            for host, number, encoded in answers:
+                self.outlet.answer(host, number, encoded)
+            answers.clear()
+
+    def _run(self, budget: int) -> tuple[Stop, int]:
+        agenda, collectives, operations = self.agenda, self.collectives, self._operations
+        heap, arrived, woken = agenda.heap, self.streams.arrived, agenda.woken
         while budget > 0:
             budget -= 1
             network_ns = collectives.refresh()
@@ -100,24 +164,28 @@ class Timeline:
                     if self._aside:
                         self._return_all()
                         continue
-                    return Stop.DRAINED
+                    return Stop.DRAINED, budget
                 agenda.now_ns = network_ns
                 for transfer in collectives.complete():
                     self.rhythm.note(transfer, network_ns)
             else:
-                at_ns, order, seq, target = heap[0]
+                entry = heap[0]
+                at_ns, order, _, target = entry
+                if target.due is not entry:
+                    heappop(heap)
+                    continue
                 if order < HOSTS:
                     heappop(heap)
                     assert isinstance(target, Stream)
-                    if target.due_seq != seq:
-                        continue
+                    target.due = None
                     agenda.now_ns = at_ns
-                    self._streams.finish_segment(target)
+                    self.streams.finish_segment(target)
                 else:
                     assert isinstance(target, Host)
                     if target.cursor >= len(target.log):
                         if target.may_pass:
                             heappop(heap)
+                            target.due = None
                             operations.block(target, HostState.PASSED_OVER, None)
                             self._aside.append(target)
                             continue
@@ -125,23 +193,24 @@ class Timeline:
                             self._return_all()
                             continue
                         self.starved = target
-                        return Stop.STARVED
+                        return Stop.STARVED, budget
                     heappop(heap)
+                    target.due = None
                     due_ns = target.clock_ns if target.again else target.clock_ns + target.log[target.cursor][3]
                     if due_ns > at_ns:
                         agenda.push(due_ns, target)
                         continue
                     agenda.now_ns = at_ns
                     budget -= self._go_on(target)
-            while arrived or woken or self._streams.completed_steps:
-                self._follow_up()
+            while arrived or woken or self.streams.completed_steps:
+                self.follow_up()
             if self._aside and operations.answers:
                 self._return_all()
-        return Stop.BUDGET
+        return Stop.BUDGET, budget
 
     def _go_on(self, host: Host) -> int:
         """Executes the host's facts while nothing else comes first. Returns how many."""
-        agenda, handlers, collectives = self._agenda, self._operations.handlers, self.collectives
+        agenda, handlers, collectives = self.agenda, self._operations.handlers, self.collectives
         heap, order, log = agenda.heap, host.order, host.log
         done = 0
         while True:
@@ -152,8 +221,8 @@ class Timeline:
             if not handlers[fact[0]](host, fact):
                 break
             host.cursor = cursor = host.cursor + 1
-            if agenda.woken or self._streams.arrived or self._streams.completed_steps:
-                self._follow_up()
+            if agenda.woken or self.streams.arrived or self.streams.completed_steps:
+                self.follow_up()
             if cursor >= len(log):
                 agenda.push(now_ns, host)
                 break
@@ -165,32 +234,67 @@ class Timeline:
                 break
             agenda.now_ns = due_ns
         if host.cursor > KEPT_FACTS:
-            del log[: host.cursor]
-            host.cursor = 0
-        self.facts_done += done
+            self.forget_facts(host, host.forgotten + host.cursor)
+        self._facts += done
         return done
 
-    def _follow_up(self) -> None:
+    # ---- for speculation -------------------------------------------------------------------------------------------
+
+    def execute(self, host: Host) -> bool:
+        """The host's next fact, now. Says whether the host goes on to the one after it at this instant."""
+        fact = host.log[host.cursor]
+        before = host.cursor
+        host.clock_ns = self.agenda.now_ns
+        host.again = False
+        goes_on = self._operations.handlers[fact[0]](host, fact)
+        if goes_on:
+            host.cursor += 1
+        self._facts += host.cursor - before
+        return goes_on
+
+    def drain_answers(self) -> list[Answer]:
+        """What the fact just executed was answered with."""
+        answers = self._operations.answers
+        if answers:
+            self._operations.answers = []
+        return answers
+
+    def forget_facts(self, host: Host, needed: int) -> None:
+        """Facts before number `needed` will not be executed again; they go when there are many."""
+        count = needed - host.forgotten
+        if count > KEPT_FACTS:
+            del host.log[:count]
+            host.cursor -= count
+            host.forgotten += count
+
+    def follow_up(self) -> None:
         """What an event made possible at the same instant."""
-        arrived, woken, steps = self._streams.arrived, self._agenda.woken, self._streams.completed_steps
-        while arrived:
-            self.collectives.arrive(arrived.pop(0))
-        while woken:
-            self._give_turn(woken.pop(0))
-        while steps:
-            self.steps.complete(steps.pop(0), self._agenda.now_ns)
+        arrived, woken, steps = self.streams.arrived, self.agenda.woken, self.streams.completed_steps
+        while arrived or woken or steps:
+            while arrived:
+                self.collectives.arrive(arrived.pop(0))
+            while woken:
+                self._give_turn(woken.pop(0))
+            while steps:
+                step = steps.pop(0)
+                self.steps.measure(step, self.agenda.now_ns)
+                if self.journal.on:
+                    self.journal.chapter(step.host).steps.append(step)
+                else:
+                    self.steps.keep(step)
 
     def _give_turn(self, host: Host) -> None:
         self._operations.wake(host)
         at_ns = host.clock_ns
         if not host.again and host.cursor < len(host.log):
             at_ns += host.log[host.cursor][3]
-        self._agenda.push(at_ns, host)
+        self.agenda.push(at_ns, host)
 
     def _return_all(self) -> None:
         """An answer has left, or nothing can happen without them: those passed over hold time at this instant now."""
         for host in self._aside:
             self._give_turn(host)
         self._aside.clear()
+        self._passing = False
         for host in self.hosts:
             host.may_pass = False

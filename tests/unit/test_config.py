@@ -62,11 +62,18 @@ def test_servers(config: type[Resolver], options: tuple[str, ...], servers: tupl
         ("--run-dir", "train.py/x"),
         ("--report", "nowhere/report.json"),
         ("--python", "/no/such/python"),
+        ("--clock", "optimistic", "--speculation", "never"),
     ],
 )
 def test_refused(config: type[Resolver], options: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
         config.of(*options)
+
+
+def test_clock_and_speculation(config: type[Resolver]) -> None:
+    assert (config.of().clock, config.of().speculation) == ("exact", "on-demand")
+    resolved = config.of("--clock", "optimistic", "--speculation", "eager")
+    assert (resolved.clock, resolved.speculation) == ("optimistic", "eager")
 
 
 def test_the_script_s_own_options_are_its_own(config: type[Resolver]) -> None:

@@ -14,7 +14,7 @@ from emu import records
 from emu.records import MarkerKind, NcclKind, ScopeKind
 from phantora_async.costs import Costs, CostTable
 from phantora_async.intake import Intake
-from phantora_async.virtual_time import Meeting, Stop, Timeline
+from phantora_async.virtual_time import Meeting, Revised, Stop, Timeline
 
 
 class FixedFabric:
@@ -22,23 +22,35 @@ class FixedFabric:
 
     def __init__(self, duration_ns: Callable[[Meeting], int] = lambda meeting: meeting.nbytes) -> None:
         self._duration_ns = duration_ns
-        self._due: list[tuple[int, int]] = []
-        self.begun: list[tuple[int, str]] = []
+        self._due: dict[Meeting, int] = {}
+        self._begun: dict[Meeting, int] = {}
 
-    def begin(self, key: int, meeting: Meeting, at_ns: int) -> None:
-        self.begun.append((at_ns, meeting.describe()))
-        self._due.append((at_ns + self._duration_ns(meeting), key))
+    @property
+    def begun(self) -> list[tuple[int, str]]:
+        return sorted((at_ns, meeting.describe()) for meeting, at_ns in self._begun.items())
+
+    def begin(self, key: Meeting, meeting: Meeting, at_ns: int) -> Revised:
+        assert key not in self._due
+        self._begun[meeting] = at_ns
+        self._due[key] = at_ns + max(self._duration_ns(meeting), 1)
+        return ()
+
+    def retract(self, key: Meeting) -> Revised:
+        self._due.pop(key, None)
+        del self._begun[key]
+        return ()
 
     def next_ns(self) -> int | None:
-        return min(self._due)[0] if self._due else None
+        return min(self._due.values(), default=None)
 
-    def complete(self, at_ns: int) -> list[int]:
-        done = sorted(key for due_ns, key in self._due if due_ns <= at_ns)
-        self._due = [(due_ns, key) for due_ns, key in self._due if due_ns > at_ns]
+    def complete(self, at_ns: int) -> list[Meeting]:
+        done = sorted(key for key, due_ns in self._due.items() if due_ns == at_ns)
+        for key in done:
+            del self._due[key]
         return done
 
     def commit(self, at_ns: int) -> None:
-        assert all(due_ns >= at_ns for due_ns, _ in self._due)
+        assert all(due_ns >= at_ns for due_ns in self._due.values())
 
 
 class FixedCosts:

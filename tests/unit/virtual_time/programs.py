@@ -1,0 +1,228 @@
+"""Random programs of several ranks, and how they are played: in which portions, and how far ahead."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+import netsim
+from emu import records
+from emu.records import NcclKind
+from netsim.collectives import load_params
+from phantora_async.fabric import NetsimFabric
+from phantora_async.virtual_time import Fabric, Meeting, Revised, Stop, Timeline
+from profiles import load_cluster
+
+from .scripted import FixedFabric, Script, new_intake, number
+
+TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=2)
+PARAMS = load_params("hopper")
+MOST = 5
+GROUPS = ((0, 1, 2, 3, 4), (0, 1), (1, 2, 3), (0, 3, 4), (2, 4))
+"""Communicators by world rank; they overlap. Members that a smaller world lacks are left out."""
+
+Program = list[tuple[int, tuple[Any, ...]]]
+_after = st.lists(st.integers(0, 400), min_size=MOST, max_size=MOST)
+_stream = st.integers(1, 3)
+_action = st.one_of(
+    st.tuples(st.just("segment"), _stream, st.integers(0, 900), st.integers(0, 300), st.integers(0, 500)),
+    st.tuples(st.just("event"), _stream, _stream),
+    st.tuples(st.just("wait for event"), _stream, st.integers(0, 60)),
+    st.tuples(st.just("sync"), st.integers(0, 3)),
+    st.tuples(st.just("clock"), st.integers(0, 50)),
+    st.tuples(st.just("elapsed"), _stream),
+    st.tuples(st.just("collective"), st.integers(0, 4), st.integers(0, 2), st.integers(0, 300), _stream, _after),
+    st.tuples(st.just("send"), st.integers(0, 4), _stream, st.integers(1, 300)),
+    st.tuples(st.just("exchange"), st.integers(0, 4), _stream, st.integers(1, 300)),
+    st.tuples(st.just("query"), _stream),
+    st.tuples(st.just("step")),
+    st.tuples(st.just("destroy"), st.integers(10, 12), st.integers(0, 500)),
+    st.tuples(st.just("abort"), st.integers(0, 4), st.integers(0, 300)),
+)
+programs = st.lists(st.tuples(st.integers(0, MOST - 1), _action), max_size=30)
+_KINDS = (NcclKind.ALL_REDUCE, NcclKind.ALL_GATHER, NcclKind.BROADCAST)
+
+
+def _groups(size: int) -> list[tuple[int, ...]]:
+    return [tuple(rank for rank in group if rank < size) for group in GROUPS]
+
+
+def _init(group: int, ranks: tuple[int, ...], rank: int, after: int) -> bytes:
+    unique = b"group %d" % group
+    return records.CommInit.encode(
+        after, 100 + group, len(ranks), ranks.index(rank), rank, 0, payload=unique.ljust(128, b"\0")
+    )
+
+
+def _comm_ids(size: int) -> list[int]:
+    """What the communicators' ids will be; 0 for those without members."""
+    ids = []
+    for group, ranks in enumerate(_groups(size)):
+        intake = new_intake(size)
+        for rank in ranks:
+            intake.take(rank, records.decode_up(Script(rank, size).records[0])[0])
+            intake.take(rank, records.decode_up(_init(group, ranks, rank, 0))[0])
+        ids.append(next(iter(intake.communicators.by_id), 0))
+    return ids
+
+
+def write(size: int, program: Program, scale: int) -> list[Script]:
+    """Every rank's records. Counts are multiplied by `scale`."""
+    world = [Script(rank, size) for rank in range(size)]
+    ids, groups = _comm_ids(size), _groups(size)
+    for group, ranks in enumerate(groups):
+        for rank in ranks:
+            world[rank].add(_init(group, ranks, rank, 10 * rank * (group % 2)))
+    aborted: set[int] = set()
+    for rank, action in program:
+        _write(world, rank % size, action, ids, groups, aborted, scale)
+    return [script.sync().clock().bye() for script in world]
+
+
+def _write(
+    world: list[Script],
+    rank: int,
+    action: tuple[Any, ...],
+    ids: list[int],
+    groups: list[tuple[int, ...]],
+    aborted: set[int],
+    scale: int,
+) -> None:
+    script = world[rank]
+    match action:
+        case ("segment", stream, solo_ns, more_ns, tail_ns):
+            script.segment(solo_ns, stream=stream, contended_ns=solo_ns + more_ns, tail_ns=tail_ns, after=solo_ns % 7)
+        case ("event", source, target):
+            mark = script.record(stream=source, after=1)
+            script.wait(mark, stream=target)
+            script.add(records.MarkDrop.encode(0, mark))
+        case ("wait for event", stream, after):
+            script.sync(mark=script.record(stream=stream), after=after)
+        case ("sync", stream):
+            script.sync(stream=stream, after=2)
+        case ("clock", after):
+            script.clock(after=after)
+        case ("elapsed", stream):
+            script.elapsed(script.record(stream=stream), script.record(stream=1 + stream % 3), after=20)
+        case ("collective", group, kind, count, stream, afters) if group not in aborted:
+            for member in groups[group]:
+                world[member].comm = ids[group]
+                op = world[member].op(_KINDS[kind], 1 + count * scale)
+                world[member].launch(op, stream=stream, after=afters[member])
+        case ("send", other, stream, count) if 0 not in aborted and other % len(world) != rank:
+            receiver = world[other % len(world)]
+            script.comm = receiver.comm = ids[0]
+            script.send(other % len(world), count * scale, stream=stream)
+            receiver.receive(rank, count * scale, stream=stream, after=3)
+        case ("exchange", other, stream, count) if 0 not in aborted:
+            receiver = world[other % len(world)]
+            for one, peer in ((script, receiver.rank), (receiver, rank))[: 1 + (receiver is not script)]:
+                one.comm = ids[0]
+                ops = (one.op(NcclKind.SEND, count, peer=peer), one.op(NcclKind.RECV, count, peer=peer))
+                one.launch(*ops, stream=stream, after=count % 50)
+        case ("query", stream):
+            script.query(script.record(stream=stream))
+        case ("step",):
+            script.step()
+        case ("destroy", stream, solo_ns):
+            script.add(records.StreamCreate.encode(0, stream, 0, 0, 0)).segment(solo_ns, stream=stream)
+            script.add(records.StreamDestroy.encode(0, stream, 0))
+        case ("abort", group, after) if rank in groups[group]:
+            script.add(records.CommDestroy.encode(after, ids[group], 1, 0))
+            aborted.add(group)
+
+
+class Watched:
+    """A fabric, and what has begun in it and was not taken back."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self.begun: dict[Meeting, int] = {}
+        self.next_ns, self.complete, self.commit = fabric.next_ns, fabric.complete, fabric.commit
+
+    def begin(self, key: Meeting, meeting: Meeting, at_ns: int) -> Revised:
+        assert meeting not in self.begun
+        self.begun[meeting] = at_ns
+        return self._fabric.begin(key, meeting, at_ns)
+
+    def retract(self, key: Meeting) -> Revised:
+        del self.begun[key]
+        return self._fabric.retract(key)
+
+
+def fixed() -> Fabric:
+    return FixedFabric(lambda meeting: 1 + meeting.nbytes)
+
+
+def network() -> Fabric:
+    return NetsimFabric(TOPOLOGY, PARAMS, (3, MOST - 3))
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    outcome: dict[str, Any]
+    """Everything that the outside can see."""
+    timeline: Timeline
+
+
+Ahead = Callable[[random.Random], bool]
+"""May this run of the timeline go ahead of silent ranks?"""
+
+
+def play(
+    scripts: list[Script], make_fabric: Callable[[], Fabric], seed: int | None, ahead: Ahead, depth: int
+) -> Played:
+    """Feeds everything, in arbitrary portions and order if there is a `seed`, and runs in between and to the end."""
+    chance = random.Random(seed)
+    fabric = Watched(make_fabric())
+    timeline = Timeline(len(scripts), fabric, depth)
+    intake = new_intake(len(scripts))
+    left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
+    answers: dict[int, list[int]] = {}
+
+    def collect() -> None:
+        for rank, answer in timeline.take_answers():
+            answers.setdefault(rank, []).append(number(answer))
+
+    patience = [chance.choice((1, 3, 12)) for _ in scripts]
+    while any(left):
+        for rank in range(len(left)) if seed is None else chance.sample(range(len(left)), len(left)):
+            if any(rank in ranks for _, ranks in intake.communicators.joining()):
+                continue  # blocked in its question
+            portion = len(left[rank]) if seed is None else chance.randint(0, patience[rank])
+            asks = [place for place, record in enumerate(left[rank]) if record.kind == records.COMM_INIT]
+            portion = min(portion, asks[0] + 1 if asks else portion)
+            timeline.feed(rank, intake.take(rank, left[rank][:portion]))
+            del left[rank][:portion]
+            if seed is not None and chance.random() < 0.7:
+                timeline.run(chance.choice((1, 5, 40, 1000)), ahead(chance))
+                collect()
+    while (stop := timeline.run(1000, ahead(chance))) is Stop.BUDGET:
+        continue
+    collect()
+    steps, hosts = timeline.steps, timeline.hosts
+    for host in hosts:
+        for device in host.used:
+            device.account(timeline.now_ns)
+    return Played(
+        {
+            "answers": answers,
+            "begun": sorted((at_ns, meeting.describe()) for meeting, at_ns in fabric.begun.items()),
+            "collectives": timeline.collectives.begun,
+            "end": (timeline.now_ns, stop),
+            "clocks": [host.clock_ns for host in hosts],
+            "shares": [[device.shares() for device in host.used] for host in hosts],
+            "instants": steps.instants,
+            "steps": {
+                rank: [(m.index, m.host_ns, m.device_ns, m.shares) for m in (*marks, steps.last[rank])]
+                for rank, marks in sorted(steps.first.items())
+            },
+            "rhythm": timeline.rhythm.notes,
+            "states": [host.state for host in hosts],
+        },
+        timeline,
+    )

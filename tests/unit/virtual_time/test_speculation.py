@@ -1,0 +1,204 @@
+"""What going ahead does: to history, to answers, to memory. That it changes no result is ``test_oracle``'s subject."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from emu import records
+from phantora_async.virtual_time import EAGER, NEVER, ON_DEMAND, POLICIES, Policy, Stop, Timeline
+
+from .scripted import FixedFabric, Script, new_intake, number, scripts
+
+
+def timeline_of(*played: Script, optimistic: bool = False) -> Timeline:
+    timeline = Timeline(len(played), FixedFabric(), 1024, optimistic=optimistic)
+    intake = new_intake(len(played))
+    for script in played:
+        timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+    return timeline
+
+
+def say(timeline: Timeline, rank: int, *encoded: bytes) -> None:
+    timeline.feed(rank, records.decode_up(b"".join(encoded))[0])
+
+
+def answers(timeline: Timeline) -> list[tuple[int, int]]:
+    return [(rank, number(answer)) for rank, answer in timeline.take_answers()]
+
+
+def test_ahead_of_a_silent_rank_nothing_leaves() -> None:
+    timeline = timeline_of(Script(0, 2).advance(50), Script(1, 2).segment(100).sync().clock().bye())
+    assert timeline.run(100, ahead=True) is Stop.STARVED
+    assert timeline.starved is timeline.hosts[0]
+    assert (timeline.now_ns, timeline.ahead_ns) == (50, 100)
+    assert answers(timeline) == []
+    say(timeline, 0, records.HostAdvance.encode(51))
+    assert timeline.run(100) is Stop.STARVED
+    assert answers(timeline) == [(1, 100)]
+
+
+def test_who_has_nothing_to_do_with_a_late_fact_keeps_its_history() -> None:
+    busy = [Script(rank, 3).segment(500).segment(70, stream=2, after=10) for rank in range(2)]
+    timeline = timeline_of(*busy, Script(2, 3))
+    timeline.run(100, ahead=True)
+    one, other, _ = timeline.hosts
+    assert [chapter.at_ns for chapter in one.chapters] == [10, 80, 500]
+    kept = list(other.chapters)
+    say(timeline, 0, records.Segment.encode(50, 1, 1, 5, 5, 5))
+    assert timeline.run(100, ahead=True) is Stop.STARVED
+    assert timeline.journal.turns == 2  # at 80 and 500: rank 0 launched something at 60
+    assert [chapter.at_ns for chapter in one.chapters] == [10, 60, 80, 500, 505]
+    assert other.chapters == kept
+
+
+def test_a_late_fact_takes_back_the_collective_and_both_its_members() -> None:
+    """Rank 0's stream reaches a collective at 1000, long after rank 0's host fell silent at 10."""
+    world = scripts(3)
+    a, b, c = world
+    intake, timeline = new_intake(3), Timeline(3, FixedFabric(), 1024)
+
+    def tell_all() -> None:
+        for script in world:
+            timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+            script.records.clear()
+
+    tell_all()
+    a.segment(1000).all_reduce(64, stream=1, after=10)
+    b.all_reduce(64).sync().clock()
+    c.all_reduce(64).sync(stream=1).segment(10_000)
+    tell_all()
+    assert timeline.run(1000, ahead=True) is Stop.STARVED
+    assert timeline.collectives.begun == 1
+    assert [host.clock_ns for host in timeline.hosts] == [10, 1064, 0]
+    assert answers(timeline) == []
+    # At 15, rank 0 makes its stream 1 wait for nothing: the segment goes on, and the collective begins again at 1000.
+    say(timeline, 0, records.EventRecord.encode(5, 3, 0, 9, 0), records.StreamWait.encode(0, 1, 0, 9))
+    assert timeline.run(1000, ahead=True) is Stop.STARVED
+    assert timeline.journal.rollbacks >= 3
+    assert timeline.collectives.begun == 1
+    for rank in (0, 2):
+        say(timeline, rank, records.Bye.encode(20_000, 0, 0))
+    assert timeline.run(1000, ahead=True) is Stop.STARVED
+    assert answers(timeline) == [(1, 1064)]
+
+
+def test_an_answer_leaves_once_though_its_question_is_simulated_again() -> None:
+    timeline = timeline_of(Script(0, 2).clock(after=10), Script(1, 2).segment(100).sync().advance(20))
+    timeline.run(100, ahead=True)
+    assert answers(timeline) == [(0, 10)]
+    timeline.pass_over([1])  # takes back all that is ahead
+    timeline.run(100)
+    assert answers(timeline) == []
+    say(timeline, 0, records.ClockRead.encode(200, 2))
+    say(timeline, 1, records.HostAdvance.encode(300))
+    timeline.run(100, ahead=True)
+    assert answers(timeline) == [(0, 210)]
+
+
+def test_optimistic_answers_leave_at_once() -> None:
+    timeline = timeline_of(Script(0, 2).advance(5), Script(1, 2).segment(100).sync().clock(), optimistic=True)
+    timeline.run(1000, ahead=True)
+    assert answers(timeline) == [(1, 100)]
+    say(timeline, 0, records.Bye.encode(1_000, 0, 0))
+    say(timeline, 1, records.Bye.encode(0, 0, 0))
+    assert timeline.run(1000, ahead=True) is Stop.DRAINED
+    assert answers(timeline) == []
+    revisions = timeline.outlet.revisions
+    assert (revisions.early, revisions.revised) == (1, 0)
+
+
+def test_an_optimistic_query_that_was_wrong_is_a_revision() -> None:
+    """A collective that overlaps makes a segment slower than it seemed."""
+    a, b = scripts(2)
+    a.all_reduce(300)
+    b.all_reduce(300, after=50).segment(1000, contended_ns=2000, after=1).sync(stream=1).clock()
+    # Rank 0's records come in two portions; the first ends before its call.
+    timeline, intake = Timeline(2, FixedFabric(), 1024, optimistic=True), new_intake(2)
+    late = records.decode_up(a.records.pop())[0]
+    for script in (a, b):
+        timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+    timeline.run(1000, ahead=True)
+    ((_, early_ns),) = answers(timeline)
+    timeline.feed(0, intake.take(0, late) + records.decode_up(records.Bye.encode(9_000, 0, 0))[0])
+    say(timeline, 1, records.Bye.encode(0, 0, 0))
+    assert timeline.run(1000, ahead=True) is Stop.DRAINED
+    assert answers(timeline) == []
+    assert (early_ns, timeline.hosts[1].clock_ns) == (2051, 1201)
+    revisions = timeline.outlet.revisions
+    assert (revisions.early, revisions.revised, revisions.max_ns, revisions.sum_ns) == (1, 1, 850, 850)
+
+
+def test_a_policy_must_be_known() -> None:
+    with pytest.raises(ValueError, match="speculation 'often'"):
+        Policy(timeline_of(Script(0, 1)), "often")
+
+
+def test_only_on_demand_looks_ahead_and_only_a_little() -> None:
+    def looked(name: str) -> tuple[int, int]:
+        script = Script(1, 2)
+        for _ in range(100):
+            script.segment(10).sync()
+        timeline = timeline_of(Script(0, 2).advance(500), script)
+        policy = Policy(timeline, name)
+        policy.run(10_000, asked=False)
+        before = timeline.turns
+        policy.look_ahead()
+        return before, timeline.turns - before
+
+    for name in POLICIES:
+        before, more = looked(name)
+        assert (0 < more <= before / 4) if name == ON_DEMAND else not more
+
+
+STEPS = 10_000
+
+
+@pytest.mark.parametrize("name", [NEVER, EAGER, ON_DEMAND])
+def test_memory_stays_flat_over_many_steps(name: str) -> None:
+    """Rank 1 is always a few records late; what is kept at the end is no more than after a hundredth of the steps."""
+    chance = random.Random(4)
+    world = scripts(2)
+    timeline, intake = Timeline(2, FixedFabric(), 1024), new_intake(2)
+    policy = Policy(timeline, name)
+    sizes: list[int] = []
+    for script in world:
+        timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+    for step in range(STEPS):
+        for script in world:
+            script.records.clear()
+            script.segment(50, after=3 + chance.randint(0, 9)).all_reduce(20)
+            mark = script.record(stream=2, drop=step)
+            script.wait(mark, stream=1).sync().step()
+        portions = [intake.take(script.rank, records.decode_up(b"".join(script.records))[0]) for script in world]
+        for rank, cut in ((0, 99), (1, chance.randint(0, 5))):
+            timeline.feed(rank, portions[rank][:cut])
+            while policy.run(200, asked=False) is Stop.BUDGET:
+                continue
+            policy.look_ahead()
+            timeline.feed(rank, portions[rank][cut:])
+        while policy.run(200, asked=False) is Stop.BUDGET:
+            continue
+        if step % (STEPS // 100) == STEPS // 100 - 1:
+            sizes.append(held(timeline))
+    assert len(timeline.steps.instants) in (STEPS - 1, STEPS)
+    assert all(after >= before for (before, _), (after, _) in pairwise(timeline.steps.instants))
+    assert max(sizes[1:]) <= 1.5 * max(sizes[:10])
+    assert max(sizes) < 10_000
+    if name == EAGER:
+        assert timeline.journal.rollbacks > STEPS / 10
+
+
+def held(timeline: Timeline) -> int:
+    """Things that grow if nobody forgets them."""
+    chapters = [chapter for host in timeline.hosts for chapter in host.chapters]
+    assert timeline.journal.kept == len(chapters)
+    return (
+        sum(len(host.log) + len(host.marks) for host in timeline.hosts)
+        + sum(len(stream.items) for host in timeline.hosts for stream in host.streams.values())
+        + sum(len(chapter.undo) + 1 for chapter in chapters)
+        + len(timeline.agenda.heap)
+        + timeline.collectives.held
+    )
