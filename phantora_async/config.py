@@ -81,6 +81,16 @@ class Config:
         ]
 
 
+def _check_network(cluster: Cluster, servers: int) -> None:
+    """Can its network be simulated? UsageError with netsim's own words if not."""
+    import netsim
+
+    try:
+        netsim.Network(netsim.build(cluster.network, servers=servers))
+    except netsim.NetsimError as error:
+        raise UsageError(f"cluster {cluster.name}: {error}", "its [network] table: docs/netsim.md") from None
+
+
 def resolve(given: argparse.Namespace) -> Config:
     """The run that the options of `phantora-async run` ask for, its run directory made. Raises UsageError."""
     if given.script is None:
@@ -99,6 +109,7 @@ def resolve(given: argparse.Namespace) -> Config:
             "leave one of the two out",
         )
     servers = _servers(given, cluster)
+    _check_network(cluster, len(servers))
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
     python = _python(given.python)

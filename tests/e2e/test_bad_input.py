@@ -22,6 +22,7 @@ def phantora(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (("run", "-n", "2", "--gpu", "h300", "ok.py"), "h200"),
         (("run", "-n", "2", "--cluster", "dgx", "ok.py"), "dgx-h200"),
         (("run", "-n", "2", "--gpu", "truncated.toml", "ok.py"), "truncated.toml"),
+        (("run", "-n", "2", "--cluster", "adaptive.toml", "ok.py"), "adaptive"),
         (("run", "-n", "2", "--run-dir", "ok.py/sub", "ok.py"), "ok.py"),
         (("run", "-n", "2", "--python", "/no/such/python", "ok.py"), "/no/such/python"),
         (("run", "-n", "2"), "script"),
@@ -31,6 +32,9 @@ def phantora(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_message_and_exit_code(tmp_path: Path, args: tuple[str, ...], expected: str) -> None:
     (tmp_path / "ok.py").write_text("print('ran')\n")
     (tmp_path / "truncated.toml").write_text('name = "x"\n[memory')
+    phantora("profiles", "copy", "dgx-h200", "adaptive.toml", cwd=tmp_path)
+    described = (tmp_path / "adaptive.toml").read_text()
+    (tmp_path / "adaptive.toml").write_text(described.replace("[network.server]", '[network]\nrouting = "adaptive"\n[network.server]'))
     done = phantora(*args, cwd=tmp_path)
     assert done.returncode == 2, done
     assert expected in done.stderr
