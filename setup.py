@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parent
 def load(path: str) -> ModuleType:
     """A build script by its path: importing its package would need what the package needs."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -35,7 +35,7 @@ def copy(control: Control, operation: Any, kernel: Kernel) -> Kernel:
 
     def call(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
         if target.numel() > limit or source.numel() > limit:
-            return kernel(keyset, target, source, non_blocking)  # type: ignore[no-any-return]
+            return kernel(keyset, target, source, non_blocking)
         bytewise = target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous()
         if not target.is_cuda:
             unknown = bytewise and source.numel() > 0 and not _known_or_pending(control, source)
@@ -43,9 +43,9 @@ def copy(control: Control, operation: Any, kernel: Kernel) -> Kernel:
             if unknown:
                 control.unmodelled_read(source)
                 control.aside(target.zero_)
-            return result  # type: ignore[no-any-return]
+            return result
         if not source.is_cuda or bytewise:
-            return kernel(keyset, target, source, non_blocking)  # type: ignore[no-any-return]
+            return kernel(keyset, target, source, non_blocking)
         result = kernel(keyset, target, source, non_blocking)
         try:
             compute = beside._on_twins((target, source), {}, [target])
@@ -53,7 +53,7 @@ def copy(control: Control, operation: Any, kernel: Kernel) -> Kernel:
             control.mark([target], known=False)
         else:
             control.when_known([source], [target], compute)
-        return result  # type: ignore[no-any-return]
+        return result
 
     return call
 
@@ -95,7 +95,7 @@ def nonzero(control: Control, operation: Any, kernel: Kernel) -> Kernel:
         small = control.small((tensor,))
         twin = control.memory.twin(tensor) if small else None
         if not small or twin is None:
-            return kernel(keyset, tensor)  # type: ignore[no-any-return]
+            return kernel(keyset, tensor)
         known = _wait(control, small)
         if not known:
             control.unmodelled_read(tensor)

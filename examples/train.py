@@ -1,7 +1,7 @@
 """Train a Llama-style model with FSDP2 and print what it costs. Plain PyTorch; nothing in it knows of an emulator.
 
-    torchrun --nproc-per-node 8 examples/train.py            # on eight GPUs
-    phantora-async run -n 8 examples/train.py                # on none
+torchrun --nproc-per-node 8 examples/train.py            # on eight GPUs
+phantora-async run -n 8 examples/train.py                # on none
 """
 
 from __future__ import annotations
@@ -164,7 +164,10 @@ def main() -> None:
     peak_tflops = next((tflops for key, tflops in PEAK_TFLOPS.items() if key in name), None)
     if rank == 0:
         count = sum(parameter.numel() for parameter in model.parameters())
-        print(f"{count / 1e9:.2f} B parameters, {world} x {name}, {args.batch} x {args.seq_len} tokens per GPU", flush=True)
+        print(
+            f"{count / 1e9:.2f} B parameters, {world} x {name}, {args.batch} x {args.seq_len} tokens per GPU",
+            flush=True,
+        )
 
     for step in range(1, args.steps + 1):
         tokens = torch.randint(size.vocab, (args.batch, args.seq_len + 1), device=device)

@@ -1,4 +1,4 @@
-"""The terminal of a run: the script's output as it appears, and the status: a line below it, or one now and then in a log."""
+"""The terminal of a run: the script's output as it appears, and its status below it (in a log: now and then)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGGED_EVERY_S = 30.0
 
 
 class Terminal:
-    """Output goes to stdout, the status to stderr: kept below the output on a terminal, else a line every half minute."""
+    """Output goes to stdout, the status to stderr: one line kept below it on a terminal, else one every half minute."""
 
     def __init__(self, *, status: bool) -> None:
         self._shows_status = status and sys.stderr.isatty()

@@ -84,7 +84,8 @@ static int finish(const route *way, size_t nbytes, ph_stream *stream, bool async
  */
 static void drop_table(void *dst, const void *src, size_t nbytes, bool pinned) {
     ph_data_forget(dst, nbytes);
-    uintptr_t page = 4096, begin = ((uintptr_t)src + page - 1) & ~(page - 1), end = ((uintptr_t)src + nbytes) & ~(page - 1);
+    uintptr_t page = 4096, begin = ((uintptr_t)src + page - 1) & ~(page - 1),
+              end = ((uintptr_t)src + nbytes) & ~(page - 1);
     if (pinned && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 

@@ -52,7 +52,7 @@ typedef struct ph_thread {
     ph_call_config configs[PH_MAX_CONFIGS];
     int nranges; /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
     const ph_known_op *ranges[PH_MAX_RANGES];
-    int optimizer_depth; /* index + 1 of the outermost Optimizer.step range, 0 if none */
+    int optimizer_depth;   /* index + 1 of the outermost Optimizer.step range, 0 if none */
     int kernel_data_depth; /* the same for ops that copy tables to the device for their own kernels */
     ph_stream *default_streams[PH_MAX_DEVICES];
 } ph_thread;
@@ -183,7 +183,8 @@ int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);
 uint64_t ph_mark_record(ph_stream *stream, uint64_t drop);
 void ph_mark_wait(ph_stream *stream, uint64_t mark);
 void ph_mark_drop(uint64_t mark);
-/* watch.c. To a watching thread: is what an event recorded at that instant (as ph_clock_estimate told) stands for done? */
+/* watch.c. To a watching thread: is what an event recorded at that instant (as ph_clock_estimate told) stands for done?
+ */
 bool ph_watch_done(uint64_t recorded_at_ns);
 
 /* ---- graph.c -------------------------------------------------------------------------------------------------------

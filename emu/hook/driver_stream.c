@@ -95,9 +95,7 @@ PH_EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
 /* ---- events
  * ------------------------------------------------------------------------------------------------------------------ */
 
-PH_EXPORT int cuEventCreate(void **out, unsigned flags) {
-    return ph_event_create(flags, (ph_event **)out);
-}
+PH_EXPORT int cuEventCreate(void **out, unsigned flags) { return ph_event_create(flags, (ph_event **)out); }
 
 PH_EXPORT int cuEventDestroy_v2(void *handle) {
     ph_event *event = event_of(handle);

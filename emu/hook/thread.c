@@ -36,7 +36,8 @@ ph_thread *ph_thread_make(void) {
 /* By the names torch gives them (c10::setThreadName). A thread inherits its creator's name until it sets its own, so
  * an unfamiliar name is asked again a few times. */
 static bool watches(const char *name, bool *certain) {
-    static const char *const watchers[] = {"pt_nccl_", "pt_data_pin", "pt_tcpst", "pt_elastic", "pt_gloo_", "pt_dist_", "pt_pywd_"};
+    static const char *const watchers[] = {"pt_nccl_", "pt_data_pin", "pt_tcpst", "pt_elastic",
+                                           "pt_gloo_", "pt_dist_",    "pt_pywd_"};
     *certain = true;
     for (size_t i = 0; i < sizeof watchers / sizeof *watchers; i++)
         if (strncmp(name, watchers[i], strlen(watchers[i])) == 0) return true;

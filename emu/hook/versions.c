@@ -52,7 +52,8 @@ typedef size_t (*ask_real)(void *address, int property, size_t otherwise);
 static size_t once(const char *pattern, const char *function, int property, size_t otherwise, ask_real ask) {
     pthread_mutex_lock(&known.lock);
     int i = 0;
-    while (i < known.n && (strcmp(known.answers[i].function, function) != 0 || known.answers[i].property != property)) i++;
+    while (i < known.n && (strcmp(known.answers[i].function, function) != 0 || known.answers[i].property != property))
+        i++;
     size_t value = otherwise;
     if (i < known.n) {
         value = known.answers[i].value;
@@ -71,7 +72,7 @@ static size_t once(const char *pattern, const char *function, int property, size
 
 static size_t returned(void *address, int property, size_t otherwise) {
     (void)property, (void)otherwise;
-    return ((size_t(*)(void))address)();
+    return ((size_t (*)(void))address)();
 }
 
 static size_t written(void *address, int property, size_t otherwise) {

@@ -78,7 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--show-ranks", metavar="RANKS", default="0", help="whose output to show: 0,3 or all or none (default: 0)"
     )
-    output.add_argument("--no-progress", action="store_true", help="no status (a line on a terminal, else one every 30 s)")
+    output.add_argument(
+        "--no-progress", action="store_true", help="no status (a line on a terminal, else one every 30 s)"
+    )
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 

@@ -1,9 +1,9 @@
 """Runs measured training jobs in emulation and prints a table of simulated beside real figures.
 
-    python -m tests.accuracy.compare --jobs-script train_jobs.py --truth train_h200.jsonl [--only NAME,...] [-- run options]
+    python -m tests.accuracy.compare --jobs-script JOBS.py --truth TRUTH.jsonl [--only NAME,...] [-- run options]
 
-The script takes `--jobs NAME --steps N --warm N` and prints one `RESULT {json}` line a job; the truth file holds the
-lines that it printed on real GPUs, of which `world`, `free_running_step_s`, `max_alloc` and `max_reserved` are compared.
+The script takes `--jobs NAME --steps N --warm N` and prints one `RESULT {json}` line a job. The truth file holds the
+lines that it printed on real GPUs: `world`, `free_running_step_s`, `max_alloc` and `max_reserved` are compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ class Row:
         if self.simulated is None:
             return f"| {self.job} | {self.real['world']} | failed: {self.last_words} | | | | | | |"
         step, real_step = self.simulated["free_running_step_s"], self.real["free_running_step_s"]
-        cells = [self.job, str(self.real["world"]), f"{real_step * 1e3:.1f}", f"{step * 1e3:.1f}", percent(step, real_step)]
+        cells = [
+            self.job,
+            str(self.real["world"]),
+            f"{real_step * 1e3:.1f}",
+            f"{step * 1e3:.1f}",
+            percent(step, real_step),
+        ]
         for key in ("max_alloc", "max_reserved"):
             cells += [f"{self.simulated[key]:,}", percent(self.simulated[key], self.real[key], digits=3)]
         return f"| {' | '.join(cells)} |"
@@ -51,7 +57,16 @@ def results(text: str) -> Iterator[dict[str, Any]]:
 def simulate(script: Path, real: dict[str, Any], steps: int, warm: int, options: list[str]) -> Row:
     job, started = real["job"], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "phantora_async", "run", "-n", str(real["world"]), "--run-dir", f"{folder}/run"]
+        command = [
+            sys.executable,
+            "-m",
+            "phantora_async",
+            "run",
+            "-n",
+            str(real["world"]),
+            "--run-dir",
+            f"{folder}/run",
+        ]
         command += [*options, str(script), "--jobs", job, "--steps", str(steps), "--warm", str(warm)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = next(results(done.stdout), None) if done.returncode == 0 else None

@@ -59,7 +59,7 @@ def descendants_of(group: int) -> list[int]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """`run(script, *args, n=2, options=[...])`: one emulated job, killed with all of its processes when the test ends."""
+    """`run(script, *args, n=2, options=(...))`: one emulated job; when the test ends, nothing of it is left."""
     if not torch_is_usable():
         pytest.skip("needs a CUDA build of PyTorch in this environment")
     started: list[subprocess.Popen[str]] = []

@@ -34,7 +34,9 @@ def test_message_and_exit_code(tmp_path: Path, args: tuple[str, ...], expected: 
     (tmp_path / "truncated.toml").write_text('name = "x"\n[memory')
     phantora("profiles", "copy", "dgx-h200", "adaptive.toml", cwd=tmp_path)
     described = (tmp_path / "adaptive.toml").read_text()
-    (tmp_path / "adaptive.toml").write_text(described.replace("[network.server]", '[network]\nrouting = "adaptive"\n[network.server]'))
+    (tmp_path / "adaptive.toml").write_text(
+        described.replace("[network.server]", '[network]\nrouting = "adaptive"\n[network.server]')
+    )
     done = phantora(*args, cwd=tmp_path)
     assert done.returncode == 2, done
     assert expected in done.stderr

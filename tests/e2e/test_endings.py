@@ -37,7 +37,8 @@ def test_a_killed_rank(run: Run, tmp_path: Path) -> None:
     script.write_text(
         "import os, signal, torch\nfrom common import start\nrank, _, device = start()\n"
         "if rank == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "torch.distributed.all_reduce(torch.ones(4, device=device))\ntorch.cuda.synchronize()\nimport time; time.perf_counter()\n"
+        "torch.distributed.all_reduce(torch.ones(4, device=device))\ntorch.cuda.synchronize()\n"
+        "import time; time.perf_counter()\n"
     )
     (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
     done = run(script, n=2)
@@ -66,9 +67,20 @@ def test_nothing_survives_the_command(tmp_path: Path, victim: str) -> None:
         pytest.skip("needs a CUDA build of PyTorch in this environment")
     script = tmp_path / "waits.py"
     script.write_text(
-        "import subprocess, threading\nsubprocess.Popen(['sleep', '1000'])\nprint('STARTED', flush=True)\nthreading.Event().wait()\n"
+        "import subprocess, threading\nsubprocess.Popen(['sleep', '1000'])\nprint('STARTED', flush=True)\n"
+        "threading.Event().wait()\n"
     )
-    command = [sys.executable, "-m", "phantora_async", "run", "-n", "2", "--run-dir", str(tmp_path / "run"), str(script)]
+    command = [
+        sys.executable,
+        "-m",
+        "phantora_async",
+        "run",
+        "-n",
+        "2",
+        "--run-dir",
+        str(tmp_path / "run"),
+        str(script),
+    ]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, cwd=tmp_path
     )

@@ -74,6 +74,6 @@ def test_profiler_of_the_script_works(run: Run, tmp_path: Path) -> None:
 
 def test_out_of_memory_is_pytorch_s_own(run: Run) -> None:
     done = run("out_of_memory.py", n=1, options=("--gpu", "a100-80g", "--cluster", "dgx-a100"))
-    assert "caught" in done.output
+    assert "blocks: CUDA out of memory" in done.output
     assert "torch.OutOfMemoryError: CUDA out of memory" in done.output
     assert done.exit_code == 1

@@ -30,12 +30,22 @@ optimizer = torch.optim.AdamW(model.parameters())
 model(torch.randn(4, 64, device=device)).mean().backward()
 optimizer.step()
 state, optim = get_state_dict(model, optimizer)
-saved = {"model": state, "optim": optim, "progress": {"epoch": 3, "names": ["a", "b" * 1000]}, "seen": torch.arange(world * 5)}
+saved = {
+    "model": state,
+    "optim": optim,
+    "progress": {"epoch": 3, "names": ["a", "b" * 1000]},
+    "seen": torch.arange(world * 5),
+}
 dcp.save(saved, checkpoint_id=str(folder / "dcp"))
 dist.barrier()
 
 state, optim = get_state_dict(model, optimizer)
-target = {"model": state, "optim": optim, "progress": {"epoch": 0, "names": []}, "seen": torch.zeros(world * 5, dtype=torch.int64)}
+target = {
+    "model": state,
+    "optim": optim,
+    "progress": {"epoch": 0, "names": []},
+    "seen": torch.zeros(world * 5, dtype=torch.int64),
+}
 dcp.load(target, checkpoint_id=str(folder / "dcp"))
 assert target["seen"].tolist() == list(range(world * 5))
 set_state_dict(model, optimizer, model_state_dict=target["model"], optim_state_dict=target["optim"])

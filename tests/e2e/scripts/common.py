@@ -28,7 +28,8 @@ class MLP(nn.Module):
     def __init__(self, dim: int, layers: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim)) for _ in range(layers)
+            nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+            for _ in range(layers)
         )
 
     def forward(self, x: Tensor) -> Tensor:

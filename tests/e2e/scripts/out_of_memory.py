@@ -7,8 +7,7 @@ held = [torch.empty(8 * 2**30, dtype=torch.uint8, device="cuda") for _ in range(
 try:
     held += [torch.empty(8 * 2**30, dtype=torch.uint8, device="cuda") for _ in range(4)]
 except torch.OutOfMemoryError as error:
-    assert "CUDA out of memory" in str(error), error
-    print("caught", len(held), "blocks", flush=True)
+    print("caught after", len(held), "blocks:", str(error).partition(".")[0], flush=True)
 held.clear()
 torch.cuda.empty_cache()
 assert torch.cuda.mem_get_info()[0] == free
