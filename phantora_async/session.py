@@ -86,7 +86,7 @@ class Session:
             host_mode=config.host_mode,
             clock=config.clock,
             speculation=config.speculation,
-            progress=config.progress,
+            progress=self._terminal.live,
             run_dir=config.run_dir,
         )
 

@@ -25,6 +25,11 @@ class Terminal:
         self._logged_s = time.monotonic()
         self._status = ""
 
+    @property
+    def live(self) -> bool:
+        """Somebody looks at the status as it changes."""
+        return self._shows_status
+
     def status(self, text: str) -> None:
         """What is to be seen now."""
         if self._logs_status and time.monotonic() - self._logged_s >= LOGGED_EVERY_S:
