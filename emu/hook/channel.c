@@ -264,7 +264,7 @@ static int late_work(int waited_ms) {
 static void *reader(void *unused) {
     (void)unused;
     on_reader = true;
-    ph_self()->watcher = 1;
+    ph_self()->kind = PH_THREAD_WATCHES;
     pthread_setname_np(pthread_self(), "ph_reader");
     buffer in = {0};
     int timeout_ms = -1;

@@ -39,11 +39,18 @@ typedef struct ph_call_config {
 
 typedef struct ph_known_op ph_known_op;
 
+enum ph_thread_kind {
+    PH_THREAD_UNKNOWN, /* not known yet */
+    PH_THREAD_PROGRAM,
+    PH_THREAD_WATCHES, /* a library's thread that looks after finished work and nothing else does */
+    PH_THREAD_HELPS,   /* ... and so do the program's own threads */
+};
+
 typedef struct ph_thread {
     int device;
     int last_error;
     int capture_mode;
-    int watcher;          /* -1: not known yet */
+    enum ph_thread_kind kind;
     uint32_t name_checks; /* how often an unnamed thread has been asked for its name */
     uint64_t cpu_ns;      /* measured mode: thread CPU time already accounted */
     bool cpu_started;
@@ -57,6 +64,7 @@ typedef struct ph_thread {
     ph_stream *default_streams[PH_MAX_DEVICES];
 } ph_thread;
 
+enum ph_thread_kind ph_thread_kind(void); /* the calling thread's */
 extern __thread ph_thread *ph_this_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
 ph_thread *ph_thread_make(void);
 static inline ph_thread *ph_self(void) {

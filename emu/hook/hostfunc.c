@@ -30,7 +30,7 @@ static __thread bool on_caller __attribute__((tls_model("initial-exec")));
 static void *caller(void *unused) {
     (void)unused;
     on_caller = true;
-    ph_self()->watcher = 1;
+    ph_self()->kind = PH_THREAD_WATCHES;
     pthread_setname_np(pthread_self(), "ph_host_func");
     pthread_mutex_lock(&calls.lock);
     for (;;) {

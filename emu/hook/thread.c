@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "core.h"
 
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -27,35 +29,51 @@ ph_thread *ph_thread_make(void) {
     pthread_once(&once, make_key);
     ph_thread *thread = calloc(1, sizeof *thread);
     if (!thread) ph_die("out of host memory");
-    thread->watcher = -1;
     ph_this_thread = thread;
     pthread_setspecific(at_exit, thread);
     return thread;
 }
 
-/* By the names torch gives them (c10::setThreadName). A thread inherits its creator's name until it sets its own, so
- * an unfamiliar name is asked again a few times. */
-static bool watches(const char *name, bool *certain) {
-    static const char *const watchers[] = {"pt_nccl_", "pt_data_pin", "pt_tcpst", "pt_elastic",
-                                           "pt_gloo_", "pt_dist_",    "pt_pywd_"};
-    *certain = true;
-    for (size_t i = 0; i < sizeof watchers / sizeof *watchers; i++)
-        if (strncmp(name, watchers[i], strlen(watchers[i])) == 0) return true;
-    *certain = strncmp(name, "pt_autograd", 11) == 0;
-    return false;
+/* By the names torch gives them (c10::setThreadName). A thread inherits its creator's name until it sets its own. */
+static enum ph_thread_kind kind_by_name(void) {
+    static const struct {
+        const char *prefix;
+        enum ph_thread_kind kind;
+    } known[] = {
+        {"pt_nccl_", PH_THREAD_WATCHES},   {"pt_data_pin", PH_THREAD_WATCHES}, {"pt_tcpst", PH_THREAD_WATCHES},
+        {"pt_elastic", PH_THREAD_WATCHES}, {"pt_gloo_", PH_THREAD_WATCHES},    {"pt_dist_", PH_THREAD_WATCHES},
+        {"pt_pywd_", PH_THREAD_HELPS},     {"pt_autograd", PH_THREAD_PROGRAM},
+    };
+    char name[16] = "";
+    prctl(PR_GET_NAME, name, 0, 0, 0);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncmp(name, known[i].prefix, strlen(known[i].prefix)) == 0) return known[i].kind;
+    return PH_THREAD_UNKNOWN;
 }
 
-bool ph_thread_is_watcher(void) {
-    ph_thread *thread = ph_self();
-    if (LIKELY(thread->watcher >= 0)) return thread->watcher;
-    if (getpid() == gettid()) {
-        thread->watcher = 0;
-        return false;
+/* Newer process groups leave their watchdog's thread without a name: the function that it was started with tells. */
+static enum ph_thread_kind kind_by_entry(void) {
+    enum { MAX_FRAMES = 64, OUTERMOST = 6 };
+    void *frames[MAX_FRAMES];
+    int n = backtrace(frames, MAX_FRAMES);
+    for (int i = n - 1; i >= 0 && i >= n - OUTERMOST; i--) {
+        Dl_info about;
+        if (!dladdr(frames[i], &about) || !about.dli_sname) continue;
+        if (strstr(about.dli_sname, "ProcessGroupNCCL") && strstr(about.dli_sname, "atchdog")) return PH_THREAD_HELPS;
     }
-    char name[16] = "";
-    bool certain;
-    prctl(PR_GET_NAME, name, 0, 0, 0);
-    bool answer = watches(name, &certain);
-    if (certain || ++thread->name_checks >= 64) thread->watcher = answer;
-    return answer;
+    return PH_THREAD_UNKNOWN;
 }
+
+enum ph_thread_kind ph_thread_kind(void) {
+    ph_thread *thread = ph_self();
+    if (LIKELY(thread->kind != PH_THREAD_UNKNOWN)) return thread->kind;
+    if (getpid() == gettid()) return thread->kind = PH_THREAD_PROGRAM;
+    enum ph_thread_kind kind = kind_by_name();
+    if (kind == PH_THREAD_UNKNOWN && thread->name_checks == 0) kind = kind_by_entry();
+    /* An unfamiliar name is asked again a few times: it may not be the thread's own yet. */
+    if (kind == PH_THREAD_UNKNOWN && ++thread->name_checks >= 64) kind = PH_THREAD_PROGRAM;
+    thread->kind = kind;
+    return kind == PH_THREAD_UNKNOWN ? PH_THREAD_PROGRAM : kind;
+}
+
+bool ph_thread_is_watcher(void) { return ph_thread_kind() != PH_THREAD_PROGRAM; }

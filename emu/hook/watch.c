@@ -6,12 +6,13 @@
  * thread runs in real time here and may not ask about virtual time, so it is told that a collective is done when the
  * rank's clock, as far as it is known without asking, is that much later. If the program rests, outside of the library,
  * it may be waiting for the watching thread itself: then all is done.
+ *
+ * Where the program's own threads look after finished work, too, and a watchdog only helps them, what they find must
+ * not depend on whether it was there first: it sees nothing done unless the program rests.
  */
 #include "channel.h"
 #include "core.h"
 
-#include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 enum { LOOKS_EVERY_NS = 100000000, RESTING_LOOKS = 3, BETWEEN_LOOKS_NS = 50000000 };
@@ -39,19 +40,7 @@ static bool program_rests(void) {
     return quiet >= RESTING_LOOKS && ph_other_threads_sleep();
 }
 
-/* Where the program's own threads look after finished work too (watchdogs in Python do no more than help them), what
- * they find must not depend on whether a watchdog was there first. */
-static bool only_helps(void) {
-    static _Thread_local int helps = -1;
-    if (helps < 0) {
-        char name[16] = "";
-        prctl(PR_GET_NAME, name, 0, 0, 0);
-        helps = strncmp(name, "pt_pywd_", 8) == 0;
-    }
-    return helps;
-}
-
 bool ph_watch_done(uint64_t recorded_at_ns) {
     if (ph_run.finished || program_rests()) return true;
-    return !only_helps() && (int64_t)(ph_clock_estimate() - recorded_at_ns) >= LOOKS_EVERY_NS;
+    return ph_thread_kind() != PH_THREAD_HELPS && (int64_t)(ph_clock_estimate() - recorded_at_ns) >= LOOKS_EVERY_NS;
 }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -37,15 +35,6 @@ def simulated(document: dict[str, object]) -> str:
     return json.dumps(document, sort_keys=True, indent=1)
 
 
-def shares_its_work_queue() -> bool:
-    """Newer process groups let a watchdog and the program's threads take finished work from one queue."""
-    spec = importlib.util.find_spec("torch")
-    return spec is not None and (Path(str(spec.origin)).parent / "distributed" / "_watchdog.py").exists()
-
-
-@pytest.mark.skipif(
-    shares_its_work_queue(), reason="who of two threads sees finished work first depends on the machine: limitations.md"
-)
 @pytest.mark.parametrize("speculation", ["never", "eager"])
 @pytest.mark.timeout(600)
 def test_two_runs_agree_to_the_byte(run: Run, speculation: str) -> None:
