@@ -2,8 +2,11 @@
 
 import ctypes
 import random
+import subprocess
 import threading
 from itertools import accumulate
+
+import pytest
 
 from emu import records
 
@@ -220,6 +223,42 @@ def test_watching_threads_neither_ask_nor_move_the_clock(running):
 
     told = running(program, call_ns__query=1_000, call_ns__sync=1_000)
     assert not told.of(records.QUERY, records.HOST_WAIT)
+
+
+NAMELESS = """
+#include <pthread.h>
+static void *%(entry)s(void *program) { ((void (*)(void))program)(); return 0; }
+void run(void (*program)(void)) {
+    pthread_t thread;
+    pthread_create(&thread, 0, %(entry)s, (void *)program);
+    pthread_join(thread, 0);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "watches"),
+    [("_ZN4c10d5nccl216ProcessGroupNCCL15timeoutWatchdogEv", True), ("_ZN4user6workerEv", False)],
+)
+def test_a_thread_without_a_name_is_known_by_what_it_runs(running, tmp_path, entry, watches):
+    source, helper = tmp_path / "nameless.c", tmp_path / "nameless.so"
+    source.write_text((NAMELESS % {"entry": entry}).replace("static ", ""))
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-pthread", "-o", helper, source], check=True)
+
+    def program(rank):
+        event = rank.event()
+        rank.c.cudaEventRecord(event, None)
+        seen = []
+
+        @ctypes.CFUNCTYPE(None)
+        def query():
+            seen.append(rank.c.cudaEventQuery(event))
+
+        ctypes.CDLL(str(helper)).run(query)
+        assert seen == [600 if watches else 0]
+
+    told = running(program, answer=lambda record: (1, 0))
+    assert bool(told.of(records.QUERY)) is not watches
 
 
 def test_clock_reads_carry_the_host_clock(running):
