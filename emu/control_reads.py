@@ -16,11 +16,8 @@ def item(control: Control, operation: Any, kernel: Kernel) -> Kernel:
     """`tensor.item()`: what nobody computed reads as 0."""
 
     def call(keyset: Any, tensor: Tensor) -> Any:
-        where = span(tensor)
-        control.hook.data_wait(*where)
-        known = control.hook.data_known(*where)
-        value = kernel(keyset, tensor)
-        if known:
+        value = kernel(keyset, tensor)  # waits for the GPU, and for bytes on their way
+        if control.hook.data_known(*span(tensor)):
             return value
         control.unmodelled_read(tensor)
         return value if isinstance(value, bool) else type(value)(0)  # all() of what nobody computed is True

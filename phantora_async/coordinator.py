@@ -268,6 +268,7 @@ class Coordinator:
                 return
             else:
                 self._timeline.pass_over(verdict.asleep)
+                self._usage.passed_over += 1
                 self._take_turn_soon()
                 return
         self._look_later(verdict.again_s)

@@ -26,6 +26,8 @@ class Usage:
         self.private_nbytes: dict[int, int] = {}
         self.records = 0
         self.record_nbytes = 0
+        self.passed_over = 0
+        """How often virtual time went on without ranks that slept where no record tells of it."""
 
     def add_rank(self, rank: int, pid: int) -> None:
         self._pids[rank] = pid
@@ -63,6 +65,7 @@ class Usage:
             "cpus": len(os.sched_getaffinity(0)),
             "records": self.records,
             "record_nbytes": self.record_nbytes,
+            "passed_over": self.passed_over,
             "rank_private_nbytes": {
                 "min": private[0],
                 "median": private[len(private) // 2],

@@ -30,6 +30,7 @@ def test_script_passes(run: Run, script: str, n: int, args: tuple[str, ...]) -> 
     assert done.exit_code == 0, done.output
     assert "PASSED" in done.output
     assert done.simulated["world_size"] == n
+    assert done.report["simulator"]["passed_over"] == 0, "all that ranks wait for here is told in records"
 
 
 def test_checkpoints_round_trip(run: Run, tmp_path: Path) -> None:
