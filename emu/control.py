@@ -61,7 +61,7 @@ class Control:
         return found
 
     def twins(self, value: Any) -> Any:
-        """A call's arguments with every CUDA tensor replaced. Raises NoTwin."""
+        """A call's arguments with every CUDA tensor replaced; to be called aside. Raises NoTwin."""
         if isinstance(value, self.tensor_type):
             if not value.is_cuda:
                 return value
@@ -71,7 +71,12 @@ class Control:
             return twin
         if isinstance(value, (list, tuple)):
             return [self.twins(item) for item in value]
+        if isinstance(value, dict):
+            return {name: self.twins(item) for name, item in value.items()}
         return value
+
+    def twin(self, tensor: Tensor) -> Tensor | None:
+        return self.aside(lambda: self.memory.twin(tensor))  # type: ignore[no-any-return]
 
     def known(self, tensors: Iterable[Tensor]) -> bool:
         return all(self.hook.data_known(*span(tensor)) for tensor in tensors)

@@ -42,10 +42,11 @@ class Numbers:
     Zero-dimensional tensors of the default dtypes promote types as the numbers did.
     """
 
-    def __init__(self, operation: Any) -> None:
+    def __init__(self, control: Control, operation: Any) -> None:
         import torch
 
         self._torch = torch
+        self._aside = control.aside
         self._places = tuple(i for i, a in enumerate(operation._schema.arguments) if str(a.type) == "Tensor")
         self._wrapped: dict[tuple[type, float, bool], Tensor] = {}
 
@@ -64,7 +65,7 @@ class Numbers:
         if tensor is None:
             if len(self._wrapped) >= 256:
                 self._wrapped.clear()
-            tensor = torch.tensor(value, dtype=torch.float64 if double else None, device="cpu")
+            tensor = self._aside(lambda: torch.tensor(value, dtype=torch.float64 if double else None, device="cpu"))
             self._wrapped[kind, value, double] = tensor
         return tensor
 
@@ -104,11 +105,9 @@ class Beside:
 
     def _on_twins(self, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[Tensor]) -> Callable[[bool], None]:
         control, operation = self.control, self.operation
-        cpu_args = [control.twins(value) for value in args]
-        cpu_kwargs = {name: control.twins(value) for name, value in kwargs.items()}
+        cpu_args, cpu_kwargs, cpu_outputs = control.aside(lambda: control.twins([args, kwargs, outputs]))
         if "device" in cpu_kwargs:
             cpu_kwargs["device"] = "cpu"
-        cpu_outputs = control.twins(outputs)
 
         def compute(known: bool) -> None:
             if not known:
@@ -142,7 +141,7 @@ class Beside:
 def pointwise(control: Control, operation: Any, kernel: Kernel) -> Kernel:
     """Outputs are at least as large as the first tensor: most calls of a training step are told by its size."""
     beside, tensor_type, limit = Beside(control, operation, kernel), control.tensor_type, control.limit_numel
-    numbers = Numbers(operation)
+    numbers = Numbers(control, operation)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         first = args[0]
@@ -158,7 +157,7 @@ def pointwise(control: Control, operation: Any, kernel: Kernel) -> Kernel:
 def shrinking(control: Control, operation: Any, kernel: Kernel) -> Kernel:
     # Of what nobody computed nothing is wrong: no element is NaN, all are finite.
     beside = Beside(control, operation, kernel, _ones if operation._schema.name == "aten::all" else _zeros)
-    numbers, tensor_type, limit = Numbers(operation), control.tensor_type, control.limit_numel
+    numbers, tensor_type, limit = Numbers(control, operation), control.tensor_type, control.limit_numel
     forget = control.hook.data_forget
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -221,7 +220,7 @@ def comparison(control: Control, operation: Any, kernel: Kernel) -> Kernel:
                 else:
                     twin.copy_(operation(*zeros))
 
-    pointwise_call, numbers = pointwise(control, operation, kernel), Numbers(operation)
+    pointwise_call, numbers = pointwise(control, operation, kernel), Numbers(control, operation)
     return call
 
 

@@ -78,7 +78,7 @@ def _on_device(control: Control, value: Tensor, like: Tensor, *, transposed: boo
     if transposed:
         output = output.t()
     if output.numel():
-        twin = control.memory.twin(output)
+        twin = control.twin(output)
         if twin is None:
             raise NoTwin
         control.wait([output])
@@ -90,7 +90,7 @@ def _on_device(control: Control, value: Tensor, like: Tensor, *, transposed: boo
 def nonzero(control: Control, operation: Any, kernel: Kernel) -> Kernel:
     def call(keyset: Any, tensor: Tensor) -> Tensor:
         small = control.small((tensor,))
-        twin = control.memory.twin(tensor) if small else None
+        twin = control.twin(tensor) if small else None
         if not small or twin is None:
             return kernel(keyset, tensor)
         known = _wait(control, small)
@@ -121,7 +121,7 @@ def unique(control: Control, operation: Any, kernel: Kernel) -> Kernel:
 
     def call(keyset: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         small = control.small((tensor,))
-        twin = control.memory.twin(tensor) if small else None
+        twin = control.twin(tensor) if small else None
         if not small or twin is None:
             return kernel(keyset, tensor, *args, **kwargs)  # type: ignore[no-any-return]
         known = _wait(control, small)
