@@ -76,7 +76,7 @@ class Control:
         return value
 
     def twin(self, tensor: Tensor) -> Tensor | None:
-        return self.aside(lambda: self.memory.twin(tensor))  # type: ignore[no-any-return]
+        return self.aside(lambda: self.memory.twin(tensor))
 
     def known(self, tensors: Iterable[Tensor]) -> bool:
         return all(self.hook.data_known(*span(tensor)) for tensor in tensors)

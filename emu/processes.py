@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_ADDR_NO_RANDOMIZE = 0x0040000
 _libc = ctypes.CDLL(None, use_errno=True)
 # Bound before emu.clock gives ranks another time: what waits here waits for processes.
 _now, _sleep = time.monotonic, time.sleep
@@ -30,6 +31,14 @@ def die_with_parent(parent: int) -> None:
 
 def outlive_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def fix_addresses() -> None:
+    """The next program of this process, and all below it, are laid out alike in every run, where the kernel lets us.
+
+    Python's order of objects in sets is that of their addresses.
+    """
+    _libc.personality(ctypes.c_ulong(_ADDR_NO_RANDOMIZE))
 
 
 def adopt_orphans() -> None:

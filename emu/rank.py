@@ -19,7 +19,7 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from . import memory, processes
+from . import memory, processes, seeds
 from .job import Job, Seat, torchrun_environment
 from .script import is_ours, script_line
 
@@ -92,8 +92,7 @@ def _set_up_process(job: Job, seat: Seat) -> None:
     # sys.stdout and stderr stay: the launcher starts the forker unbuffered (as torchrun its workers), so they hold
     # nothing.
     os.environ.update(torchrun_environment(job, seat))
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()  # forked ranks would all draw the same numbers
+    seeds.seed(seat.rank)
     Path("/proc/self/comm").write_text(f"rank{seat.rank}")
 
 

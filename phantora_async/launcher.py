@@ -172,6 +172,7 @@ class Launcher:
                 stderr=log,
                 env=forker_environment(self._runtime, self._hook),
                 pass_fds=[theirs.fileno()],
+                preexec_fn=processes.fix_addresses,
                 start_new_session=True,  # Ctrl-C is ours alone: we end the others in order
             )
         self._control = Control(ours)

@@ -67,12 +67,6 @@ static bool waits(const route *way, size_t nbytes, bool async) {
     }
 }
 
-static void note_unmodelled(const route *way, const void *src, size_t nbytes) {
-    if (way->direction == COPY_D2H && nbytes <= ph_cfg.data_limit_nbytes && !ph_data_pending(src, nbytes) &&
-        !ph_data_known(src, nbytes))
-        atomic_fetch_add_explicit(&ph_counts.unmodelled_reads, 1, memory_order_relaxed);
-}
-
 /* After the stream has the copy: the host waits, in virtual time by a record, in real time for bytes on their way. */
 static int finish(const route *way, size_t nbytes, ph_stream *stream, bool async) {
     return waits(way, nbytes, async) ? ph_stream_synchronize(stream) : CUDA_OK;
@@ -96,7 +90,6 @@ int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stre
     if (status || nbytes == 0) return status;
     const ph_cost *cost = cost_of(way.direction, nbytes, way.pinned);
     if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_copy(stream, cost, dst, src, nbytes)) return CUDA_OK;
-    note_unmodelled(&way, src, nbytes);
     ph_launch(stream, cost);
     if (way.direction == COPY_H2D && ph_self()->kernel_data_depth)
         drop_table(dst, src, nbytes, way.pinned);
@@ -120,10 +113,8 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
     if (nbytes > ph_cfg.data_limit_nbytes)
         ph_data_forget(dst, dst_pitch * height);
     else
-        for (size_t row = 0; row < height; row++) {
-            note_unmodelled(&way, (const char *)src + row * src_pitch, width);
+        for (size_t row = 0; row < height; row++)
             ph_data_copy((char *)dst + row * dst_pitch, (const char *)src + row * src_pitch, width);
-        }
     return finish(&way, nbytes, stream, async);
 }
 

@@ -56,7 +56,10 @@ static void copy_now(void *dst, const void *src, size_t nbytes) {
         return;
     }
     if (!to_device || memcmp(dst, src, nbytes) != 0) memmove(dst, src, nbytes);
-    if (!to_device) return;
+    if (!to_device) {
+        if (!known && ph_is_device_pointer(src)) ph_count_unmodelled_read();
+        return;
+    }
     if (known)
         ph_data_mark_known(dst, nbytes);
     else

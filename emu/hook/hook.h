@@ -51,6 +51,8 @@ void ph_host_op(void);
 void ph_host_advance(uint64_t ns);
 /* true on the NCCL watchdog's, heartbeat's and similar threads: they never ask, never wait, never move the clock */
 bool ph_thread_is_watcher(void);
+/* The program was given device memory that nothing modelled wrote. */
+void ph_count_unmodelled_read(void);
 
 /* ---- warn.c ---------------------------------------------------------------------------------------------------- */
 /* Once per name: goes to stderr and, as a WARNING record, to the coordinator. */

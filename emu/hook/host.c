@@ -108,4 +108,6 @@ void ph_emit_counters(void) {
     ph_core_unlock();
 }
 
+void ph_count_unmodelled_read(void) { atomic_fetch_add_explicit(&ph_counts.unmodelled_reads, 1, memory_order_relaxed); }
+
 PH_EXPORT uint64_t phantora_unmodelled_reads(void) { return atomic_load(&ph_counts.unmodelled_reads); }

@@ -29,7 +29,6 @@ def test_environment_and_main(job: Jobs, tmp_path: Path) -> None:
             found = {key: os.environ[key] for key in keys.split()}
             found |= {"argv": sys.argv, "path": sys.path[0], "name": __name__, "file": __file__}
             found |= {"modules": [n for n in sys.modules if n.split(".")[0] == "emu"]}
-            import random; found["random"] = random.random()
             print(json.dumps(found))
             """
         ),
@@ -49,7 +48,19 @@ def test_environment_and_main(job: Jobs, tmp_path: Path) -> None:
     assert (first["argv"], first["name"]) == (["script.py", "--lr", "3e-4"], "__main__")
     assert (first["path"], first["file"]) == (str(tmp_path), str(tmp_path / "script.py"))
     assert first["modules"] == [], "a script's own package of that name must not be hidden"
-    assert len({f["random"] for f in found}) == 3, "forked ranks must not draw the same numbers"
+
+
+def test_a_script_that_seeds_nothing_does_the_same_in_every_run(job: Jobs) -> None:
+    script = """
+        import random, numpy, torch
+        objects = [type("C", (), {})() for _ in range(100)]
+        order = [objects.index(thing) for thing in set(objects)]
+        print(random.random(), numpy.random.rand(), torch.rand(1).item(), hash("x"), order)
+        """
+    first, second = (job(textwrap.dedent(script), options=("-n", "2")) for _ in range(2))
+    assert [first.log(rank) for rank in (0, 1)] == [second.log(rank) for rank in (0, 1)]
+    drawn = [first.log(rank).split()[:3] for rank in (0, 1)]
+    assert not set(drawn[0]) & set(drawn[1]), "forked ranks must not draw the same numbers"
 
 
 def test_module_and_package(job: Jobs, tmp_path: Path) -> None:

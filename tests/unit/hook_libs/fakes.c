@@ -12,6 +12,7 @@ char fake_signatures[64][512];
 char fake_refused[64];
 bool fake_capturing;
 uint32_t fake_nranks = 2, fake_rank;
+int fake_unmodelled_reads;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_comm = 1, known_keys[64];
@@ -23,6 +24,8 @@ struct ph_stream {
     int number;
 };
 static ph_stream streams[8];
+
+void ph_count_unmodelled_read(void) { fake_unmodelled_reads++; }
 
 void fake_reset(void) {
     fake_nrecords = fake_nsignatures = fake_nlaunches = 0;

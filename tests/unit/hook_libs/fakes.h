@@ -22,6 +22,7 @@ extern char fake_signatures[64][512]; /* every signature asked for, in order; ke
 extern int fake_nsignatures, fake_nlaunches;
 extern char fake_refused[64];
 extern bool fake_capturing;
+extern int fake_unmodelled_reads;
 
 /* Device memory: an anonymous mapping; everything else is host memory. */
 void *fake_device(size_t nbytes);

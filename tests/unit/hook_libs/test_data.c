@@ -68,6 +68,17 @@ static void chain_runs_when_bytes_arrive(void) {
     CHECK(!ph_data_pending(a, 4096) && ph_data_known(b, sizeof sent));
 }
 
+static void reads_of_what_nobody_wrote_are_counted_when_they_happen(void) {
+    int *a = fake_device(64), *never = fake_device(64), out = 5, before = fake_unmodelled_reads;
+    ph_data_copy(&out, never, 4);
+    CHECK(fake_unmodelled_reads == before + 1);
+    ph_data_expect(13, a, 4);
+    ph_data_copy(&out, a, 4);
+    CHECK(fake_unmodelled_reads == before + 1);
+    ph_data_arrived(13, NULL, 0); /* nothing modelled wrote any member's input */
+    CHECK(fake_unmodelled_reads == before + 2);
+}
+
 static void early_bytes_are_kept(void) {
     int *a = fake_device(64), sent = 42;
     ph_data_arrived(12, &sent, 4);
@@ -185,6 +196,7 @@ int main(void) {
     large_copies_are_forgotten();
     unknown_stays_unknown();
     chain_runs_when_bytes_arrive();
+    reads_of_what_nobody_wrote_are_counted_when_they_happen();
     early_bytes_are_kept();
     empty_bytes_mean_unknown();
     write_waits_for_earlier_reader();
