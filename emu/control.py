@@ -23,18 +23,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Kernel = Callable[..., Any]
-FLOATS = 4096
-"""Floating-point tensors with more elements are no control data: theirs are scalars, scales, few of each."""
 
 
 class Control:
     """What the kernels of one process share."""
 
-    def __init__(self, hook: Hook, limit_nbytes: int) -> None:
+    def __init__(self, hook: Hook, limit_nbytes: int, float_limit_numel: int) -> None:
         import torch
 
         self.hook = hook
         self.limit_numel = limit_nbytes // 8
+        self.float_limit_numel = float_limit_numel
         self.memory = DeviceMemory(hook)
         self.tensor_type = torch.Tensor
         self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -49,7 +48,7 @@ class Control:
         found: list[Tensor] = []
         for value in values:
             if isinstance(value, self.tensor_type):
-                if value.numel() > (self.limit_numel if value.dtype in self.integers else FLOATS):
+                if value.numel() > (self.limit_numel if value.dtype in self.integers else self.float_limit_numel):
                     return None
                 if value.is_cuda:
                     found.append(value)
@@ -133,13 +132,13 @@ class NoTwin(Exception):
     """A tensor whose bytes the host cannot see as a CPU tensor."""
 
 
-def install(hook: Hook, limit_nbytes: int) -> Any:
+def install(hook: Hook, limit_nbytes: int, float_limit_numel: int) -> Any:
     """Puts our functions before torch's CUDA kernels, once, in the forker. They stay as long as the returned object."""
     import torch
 
     from . import control_kernels, control_reads
 
-    control = Control(hook, limit_nbytes)
+    control = Control(hook, limit_nbytes, float_limit_numel)
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")
 

@@ -126,7 +126,7 @@ def warm(job: Job) -> Warm:
     compile_once.install()
     clock, observer = VirtualClock(hook), Observer()
     clock.install()
-    kernels = control.install(hook, job.data_limit_nbytes)
+    kernels = control.install(hook, job.data_limit_nbytes, job.float_limit_count)
     observer.install()
     threads.install()
     running = os.listdir("/proc/self/task")

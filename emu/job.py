@@ -36,6 +36,8 @@ class Job:
     isolation: str
     data_limit_nbytes: int
     """Control tensors are at most this large."""
+    float_limit_count: int
+    """Floating-point ones have at most so many elements: theirs are scalars, scales, few of each."""
     grace_s: float
     """How long a rank may take between SIGTERM and SIGKILL."""
 

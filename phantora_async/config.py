@@ -20,6 +20,8 @@ CLOCKS = ("exact", "optimistic")
 ISOLATIONS = ("none",)
 DATA_LIMIT_NBYTES = 1 << 20
 """Larger copies, collectives and control tensors never touch their bytes."""
+FLOAT_LIMIT_COUNT = 4096
+"""Floating-point collectives and control tensors of more elements neither."""
 DEFAULT_CLUSTER = "dgx-h200"
 RUNS = Path("phantora-runs")
 OWN_FILES = ("rank*.log", "rank*.error.json", "forker.log", "device.txt", "report.json")
@@ -72,6 +74,7 @@ class Config:
             *self.gpu.device_file_lines(),
             f"device_count={max(self.servers)}",
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
+            f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
             f"host_scale={self.host.scale}",
             f"op_ns={self.host.op_ns}",

@@ -22,7 +22,7 @@ import emu
 from emu import isolation, processes
 from emu.job import Job
 from emu.messages import Control
-from phantora_async.config import DATA_LIMIT_NBYTES, Config
+from phantora_async.config import DATA_LIMIT_NBYTES, FLOAT_LIMIT_COUNT, Config
 from phantora_async.errors import EnvironmentUnusable
 
 EMU = Path(emu.__file__).parent
@@ -150,6 +150,7 @@ class Launcher:
             epoch_s=self._runtime.epoch_s,
             isolation=config.isolation,
             data_limit_nbytes=DATA_LIMIT_NBYTES,
+            float_limit_count=FLOAT_LIMIT_COUNT,
             grace_s=GRACE_S,
         )
 

@@ -2,7 +2,7 @@
  * The device file: what this run's GPUs and hosts are. `key=value` lines, `#` comments, written by the coordinator
  * from the profiles and read once, in the forker.
  *
- *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor data_limit_nbytes
+ *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  op_ns  python_op_ns  queue_depth
  *   call_ns.query call_ns.launch call_ns.memcpy call_ns.event call_ns.sync call_ns.alloc call_ns.library call_ns.nccl
  *   runtime_version driver_version   as CUDA numbers them: 13000
@@ -27,6 +27,7 @@ ph_config ph_cfg = {
     .sm_count = 132,
     .cc_major = 9,
     .data_limit_nbytes = 1 << 20,
+    .float_limit_count = 4096,
     .host_mode = PH_HOST_MODELLED,
     .host_scale = 1.0,
     .queue_depth = 1024,
@@ -109,6 +110,7 @@ static int set_key(const char *key, const char *value) {
     KEY(cc_major, parse_int(value, &ph_cfg.cc_major));
     KEY(cc_minor, parse_int(value, &ph_cfg.cc_minor));
     KEY(data_limit_nbytes, parse_u64(value, &ph_cfg.data_limit_nbytes));
+    KEY(float_limit_count, parse_u64(value, &ph_cfg.float_limit_count));
     KEY(host_mode, parse_host_mode(value));
     KEY(op_ns, parse_u32(value, &ph_cfg.op_ns));
     KEY(python_op_ns, parse_u32(value, &ph_cfg.python_op_ns));

@@ -18,7 +18,8 @@ static int call(uint32_t op, const void *input, void *output, size_t count, int 
     it.op.count = count;
     it.input_nbytes = of.input * count * element;
     it.output_nbytes = of.output * count * element;
-    it.travels = of.total * count * element <= ph_cfg.data_limit_nbytes;
+    it.travels = of.total * count * element <= ph_cfg.data_limit_nbytes &&
+                 (!nccl_dtype_is_float(dtype) || of.total * count <= ph_cfg.float_limit_count);
     return nccl_submit(&it);
 }
 

@@ -47,6 +47,7 @@ int nccl_submit(const nccl_call *call);
 
 /* nccl_misc.c */
 size_t nccl_dtype_nbytes(int dtype);
+bool nccl_dtype_is_float(int dtype);
 bool nccl_redop(int redop, uint32_t *wire, double *scale);
 
 #endif

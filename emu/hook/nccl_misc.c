@@ -13,6 +13,8 @@ size_t nccl_dtype_nbytes(int dtype) {
     return dtype >= 0 && dtype < NCCL_DTYPES ? nbytes[dtype] : 0;
 }
 
+bool nccl_dtype_is_float(int dtype) { return dtype >= 6; } /* ncclFloat16 and all after it */
+
 /* ---- reduction operators made by ncclRedOpCreatePreMulSum: numbers from NCCL_BUILTIN_REDOPS on
  * ----------------------- */
 #define MADE 1024
