@@ -2,7 +2,8 @@
  * The device file: what this run's GPUs and hosts are. `key=value` lines, `#` comments, written by the coordinator
  * from the profiles and read once, in the forker.
  *
- *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor data_limit_nbytes float_limit_count
+ *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor
+ *   data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  op_ns  python_op_ns  queue_depth
  *   call_ns.query call_ns.launch call_ns.memcpy call_ns.event call_ns.sync call_ns.alloc call_ns.library call_ns.nccl
  *   runtime_version driver_version   as CUDA numbers them: 13000

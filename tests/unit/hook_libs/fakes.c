@@ -5,7 +5,8 @@
 #include <stdarg.h>
 #include <sys/mman.h>
 
-ph_config ph_cfg = {.device_count = 8, .sm_count = 132, .cc_major = 9, .data_limit_nbytes = 1 << 20, .float_limit_count = 4096};
+ph_config ph_cfg = {
+    .device_count = 8, .sm_count = 132, .cc_major = 9, .data_limit_nbytes = 1 << 20, .float_limit_count = 4096};
 fake_record fake_records[256];
 int fake_nrecords, fake_nsignatures, fake_nlaunches;
 char fake_signatures[64][512];

@@ -130,7 +130,7 @@ static void large_and_unknown_data_stays(void) {
     ph_data_set(a, 1, 5000 * 4); /* known, but so many floats are no control data; as many integers may be */
     CHECK(ncclAllReduce(a, b, 5000, FLOAT, SUM, it, NULL) == 0);
     CHECK(op_of(2, 0)->token == 0 && op_of(2, 0)->data_nbytes == 0);
-    CHECK(ncclAllReduce(a, b, 5000, INT32, SUM, it, NULL) == 0 && op_of(3, 0)->token != 0);
+    CHECK(ncclAllReduce(a + (2 << 20), b, 5000, INT32, SUM, it, NULL) == 0 && op_of(3, 0)->token != 0);
 }
 
 static void broadcast_root_expects_nothing(void) {
