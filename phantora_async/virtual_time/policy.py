@@ -23,6 +23,7 @@ class Policy:
         self._timeline = timeline
         self._name = name
         self._looked_at = 0
+        self._seen_ns = -1
 
     def run(self, budget: int, asked: bool) -> Stop:
         """``Timeline.run``. `asked`: some rank waits for an answer."""
@@ -30,7 +31,15 @@ class Policy:
         return self._timeline.run(budget, ahead=optimistic or self._name == EAGER)
 
     def look_ahead(self) -> None:
-        """Someone wants to see where the run is going: a little of what is known is simulated past the slowest rank."""
+        """Someone wants to see where the run is going, to be called at regular intervals.
+
+        If global virtual time has not moved since the last call, a little of what is known is simulated past the rank
+        that holds it.
+        """
+        moved = self._timeline.now_ns != self._seen_ns
+        self._seen_ns = self._timeline.now_ns
+        if moved:
+            return
         turns = self._timeline.turns
         budget = min((turns - self._looked_at) // LOOK_SHARE, LOOK_TURNS)
         if self._name == ON_DEMAND and budget:

@@ -146,6 +146,8 @@ def test_only_on_demand_looks_ahead_and_only_a_little() -> None:
         policy.run(10_000, asked=False)
         before = timeline.turns
         policy.look_ahead()
+        assert timeline.turns == before, "virtual time had moved: there is something to see without guessing"
+        policy.look_ahead()
         return before, timeline.turns - before
 
     for name in POLICIES:
@@ -177,6 +179,7 @@ def test_memory_stays_flat_over_many_steps(name: str) -> None:
             timeline.feed(rank, portions[rank][:cut])
             while policy.run(200, asked=False) is Stop.BUDGET:
                 continue
+            policy.look_ahead()
             policy.look_ahead()
             timeline.feed(rank, portions[rank][cut:])
         while policy.run(200, asked=False) is Stop.BUDGET:
