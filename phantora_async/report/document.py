@@ -62,6 +62,7 @@ def _speculation(timeline: Timeline) -> Document:
         "rollbacks": journal.rollbacks,
         "early_answers": revisions.early,
         "revised_answers": revisions.revised,
+        "revised_states": revisions.states,
         "revised_max_ns": revisions.max_ns,
         "revised_sum_ns": revisions.sum_ns,
     }

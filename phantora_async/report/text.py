@@ -125,9 +125,14 @@ def _early(simulator: Mapping[str, Any]) -> list[str]:
     told = simulator["speculation"]
     if not told["early_answers"]:
         return []
-    revised = f"{told['revised_answers']} of {told['early_answers']} times and durations that ranks were told early"
-    off = f"by up to {seconds(told['revised_max_ns'])}, {seconds(told['revised_sum_ns'])} in all"
-    return [f"optimistic clock: {revised} turned out different" + (f", {off}" if told["revised_answers"] else "")]
+    revised, early = told["revised_answers"], told["early_answers"]
+    text = f"optimistic clock: {revised} of {early} answers that left early turned out different"
+    if times := revised - told["revised_states"]:
+        off = f"by up to {seconds(told['revised_max_ns'])}, {seconds(told['revised_sum_ns'])} in all"
+        text += f"; {times} clock values or durations, {off}"
+    if told["revised_states"]:
+        text += f"; {told['revised_states']} said wrongly whether work was done"
+    return [text]
 
 
 def _simulator(simulator: Mapping[str, Any]) -> str:

@@ -20,9 +20,11 @@ class Revisions:
     early: int = 0
     """Answers that left before they were final."""
     revised: int = 0
+    states: int = 0
+    """Those of them that said whether work was done; the others told times."""
     max_ns: int = 0
     sum_ns: int = 0
-    """By how much instants and durations were wrong; a query's yes or no counts as revised and adds nothing."""
+    """By how much times were wrong."""
 
 
 class Outlet:
@@ -61,10 +63,12 @@ class Outlet:
         self.revisions.revised += 1
         (was,), _ = records.decode_down(early)
         (now,), _ = records.decode_down(final)
-        off_ns = 0
         if isinstance(was, records.Clock) and isinstance(now, records.Clock):
             off_ns = abs(was.now_ns - now.now_ns)
-        elif isinstance(was, records.ElapsedNs) and isinstance(now, records.ElapsedNs):
+        elif isinstance(was, records.ElapsedNs) and isinstance(now, records.ElapsedNs) and was.ready and now.ready:
             off_ns = abs(was.elapsed_ns - now.elapsed_ns)
+        else:
+            self.revisions.states += 1
+            return
         self.revisions.max_ns = max(self.revisions.max_ns, off_ns)
         self.revisions.sum_ns += off_ns

@@ -131,6 +131,25 @@ def test_an_optimistic_query_that_was_wrong_is_a_revision() -> None:
     assert (revisions.early, revisions.revised, revisions.max_ns, revisions.sum_ns) == (1, 1, 850, 850)
 
 
+def test_an_optimistic_state_that_was_wrong_is_a_revision_of_its_own_kind() -> None:
+    """Work seemed not to be done, because of a peer that had called in time but had not been heard."""
+    a, b = scripts(2)
+    a.all_reduce(300)
+    mark = b.all_reduce(300).record(stream=2)
+    b.query(mark, after=1_000)
+    timeline, intake = Timeline(2, FixedFabric(), 1024, optimistic=True), new_intake(2)
+    late = records.decode_up(a.records.pop())[0]
+    for script in (a, b):
+        timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+    timeline.run(1000, ahead=True)
+    assert answers(timeline) == [(1, 0)]
+    timeline.feed(0, intake.take(0, late) + records.decode_up(records.Bye.encode(9_000, 0, 0))[0])
+    say(timeline, 1, records.Bye.encode(0, 0, 0))
+    assert timeline.run(1000, ahead=True) is Stop.DRAINED
+    revisions = timeline.outlet.revisions
+    assert (revisions.early, revisions.revised, revisions.states, revisions.max_ns) == (1, 1, 1, 0)
+
+
 def test_a_policy_must_be_known() -> None:
     with pytest.raises(ValueError, match="speculation 'often'"):
         Policy(timeline_of(Script(0, 1)), "often")
