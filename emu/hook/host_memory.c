@@ -63,6 +63,7 @@ static bool remove_range(void *start, bool registered) {
 int ph_host_alloc(void **out, size_t nbytes) {
     *out = NULL;
     int status = ph_device_usable();
+    if (status == CUDA_OK) status = ph_uncapturable();
     if (status || nbytes == 0) return status;
     void *p;
     if (posix_memalign(&p, 4096, (nbytes + 4095) & ~(size_t)4095) != 0) return CUDA_OUT_OF_MEMORY;
@@ -71,20 +72,30 @@ int ph_host_alloc(void **out, size_t nbytes) {
     return CUDA_OK;
 }
 
+/* Memory that a device may be using is given up when the device is idle (not documented: driver 580 does so on an H100,
+ * for registered memory too). */
 int ph_host_free(void *p) {
-    if (!p) return CUDA_OK;
-    ph_data_wait_host(); /* a copy into it may be pending */
+    int status = ph_uncapturable();
+    if (status || !p) return status;
+    ph_device_wait(ph_self()->device);
     if (!remove_range(p, false)) return CUDA_INVALID_VALUE;
     free(p);
     return CUDA_OK;
 }
 
 int ph_host_register(void *p, size_t nbytes) {
+    int status = ph_uncapturable();
+    if (status) return status;
     if (!p || nbytes == 0) return CUDA_INVALID_VALUE;
     return add(p, nbytes, true) ? CUDA_OK : CUDA_HOST_ALREADY_REGISTERED;
 }
 
-int ph_host_unregister(void *p) { return remove_range(p, true) ? CUDA_OK : CUDA_HOST_NOT_REGISTERED; }
+int ph_host_unregister(void *p) {
+    int status = ph_uncapturable();
+    if (status) return status;
+    ph_device_wait(ph_self()->device);
+    return remove_range(p, true) ? CUDA_OK : CUDA_HOST_NOT_REGISTERED;
+}
 
 bool ph_host_range_of(const void *p, void **start, size_t *nbytes) {
     pthread_mutex_lock(&host.lock);
