@@ -84,6 +84,20 @@ def test_sets_wait_for_pinned_memory_only(simulate, target, call, takes_ns):
     assert simulate(program) == takes_ns
 
 
+def test_a_peer_copy_is_ordered_in_the_current_device_s_legacy_stream(simulate):
+    def program(gpu):
+        here = gpu.malloc(64)
+        gpu.cudaSetDevice(1)
+        there = gpu.malloc(64)
+        gpu.run(9000)
+        gpu.cudaSetDevice(0)
+        gpu.run(1000)
+        took = gpu.takes(lambda: gpu.cudaMemcpyPeer(there, 1, here, 0, 64))
+        return took, gpu.takes(gpu.cudaDeviceSynchronize)
+
+    assert simulate(program) == (0, 1064)
+
+
 WAITS, GOES_ON = 1000, 0
 
 
@@ -126,6 +140,22 @@ def test_giving_memory_up_waits_for_all_streams_of_the_device(simulate, name, ta
         return gpu.takes(calls[name])
 
     assert simulate(program) == takes_ns
+
+
+def test_stream_ordered_memory_is_given_back_at_the_call(simulate):
+    def program(gpu):
+        memory, pool, used, found = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), []
+        gpu.cudaDeviceGetDefaultMemPool(ctypes.byref(pool), 0)
+        gpu.run(1000)
+        gpu.cudaMallocAsync(ctypes.byref(memory), 4096, 0)
+        for free in (lambda: OK, lambda: gpu.cudaFreeAsync(memory.value, 0)):
+            assert free() == OK
+            gpu.cudaMemPoolGetAttribute(pool.value, 7, ctypes.byref(used))  # cudaMemPoolAttrUsedMemCurrent
+            found.append(used.value)
+        gpu.cudaMallocAsync(ctypes.byref(memory), 4096, 0)
+        return found, gpu.takes(lambda: gpu.cudaFree(memory.value))
+
+    assert simulate(program) == ([4096, 0], 1000)
 
 
 def test_stream_ordered_memory_can_be_used_in_its_stream_at_once(simulate):

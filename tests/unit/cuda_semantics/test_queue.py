@@ -62,6 +62,17 @@ def test_waits_and_host_functions_take_no_place(simulate, what):
     assert simulate(program, queue_depth=DEPTH) == [0] * 3 * DEPTH
 
 
+def test_event_records_take_no_place_here(simulate):
+    """On an H100 they do."""
+
+    def program(gpu):
+        gpu.run(NS)
+        event = gpu.event()
+        return instants(gpu, lambda: gpu.cudaEventRecord(event, 0), 3 * DEPTH)
+
+    assert simulate(program, queue_depth=DEPTH) == [0] * 3 * DEPTH
+
+
 def test_a_graph_takes_one_place_however_many_nodes_it_has(simulate):
     def program(gpu):
         stream = gpu.stream()
