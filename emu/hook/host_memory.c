@@ -11,6 +11,7 @@ typedef struct pinned {
     unsigned char *start;
     size_t nbytes;
     bool registered;
+    int device; /* the current one when it was made */
 } pinned;
 
 static struct {
@@ -45,19 +46,31 @@ static bool add(void *start, size_t nbytes, bool registered) {
             if (!host.ranges) ph_die("out of host memory");
         }
         memmove(host.ranges + i + 1, host.ranges + i, (host.n++ - i) * sizeof *host.ranges);
-        host.ranges[i] = (pinned){from, nbytes, registered};
+        host.ranges[i] = (pinned){from, nbytes, registered, ph_self()->device};
     }
     pthread_mutex_unlock(&host.lock);
     return !overlaps;
 }
 
-static bool remove_range(void *start, bool registered) {
-    pthread_mutex_lock(&host.lock);
+static ptrdiff_t range_at(const void *start, bool registered) {
     ptrdiff_t i = at_or_below(start);
-    bool found = i >= 0 && host.ranges[i].start == start && host.ranges[i].registered == registered;
-    if (found) memmove(host.ranges + i, host.ranges + i + 1, (--host.n - (size_t)i) * sizeof *host.ranges);
+    return i >= 0 && host.ranges[i].start == start && host.ranges[i].registered == registered ? i : -1;
+}
+
+/* The device may be using it: it goes when that is idle (not documented: driver 580 does so on an H100, for registered
+ * memory too). */
+static bool remove_range(const void *start, bool registered) {
+    pthread_mutex_lock(&host.lock);
+    ptrdiff_t i = range_at(start, registered);
+    int device = i < 0 ? -1 : host.ranges[i].device;
     pthread_mutex_unlock(&host.lock);
-    return found;
+    if (device < 0) return false;
+    ph_device_wait(device);
+    pthread_mutex_lock(&host.lock);
+    i = range_at(start, registered);
+    if (i >= 0) memmove(host.ranges + i, host.ranges + i + 1, (--host.n - (size_t)i) * sizeof *host.ranges);
+    pthread_mutex_unlock(&host.lock);
+    return i >= 0;
 }
 
 int ph_host_alloc(void **out, size_t nbytes) {
@@ -72,12 +85,9 @@ int ph_host_alloc(void **out, size_t nbytes) {
     return CUDA_OK;
 }
 
-/* Memory that a device may be using is given up when the device is idle (not documented: driver 580 does so on an H100,
- * for registered memory too). */
 int ph_host_free(void *p) {
     int status = ph_uncapturable();
     if (status || !p) return status;
-    ph_device_wait(ph_self()->device);
     if (!remove_range(p, false)) return CUDA_INVALID_VALUE;
     free(p);
     return CUDA_OK;
@@ -93,7 +103,6 @@ int ph_host_register(void *p, size_t nbytes) {
 int ph_host_unregister(void *p) {
     int status = ph_uncapturable();
     if (status) return status;
-    ph_device_wait(ph_self()->device);
     return remove_range(p, true) ? CUDA_OK : CUDA_HOST_NOT_REGISTERED;
 }
 

@@ -40,7 +40,7 @@ static int check(const ph_kernel *kernel, const launch *l) {
 
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream) {
     ph_host_call(PH_CALL_LAUNCH);
-    if (UNLIKELY(!stream || ph_stream_device(stream) != ph_self()->device)) return CUDA_INVALID_HANDLE;
+    if (UNLIKELY(!stream)) return CUDA_INVALID_HANDLE;
     if (UNLIKELY(!kernel)) return CUDA_INVALID_DEVICE_FUNCTION;
     launch l = {.kernel = kernel, .grid = grid, .block = block, .shared_nbytes = shared_nbytes, .op = ph_current_op()};
     int status = check(kernel, &l);

@@ -142,6 +142,29 @@ def test_giving_memory_up_waits_for_all_streams_of_the_device(simulate, name, ta
     assert simulate(program) == takes_ns
 
 
+def test_only_the_device_that_memory_belongs_to_is_waited_for(simulate):
+    def program(gpu):
+        here, pinned_here = gpu.malloc(64), gpu.host(64)
+        gpu.cudaSetDevice(1)
+        there, pinned_there = gpu.malloc(64), gpu.host(64)
+        found = []
+        for free, memory in (
+            (gpu.cudaFree, here),
+            (gpu.cudaFreeHost, pinned_here),
+            (gpu.cudaFree, there),
+            (gpu.cudaFreeHost, pinned_there),
+        ):
+            gpu.cudaSetDevice(1)
+            gpu.run(1000)
+            gpu.cudaSetDevice(0)
+            found.append(gpu.takes(lambda free=free, memory=memory: free(memory)))
+            gpu.cudaSetDevice(1)
+            gpu.cudaDeviceSynchronize()
+        return found
+
+    assert simulate(program) == [0, 0, 1000, 1000]
+
+
 def test_stream_ordered_memory_is_given_back_at_the_call(simulate):
     def program(gpu):
         memory, pool, used, found = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), []

@@ -37,7 +37,7 @@ def test_every_rule_has_a_source_a_verdict_and_a_test_that_exists() -> None:
     assert len(rows()) > 60
     for rule, source, simulated, test in rows():
         assert rule.endswith(".")
-        assert re.match(r"PG |RT |H100", source), rule
+        assert re.match(r"PG |RT |H100|H200", source), rule
         assert re.match(r"exact|approximate|refused", simulated), rule
         name, _, parameter = test.strip("`").rstrip("]").partition("[")
         assert name in shown(), rule

@@ -212,14 +212,15 @@ def test_a_device_synchronises_alone(simulate):
     assert simulate(program) == 1000
 
 
-def test_a_kernel_needs_a_stream_of_the_current_device(simulate):
+def test_a_stream_works_on_its_device_whichever_is_current(simulate):
     def program(gpu):
         stream, memory, more = gpu.stream(), gpu.malloc(64), gpu.malloc(64)
         gpu.cudaSetDevice(1)
         launched, copied = gpu.run(1000, stream), gpu.cudaMemcpyAsync(memory, more, 64, D2D, stream)
-        return launched, copied, gpu.takes(lambda: gpu.cudaStreamSynchronize(stream))
+        here = gpu.takes(gpu.cudaDeviceSynchronize)
+        return launched, copied, here, gpu.takes(lambda: gpu.cudaStreamSynchronize(stream))
 
-    assert simulate(program) == (INVALID_HANDLE, OK, 64)
+    assert simulate(program) == (OK, OK, 0, 1064)
 
 
 def test_priorities_are_accepted_and_clamped(simulate):
