@@ -79,6 +79,7 @@ class Config:
             f"host_scale={self.host.scale}",
             f"op_ns={self.host.op_ns}",
             f"python_op_ns={self.host.python_op_ns}",
+            f"host_function_ns={self.host.host_function_ns}",
             f"queue_depth={self.host.queue_depth}",
             *(f"call_ns.{kind}={cost_ns}" for kind, cost_ns in self.host.call_ns.items()),
         ]

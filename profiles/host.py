@@ -16,6 +16,8 @@ from profiles.fields import read_toml
 
 # ph_call_kind of the hook, in its order.
 CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl")
+HOST_FUNCTION_NS = 27_000
+"""On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class HostModel:
     """More for an op that Python handles (DTensor): the NVTX ranges named PythonSubclass."""
     call_ns: dict[str, int]
     """One API call, by CALL_KINDS."""
+    host_function_ns: int
+    """What a host function (cudaLaunchHostFunc) takes of its stream besides its own time, which is not modelled."""
     queue_depth: int
     """Launches that the host may be ahead of the GPU before a launch blocks."""
     scale: float
@@ -44,6 +48,7 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
         op_ns=top.integer("op_ns"),
         python_op_ns=top.integer("python_op_ns", 0),
         call_ns={kind: calls.integer(kind) for kind in CALL_KINDS},
+        host_function_ns=top.integer("host_function_ns", HOST_FUNCTION_NS),
         queue_depth=top.integer("queue_depth", least=1),
         scale=top.number("scale"),
         path=path,

@@ -1,6 +1,10 @@
 /*
  * Stream capture: what is given to a captured stream becomes a step of a graph. A stream that waits for an event of the
  * capture joins it as a branch; at the end every branch must have been joined by the origin again.
+ *
+ * What is forbidden meanwhile, and what that leaves of the capture, follows the programming guide ("Prohibited and
+ * unhandled operations", "Invalidation") and the modes of cudaThreadExchangeStreamCaptureMode. Where they leave open
+ * which calls are meant, and with which error, it is what driver 580 does on an H100.
  */
 #include "graph.h"
 
@@ -13,6 +17,9 @@ static struct {
     ph_stream *members[256]; /* streams that are being captured now */
     int nmembers;
 } captures = {.lock = PTHREAD_MUTEX_INITIALIZER};
+atomic_int ph_captured_streams; /* as many: read without the lock */
+
+enum { MODE_GLOBAL = 0, MODE_RELAXED = 2 };
 
 /* ---- dependencies
  * -------------------------------------------------------------------------------------------------------- */
@@ -95,10 +102,24 @@ bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (
 }
 
 /* cudaEventRecordExternal and cudaEventWaitExternal: the event itself, at each launch of the graph. */
-bool ph_capture_event_node(ph_stream *stream, enum ph_step_kind kind, ph_event *event) {
-    if (!stream->capture) return false;
+static int add_external(ph_stream *stream, enum ph_step_kind kind, ph_event *event) {
+    int status = ph_stream_usable(stream);
+    if (status) return status;
+    if (!stream->capture) return CUDA_ILLEGAL_STATE;
     add_node(stream, kind)->event = event;
-    return true;
+    return CUDA_OK;
+}
+
+enum { EXTERNAL = 1 };
+
+int ph_event_record_flags(ph_event *event, ph_stream *stream, unsigned flags) {
+    if (flags & ~(unsigned)EXTERNAL) return CUDA_INVALID_VALUE;
+    return flags ? add_external(stream, STEP_EVENT_RECORD, event) : ph_event_record(event, stream);
+}
+
+int ph_stream_wait_event_flags(ph_stream *stream, ph_event *event, unsigned flags) {
+    if (flags & ~(unsigned)EXTERNAL) return CUDA_INVALID_VALUE;
+    return flags ? add_external(stream, STEP_EVENT_WAIT, event) : ph_stream_wait_event(stream, event);
 }
 
 /* ---- events within a capture
@@ -124,11 +145,19 @@ static bool running(const ph_event *event) {
     return found;
 }
 
+/* An event of a capture that has ended stands for nothing; the driver calls it an invalid value. */
+int ph_captured_event(ph_event *event, bool invalidate) {
+    if (!running(event)) return CUDA_INVALID_VALUE;
+    if (invalidate) event->capture->invalid = true;
+    return CUDA_CAPTURED_EVENT;
+}
+
 static bool enlist(ph_stream *stream, ph_capture *capture, int branch) {
     pthread_mutex_lock(&captures.lock);
     bool fits = captures.nmembers < (int)(sizeof captures.members / sizeof *captures.members);
     if (fits) {
         captures.members[captures.nmembers++] = stream;
+        ph_captured_streams = captures.nmembers;
         stream->capture = capture;
         stream->branch = branch;
     }
@@ -144,32 +173,70 @@ static int join_capture(ph_stream *stream, ph_capture *capture) {
     return enlist(stream, capture, branch) ? CUDA_OK : CUDA_CAPTURE_UNSUPPORTED;
 }
 
-/* Answers false if neither side is part of a capture that still runs. */
-bool ph_capture_wait(ph_stream *stream, ph_event *event, int *status) {
-    if (event->capture && !running(event))
-        event->capture = NULL; /* its capture has ended: the event stands for nothing now */
-    if (!event->capture) {
-        *status = stream->capture ? (event->mark ? CUDA_CAPTURE_ISOLATION : CUDA_OK) : CUDA_OK;
-        return stream->capture != NULL;
-    }
+/* A wait that no capture can hold: both sides' captures are lost. */
+static int refuse_wait(ph_stream *stream, ph_capture *capture, int status) {
+    ph_capture_invalidate(stream);
+    if (capture) capture->invalid = true;
+    return status;
+}
+
+/* The stream or the event is part of a capture, or the event was. */
+int ph_capture_wait(ph_stream *stream, ph_event *event) {
     ph_capture *capture = event->capture;
-    if (stream->capture && stream->capture != capture) {
-        *status = CUDA_CAPTURE_MERGE;
-        return true;
-    }
-    if (stream->legacy) {
-        *status = CUDA_CAPTURE_IMPLICIT;
-        return true;
-    }
-    *status = stream->capture ? CUDA_OK : join_capture(stream, capture);
-    if (*status) return true;
+    if (!capture) return event->mark ? refuse_wait(stream, NULL, CUDA_CAPTURE_ISOLATION) : CUDA_OK;
+    if (!running(event)) return CUDA_INVALID_VALUE;
+    if (capture->invalid) return CUDA_CAPTURE_INVALIDATED;
+    if (stream->legacy) return refuse_wait(stream, capture, CUDA_CAPTURE_IMPLICIT);
+    if (stream->capture && stream->capture != capture) return refuse_wait(stream, capture, CUDA_CAPTURE_MERGE);
+    int status = stream->capture ? CUDA_OK : join_capture(stream, capture);
+    if (status) return status;
     ph_step *fork = capture->graph->steps[event->capture_slot];
     if (fork->branch != stream->branch) {
         ph_graph_add(capture->graph, STEP_JOIN, stream->branch)->fork = event->capture_slot;
         fork->joined = true;
     }
     add_tails(&capture->tails[stream->branch], fork->after, fork->nafter);
-    return true;
+    return CUDA_OK;
+}
+
+/* ---- what a capture forbids
+ * --------------------------------------------------------------------------------------------------- */
+
+/* Invalidates the captures of all members for which that is so, and says whether there were any. */
+static bool invalidate_where(bool (*concerns)(const ph_stream *member, int device), int device) {
+    pthread_mutex_lock(&captures.lock);
+    bool any = false;
+    for (int i = 0; i < captures.nmembers; i++)
+        if (concerns(captures.members[i], device)) any = captures.members[i]->capture->invalid = true;
+    pthread_mutex_unlock(&captures.lock);
+    return any;
+}
+
+static bool blocking_on(const ph_stream *member, int device) { return member->blocking && member->device == device; }
+static bool on(const ph_stream *member, int device) { return member->device == device; }
+
+/* By the captures' modes and the calling thread's own. */
+static bool unsafe_here(const ph_stream *member, int unused) {
+    (void)unused;
+    const ph_capture *capture = member->capture;
+    if (pthread_equal(capture->thread, pthread_self())) return capture->mode != MODE_RELAXED;
+    return capture->mode == MODE_GLOBAL && ph_self()->capture_mode == MODE_GLOBAL;
+}
+
+int ph_capture_admits(ph_stream *stream) {
+    if (stream->capture) return stream->capture->invalid ? CUDA_CAPTURE_INVALIDATED : CUDA_OK;
+    return stream->legacy && invalidate_where(blocking_on, stream->device) ? CUDA_CAPTURE_IMPLICIT : CUDA_OK;
+}
+
+/* When watching threads look is up to this machine: they harm no capture. */
+int ph_uncapturable(void) {
+    if (LIKELY(!ph_captured_streams) || ph_self()->capture_mode == MODE_RELAXED || ph_thread_is_watcher())
+        return CUDA_OK;
+    return invalidate_where(unsafe_here, 0) ? CUDA_CAPTURE_UNSUPPORTED : CUDA_OK;
+}
+
+int ph_capture_encompassed(int device) {
+    return !ph_thread_is_watcher() && invalidate_where(on, device) ? CUDA_CAPTURE_UNSUPPORTED : CUDA_OK;
 }
 
 /* ---- begin and end
@@ -178,9 +245,9 @@ bool ph_capture_wait(ph_stream *stream, ph_event *event, int *status) {
 int ph_capture_begin(ph_stream *stream, int mode) {
     int status = ph_device_usable();
     if (status) return status;
-    if (mode < 0 || mode > 2) return CUDA_INVALID_VALUE;
+    if (mode < MODE_GLOBAL || mode > MODE_RELAXED) return CUDA_INVALID_VALUE;
     if (stream->legacy) return CUDA_CAPTURE_UNSUPPORTED;
-    if (stream->capture) return 401; /* cudaErrorIllegalState */
+    if (stream->capture) return CUDA_ILLEGAL_STATE;
     ph_capture *capture = calloc(1, sizeof *capture);
     ph_tails *tails = calloc(1, sizeof *tails);
     if (!capture || !tails) ph_die("out of host memory");
@@ -209,18 +276,31 @@ static bool all_joined(const ph_capture *capture) {
     return true;
 }
 
-static void dissolve(ph_capture *capture) {
+static bool in_capture(const ph_stream *member, const void *capture) { return member->capture == capture; }
+static bool is_stream(const ph_stream *member, const void *stream) { return member == stream; }
+
+static void discharge(bool (*goes)(const ph_stream *member, const void *what), const void *what) {
     pthread_mutex_lock(&captures.lock);
     int kept = 0;
     for (int i = 0; i < captures.nmembers; i++) {
         ph_stream *member = captures.members[i];
-        if (member->capture == capture)
+        if (goes(member, what))
             member->capture = NULL;
         else
             captures.members[kept++] = member;
     }
-    captures.nmembers = kept;
+    ph_captured_streams = captures.nmembers = kept;
     pthread_mutex_unlock(&captures.lock);
+}
+
+bool ph_capture_leave(ph_stream *stream) {
+    if (stream->capture->origin == stream) return false;
+    discharge(is_stream, stream);
+    return true;
+}
+
+static void dissolve(ph_capture *capture) {
+    discharge(in_capture, capture);
     for (int branch = 0; branch < capture->graph->nbranches; branch++) free(capture->tails[branch].steps);
     free(capture->tails);
     free(capture);
@@ -229,10 +309,16 @@ static void dissolve(ph_capture *capture) {
 int ph_capture_end(ph_stream *stream, ph_graph **out) {
     *out = NULL;
     ph_capture *capture = stream->capture;
-    if (!capture) return 401; /* cudaErrorIllegalState */
-    if (capture->origin != stream) return CUDA_CAPTURE_UNMATCHED;
-    if (capture->mode != 2 && !pthread_equal(capture->thread, pthread_self())) return CUDA_CAPTURE_WRONG_THREAD;
-    int status = capture->invalid ? CUDA_CAPTURE_INVALIDATED : all_joined(capture) ? CUDA_OK : CUDA_CAPTURE_UNJOINED;
+    if (!capture) return CUDA_ILLEGAL_STATE;
+    if (capture->origin != stream) {
+        capture->invalid = true;
+        return CUDA_CAPTURE_UNMATCHED;
+    }
+    bool wrong_thread = capture->mode != MODE_RELAXED && !pthread_equal(capture->thread, pthread_self());
+    int status = wrong_thread          ? CUDA_CAPTURE_WRONG_THREAD
+                 : capture->invalid    ? CUDA_CAPTURE_INVALIDATED
+                 : all_joined(capture) ? CUDA_OK
+                                       : CUDA_CAPTURE_UNJOINED;
     if (status == CUDA_OK) *out = capture->graph;
     ph_graph *graph = capture->graph;
     dissolve(capture);

@@ -4,7 +4,7 @@
  *
  *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor
  *   data_limit_nbytes float_limit_count
- *   host_mode=none|modelled|measured  host_scale  op_ns  python_op_ns  queue_depth
+ *   host_mode=none|modelled|measured  host_scale  op_ns  python_op_ns  host_function_ns  queue_depth
  *   call_ns.query call_ns.launch call_ns.memcpy call_ns.event call_ns.sync call_ns.alloc call_ns.library call_ns.nccl
  *   runtime_version driver_version   as CUDA numbers them: 13000
  *   nvml_driver                      the driver's name, 580.95.05
@@ -115,6 +115,7 @@ static int set_key(const char *key, const char *value) {
     KEY(host_mode, parse_host_mode(value));
     KEY(op_ns, parse_u32(value, &ph_cfg.op_ns));
     KEY(python_op_ns, parse_u32(value, &ph_cfg.python_op_ns));
+    KEY(host_function_ns, parse_u32(value, &ph_cfg.host_function_ns));
     KEY(queue_depth, parse_u32(value, &ph_cfg.queue_depth));
     KEY(runtime_version, parse_int(value, &ph_cfg_more.runtime_version));
     KEY(driver_version, parse_int(value, &ph_cfg_more.driver_version));

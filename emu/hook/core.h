@@ -121,6 +121,8 @@ uint64_t ph_host_clock(void);
 uint64_t ph_clock_estimate(void);
 void ph_host_reset(void);
 
+int ph_device_usable(void); /* 0, or cudaErrorInitializationError in a child that a rank forked */
+
 /* ---- stream.c ------------------------------------------------------------------------------------------------------
  */
 typedef struct ph_capture ph_capture;
@@ -134,8 +136,8 @@ struct ph_stream {
     unsigned flags;
     bool legacy;   /* the device's legacy default stream */
     bool blocking; /* waits for it, and it for this one */
-    /* the open segment, empty if launches is 0; under the core lock */
-    uint32_t launches;
+    /* the open segment, empty if launches is 0; under the core lock. queued: how many of them the launch queue holds */
+    uint32_t launches, queued;
     uint64_t first_ns, solo_ns, contended_ns, tail_ns;
     ph_stream *next_open;
     /* implicit ordering with the legacy default stream: counts of things given to either */
@@ -166,6 +168,13 @@ ph_stream *ph_default_stream(int device);
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out);
 int ph_stream_destroy(ph_stream *stream);
 int ph_stream_synchronize(ph_stream *stream);
+/* The host waits, whatever is being captured: for calls that wait as a part of what they do. */
+void ph_stream_wait(ph_stream *stream);
+void ph_device_wait(int device);
+/* Not captured. queued: does it take a place of its own in the launch queue? */
+void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued);
+/* Time that a stream takes for something that is no kernel and no copy. */
+void ph_stream_occupy(ph_stream *stream, uint64_t for_ns);
 int ph_stream_query(ph_stream *stream);
 int ph_stream_wait_event(ph_stream *stream, ph_event *event);
 int ph_device_synchronize(int device);
@@ -184,6 +193,9 @@ void ph_order_default(ph_stream *stream);
 int ph_event_create(unsigned flags, ph_event **out);
 int ph_event_destroy(ph_event *event);
 int ph_event_record(ph_event *event, ph_stream *stream);
+/* With the flags of cudaEventRecordWithFlags and cudaStreamWaitEvent (capture.c). */
+int ph_event_record_flags(ph_event *event, ph_stream *stream, unsigned flags);
+int ph_stream_wait_event_flags(ph_stream *stream, ph_event *event, unsigned flags);
 int ph_event_query(ph_event *event);
 int ph_event_synchronize(ph_event *event);
 int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);
@@ -195,14 +207,31 @@ void ph_mark_drop(uint64_t mark);
  */
 bool ph_watch_done(uint64_t recorded_at_ns);
 
-/* ---- graph.c -------------------------------------------------------------------------------------------------------
+/* ---- capture.c -----------------------------------------------------------------------------------------------------
  */
-/* Each records into the stream's capture and answers true if there is one. */
+/* What follows asks whether a capture forbids a call; if so, it invalidates the captures concerned. */
+extern atomic_int ph_captured_streams;
+/* For calls that give work to the stream. */
+int ph_capture_admits(ph_stream *stream);
+/* For calls that no capture would see and that may wait: allocations, and waits for and looks at what is not captured.
+ */
+int ph_uncapturable(void);
+/* For calls that concern all of a device. */
+int ph_capture_encompassed(int device);
+/* For calls on an event that was last recorded in a capture: never CUDA_OK. */
+int ph_captured_event(ph_event *event, bool invalidate);
+static inline int ph_stream_usable(ph_stream *stream) {
+    int status = ph_device_usable();
+    return LIKELY(!ph_captured_streams) || status ? status : ph_capture_admits(stream);
+}
+/* The stream is about to go; false if its capture began with it. */
+bool ph_capture_leave(ph_stream *stream);
+/* Each records into the stream's capture and answers true if there is one; ph_capture_wait a status. */
 bool ph_capture_launch(ph_stream *stream, const ph_cost *cost);
 bool ph_capture_copy(ph_stream *stream, const ph_cost *cost, void *dst, const void *src, size_t nbytes);
 bool ph_capture_set(ph_stream *stream, const ph_cost *cost, void *dst, int value, size_t nbytes);
 bool ph_capture_event(ph_stream *stream, ph_event *event);
-bool ph_capture_wait(ph_stream *stream, ph_event *event, int *status);
+int ph_capture_wait(ph_stream *stream, ph_event *event);
 void ph_capture_invalidate(ph_stream *stream);
 int ph_capture_info(void *handle, int *status, unsigned long long *id, void **graph, void ***dependencies, void **edges,
                     size_t *n);
@@ -245,7 +274,6 @@ int ph_host_alloc(void **out, size_t nbytes);
 int ph_host_free(void *p);
 int ph_host_register(void *p, size_t nbytes);
 int ph_host_unregister(void *p);
-bool ph_host_pinned(const void *p);
 bool ph_host_range_of(const void *p, void **start, size_t *nbytes);
 
 /* ---- copy.c
@@ -259,7 +287,8 @@ int ph_set_time(size_t nbytes, ph_stream *stream); /* a set's time without its b
 
 /* ---- hostfunc.c
  * -------------------------------------------------------------------------------------------------------- */
-void ph_host_function(void (*function)(void *), void *arg);
+int ph_host_function_launch(ph_stream *stream, void (*function)(void *), void *arg);
+void ph_host_function(ph_stream *stream, void (*function)(void *), void *arg); /* not captured */
 void ph_host_functions_wait(void);
 bool ph_capture_host_function(ph_stream *stream, void (*function)(void *), void *arg);
 
@@ -307,9 +336,7 @@ PH_EXPORT int cuDevicePrimaryCtxRetain(void **out, int device);
 /* ---- device.c
  * ------------------------------------------------------------------------------------------------------------- */
 int ph_device_attr(int attribute, int device, int *value);
-int ph_device_usable(void);
-int ph_device_of_pci(const char *text);
-/* -1: none of ours */ /* 0, or cudaErrorInitializationError in a child that a rank forked */
+int ph_device_of_pci(const char *text); /* -1: none of ours */
 int ph_peer_enable(int from, int to, unsigned flags);
 void ph_device_pci(int device, char *text, size_t capacity);
 void ph_device_uuid(int device, unsigned char uuid[16]);

@@ -106,6 +106,9 @@ void ph_action_perform(ph_action *action) {
     case PH_ACTION_PYTHON:
         call_now(action);
         break;
+    case PH_ACTION_HOST:
+        action->run(action->arg);
+        break;
     }
 }
 
@@ -122,8 +125,8 @@ void ph_data_copy(void *dst, const void *src, size_t nbytes) {
         return;
     }
     /* Host memory may be used again once the call returns: its bytes are taken now, unless they themselves are still to
-     * come. */
-    bool stage = !from_device && !ph_data_pending(src, nbytes);
+     * come. Those in pinned memory may be, from a copy or a host function; others have been waited for. */
+    bool stage = !from_device && !(ph_host_pinned(src) && ph_data_pending(src, nbytes));
     ph_action *action = ph_action_new(PH_ACTION_COPY, &read, stage ? 0 : 1, &write, 1);
     action->source = src;
     if (stage) {

@@ -16,7 +16,8 @@ enum ph_action_kind {
     PH_ACTION_SET,    /* `value` into writes[0] */
     PH_ACTION_EXPECT, /* bytes that arrive under `token` into writes[0] */
     PH_ACTION_CALL,   /* run(arg), C code that may run on any thread */
-    PH_ACTION_PYTHON  /* run(arg), needs the interpreter: only data_python.c's thread runs it */
+    PH_ACTION_PYTHON, /* run(arg), needs the interpreter: only data_python.c's thread runs it */
+    PH_ACTION_HOST    /* run(arg), a host function of the program: only hostfunc.c's thread runs it */
 };
 
 typedef struct ph_action {
@@ -55,6 +56,11 @@ void ph_action_python_wait(void);
 /* The next such action, NULL if none; the caller performs and finishes it. */
 ph_action *ph_action_python_take(void);
 void ph_action_finish(ph_action *action);
+/* Performs and finishes it here: its own waits do not wait for it. */
+void ph_action_complete(ph_action *action);
+
+/* hostfunc.c: the action's turn has come. With the engine's lock. */
+void ph_host_function_ready(ph_action *action);
 
 /* data.c */
 void ph_action_perform(ph_action *action);

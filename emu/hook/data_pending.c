@@ -104,6 +104,10 @@ static void enqueue(ph_action *action) {
 
 /* With the lock: moves a freed action to where it runs; returns it if that is here. */
 static ph_action *dispatch(ph_action *action) {
+    if (action->kind == PH_ACTION_HOST) {
+        ph_host_function_ready(action);
+        return NULL;
+    }
     if (action->kind != PH_ACTION_PYTHON) return action;
     action->ready_next = NULL;
     *python_tail = action;
@@ -172,6 +176,7 @@ bool ph_action_submit(ph_action *action) {
     enqueue(action);
     bool now = action->blockers == 0; /* also a Python action: the calling thread has the interpreter */
     action->ready_next = NULL;
+    if (now && action->kind == PH_ACTION_HOST) now = dispatch(action) != NULL;
     pthread_mutex_unlock(&lock);
     if (now) run_all(action);
     return now;
@@ -182,6 +187,13 @@ void ph_action_finish(ph_action *action) {
     ph_action *ready = retire(action);
     pthread_mutex_unlock(&lock);
     run_all(ready);
+}
+
+void ph_action_complete(ph_action *action) {
+    running_here++;
+    ph_action_perform(action);
+    running_here--;
+    ph_action_finish(action);
 }
 
 void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {

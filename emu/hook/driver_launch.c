@@ -113,9 +113,7 @@ PH_EXPORT int cuLaunchHostFunc(void *stream, void (*function)(void *), void *arg
     ph_host_call(PH_CALL_LAUNCH);
     ph_stream *on = ph_stream_of(stream);
     if (!on || !function) return on ? CUDA_INVALID_VALUE : CUDA_INVALID_HANDLE;
-    int status = ph_device_usable();
-    if (status == CUDA_OK && !ph_capture_host_function(on, function, arg)) ph_host_function(function, arg);
-    return status;
+    return ph_host_function_launch(on, function, arg);
 }
 
 /* ---- occupancy

@@ -9,17 +9,20 @@
 PH_EXPORT int cuMemAlloc_v2(CUdeviceptr *out, size_t nbytes) {
     ph_host_call(PH_CALL_ALLOC);
     void *p = NULL;
-    int status = nbytes ? ph_device_alloc(ph_self()->device, nbytes, &p) : CUDA_INVALID_VALUE;
+    int status = ph_uncapturable();
+    if (status == CUDA_OK) status = nbytes ? ph_device_alloc(ph_self()->device, nbytes, &p) : CUDA_INVALID_VALUE;
     *out = (CUdeviceptr)(uintptr_t)p;
     return status;
 }
 
 PH_EXPORT int cuMemFree_v2(CUdeviceptr address) {
     ph_host_call(PH_CALL_ALLOC);
-    int device = ph_memory_device_of(pointer_of(address));
-    if (device < 0) return address ? CUDA_INVALID_VALUE : CUDA_OK;
-    int status = ph_device_synchronize(device);
-    return status ? status : ph_device_free(pointer_of(address));
+    int device = ph_memory_device_of(pointer_of(address)), status = ph_device_usable();
+    if (status == CUDA_OK) status = ph_uncapturable();
+    if (status || !address) return status;
+    if (device < 0) return CUDA_INVALID_VALUE;
+    ph_device_wait(device);
+    return ph_device_free(pointer_of(address));
 }
 
 PH_EXPORT int cuMemGetInfo_v2(size_t *free_nbytes, size_t *total_nbytes) {

@@ -16,7 +16,7 @@ PH_EXPORT int cuStreamCreate(void **out, unsigned flags) { return cuStreamCreate
 
 PH_EXPORT int cuStreamDestroy_v2(void *handle) {
     ph_stream *stream = ph_stream_of(handle);
-    return stream && handle ? ph_stream_destroy(stream) : CUDA_INVALID_HANDLE;
+    return stream && (uintptr_t)handle > 2 ? ph_stream_destroy(stream) : CUDA_INVALID_HANDLE;
 }
 
 PH_EXPORT int cuStreamSynchronize(void *handle) {
@@ -36,8 +36,7 @@ PH_EXPORT int cuStreamWaitEvent(void *handle, void *event_handle, unsigned flags
     ph_stream *stream = ph_stream_of(handle);
     ph_event *event = event_of(event_handle);
     if (!stream || !event) return CUDA_INVALID_HANDLE;
-    if ((flags & 1) && ph_capture_event_node(stream, STEP_EVENT_WAIT, event)) return CUDA_OK;
-    return ph_stream_wait_event(stream, event);
+    return ph_stream_wait_event_flags(stream, event, flags);
 }
 
 PH_EXPORT int cuStreamGetPriority(void *handle, int *priority) {
@@ -107,8 +106,7 @@ PH_EXPORT int cuEventRecordWithFlags(void *handle, void *stream_handle, unsigned
     ph_event *event = event_of(handle);
     ph_stream *stream = ph_stream_of(stream_handle);
     if (!event || !stream) return CUDA_INVALID_HANDLE;
-    if ((flags & 1) && ph_capture_event_node(stream, STEP_EVENT_RECORD, event)) return CUDA_OK;
-    return ph_event_record(event, stream);
+    return ph_event_record_flags(event, stream, flags);
 }
 PH_EXPORT int cuEventRecord(void *handle, void *stream) { return cuEventRecordWithFlags(handle, stream, 0); }
 

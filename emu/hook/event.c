@@ -56,9 +56,9 @@ void ph_mark_drop(uint64_t mark) {
 }
 
 int ph_event_record(ph_event *event, ph_stream *stream) {
-    if (UNLIKELY(stream->capture != NULL) && ph_capture_event(stream, event)) return CUDA_OK;
-    int status = ph_device_usable();
+    int status = ph_stream_usable(stream);
     if (status) return status;
+    if (UNLIKELY(stream->capture != NULL) && ph_capture_event(stream, event)) return CUDA_OK;
     if (event->device != stream->device) return CUDA_INVALID_HANDLE;
     ph_core_lock();
     if (ph_run.started) {
@@ -75,31 +75,35 @@ int ph_event_record(ph_event *event, ph_stream *stream) {
 }
 
 int ph_stream_wait_event(ph_stream *stream, ph_event *event) {
-    int status;
-    if ((stream->capture || event->capture) && ph_capture_wait(stream, event, &status)) return status;
-    status = ph_device_usable();
-    /* A stream's own event is behind it anyway; an event never recorded is no event. */
-    if (status || !event->mark || event->stream_id == stream->id) return status;
+    int status = ph_stream_usable(stream);
+    if (status) return status;
+    if (UNLIKELY(stream->capture || event->capture)) return ph_capture_wait(stream, event);
+    if (!event->mark) return CUDA_OK; /* never recorded: no event */
     ph_core_lock();
     if (ph_run.started) {
-        ph_order_default(stream);
-        ph_mark_wait(stream, event->mark);
+        ph_order_default(stream); /* even where the wait is none: a stream's own event is behind it anyway */
+        if (event->stream_id != stream->id) ph_mark_wait(stream, event->mark);
     }
     ph_core_unlock();
     return CUDA_OK;
 }
 
-int ph_event_query(ph_event *event) {
-    if (event->capture) return CUDA_CAPTURED_EVENT;
+/* May the host look at the event, or wait for it? */
+static int observable(ph_event *event) {
+    if (UNLIKELY(event->capture != NULL)) return ph_captured_event(event, true);
     int status = ph_device_usable();
+    return status ? status : ph_uncapturable();
+}
+
+int ph_event_query(ph_event *event) {
+    int status = observable(event);
     if (status || !event->mark) return status;
     if (ph_thread_is_watcher()) return ph_watch_done(event->clock_ns) ? CUDA_OK : CUDA_NOT_READY;
     return ph_query(PH_SCOPE_MARK, 0, event->mark);
 }
 
 int ph_event_synchronize(ph_event *event) {
-    if (event->capture) return CUDA_CAPTURED_EVENT;
-    int status = ph_device_usable();
+    int status = observable(event);
     if (status || !event->mark) return status;
     ph_wait_mark(event->mark);
     return CUDA_OK;
@@ -109,7 +113,8 @@ int ph_event_elapsed(float *ms, ph_event *start, ph_event *end) {
     *ms = 0;
     if (!start->recorded || !end->recorded || ((start->flags | end->flags) & EVENT_DISABLE_TIMING))
         return CUDA_INVALID_HANDLE;
-    if (start->capture || end->capture) return CUDA_CAPTURED_EVENT;
+    if (start->device != end->device) return CUDA_INVALID_HANDLE;
+    if (start->capture || end->capture) return ph_captured_event(start->capture ? start : end, false);
     int status = ph_device_usable();
     if (status || ph_thread_is_watcher()) return status;
     if (!ph_run.started || ph_run.finished || !start->mark || !end->mark) {

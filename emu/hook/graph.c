@@ -1,7 +1,7 @@
 /*
  * Graphs: their steps, what they own, and their launch. A launch gives every step to the stream it was captured for:
  * the origin's to the stream of the launch, a side branch's to a stream of the executable's own, ordered by the forks
- * and joins of the capture. The host pays for one call.
+ * and joins of the capture. The host pays for one call, and the launch queue holds it as one.
  */
 #include "graph.h"
 
@@ -81,21 +81,21 @@ static void replay_order(const ph_step *step, size_t index, ph_stream *stream, u
     ph_core_unlock();
 }
 
-static void replay_node(const ph_step *step, ph_stream *stream) {
+static void replay_node(const ph_step *step, ph_stream *stream, bool queued) {
     switch (step->kind) {
     case STEP_LAUNCH:
-        ph_launch(stream, step->cost);
+        ph_launch_now(stream, step->cost, queued);
         break;
     case STEP_COPY:
-        ph_launch(stream, step->cost);
+        ph_launch_now(stream, step->cost, queued);
         ph_data_copy(step->dst, step->src, step->nbytes);
         break;
     case STEP_SET:
-        ph_launch(stream, step->cost);
+        ph_launch_now(stream, step->cost, queued);
         ph_data_set(step->dst, step->value, step->nbytes);
         break;
     case STEP_HOST:
-        ph_host_function(step->function, step->arg);
+        ph_host_function(stream, step->function, step->arg);
         break;
     case STEP_CALL:
         step->run(stream, step->arg);
@@ -111,19 +111,43 @@ static void replay_node(const ph_step *step, ph_stream *stream) {
     }
 }
 
+/* Behind the stream's work and behind the executable's last launch, whichever stream that was given to. */
+static void begin_launch(const ph_graph_exec *exec, ph_stream *stream) {
+    if (!ph_run.started) return;
+    ph_core_lock();
+    ph_order_default(stream);
+    if (exec->mark && exec->stream_id != stream->id) ph_mark_wait(stream, exec->mark);
+    ph_core_unlock();
+}
+
+static void end_launch(ph_graph_exec *exec, ph_stream *stream) {
+    if (!ph_run.started) return;
+    ph_core_lock();
+    exec->mark = ph_mark_record(stream, exec->mark);
+    exec->stream_id = stream->id;
+    ph_core_unlock();
+}
+
 int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
-    if (ph_stream_capturing(stream))
-        return ph_refuse("cudaGraphLaunch into a stream that is being captured", CUDA_NOT_SUPPORTED);
+    int status = ph_stream_usable(stream);
+    if (status) return status;
+    if (ph_stream_capturing(stream)) {
+        ph_capture_invalidate(stream);
+        return CUDA_CAPTURE_UNSUPPORTED;
+    }
     ph_graph_replayed();
+    begin_launch(exec, stream);
     const ph_graph *graph = exec->graph;
+    bool queued = true; /* the first node that is given to the stream itself stands for all */
     uint64_t *marks = calloc(graph->nsteps + 1, sizeof *marks);
     if (!marks) ph_die("out of host memory");
     for (size_t i = 0; i < graph->nsteps; i++) {
         const ph_step *step = graph->steps[i];
         ph_stream *on = branch_stream(exec, step->branch, stream);
-        if (ph_is_node(step))
-            replay_node(step, on);
-        else
+        if (ph_is_node(step)) {
+            replay_node(step, on, queued && on == stream);
+            queued = queued && on != stream;
+        } else
             replay_order(step, i, on, marks);
     }
     ph_core_lock();
@@ -134,5 +158,6 @@ int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
         }
     ph_core_unlock();
     free(marks);
+    end_launch(exec, stream);
     return CUDA_OK;
 }

@@ -70,6 +70,8 @@ typedef struct ph_graph_exec {
     uint32_t magic;
     ph_graph *graph;
     ph_stream **branches;
+    uint64_t mark; /* behind its last launch: it does not run beside itself */
+    uint32_t stream_id;
 } ph_graph_exec;
 
 enum { GRAPH_MAGIC = 0x47524150, EXEC_MAGIC = 0x47455845, USER_OBJECT_MAGIC = 0x554f424a };
@@ -98,6 +100,5 @@ int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream);
 int ph_user_object_release(ph_user_object *object, int count);
 int ph_capture_begin(ph_stream *stream, int mode);
 int ph_capture_end(ph_stream *stream, ph_graph **out);
-bool ph_capture_event_node(ph_stream *stream, enum ph_step_kind kind, ph_event *event);
 
 #endif

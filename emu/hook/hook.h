@@ -23,11 +23,12 @@ typedef struct ph_config {
     uint64_t data_limit_nbytes; /* larger copies, collectives and sets never touch bytes */
     uint64_t float_limit_count; /* collectives of more floating-point elements neither: they are no control data */
     enum { PH_HOST_NONE, PH_HOST_MODELLED, PH_HOST_MEASURED } host_mode;
-    double host_scale;     /* measured: thread CPU time x scale */
-    uint32_t op_ns;        /* modelled: one ATen op or autograd node (one NVTX range) */
-    uint32_t python_op_ns; /* modelled: what an op that a Python tensor subclass dispatches (DTensor) costs more */
-    uint32_t call_ns[8];   /* by ph_call_kind */
-    uint32_t queue_depth;  /* launches a host may be ahead: sent on to the scheduler, not used here */
+    double host_scale;         /* measured: thread CPU time x scale */
+    uint32_t op_ns;            /* modelled: one ATen op or autograd node (one NVTX range) */
+    uint32_t python_op_ns;     /* modelled: what an op that a Python tensor subclass dispatches (DTensor) costs more */
+    uint32_t call_ns[8];       /* by ph_call_kind */
+    uint32_t host_function_ns; /* what a host function takes of its stream */
+    uint32_t queue_depth;      /* launches a host may be ahead: sent on to the scheduler, not used here */
 } ph_config;
 extern ph_config ph_cfg;
 
@@ -122,6 +123,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes);
 
 /* ---- memory.c: the device address space ------------------------------------------------------------------------ */
 bool ph_is_device_pointer(const void *p);
+bool ph_host_pinned(const void *p);
 /* cudaError codes */
 int ph_device_alloc(int device, size_t nbytes, void **out);
 int ph_device_free(void *p);

@@ -11,6 +11,7 @@ typedef struct pinned {
     unsigned char *start;
     size_t nbytes;
     bool registered;
+    int device; /* the current one when it was made */
 } pinned;
 
 static struct {
@@ -45,24 +46,37 @@ static bool add(void *start, size_t nbytes, bool registered) {
             if (!host.ranges) ph_die("out of host memory");
         }
         memmove(host.ranges + i + 1, host.ranges + i, (host.n++ - i) * sizeof *host.ranges);
-        host.ranges[i] = (pinned){from, nbytes, registered};
+        host.ranges[i] = (pinned){from, nbytes, registered, ph_self()->device};
     }
     pthread_mutex_unlock(&host.lock);
     return !overlaps;
 }
 
-static bool remove_range(void *start, bool registered) {
-    pthread_mutex_lock(&host.lock);
+static ptrdiff_t range_at(const void *start, bool registered) {
     ptrdiff_t i = at_or_below(start);
-    bool found = i >= 0 && host.ranges[i].start == start && host.ranges[i].registered == registered;
-    if (found) memmove(host.ranges + i, host.ranges + i + 1, (--host.n - (size_t)i) * sizeof *host.ranges);
+    return i >= 0 && host.ranges[i].start == start && host.ranges[i].registered == registered ? i : -1;
+}
+
+/* The device may be using it: it goes when that is idle (not documented: driver 580 does so on an H100, for registered
+ * memory too). */
+static bool remove_range(const void *start, bool registered) {
+    pthread_mutex_lock(&host.lock);
+    ptrdiff_t i = range_at(start, registered);
+    int device = i < 0 ? -1 : host.ranges[i].device;
     pthread_mutex_unlock(&host.lock);
-    return found;
+    if (device < 0) return false;
+    ph_device_wait(device);
+    pthread_mutex_lock(&host.lock);
+    i = range_at(start, registered);
+    if (i >= 0) memmove(host.ranges + i, host.ranges + i + 1, (--host.n - (size_t)i) * sizeof *host.ranges);
+    pthread_mutex_unlock(&host.lock);
+    return i >= 0;
 }
 
 int ph_host_alloc(void **out, size_t nbytes) {
     *out = NULL;
     int status = ph_device_usable();
+    if (status == CUDA_OK) status = ph_uncapturable();
     if (status || nbytes == 0) return status;
     void *p;
     if (posix_memalign(&p, 4096, (nbytes + 4095) & ~(size_t)4095) != 0) return CUDA_OUT_OF_MEMORY;
@@ -72,19 +86,25 @@ int ph_host_alloc(void **out, size_t nbytes) {
 }
 
 int ph_host_free(void *p) {
-    if (!p) return CUDA_OK;
-    ph_data_wait_host(); /* a copy into it may be pending */
+    int status = ph_uncapturable();
+    if (status || !p) return status;
     if (!remove_range(p, false)) return CUDA_INVALID_VALUE;
     free(p);
     return CUDA_OK;
 }
 
 int ph_host_register(void *p, size_t nbytes) {
+    int status = ph_uncapturable();
+    if (status) return status;
     if (!p || nbytes == 0) return CUDA_INVALID_VALUE;
     return add(p, nbytes, true) ? CUDA_OK : CUDA_HOST_ALREADY_REGISTERED;
 }
 
-int ph_host_unregister(void *p) { return remove_range(p, true) ? CUDA_OK : CUDA_HOST_NOT_REGISTERED; }
+int ph_host_unregister(void *p) {
+    int status = ph_uncapturable();
+    if (status) return status;
+    return remove_range(p, true) ? CUDA_OK : CUDA_HOST_NOT_REGISTERED;
+}
 
 bool ph_host_range_of(const void *p, void **start, size_t *nbytes) {
     pthread_mutex_lock(&host.lock);

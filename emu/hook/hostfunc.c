@@ -1,26 +1,24 @@
 /*
  * Host functions in a stream (cudaLaunchHostFunc, cudaStreamAddCallback): really called, on a thread of ours as in
- * CUDA, in the order they were given, when no earlier bytes are still on their way. Whoever synchronises waits for
- * them.
+ * CUDA, one after the other, in the order they were given. Whoever synchronises waits for them.
+ *
+ * To the data engine a function is an action that reads and writes all host memory: it runs when the bytes given before
+ * it are there, and copies given after it see what it wrote. In virtual time it takes its place in its stream and a
+ * fixed time, ph_cfg.host_function_ns; how long it really runs here says nothing about the emulated host.
  *
  * Before the rank's start there are no threads: they run at once.
  */
 #define _GNU_SOURCE
 #include "core.h"
+#include "data.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
-typedef struct call {
-    struct call *next;
-    void (*function)(void *);
-    void *arg;
-} call;
-
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    call *first, **last;
+    ph_action *first, **last;
     uint64_t given, done;
     bool running;
 } calls = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .last = &calls.first};
@@ -35,13 +33,11 @@ static void *caller(void *unused) {
     pthread_mutex_lock(&calls.lock);
     for (;;) {
         while (!calls.first) pthread_cond_wait(&calls.changed, &calls.lock);
-        call *next = calls.first;
-        calls.first = next->next;
+        ph_action *next = calls.first;
+        calls.first = next->ready_next;
         if (!calls.first) calls.last = &calls.first;
         pthread_mutex_unlock(&calls.lock);
-        ph_data_wait_host();
-        next->function(next->arg);
-        free(next);
+        ph_action_complete(next);
         pthread_mutex_lock(&calls.lock);
         calls.done++;
         pthread_cond_broadcast(&calls.changed);
@@ -60,21 +56,37 @@ static void start_caller(void) {
     calls.running = true;
 }
 
-void ph_host_function(void (*function)(void *), void *arg) {
+void ph_host_function_ready(ph_action *action) {
+    pthread_mutex_lock(&calls.lock);
+    if (!calls.running) start_caller();
+    action->ready_next = NULL;
+    *calls.last = action;
+    calls.last = &action->ready_next;
+    pthread_cond_broadcast(&calls.changed);
+    pthread_mutex_unlock(&calls.lock);
+}
+
+void ph_host_function(ph_stream *stream, void (*function)(void *), void *arg) {
     if (!ph_run.started || ph_run.finished) {
         function(arg);
         return;
     }
-    call *added = malloc(sizeof *added);
-    if (!added) ph_die("out of host memory");
-    *added = (call){.function = function, .arg = arg};
+    ph_stream_occupy(stream, ph_cfg.host_function_ns);
+    unsigned char *behind = ph_mem.base + ph_mem.nbytes;
+    const ph_range host[] = {{NULL, (size_t)(uintptr_t)ph_mem.base}, {behind, SIZE_MAX - (uintptr_t)behind}};
+    ph_action *action = ph_action_new(PH_ACTION_HOST, host, 2, host, 2);
+    action->run = function;
+    action->arg = arg;
     pthread_mutex_lock(&calls.lock);
-    if (!calls.running) start_caller();
-    *calls.last = added;
-    calls.last = &added->next;
     calls.given++;
-    pthread_cond_broadcast(&calls.changed);
     pthread_mutex_unlock(&calls.lock);
+    ph_action_submit(action);
+}
+
+int ph_host_function_launch(ph_stream *stream, void (*function)(void *), void *arg) {
+    int status = ph_stream_usable(stream);
+    if (status == CUDA_OK && !ph_capture_host_function(stream, function, arg)) ph_host_function(stream, function, arg);
+    return status;
 }
 
 void ph_host_functions_wait(void) {

@@ -35,7 +35,7 @@ static int check(const ph_kernel *kernel, const launch *l) {
         return CUDA_INVALID_CONFIGURATION;
     if (UNLIKELY(l->shared_nbytes > 48 << 10) && l->shared_nbytes > (size_t)kernel->max_dynamic_shared)
         return CUDA_INVALID_VALUE;
-    return ph_device_usable();
+    return CUDA_OK;
 }
 
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream) {
@@ -44,6 +44,7 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     if (UNLIKELY(!kernel)) return CUDA_INVALID_DEVICE_FUNCTION;
     launch l = {.kernel = kernel, .grid = grid, .block = block, .shared_nbytes = shared_nbytes, .op = ph_current_op()};
     int status = check(kernel, &l);
+    if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
     ph_launch(stream, ph_cost_of(key_of(&l), describe, &l));
     return CUDA_OK;

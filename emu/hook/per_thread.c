@@ -17,6 +17,9 @@ extern int cudaStreamIsCapturing(void *, int *);
 extern int cudaEventRecordWithFlags(void *, void *, unsigned);
 extern int cudaLaunchHostFunc(void *, void (*)(void *), void *);
 extern int cudaGraphLaunch(void *, void *);
+extern int cudaStreamAddCallback(void *, void (*)(void *, int, void *), void *, unsigned);
+extern int cudaStreamBeginCapture(void *, int);
+extern int cudaStreamEndCapture(void *, void **);
 extern int cudaMallocAsync(void **, size_t, void *);
 extern int cudaFreeAsync(void *, void *);
 
@@ -40,10 +43,10 @@ PH_EXPORT int cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t nbytes, in
     return cudaMemcpyAsync(dst, src, nbytes, kind, STREAM(stream));
 }
 
-/* The synchronous calls of this kind run in the thread's stream and wait for it. */
+/* The synchronous calls of this kind run in the thread's stream and wait as those in the legacy stream do. */
 PH_EXPORT int cudaMemcpy_ptds(void *dst, const void *src, size_t nbytes, int kind) {
-    int status = cudaMemcpyAsync(dst, src, nbytes, kind, (void *)2);
-    return status ? status : cudaStreamSynchronize((void *)2);
+    ph_host_call(PH_CALL_MEMCPY);
+    return result(ph_copy(dst, src, nbytes, kind, ph_stream_of((void *)2), false));
 }
 
 PH_EXPORT int cudaMemsetAsync_ptsz(void *dst, int value, size_t nbytes, void *stream) {
@@ -51,7 +54,8 @@ PH_EXPORT int cudaMemsetAsync_ptsz(void *dst, int value, size_t nbytes, void *st
 }
 
 PH_EXPORT int cudaMemset_ptds(void *dst, int value, size_t nbytes) {
-    return cudaMemsetAsync(dst, value, nbytes, (void *)2);
+    ph_host_call(PH_CALL_MEMCPY);
+    return result(ph_set(dst, value, nbytes, ph_stream_of((void *)2), false));
 }
 PH_EXPORT int cudaStreamSynchronize_ptsz(void *stream) { return cudaStreamSynchronize(STREAM(stream)); }
 PH_EXPORT int cudaStreamQuery_ptsz(void *stream) { return cudaStreamQuery(STREAM(stream)); }
@@ -74,6 +78,17 @@ PH_EXPORT int cudaLaunchHostFunc_ptsz(void *stream, void (*function)(void *), vo
     return cudaLaunchHostFunc(STREAM(stream), function, arg);
 }
 
+PH_EXPORT int cudaStreamAddCallback_ptsz(void *stream, void (*function)(void *, int, void *), void *arg,
+                                         unsigned flags) {
+    return cudaStreamAddCallback(STREAM(stream), function, arg, flags);
+}
+
+PH_EXPORT int cudaStreamBeginCapture_ptsz(void *stream, int mode) {
+    return cudaStreamBeginCapture(STREAM(stream), mode);
+}
+PH_EXPORT int cudaStreamEndCapture_ptsz(void *stream, void **graph) {
+    return cudaStreamEndCapture(STREAM(stream), graph);
+}
 PH_EXPORT int cudaGraphLaunch_ptsz(void *exec, void *stream) { return cudaGraphLaunch(exec, STREAM(stream)); }
 PH_EXPORT int cudaMallocAsync_ptsz(void **out, size_t nbytes, void *stream) {
     return cudaMallocAsync(out, nbytes, STREAM(stream));

@@ -51,7 +51,8 @@ static int allocate(void **out, size_t nbytes, pool *p, void *stream) {
     ph_stream *on = ph_stream_of(stream);
     if (!p || !on) return result(CUDA_INVALID_HANDLE);
     if (ph_stream_capturing(on)) return result(ph_refuse("cudaMallocAsync in a capture", CUDA_CAPTURE_UNSUPPORTED));
-    int status = ph_device_alloc(p->device, nbytes, out);
+    int status = ph_uncapturable();
+    if (status == CUDA_OK) status = ph_device_alloc(p->device, nbytes, out);
     void *start;
     size_t taken;
     if (status == CUDA_OK && ph_memory_range_of(*out, &start, &taken) == CUDA_OK) {
@@ -73,7 +74,9 @@ PH_EXPORT int cudaMallocFromPoolAsync(void **out, size_t nbytes, void *handle, v
 
 PH_EXPORT int cudaFreeAsync(void *p, void *stream) {
     ph_host_call(PH_CALL_ALLOC);
-    if (!ph_stream_of(stream)) return result(CUDA_INVALID_HANDLE);
+    ph_stream *on = ph_stream_of(stream);
+    if (!on) return result(CUDA_INVALID_HANDLE);
+    if (ph_stream_capturing(on)) return result(ph_refuse("cudaFreeAsync in a capture", CUDA_CAPTURE_UNSUPPORTED));
     int device = ph_memory_device_of(p);
     void *start;
     size_t taken = 0;

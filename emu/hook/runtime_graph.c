@@ -73,7 +73,6 @@ PH_EXPORT int cudaStreamGetCaptureInfo(void *handle, int *status, unsigned long 
     return result(ph_capture_info(handle, status, id, graph, dependencies, edges, n));
 }
 
-/* What a mode forbids (allocations during a capture) is harmless here: only the exchange itself matters. */
 PH_EXPORT int cudaThreadExchangeStreamCaptureMode(int *mode) {
     ph_thread *thread = ph_self();
     int previous = thread->capture_mode;
@@ -182,6 +181,10 @@ PH_EXPORT int cudaGraphExecDestroy(void *handle) {
     if (!exec) return result(CUDA_INVALID_VALUE);
     for (int branch = 1; branch < exec->graph->nbranches; branch++)
         if (exec->branches[branch]) ph_stream_destroy(exec->branches[branch]);
+    if (exec->mark) {
+        struct ph_MARK_DROP record = {.mark = exec->mark};
+        ph_emit(PH_KIND_MARK_DROP, &record, sizeof record, NULL, 0);
+    }
     ph_graph_release(exec->graph);
     exec->magic = 0;
     free(exec->branches);
@@ -198,8 +201,7 @@ PH_EXPORT int cudaGraphLaunch(void *handle, void *stream) {
     ph_host_call(PH_CALL_LAUNCH);
     ph_graph_exec *exec = exec_of(handle);
     ph_stream *on = ph_stream_of(stream);
-    int status = exec && on ? ph_device_usable() : CUDA_INVALID_VALUE;
-    return result(status ? status : ph_graph_launch(exec, on));
+    return result(exec && on ? ph_graph_launch(exec, on) : CUDA_INVALID_VALUE);
 }
 
 /* ---- user objects

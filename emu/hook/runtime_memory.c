@@ -8,17 +8,21 @@
 
 PH_EXPORT int cudaMalloc(void **out, size_t nbytes) {
     ph_host_call(PH_CALL_ALLOC);
-    return result(ph_device_alloc(ph_self()->device, nbytes, out));
+    *out = NULL;
+    int status = ph_uncapturable();
+    return result(status ? status : ph_device_alloc(ph_self()->device, nbytes, out));
 }
 
 /* Freeing waits for the device (CUDA documents it as possibly synchronous; the caching allocators rely on it). */
 PH_EXPORT int cudaFree(void *p) {
     ph_host_call(PH_CALL_ALLOC);
-    if (!p) return result(ph_device_usable());
+    int status = ph_device_usable();
+    if (status == CUDA_OK) status = ph_uncapturable();
+    if (status || !p) return result(status);
     int device = ph_memory_device_of(p);
     if (device < 0) return result(CUDA_INVALID_VALUE);
-    int status = ph_device_synchronize(device);
-    return result(status ? status : ph_device_free(p));
+    ph_device_wait(device);
+    return result(ph_device_free(p));
 }
 
 PH_EXPORT int cudaMemGetInfo(size_t *free_nbytes, size_t *total_nbytes) {

@@ -28,7 +28,7 @@ PH_EXPORT int cudaStreamCreateWithPriority(void **out, unsigned flags, int prior
 PH_EXPORT int cudaStreamDestroy(void *handle) {
     ph_host_call(PH_CALL_QUERY);
     ph_stream *stream = ph_stream_of(handle);
-    return result(stream && handle ? ph_stream_destroy(stream) : CUDA_INVALID_HANDLE);
+    return result(stream && (uintptr_t)handle > 2 ? ph_stream_destroy(stream) : CUDA_INVALID_HANDLE);
 }
 
 PH_EXPORT int cudaStreamGetPriority(void *handle, int *priority) {
@@ -72,8 +72,7 @@ PH_EXPORT int cudaStreamWaitEvent(void *handle, void *event_handle, unsigned fla
     ph_stream *stream = ph_stream_of(handle);
     ph_event *event = event_of(event_handle);
     if (!stream || !event) return result(CUDA_INVALID_HANDLE);
-    if ((flags & 1) && ph_capture_event_node(stream, STEP_EVENT_WAIT, event)) return CUDA_OK;
-    return result(ph_stream_wait_event(stream, event));
+    return result(ph_stream_wait_event_flags(stream, event, flags));
 }
 
 /* ---- host functions
@@ -83,9 +82,7 @@ PH_EXPORT int cudaLaunchHostFunc(void *handle, void (*function)(void *), void *a
     ph_host_call(PH_CALL_LAUNCH);
     ph_stream *stream = ph_stream_of(handle);
     if (!stream || !function) return result(stream ? CUDA_INVALID_VALUE : CUDA_INVALID_HANDLE);
-    int status = ph_device_usable();
-    if (status == CUDA_OK && !ph_capture_host_function(stream, function, arg)) ph_host_function(function, arg);
-    return result(status);
+    return result(ph_host_function_launch(stream, function, arg));
 }
 
 typedef struct stream_callback {
@@ -103,6 +100,8 @@ PH_EXPORT int cudaStreamAddCallback(void *handle, void (*function)(void *, int, 
     ph_host_call(PH_CALL_LAUNCH);
     ph_stream *stream = ph_stream_of(handle);
     if (!stream || !function || flags) return result(stream ? CUDA_INVALID_VALUE : CUDA_INVALID_HANDLE);
+    int status = ph_stream_usable(stream);
+    if (status) return result(status);
     if (ph_stream_capturing(stream)) {
         ph_capture_invalidate(stream);
         return result(CUDA_CAPTURE_UNSUPPORTED);
@@ -110,7 +109,7 @@ PH_EXPORT int cudaStreamAddCallback(void *handle, void (*function)(void *, int, 
     stream_callback *callback = malloc(sizeof *callback);
     if (!callback) ph_die("out of host memory");
     *callback = (stream_callback){function, handle, arg};
-    ph_host_function(call_back, callback);
+    ph_host_function(stream, call_back, callback);
     return CUDA_OK;
 }
 
@@ -134,8 +133,7 @@ PH_EXPORT int cudaEventRecordWithFlags(void *handle, void *stream_handle, unsign
     ph_event *event = event_of(handle);
     ph_stream *stream = ph_stream_of(stream_handle);
     if (!event || !stream) return result(CUDA_INVALID_HANDLE);
-    if ((flags & 1) && ph_capture_event_node(stream, STEP_EVENT_RECORD, event)) return CUDA_OK;
-    return result(ph_event_record(event, stream));
+    return result(ph_event_record_flags(event, stream, flags));
 }
 
 PH_EXPORT int cudaEventRecord(void *handle, void *stream) { return cudaEventRecordWithFlags(handle, stream, 0); }

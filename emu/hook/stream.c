@@ -43,6 +43,8 @@ static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
         .flags = flags,
         .legacy = legacy,
         .blocking = !legacy && !(flags & STREAM_NONBLOCKING),
+        /* waits for what the legacy default stream was given before this one was made, if anything */
+        .legacy_seen = legacy || streams.legacy[device]->work == 0 ? 0 : UINT64_MAX,
         .next = streams.all,
     };
     streams.all = stream;
@@ -97,6 +99,13 @@ uint32_t ph_stream_id(const ph_stream *stream) { return stream->id; }
 int ph_stream_device(const ph_stream *stream) { return stream->device; }
 bool ph_stream_capturing(const ph_stream *stream) { return stream->capture != NULL; }
 
+/* Under the core lock: `behind` goes on when all that `ahead` has been given is done. */
+static void follow(ph_stream *behind, ph_stream *ahead) {
+    uint64_t mark = ph_mark_record(ahead, 0);
+    ph_mark_wait(behind, mark);
+    ph_mark_drop(mark);
+}
+
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out) {
     *out = NULL;
     int status = ph_device_usable();
@@ -109,10 +118,12 @@ int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out) 
 }
 
 int ph_stream_destroy(ph_stream *stream) {
-    if (stream->legacy) return CUDA_INVALID_HANDLE;
-    if (stream->capture) return CUDA_CAPTURE_UNSUPPORTED;
+    if (stream->capture && !ph_capture_leave(stream)) return CUDA_CAPTURE_UNSUPPORTED;
     ph_core_lock();
     ph_close_segments();
+    /* what it still has to do goes before the legacy default stream's next action */
+    if (ph_run.started && stream->blocking && stream->work != stream->seen_by_legacy)
+        follow(streams.legacy[stream->device], stream);
     if (ph_run.started) {
         struct ph_STREAM_DESTROY record = {.stream = stream->id};
         ph_append(PH_KIND_STREAM_DESTROY, ph_host_clock(), &record, sizeof record, NULL, 0);
@@ -137,7 +148,7 @@ uint64_t ph_launch_count(void) { return ph_counts.launches; }
 void ph_close_segments(void) {
     for (ph_stream *stream = streams.first_open; stream; stream = stream->next_open) {
         struct ph_SEGMENT record = {.stream = stream->id,
-                                    .launches = stream->launches,
+                                    .launches = stream->queued,
                                     .solo_ns = stream->solo_ns,
                                     .contended_ns = stream->contended_ns,
                                     .tail_ns = stream->tail_ns};
@@ -150,6 +161,7 @@ void ph_close_segments(void) {
 static void open_segment(ph_stream *stream, uint64_t now) {
     stream->first_ns = now;
     stream->solo_ns = stream->contended_ns = stream->tail_ns = 0;
+    stream->queued = 0;
     stream->next_open = NULL;
     if (streams.last_open)
         streams.last_open->next_open = stream;
@@ -159,7 +171,7 @@ static void open_segment(ph_stream *stream, uint64_t now) {
     ph_channel_wake_for_segments();
 }
 
-static void fold(ph_stream *stream, const ph_cost *cost) {
+static void fold(ph_stream *stream, const ph_cost *cost, bool queued) {
     uint64_t now = ph_host_clock();
     if (stream->launches == 0) open_segment(stream, now);
     /* tail = max over launches i of (h_i - h_1 + what follows from i on): the earlier ones grow by this launch */
@@ -167,28 +179,29 @@ static void fold(ph_stream *stream, const ph_cost *cost) {
     stream->tail_ns = (stream->tail_ns > begins_here ? stream->tail_ns : begins_here) + cost->solo_ns;
     stream->solo_ns += cost->solo_ns;
     stream->contended_ns += cost->contended_ns;
+    stream->queued += queued;
     if (++stream->launches == SEGMENT_LAUNCHES) ph_close_segments();
+}
+
+/* Under the core lock: the legacy default stream waits for what its device's blocking streams have been given. */
+static void follow_blocking(ph_stream *legacy) {
+    for (ph_stream *other = streams.all; other; other = other->next) {
+        if (!other->blocking || other->device != legacy->device || other->work == other->seen_by_legacy) continue;
+        follow(legacy, other);
+        other->seen_by_legacy = other->work;
+    }
 }
 
 /* Legacy default stream: its work waits for all earlier work of the device's blocking streams, and theirs for its. */
 void ph_order_default(ph_stream *stream) {
+    stream->work++;
     if (LIKELY(streams.nblocking == 0) || !ph_run.started) return;
     ph_stream *legacy = streams.legacy[stream->device];
     if (stream->blocking && legacy->work != stream->legacy_seen) {
-        uint64_t mark = ph_mark_record(legacy, 0);
-        ph_mark_wait(stream, mark);
-        ph_mark_drop(mark);
+        follow(stream, legacy);
         stream->legacy_seen = legacy->work;
-    } else if (stream->legacy) {
-        for (ph_stream *other = streams.all; other; other = other->next) {
-            if (!other->blocking || other->device != stream->device || other->work == other->seen_by_legacy) continue;
-            uint64_t mark = ph_mark_record(other, 0);
-            ph_mark_wait(stream, mark);
-            ph_mark_drop(mark);
-            other->seen_by_legacy = other->work;
-        }
-    }
-    stream->work++;
+    } else if (stream->legacy)
+        follow_blocking(stream);
 }
 
 void ph_stream_touch(ph_stream *stream) {
@@ -199,14 +212,27 @@ void ph_stream_touch(ph_stream *stream) {
 
 void ph_launch(ph_stream *stream, const ph_cost *cost) {
     if (UNLIKELY(stream->capture != NULL) && ph_capture_launch(stream, cost)) return;
+    ph_launch_now(stream, cost, true);
+}
+
+void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
     ph_core_lock();
     ph_counts.launches++;
     ph_counts.solo_ns[cost->source & 3] += cost->solo_ns;
     ph_counts.flops += cost->flops;
     if (LIKELY(ph_run.started)) {
         ph_order_default(stream);
-        fold(stream, cost);
+        fold(stream, cost, queued);
     }
+    ph_core_unlock();
+}
+
+void ph_stream_occupy(ph_stream *stream, uint64_t for_ns) {
+    if (!ph_run.started) return;
+    const ph_cost cost = {.solo_ns = for_ns, .contended_ns = for_ns};
+    ph_core_lock();
+    ph_order_default(stream);
+    fold(stream, &cost, false);
     ph_core_unlock();
 }
 
@@ -222,21 +248,47 @@ static void wait_record(uint32_t scope, uint32_t stream, uint64_t mark) {
     ph_host_functions_wait();
 }
 
-int ph_stream_synchronize(ph_stream *stream) {
-    if (stream->capture) {
-        ph_capture_invalidate(stream);
-        return CUDA_CAPTURE_UNSUPPORTED;
-    }
-    int status = ph_device_usable();
-    if (status) return status;
-    if (stream->legacy && streams.nblocking) ph_stream_touch(stream);
-    wait_record(PH_SCOPE_STREAM, stream->id, 0);
-    return CUDA_OK;
+/* Whoever looks at the legacy default stream, or waits for it, does so with the device's blocking streams as well; but
+ * that orders nothing that comes later. The last of them that was made before number `before` and has work that the
+ * legacy stream does not wait for; 0: none. */
+static uint32_t encompassed(const ph_stream *stream, uint32_t before) {
+    if (LIKELY(!stream->legacy || streams.nblocking == 0) || !ph_run.started) return 0;
+    uint32_t found = 0;
+    ph_core_lock();
+    for (const ph_stream *other = streams.all; other && !found; other = other->next)
+        if (other->id < before && other->blocking && other->device == stream->device &&
+            other->work != other->seen_by_legacy)
+            found = other->id;
+    ph_core_unlock();
+    return found;
 }
+
+/* May the host look at the stream, or wait for it? */
+static int observable(ph_stream *stream) {
+    int status = ph_stream_usable(stream);
+    if (LIKELY(!ph_captured_streams) || status) return status;
+    if (!stream->capture) return ph_uncapturable();
+    ph_capture_invalidate(stream);
+    return CUDA_CAPTURE_UNSUPPORTED;
+}
+
+void ph_stream_wait(ph_stream *stream) {
+    for (uint32_t id = UINT32_MAX; (id = encompassed(stream, id));) wait_record(PH_SCOPE_STREAM, id, 0);
+    wait_record(PH_SCOPE_STREAM, stream->id, 0);
+}
+
+int ph_stream_synchronize(ph_stream *stream) {
+    int status = observable(stream);
+    if (status == CUDA_OK) ph_stream_wait(stream);
+    return status;
+}
+
+void ph_device_wait(int device) { wait_record(PH_SCOPE_DEVICE, (uint32_t)device, 0); }
 
 int ph_device_synchronize(int device) {
     int status = ph_device_usable();
-    if (status == CUDA_OK) wait_record(PH_SCOPE_DEVICE, (uint32_t)device, 0);
+    if (status == CUDA_OK && UNLIKELY(ph_captured_streams)) status = ph_capture_encompassed(device);
+    if (status == CUDA_OK) ph_device_wait(device);
     return status;
 }
 
@@ -256,10 +308,8 @@ int ph_query(uint32_t scope, uint32_t stream, uint64_t mark) {
 }
 
 int ph_stream_query(ph_stream *stream) {
-    if (stream->capture) {
-        ph_capture_invalidate(stream);
-        return CUDA_CAPTURE_UNSUPPORTED;
-    }
-    int status = ph_device_usable();
+    int status = observable(stream);
+    for (uint32_t id = UINT32_MAX; status == CUDA_OK && (id = encompassed(stream, id));)
+        status = ph_query(PH_SCOPE_STREAM, id, 0);
     return status ? status : ph_query(PH_SCOPE_STREAM, stream->id, 0);
 }

@@ -40,7 +40,9 @@ def test_bytes_travel_and_signatures_tell_the_way(running):
         (True, False, 1 << 20, True, False),
         (True, True, 4096, False, True),
         (False, True, 4096, True, False),  # staged at once
-        (False, True, 1 << 20, True, True),
+        (False, True, 2 << 20, True, False),  # fits into the staging buffer
+        (False, True, 3 << 20, True, True),
+        (False, True, 4096, False, True),
         (False, False, 4096, True, True),
         (False, False, 4096, False, True),
     ],

@@ -42,7 +42,6 @@ static void captured_work_happens_at_launch(void) {
     EQUAL(cudaStreamWaitEvent(origin, join, 0), 0);
     EQUAL(cudaMemcpyAsync(pinned_out, device, 8, COPY_D2H, origin), 0);
     EQUAL(cudaLaunchHostFunc(origin, count, &step), 0);
-    EQUAL(cudaEventQuery(fork), CUDA_CAPTURED_EVENT);
     EQUAL(cudaStreamEndCapture(origin, &graph), 0);
     EQUAL(cudaStreamIsCapturing(side, &status), 0);
     EQUAL(status, CAPTURE_NONE);
@@ -87,10 +86,9 @@ static void wrong_captures_fail_as_documented(void) {
     EQUAL(cudaEventRecord(fork, origin), 0);
     EQUAL(cudaStreamWaitEvent(side, fork, 0), 0);
     launch(side);
-    EQUAL(cudaStreamEndCapture(side, &graph), CUDA_CAPTURE_UNMATCHED);
     EQUAL(cudaStreamEndCapture(origin, &graph), CUDA_CAPTURE_UNJOINED);
     /* the event of a capture that has ended means nothing */
-    EQUAL(cudaStreamWaitEvent(side, fork, 0), 0);
+    EQUAL(cudaStreamWaitEvent(side, fork, 0), CUDA_INVALID_VALUE);
     launch(side);
     EQUAL(cudaStreamDestroy(origin) | cudaStreamDestroy(side) | cudaEventDestroy(fork), 0);
     (void)cudaGetLastError();

@@ -1,0 +1,216 @@
+"""One rank end to end: a program that calls CUDA, the real hook library, a real socket, real virtual time.
+
+``simulate(program)`` runs ``program(gpu)`` in a forked child and returns what it returns. Nothing costs host time
+unless the program says so (``gpu.work(ns)``) or the device file does, a kernel takes as long as its launch says, a copy
+or set one nanosecond a byte: so every instant can be computed by hand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import socket
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from emu import records
+from phantora_async.costs import Costs, CostTable
+from phantora_async.intake import Intake
+from phantora_async.virtual_time import Timeline
+from tests.unit.hook.coordinator import DEVICE_FILE, Dim3, Rank
+from tests.unit.virtual_time.scripted import FixedFabric
+
+H2H, H2D, D2H, D2D, DEFAULT = range(5)
+BLOCKING, NONBLOCKING = 0, 1
+LEGACY, PER_THREAD = 1, 2
+DISABLE_TIMING = 2
+EXTERNAL = 1
+GLOBAL, THREAD_LOCAL, RELAXED = range(3)
+OK, INVALID_VALUE, INVALID_HANDLE, ILLEGAL_STATE, NOT_READY = 0, 1, 400, 401, 600
+UNSUPPORTED, INVALIDATED, MERGE, UNMATCHED, UNJOINED, ISOLATION, IMPLICIT, CAPTURED, WRONG_THREAD = range(900, 909)
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_NUMBER = (int, type(None))
+
+
+class _MadeUpCosts:
+    """A kernel is named by its duration, copies and sets take a nanosecond a byte."""
+
+    def cost(self, signature: str) -> Any:
+        kind, *rest = signature.split(";")
+        solo_ns = int(rest[1] if kind == "copy" else rest[0])
+        return SimpleNamespace(solo_ns=solo_ns, contended_ns=solo_ns, flops=0.0, source=records.SourceKind.ROOFLINE)
+
+
+class _Simulation(threading.Thread):
+    """The coordinator of one rank: every record goes through intake into the timeline, every answer back."""
+
+    def __init__(self, folder: Path, queue_depth: int) -> None:
+        super().__init__(daemon=True)
+        self.path, self.cost_table = str(folder / "socket"), folder / "costs"
+        self.failure: BaseException | None = None
+        self._intake = Intake(1, Costs(_MadeUpCosts(), CostTable(self.cost_table, 1 << 10)))
+        self._timeline = Timeline(1, FixedFabric(), queue_depth)
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(self.path)
+        self._server.listen()
+
+    def run(self) -> None:
+        connection, _ = self._server.accept()
+        self._server.close()
+        with connection:
+            try:
+                self._serve(connection)
+            except BaseException as failure:
+                self.failure = failure
+
+    def _serve(self, connection: socket.socket) -> None:
+        pending = b""
+        while data := connection.recv(1 << 16):
+            found, taken = records.decode_up(pending + data)
+            pending = (pending + data)[taken:]
+            self._timeline.feed(0, self._intake.take(0, found))
+            self._timeline.run(1 << 30)
+            answers = [*self._intake.outgoing, *self._timeline.take_answers()]
+            self._intake.outgoing.clear()
+            if answers:
+                connection.sendall(b"".join(answer for _, answer in answers))
+
+
+class Gpu(Rank):
+    """A rank's CUDA. Calls by name answer their status: ``gpu.cudaStreamQuery(stream)``."""
+
+    def __init__(self, library: Path, device_file: Path) -> None:
+        super().__init__(library, device_file)
+        self._kernels: dict[int, int] = {}
+        self._functions: list[Any] = []
+        self._start = 0
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        if not name.startswith("cu") and not name.startswith("__cuda"):
+            raise AttributeError(name)
+        function = self.c[name]
+
+        def call(*arguments: Any) -> int:
+            # Handles and sizes are 64 bits wide, which also suits every narrower integer in a register.
+            return int(function(*(ctypes.c_void_p(a) if isinstance(a, _NUMBER) else a for a in arguments)))
+
+        return call
+
+    def now(self) -> int:
+        """Virtual time since ``begin``, in ns."""
+        return int(self.c.phantora_clock_ns()) - self._start
+
+    def work(self, for_ns: int) -> None:
+        """The host is busy."""
+        self.c.phantora_advance_ns(for_ns)
+
+    def run(self, for_ns: int, stream: int = 0, call: str = "cudaLaunchKernel") -> int:
+        """A kernel of that duration."""
+        if for_ns not in self._kernels:
+            self._kernels[for_ns] = self.kernel(str(for_ns))
+        return int(getattr(self, call)(self._kernels[for_ns], Dim3(1, 1, 1), Dim3(128, 1, 1), None, 0, stream))
+
+    def mark(self, stream: int = 0, flags: int = 0) -> int:
+        """A new event, recorded."""
+        event = self.event(flags)
+        assert self.cudaEventRecord(event, stream) == OK
+        return event
+
+    def at(self, event: int) -> int:
+        """When a recorded event was complete, in ns of virtual time; waits for it if it is not yet."""
+        assert self.cudaEventSynchronize(event) == OK
+        ms = ctypes.c_float()
+        assert self.cudaEventElapsedTime(ctypes.byref(ms), self._zero, event) == OK
+        return round(ms.value * 1e6)
+
+    def elapsed(self, start: int, end: int) -> tuple[int, float]:
+        """cudaEventElapsedTime: (status, ns)."""
+        ms = ctypes.c_float(-1.0)
+        status = self.cudaEventElapsedTime(ctypes.byref(ms), start, end)
+        return status, round(ms.value * 1e6)
+
+    def takes(self, call: Callable[[], int]) -> int:
+        """Host time that a successful call takes, waiting included, in ns."""
+        before = self.now()
+        assert call() == OK
+        return self.now() - before
+
+    def begin(self) -> None:
+        """Instant 0 is now: nothing is under way."""
+        assert self.cudaSetDevice(0) == OK
+        stream = self.stream(NONBLOCKING)
+        self._zero = self.mark(stream)
+        self._start = int(self.c.phantora_clock_ns())
+
+    def function(self, body: Callable[[], None]) -> Any:
+        """A host function for cudaLaunchHostFunc."""
+        made = FUNCTION(lambda _: body())
+        self._functions.append(made)
+        return made
+
+    def graph(self, stream: int, fill: Callable[[], object], mode: int = GLOBAL) -> int:
+        """What `fill` gives to the stream, captured and instantiated."""
+        assert self.cudaStreamBeginCapture(stream, mode) == OK
+        fill()
+        status, graph = self.end(stream)
+        assert status == OK
+        executable = ctypes.c_void_p()
+        assert self.cudaGraphInstantiate(ctypes.byref(executable), graph, 0) == OK
+        return executable.value or 0
+
+    def end(self, stream: int) -> tuple[int, int]:
+        """cudaStreamEndCapture: (status, graph)."""
+        graph = ctypes.c_void_p()
+        status = self.cudaStreamEndCapture(stream, ctypes.byref(graph))
+        return status, graph.value or 0
+
+    def buffer(self, nbytes: int) -> int:
+        """Pageable host memory."""
+        memory = ctypes.create_string_buffer(nbytes)
+        self._functions.append(memory)
+        return ctypes.addressof(memory)
+
+
+def simulate(
+    library: Path, folder: Path, program: Callable[[Gpu], Any], *, queue_depth: int = 1024, **device: object
+) -> Any:
+    """Runs the program from instant 0 as the only rank of a server with two GPUs; returns what it returned.
+
+    `device`: lines of the device file (``call_ns__launch=5``). What the program raises, and what the simulation does,
+    fails the test.
+    """
+    file = folder / "device"
+    file.write_text("".join(f"{key.replace('__', '.')}={value}\n" for key, value in (DEVICE_FILE | device).items()))
+    simulation = _Simulation(folder, queue_depth)
+    simulation.start()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            gpu = Gpu(library, file)
+            start = gpu.c.phantora_start(simulation.path.encode(), str(simulation.cost_table).encode(), 0, 1, 0, 0)
+            assert start == 0, start
+            gpu.begin()
+            with os.fdopen(write, "wb") as out:
+                pickle.dump(program(gpu), out)
+            gpu.c.phantora_finish(0, b"")
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(write)
+    with os.fdopen(read, "rb") as told:
+        answer = told.read()
+    _, ended = os.waitpid(child, 0)
+    simulation.join(10)
+    if simulation.failure is not None:
+        raise simulation.failure
+    assert os.waitstatus_to_exitcode(ended) == 0, "the program failed; its traceback is in what the test printed"
+    return pickle.loads(answer)
