@@ -295,7 +295,7 @@ class VirtualClock:
     # ---- timing statements -----------------------------------------------------------------------------------------
     def _timing(self, real: Callable[..., float]) -> Callable[..., float]:
         """timeit, and torch.utils.benchmark on top of it. They repeat a statement until it has taken long enough; one
-        that costs nothing in the host model never would, so its time is that on this machine.
+        that costs nothing in the host model never would, so its time on this machine is taken, and passes.
         """
 
         @functools.wraps(real)
@@ -306,7 +306,7 @@ class VirtualClock:
             seen: list[tuple[int, int]] = []
 
             def look() -> float:
-                """Before the repetitions and after them, nearer to them than `read`, which may take host time itself."""
+                """Before the repetitions and after them; nearer than `read`, which may take host time itself."""
                 first = None if seen else read()
                 seen.append((self._hook.host_clock_ns(), self._real_monotonic_ns()))
                 return read() if first is None else first
@@ -317,7 +317,10 @@ class VirtualClock:
             finally:
                 timer.timer = read  # type: ignore[attr-defined]
             (host_ns, real_ns), (host_end_ns, real_end_ns) = seen
-            return taken if host_end_ns > host_ns else (real_end_ns - real_ns) / 1e9
+            if host_end_ns > host_ns:
+                return taken
+            self._hook.advance_ns(real_end_ns - real_ns)
+            return (real_end_ns - real_ns) / 1e9
 
         return timed
 

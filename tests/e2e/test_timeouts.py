@@ -1,0 +1,23 @@
+"""Timeouts of libraries do not run out because the emulation is slow; a program that is stuck is still found."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Run
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize(("what", "n"), [("nccl", 2), ("gloo", 2), ("store", 2), ("loader", 1)])
+def test_a_busy_rank_is_waited_for(run: Run, what: str, n: int) -> None:
+    done = run("short_timeouts.py", what, n=n)
+    assert done.exit_code == 0, done.output
+    assert "PASSED" in done.output
+    assert done.simulated["virtual_ns"] < 1e9, "the timeout has not passed in virtual time"
+
+
+def test_a_wait_that_never_ends_is_found(run: Run) -> None:
+    done = run("never_set.py", n=2)
+    assert done.exit_code == 75, done.output
+    assert "deadlock" in done.output
