@@ -2,13 +2,15 @@
 
 On a cluster a timeout says that something is broken. Here a step of a second may take minutes, and who waits for whom
 is known: a program that is stuck is found and ended by name (docs/virtual-time.md). So every timeout that enters
-c10d's C++ code, which counts real time, is lengthened by days; what comes out again is what the script gave.
+c10d's C++ code, which counts real time, is lengthened by days; what comes out again is what the script gave. Waits
+for a GPU with a timeout of their own, `work.wait(timeout)` on NCCL's, can be exact: theirs is virtual time.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -17,6 +19,9 @@ _MORE = timedelta(days=20)
 """A store waits in poll(2), whose milliseconds are an int: at most 24.8 days."""
 _LONGEST = timedelta(days=4)
 """Longer ones are left as they are; they could not be told from those that were lengthened."""
+_SHORTEST = timedelta(milliseconds=1)
+_LOOKS_EVERY_S = 0.001
+"""How often nccl2's own wait looks; ours does less often when it has waited long."""
 _STORE_DEFAULT = timedelta(seconds=300)
 _TCP_STORE_TIMEOUT = 4
 """Default and position of TCPStore's `timeout`."""
@@ -44,8 +49,10 @@ def install() -> None:
     if torch.distributed.is_available():
         from torch._C import _distributed_c10d as c10d
 
+        wait = c10d.Work.wait
         for owner in dict.fromkeys(_classes_in(c10d)):
             _lengthen_what_enters(owner)
+        c10d.Work.wait = _waiting_in_virtual_time(wait, c10d.Work.wait)
         _lengthen_defaults_of_stores(c10d)
         _lengthen_python_watchdog()
     _wait_for_loader_workers(torch.utils.data.dataloader)
@@ -85,6 +92,31 @@ def _property(plain: property) -> property:
         None if put is None else lambda self, value: put(self, lengthened(value)),
         doc=plain.__doc__,
     )
+
+
+def _waiting_in_virtual_time(plain: Callable[..., bool], patient: Callable[..., bool]) -> Callable[..., bool]:
+    @functools.wraps(plain)
+    def wait(work: Any, timeout: timedelta = timedelta()) -> bool:
+        if timeout <= timedelta() or not _runs_on_gpu(work):
+            return patient(work, timeout)
+        began = now = time.monotonic()
+        while not work.is_completed():
+            if now - began >= timeout.total_seconds():
+                return plain(work, _SHORTEST)  # fails as it would on a cluster
+            time.sleep(max(_LOOKS_EVERY_S, (now - began) / 100))
+            now = time.monotonic()
+        return plain(work)
+
+    return wait
+
+
+def _runs_on_gpu(work: Any) -> bool:
+    """NCCL's works alone can say how they ended."""
+    try:
+        work.get_future_result()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _lengthen_defaults_of_stores(c10d: Any) -> None:
