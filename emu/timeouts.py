@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -97,6 +98,8 @@ def _property(plain: property) -> property:
 def _waiting_in_virtual_time(plain: Callable[..., bool], patient: Callable[..., bool]) -> Callable[..., bool]:
     @functools.wraps(plain)
     def wait(work: Any, timeout: timedelta = timedelta()) -> bool:
+        if timeout <= timedelta() and _blocks_always():
+            timeout = as_given(getattr(work, "timeout", _LONGEST))  # older versions do not tell
         if timeout <= timedelta() or not _runs_on_gpu(work):
             return patient(work, timeout)
         began = now = time.monotonic()
@@ -108,6 +111,11 @@ def _waiting_in_virtual_time(plain: Callable[..., bool], patient: Callable[..., 
         return plain(work)
 
     return wait
+
+
+def _blocks_always() -> bool:
+    value = os.environ.get("TORCH_NCCL_BLOCKING_WAIT") or os.environ.get("NCCL_BLOCKING_WAIT") or "0"
+    return value.lower() in ("1", "y", "yes", "t", "true")
 
 
 def _runs_on_gpu(work: Any) -> bool:

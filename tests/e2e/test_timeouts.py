@@ -25,6 +25,14 @@ def test_a_wait_for_a_gpu_times_out_in_virtual_time(run: Run) -> None:
     assert done.exit_code == 3, done.output
 
 
+def test_a_blocking_wait_ends(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_NCCL_BLOCKING_WAIT", "1")
+    done = run("wait_too_long.py", n=2)
+    assert "rank 0 waited 36" in done.output
+    assert "gave up after" in done.output
+    assert done.exit_code == 3, done.output
+
+
 def test_a_wait_that_never_ends_is_found(run: Run) -> None:
     done = run("never_set.py", n=2)
     assert done.exit_code == 75, done.output
