@@ -43,7 +43,10 @@ REAL_TIME_MODULES = frozenset(
     [
         "_pyio",
         "aiohttp",
+        "anyio",
         "asyncio",
+        "billiard",
+        "botocore",
         "concurrent",
         "filelock",
         "fsspec",
@@ -52,7 +55,10 @@ REAL_TIME_MODULES = frozenset(
         "httpcore",
         "httpx",
         "huggingface_hub",
+        "joblib",
+        "multiprocess",
         "multiprocessing",
+        "pexpect",
         "portalocker",
         "psutil",
         "queue",
@@ -78,6 +84,8 @@ REAL_TIME_MODULES = frozenset(
         "torch.distributed",
         "torch.multiprocessing",
         "torch.utils.data",
+        "torchdata",
+        "trio",
     ]
 )
 LAST_KNOWN_MODULES = frozenset({"logging"})

@@ -232,6 +232,7 @@ def test_log_records_carry_the_last_known_time() -> None:
 
 def test_policies() -> None:
     assert policy_of("torch.distributed.elastic.timer") is Policy.REAL
+    assert policy_of("multiprocess.connection") is Policy.REAL, "data sets are prepared by processes of its making"
     assert policy_of("torch.utils.benchmark") is Policy.VIRTUAL
     assert policy_of("logging.handlers") is Policy.LAST_KNOWN
     assert policy_of("__main__") is Policy.VIRTUAL
