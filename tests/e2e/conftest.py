@@ -51,6 +51,10 @@ def ranks_have(module: str) -> bool:
     return subprocess.run([RANKS_PYTHON, "-c", look], check=False).returncode == 0
 
 
+def torch_is_usable() -> bool:
+    return ranks_have("torch")
+
+
 def needs(module: str) -> None:
     """Skips the test where the ranks lack a framework."""
     if not ranks_have(module):
@@ -76,7 +80,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     """`run(script, *args, n=2, options=(...))`: one emulated job; when the test ends, nothing of it is left. With the
     option `-m` the script is a module.
     """
-    if not ranks_have("torch"):
+    if not torch_is_usable():
         pytest.skip("needs a CUDA build of PyTorch in this environment")
     started: list[subprocess.Popen[str]] = []
 
