@@ -1,7 +1,7 @@
 """Virtual time inside the script.
 
-`time.time`, `perf_counter`, `monotonic` (and `_ns`) tell the simulated time, `time.sleep` lets simulated time pass.
-They are replaced once, in the forker, and follow the state of the process they run in:
+The clocks of `time`, `datetime.now` and `utcnow` tell the simulated time, `time.sleep` lets simulated time pass. They
+are replaced once, in the forker, and follow the state of the process they run in:
 
     REAL       forker and servers: the functions they replace
     VIRTUAL    a rank: its main thread and torch's autograd threads ask the coordinator
@@ -9,18 +9,25 @@ They are replaced once, in the forker, and follow the state of the process they 
 
 Callers whose timeouts guard real waits (threading, sockets, rendezvous ...) get real time in every state: they would
 wait for ever, or not at all. They are told by the module that calls, so it does not matter how or when they imported
-`time`. `datetime.now()` and `time.clock_gettime()` are not replaced.
+`time`. When such a wait on the main thread, made by the script itself (`Event.wait(60)`, `asyncio.sleep(60)`), ends
+by its timeout, simulated time passes as well, or a script that waits so for a deadline would wait for ever.
+
+Processor time (`process_time`, `thread_time`) is real.
 """
 
 from __future__ import annotations
 
+import ctypes
+import datetime
 import enum
 import functools
 import gc
 import os
+import selectors
 import sys
 import threading
 import time
+import timeit
 import types
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -36,7 +43,10 @@ REAL_TIME_MODULES = frozenset(
     [
         "_pyio",
         "aiohttp",
+        "anyio",
         "asyncio",
+        "billiard",
+        "botocore",
         "concurrent",
         "filelock",
         "fsspec",
@@ -45,7 +55,10 @@ REAL_TIME_MODULES = frozenset(
         "httpcore",
         "httpx",
         "huggingface_hub",
+        "joblib",
+        "multiprocess",
         "multiprocessing",
+        "pexpect",
         "portalocker",
         "psutil",
         "queue",
@@ -71,6 +84,8 @@ REAL_TIME_MODULES = frozenset(
         "torch.distributed",
         "torch.multiprocessing",
         "torch.utils.data",
+        "torchdata",
+        "trio",
     ]
 )
 LAST_KNOWN_MODULES = frozenset({"logging"})
@@ -172,18 +187,77 @@ class VirtualClock:
         self._last_ns = max(self._last_ns, now_ns)
         return self._last_ns
 
+    def _since_start_ns(self, caller: types.FrameType) -> int | None:
+        """What a clock says to the code that reads it; None: it gets real time."""
+        if self._state is State.REAL:
+            return None
+        policy = self._policy(caller.f_globals.get("__name__"))
+        return None if policy is Policy.REAL else self._read_ns(policy)
+
     def _reader(self, real: Callable[[], Any], base_ns: Callable[[], int], seconds: bool) -> Callable[[], Any]:
         @functools.wraps(real)
         def read() -> int | float:
-            if self._state is State.REAL:
+            since_ns = self._since_start_ns(sys._getframe(1))
+            if since_ns is None:
                 return real()  # type: ignore[no-any-return]
-            policy = self._policy(sys._getframe(1).f_globals.get("__name__"))
-            if policy is Policy.REAL:
-                return real()  # type: ignore[no-any-return]
-            at_ns = base_ns() + self._read_ns(policy)
+            at_ns = base_ns() + since_ns
             return at_ns / 1e9 if seconds else at_ns
 
         return read
+
+    def _reader_by_number(self, real: Callable[[int], Any], seconds: bool) -> Callable[[int], Any]:
+        """clock_gettime: calendar time, time since boot, and others, which are left alone."""
+
+        @functools.wraps(real)
+        def read(clock: int, /) -> int | float:
+            if clock == time.CLOCK_REALTIME:
+                base_ns = self._epoch_ns
+            elif clock in _SINCE_BOOT:
+                base_ns = PERF_COUNTER_BASE_NS
+            else:
+                return real(clock)  # type: ignore[no-any-return]
+            since_ns = self._since_start_ns(sys._getframe(1))
+            if since_ns is None:
+                return real(clock)  # type: ignore[no-any-return]
+            at_ns = base_ns + since_ns
+            return at_ns / 1e9 if seconds else at_ns
+
+        return read
+
+    def _converter(self, real: Callable[..., Any], instant_of: Callable[[float], Any], position: int) -> Any:
+        """localtime, strftime ...: without an argument at `position` they take now, as `instant_of` says it."""
+
+        @functools.wraps(real)
+        def convert(*arguments: Any) -> Any:
+            if arguments[position:] in ((), (None,)):
+                since_ns = self._since_start_ns(sys._getframe(1))
+                if since_ns is not None:
+                    arguments = (*arguments[:position], instant_of((self._epoch_ns + since_ns) / 1e9))
+            return real(*arguments)
+
+        return convert
+
+    def _datetime_now(self, real: Any) -> Callable[..., datetime.datetime]:
+        """datetime.now; `real` is the type's own, to be bound to the class it is called on."""
+
+        @functools.wraps(real)
+        def now(cls: type[datetime.datetime], tz: datetime.tzinfo | None = None) -> datetime.datetime:
+            since_ns = self._since_start_ns(sys._getframe(1))
+            if since_ns is None:
+                return real.__get__(None, cls)(tz)  # type: ignore[no-any-return]
+            return _moment(cls, self._epoch_ns + since_ns, tz)
+
+        return now
+
+    def _datetime_utcnow(self, real: Any) -> Callable[..., datetime.datetime]:
+        @functools.wraps(real)
+        def utcnow(cls: type[datetime.datetime]) -> datetime.datetime:
+            since_ns = self._since_start_ns(sys._getframe(1))
+            if since_ns is None:
+                return real.__get__(None, cls)()  # type: ignore[no-any-return]
+            return _moment(cls, self._epoch_ns + since_ns, datetime.UTC).replace(tzinfo=None)
+
+        return utcnow
 
     # ---- sleeping --------------------------------------------------------------------------------------------------
     def _sleeper(self, real: Callable[[float], None]) -> Callable[[float], None]:
@@ -205,6 +279,59 @@ class VirtualClock:
 
         return sleep
 
+    def _waiter(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Of a method `wait(timeout)` whose result is empty or false if the timeout ended it."""
+
+        @functools.wraps(real)
+        def wait(waiting: Any, timeout: float | None = None) -> Any:
+            begun_ns = self._real_monotonic_ns()
+            result = real(waiting, timeout)
+            if (
+                timeout is not None
+                and timeout > 0
+                and not result
+                and self._state is State.VIRTUAL
+                and threading.get_ident() == self._main_thread
+                and self._real_monotonic_ns() - begun_ns >= timeout * 1e9
+                and _is_of_script(sys._getframe(1))
+            ):
+                self._hook.advance_ns(round(timeout * 1e9))
+            return result
+
+        return wait
+
+    # ---- timing statements -----------------------------------------------------------------------------------------
+    def _timing(self, real: Callable[..., float]) -> Callable[..., float]:
+        """timeit, and torch.utils.benchmark on top of it. They repeat a statement until it has taken long enough; one
+        that costs nothing in the host model never would, so its time on this machine is taken, and passes.
+        """
+
+        @functools.wraps(real)
+        def timed(timer: timeit.Timer, number: int = 1_000_000) -> float:
+            if self._state is not State.VIRTUAL or threading.get_ident() != self._main_thread:
+                return real(timer, number)
+            read: Callable[[], float] = timer.timer  # type: ignore[attr-defined]
+            seen: list[tuple[int, int]] = []
+
+            def look() -> float:
+                """Before the repetitions and after them; nearer than `read`, which may take host time itself."""
+                first = None if seen else read()
+                seen.append((self._hook.host_clock_ns(), self._real_monotonic_ns()))
+                return read() if first is None else first
+
+            timer.timer = look  # type: ignore[attr-defined]
+            try:
+                taken = real(timer, number)
+            finally:
+                timer.timer = read  # type: ignore[attr-defined]
+            (host_ns, real_ns), (host_end_ns, real_end_ns) = seen
+            if host_end_ns > host_ns:
+                return taken
+            self._hook.advance_ns(real_end_ns - real_ns)
+            return (real_end_ns - real_ns) / 1e9
+
+        return timed
+
     # ---- installation ----------------------------------------------------------------------------------------------
     def install(self) -> None:
         """Replaces the functions of `time`, wherever they are bound already. Once, before the servers are forked."""
@@ -214,11 +341,62 @@ class VirtualClock:
             for suffix in ("", "_ns"):
                 real = getattr(time, name + suffix)
                 replacements[real] = self._reader(real, base_ns, seconds=not suffix)
+        for real in (time.clock_gettime, time.clock_gettime_ns):
+            replacements[real] = self._reader_by_number(real, seconds=real is time.clock_gettime)
+        for real in (time.localtime, time.gmtime, time.ctime):
+            replacements[real] = self._converter(real, _seconds, 0)
+        replacements[time.asctime] = self._converter(time.asctime, time.localtime, 0)
+        replacements[time.strftime] = self._converter(time.strftime, time.localtime, 1)
         replacements[time.sleep] = self._sleeper(time.sleep)
         for real, replacement in replacements.items():
             setattr(time, real.__name__, replacement)
         _rebind(replacements)
+        _replace_in_type(datetime.datetime, now=self._datetime_now, utcnow=self._datetime_utcnow)
+        threading.Condition.wait = self._waiter(threading.Condition.wait)  # type: ignore[method-assign]
+        selectors.DefaultSelector.select = self._waiter(selectors.DefaultSelector.select)  # type: ignore[method-assign]
+        timeit.Timer.timeit = self._timing(timeit.Timer.timeit)  # type: ignore[method-assign]
         os.register_at_fork(after_in_child=self.stop)
+
+
+_SINCE_BOOT = frozenset(
+    getattr(time, name)
+    for name in ("CLOCK_MONOTONIC", "CLOCK_MONOTONIC_RAW", "CLOCK_BOOTTIME", "CLOCK_HIGHRES")
+    if hasattr(time, name)
+)
+
+
+def _seconds(at_s: float) -> float:
+    return at_s
+
+
+def _moment(cls: type[datetime.datetime], at_ns: int, tz: datetime.tzinfo | None) -> datetime.datetime:
+    """As `cls.fromtimestamp`, without a float's rounding."""
+    return cls.fromtimestamp(at_ns // 10**9, tz).replace(microsecond=at_ns % 10**9 // 1000)
+
+
+def _replace_in_type(owner: type, **makers: Callable[[Any], Callable[..., Any]]) -> None:
+    """Class methods of a type that is written in C and does not let them be set. Its subclasses, its pickles and
+    `isinstance` stay what they are, which a type in its place would change.
+    """
+    (members,) = gc.get_referents(vars(owner))
+    for name, make in makers.items():
+        members[name] = classmethod(make(members[name]))
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
+
+
+_STDLIB = os.path.dirname(os.__file__)
+
+
+def _is_of_script(frame: types.FrameType | None) -> bool:
+    """Is the code that called the standard library the user's own, and not an installed package's?"""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if "site-packages" in path:
+            return False
+        if not path.startswith((_STDLIB, "<frozen")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_background(thread: int) -> bool:

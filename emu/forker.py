@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from . import compile_once, control, heap, processes, server, threads
+from . import compile_once, control, heap, processes, server, threads, timeouts
 from .clock import VirtualClock
 from .job import Job
 from .messages import Control
@@ -124,6 +124,7 @@ def warm(job: Job) -> Warm:
             ) from None
     hook.learn_versions()
     compile_once.install()
+    timeouts.install()
     clock, observer = VirtualClock(hook), Observer()
     clock.install()
     kernels = control.install(hook, job.data_limit_nbytes, job.float_limit_count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -17,6 +18,8 @@ import pytest
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIMIT_S = 240
+RANKS_PYTHON = os.environ.get("PHANTORA_TEST_PYTHON", sys.executable)
+"""Another interpreter for the ranks, one that has the frameworks, say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,23 @@ class Finished:
 Run = Callable[..., Finished]
 
 
+@functools.cache
+def ranks_have(module: str) -> bool:
+    """Is the module installed for the interpreter that runs the ranks?"""
+    if sys.executable == RANKS_PYTHON:
+        return importlib.util.find_spec(module) is not None
+    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return subprocess.run([RANKS_PYTHON, "-c", look], check=False).returncode == 0
+
+
 def torch_is_usable() -> bool:
-    return importlib.util.find_spec("torch") is not None
+    return ranks_have("torch")
+
+
+def needs(module: str) -> None:
+    """Skips the test where the ranks lack a framework."""
+    if not ranks_have(module):
+        pytest.skip(f"needs {module}: pip install -e '.[frameworks]'")
 
 
 def descendants_of(group: int) -> list[int]:
@@ -59,16 +77,18 @@ def descendants_of(group: int) -> list[int]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """`run(script, *args, n=2, options=(...))`: one emulated job; when the test ends, nothing of it is left."""
+    """`run(script, *args, n=2, options=(...))`: one emulated job; when the test ends, nothing of it is left. With the
+    option `-m` the script is a module.
+    """
     if not torch_is_usable():
         pytest.skip("needs a CUDA build of PyTorch in this environment")
     started: list[subprocess.Popen[str]] = []
 
     def run_job(script: str | Path, *args: str, n: int = 2, options: tuple[str, ...] = ()) -> Finished:
         report, run_dir = tmp_path / f"report{len(started)}.json", tmp_path / f"run{len(started)}"
-        path = SCRIPTS / script
+        path = script if "-m" in options else SCRIPTS / script
         command = [sys.executable, "-m", "phantora_async", "run", "-n", str(n), "--report", str(report)]
-        command += ["--run-dir", str(run_dir), *options, str(path), *args]
+        command += ["--python", RANKS_PYTHON, "--run-dir", str(run_dir), *options, str(path), *args]
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,

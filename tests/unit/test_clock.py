@@ -108,6 +108,36 @@ def test_a_loop_that_waits_for_time_ends() -> None:
     )
 
 
+def test_calendar_and_numbered_clocks_agree() -> None:
+    check(
+        """
+        import datetime, pickle
+        host.now = 2_500_001_999
+        assert datetime.datetime.now().timestamp() == 1_700_000_002.500001
+        host.now += 1
+        assert datetime.datetime.utcnow() == datetime.datetime(2023, 11, 14, 22, 13, 22, 500002)
+        host.now += 1
+        assert datetime.datetime.now(datetime.UTC).isoformat() == '2023-11-14T22:13:22.500002+00:00'
+        host.now += 1
+        assert time.clock_gettime_ns(time.CLOCK_REALTIME) == 1_700_000_002_500_002_002
+        host.now += 1
+        assert time.clock_gettime_ns(time.CLOCK_MONOTONIC) == PERF_COUNTER_BASE_NS + 2_500_002_003
+        assert datetime.date.today() == datetime.datetime.now().date() == datetime.datetime.today().date()
+        assert time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) < 60
+        assert time.strftime('%H:%M:%S', time.gmtime()) == '22:13:22'
+        assert time.strftime('%M:%S') == '13:22' and time.localtime(None).tm_sec == 22
+        assert time.ctime() == time.asctime() == time.ctime(1_700_000_002)
+        assert time.gmtime(0).tm_year == 1970
+
+        class Mine(datetime.datetime):
+            pass
+        assert type(Mine.now()) is Mine
+        moment = datetime.datetime.now()
+        assert type(moment) is datetime.datetime and pickle.loads(pickle.dumps(moment)) == moment
+        """
+    )
+
+
 def test_waits_of_libraries_are_real() -> None:
     check(
         """
@@ -119,7 +149,34 @@ def test_waits_of_libraries_are_real() -> None:
         except queue.Empty:
             pass
         assert time.perf_counter.__wrapped__() - begun > 0.39
+        """
+    )
+
+
+def test_a_wait_of_the_script_that_times_out_lets_time_pass() -> None:
+    check(
+        """
+        import asyncio
+        woken, never = threading.Event(), threading.Event()
+        threading.Timer(0.05, woken.set).start()
+        assert woken.wait(60)
         assert host.now == 0
+        assert not never.wait(0.01)
+        assert host.now == 10_000_000
+        asyncio.run(asyncio.sleep(0.05))
+        assert 49_000_000 <= host.now - 10_000_000 < 70_000_000, host.now
+        """
+    )
+
+
+def test_timing_of_a_statement_ends_though_it_costs_nothing() -> None:
+    check(
+        """
+        begun = time.process_time()
+        loops, taken = timeit.Timer('sum(range(100))').autorange()
+        assert loops > 1 and 0.2 <= taken < 60
+        assert 0.2e9 <= taken * 1e9 <= host.now
+        assert timeit.timeit('host.advance_ns(2_000_000_000)', globals={'host': host}, number=1) >= 2
         """
     )
 
@@ -175,6 +232,7 @@ def test_log_records_carry_the_last_known_time() -> None:
 
 def test_policies() -> None:
     assert policy_of("torch.distributed.elastic.timer") is Policy.REAL
+    assert policy_of("multiprocess.connection") is Policy.REAL, "data sets are prepared by processes of its making"
     assert policy_of("torch.utils.benchmark") is Policy.VIRTUAL
     assert policy_of("logging.handlers") is Policy.LAST_KNOWN
     assert policy_of("__main__") is Policy.VIRTUAL

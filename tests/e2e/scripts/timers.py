@@ -1,0 +1,45 @@
+"""Times a matrix product with PyTorch's and Python's timers; prints each one's seconds for one product."""
+
+from __future__ import annotations
+
+import json
+import time
+import timeit
+
+import torch
+from torch.utils import benchmark
+
+LOOPS = 50
+a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+product = "torch.mm(a, a)"
+names = {"torch": torch, "a": a}
+
+torch.mm(a, a)
+torch.cuda.synchronize()
+began = time.perf_counter()
+before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+before.record()
+for _ in range(LOOPS):
+    torch.mm(a, a)
+after.record()
+torch.cuda.synchronize()
+seconds = {"perf_counter": (time.perf_counter() - began) / LOOPS, "events": before.elapsed_time(after) / 1e3 / LOOPS}
+
+timer = benchmark.Timer(product, globals=names)
+seconds["timeit"] = timer.timeit(LOOPS).median
+seconds["blocked_autorange"] = timer.blocked_autorange(min_run_time=0.2).median
+seconds["adaptive_autorange"] = timer.adaptive_autorange().median
+seconds["python's timeit"] = (
+    timeit.timeit(f"for _ in range({LOOPS}): {product}\ntorch.cuda.synchronize()", globals=names, number=1) / LOOPS
+)
+print(json.dumps(seconds), flush=True)
+
+# What costs nothing in the host model is timed as well, and the timers end.
+for statement in ("pass", "sum(range(100))", "x + x"):
+    timer = benchmark.Timer(statement, globals={"x": torch.ones(8)})
+    for measurement in (timer.timeit(100), timer.blocked_autorange(), timer.adaptive_autorange()):
+        assert 0 < measurement.median < 1, (statement, measurement)
+loops, taken = timeit.Timer("sum(range(100))").autorange()
+assert loops > 1, loops
+assert 0.2 <= taken < 60, taken
+print("PASSED", flush=True)

@@ -1,0 +1,125 @@
+"""What frameworks print about speed is simulated speed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Finished, Run, needs
+
+pytestmark = pytest.mark.torch
+
+
+def said_by(done: Finished) -> dict[str, Any]:
+    """The line of JSON that the script prints."""
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(next(line for line in done.output.splitlines() if line.startswith('{"'))))
+
+
+def median_s(done: Finished) -> float:
+    return float(done.simulated["step"]["median_ns"]) / 1e9
+
+
+def test_tqdm(run: Run) -> None:
+    needs("tqdm")
+    done = run("frameworks/tqdm_rate.py", n=1)
+    said = said_by(done)
+    assert said["rate"] == pytest.approx(said["clock"], rel=0.002)
+    assert said["average"] == pytest.approx(said["clock"], rel=0.002)
+    assert said["clock"] == pytest.approx(1 / median_s(done), rel=0.002)
+    printed = [float(rate) for rate in re.findall(r"([0-9.]+)it/s", done.output)]
+    assert printed[-1] == pytest.approx(said["clock"], rel=0.002)
+
+
+def test_hugging_face_trainer(run: Run, tmp_path: Path) -> None:
+    needs("transformers")
+    needs("accelerate")
+    done = run("frameworks/hf_trainer.py", str(tmp_path), n=2)
+    said = said_by(done)
+    metrics, clock = said["metrics"], said["clock"]
+    assert metrics["train_runtime"] == pytest.approx(clock["train"], rel=0.005)
+    assert metrics["train_steps_per_second"] == pytest.approx(said["steps"] / clock["train"], rel=0.005)
+    assert metrics["train_samples_per_second"] == pytest.approx(said["samples"] / clock["train"], rel=0.005)
+    assert clock["step"] == pytest.approx(median_s(done), rel=0.005)
+
+
+def test_lightning(run: Run, tmp_path: Path) -> None:
+    needs("lightning")
+    done = run("frameworks/lightning_fit.py", str(tmp_path), n=2)
+    said = said_by(done)
+    assert said["timer"] == pytest.approx(said["train"], rel=0.002)
+    for rate in ("batches_per_sec", "samples_per_sec"):
+        assert said[rate] == pytest.approx(said["clock"], rel=0.002)
+        assert said[rate] == pytest.approx(1 / median_s(done), rel=0.002)
+
+
+def test_deepspeed_throughput(run: Run) -> None:
+    needs("deepspeed")
+    said = said_by(run("frameworks/deepspeed_engine.py", n=2))
+    assert said["samples"] == pytest.approx(said["clock"], rel=0.005)
+
+
+def test_deepspeed_breakdown(run: Run) -> None:
+    """Its timers leave out a little of what DeepSpeed does in each call."""
+    needs("deepspeed")
+    done = run("frameworks/deepspeed_engine.py", "--breakdown", n=2)
+    said = said_by(done)
+    line = [line for line in done.output.splitlines() if "| fwd: " in line][-1]
+    for phase in ("fwd", "bwd", "step"):
+        found = re.search(rf"\b{phase}: ([0-9.]+)", line)
+        assert found is not None, line
+        assert float(found[1]) == pytest.approx(said[phase], rel=0.02), (phase, line, said)
+
+
+def test_megatron_timers(run: Run) -> None:
+    needs("megatron")
+    done = run("frameworks/megatron_timers.py", n=2)
+    said = said_by(done)
+    assert said["said"] == pytest.approx(said["clock"], rel=0.005)
+    assert said["said"][-1] == pytest.approx(median_s(done), rel=0.005)
+
+
+def test_torchtitan(run: Run, tmp_path: Path) -> None:
+    needs("torchtitan")
+    assets = tmp_path / "tests" / "assets"  # where its debug configuration looks
+    write_tokenizer(assets / "tokenizer")
+    (assets / "c4_test").mkdir()
+    (assets / "c4_test" / "data.json").write_text((json.dumps({"text": "a b c d " * 2000}) + "\n") * 40)
+    script = "torchtitan.train"
+    arguments = ("--module", "llama3", "--config", "llama3_debugmodel", "--training.steps", "8")
+    done = run(script, *arguments, n=2, options=("-m",))
+    assert done.exit_code == 0, done.output
+    tokens_per_s = [float(tps.replace(",", "")) for tps in re.findall(r"tps: ([0-9,.]+)", done.output)]
+    assert len(tokens_per_s) == 8, done.output
+    assert tokens_per_s[-1] == pytest.approx(8 * 2048 / median_s(done), rel=0.005)
+
+
+def write_tokenizer(folder: Path) -> None:
+    """Bytes, and the two special tokens that Llama's tokenizers have."""
+    folder.mkdir(parents=True)
+    special = ["<|begin_of_text|>", "<|end_of_text|>"]
+    letters = [chr(number) for number in range(33, 127)]
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+            | {"special": True}
+            for i, text in enumerate(special)
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "vocab": {text: i for i, text in enumerate([*special, *letters, "\u0120"])},
+            "merges": [],
+        },
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    names = {"bos_token": special[0], "eos_token": special[1], "tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))

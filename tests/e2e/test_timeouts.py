@@ -1,0 +1,39 @@
+"""Timeouts of libraries do not run out because the emulation is slow; a program that is stuck is still found."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Run
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize(("what", "n"), [("nccl", 2), ("gloo", 2), ("store", 2), ("loader", 1)])
+def test_a_busy_rank_is_waited_for(run: Run, what: str, n: int) -> None:
+    done = run("short_timeouts.py", what, n=n)
+    assert done.exit_code == 0, done.output
+    assert "PASSED" in done.output
+    assert done.simulated["virtual_ns"] < 1e9, "the timeout has not passed in virtual time"
+
+
+def test_a_wait_for_a_gpu_times_out_in_virtual_time(run: Run) -> None:
+    done = run("wait_too_long.py", n=2)
+    assert "rank 0 waited 36" in done.output
+    waited_s = [int(line.split()[3]) for line in done.output.splitlines() if line.startswith("gave up after")]
+    assert waited_s == [pytest.approx(7200, rel=0.011)], done.output
+    assert done.exit_code == 3, done.output
+
+
+def test_a_blocking_wait_ends(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_NCCL_BLOCKING_WAIT", "1")
+    done = run("wait_too_long.py", n=2)
+    assert "rank 0 waited 36" in done.output
+    assert "gave up after" in done.output
+    assert done.exit_code == 3, done.output
+
+
+def test_a_wait_that_never_ends_is_found(run: Run) -> None:
+    done = run("never_set.py", n=2)
+    assert done.exit_code == 75, done.output
+    assert "deadlock" in done.output
