@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from . import compile_once, control, heap, processes, server, threads
+from . import compile_once, control, heap, processes, script, server, threads
 from .clock import VirtualClock
 from .job import Job
 from .messages import Control
@@ -128,6 +128,7 @@ def warm(job: Job) -> Warm:
     clock.install()
     kernels = control.install(hook, job.data_limit_nbytes)
     observer.install()
+    script.tell_sites(hook)
     threads.install()
     running = os.listdir("/proc/self/task")
     if len(running) > 1:

@@ -43,9 +43,10 @@ typedef struct ph_thread {
     int device;
     int last_error;
     int capture_mode;
-    int watcher;          /* -1: not known yet */
-    uint32_t name_checks; /* how often an unnamed thread has been asked for its name */
-    uint64_t cpu_ns;      /* measured mode: thread CPU time already accounted */
+    int watcher, autograd; /* -1: not known yet */
+    uint16_t site;         /* where the calls of this thread were asked for by another one; 0: by its own frames */
+    uint32_t name_checks;  /* how often an unnamed thread has been asked for its name */
+    uint64_t cpu_ns;       /* measured mode: thread CPU time already accounted */
     bool cpu_started;
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
@@ -311,9 +312,9 @@ static inline uint64_t ph_mix(uint64_t a, uint64_t b) {
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-/* ---- warn.c
+/* ---- sites.c
  * ----------------------------------------------------------------------------------------------------------------- */
-/* Where in the user's script the calling thread is, "" if nobody can tell. */
+/* The line of the user's where the calling thread is as `file:line`, "" if nobody can tell. */
 const char *ph_python_line(char *text, int capacity);
 
 #endif

@@ -27,7 +27,7 @@ ph_thread *ph_thread_make(void) {
     pthread_once(&once, make_key);
     ph_thread *thread = calloc(1, sizeof *thread);
     if (!thread) ph_die("out of host memory");
-    thread->watcher = -1;
+    thread->watcher = thread->autograd = -1;
     ph_this_thread = thread;
     pthread_setspecific(at_exit, thread);
     return thread;
