@@ -262,14 +262,13 @@ class Communicators:
                 sides=(_side(meeting),),
             )
 
-    def calls_of(self, rank: int) -> list[Meeting]:
-        """What the rank has called and others have not, the oldest first."""
-        return [meeting for meeting in self._open.values() if rank in meeting.joined]
-
-    def missing(self, rank: int) -> list[int]:
-        """Who has not called the oldest of these; empty if there is none."""
-        oldest = next(iter(self.calls_of(rank)), None)
-        return [other for other in oldest.ranks if other not in oldest.joined] if oldest is not None else []
+    def unanswered(self) -> dict[int, Meeting]:
+        """Of every rank the oldest of its calls that not all members have made, if there is one."""
+        oldest: dict[int, Meeting] = {}
+        for meeting in self._open.values():
+            for rank in meeting.joined:
+                oldest.setdefault(rank, meeting)
+        return oldest
 
     def joining(self) -> list[tuple[Gathering, list[int]]]:
         """Communicators in the making, and who has asked for them."""

@@ -48,6 +48,7 @@ class Ending:
         return {
             "kind": failure.kind,
             "message": failure.message,
+            "text": self.message(intake, run_dir),
             "rank": failure.rank if isinstance(failure, RankDied) else None,
             "calls": sides_document(failure.sides, intake),
             "ranks": [self._rank(state, run_dir) for state in self.states],

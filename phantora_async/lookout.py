@@ -17,6 +17,7 @@ from phantora_async.sites import Site
 from phantora_async.stacks import Stacks
 from phantora_async.stalls import Stalls
 from phantora_async.virtual_time import Timeline
+from phantora_async.virtual_time.facts import Meeting
 
 STALL_S = 3.0
 """Before, a wait is nothing to speak of."""
@@ -69,12 +70,14 @@ class Lookout:
         starved = self._timeline.starved
         if starved is None or self._intake.said[starved.rank].bye is not None:
             return None
-        rank = self._blocker(starved.rank)
+        unanswered = self._intake.communicators.unanswered() if self._stalls.sleeps(starved.rank) else {}
+        rank = self._blocker(starved.rank, unanswered)
         for_s = monotonic() - self._heard_s.get(rank, self._started_s)
         if for_s < STALL_S:
             self._notice_s = FIRST_NOTICE_S
             return None
-        waiting = tuple(other for other in range(len(self._intake.said)) if other != rank and self._waits(other))
+        others = (other for other in range(len(self._intake.said)) if other != rank)
+        waiting = tuple(other for other in others if self._waits(other, unanswered))
         asleep = self._stalls.sleeps(rank)
         if not waiting and not asleep:
             return None
@@ -87,17 +90,16 @@ class Lookout:
             doing = "is asleep" if asleep else "is running"
         return Stall(rank, for_s, doing, self._stacks.where(rank), waiting)
 
-    def _waits(self, rank: int) -> bool:
+    def _waits(self, rank: int, unanswered: Mapping[int, Meeting]) -> bool:
         """For an answer, or for the data of a collective that others have not called."""
-        if self._intake.said[rank].questions:
-            return True
-        return self._stalls.sleeps(rank) and bool(self._intake.communicators.missing(rank))
+        return bool(self._intake.said[rank].questions) or (rank in unanswered and self._stalls.sleeps(rank))
 
-    def _blocker(self, rank: int) -> int:
+    def _blocker(self, rank: int, unanswered: Mapping[int, Meeting]) -> int:
         """Whom this rank's sleep is about in the end: from one that has called a collective on to one that has not."""
         seen = {rank}
-        while self._waits(rank) and not self._intake.said[rank].questions:
-            rank = min(self._intake.communicators.missing(rank))
+        while rank in unanswered and self._stalls.sleeps(rank):
+            meeting = unanswered[rank]
+            rank = next(other for other in meeting.ranks if other not in meeting.joined)
             if rank in seen:
                 break
             seen.add(rank)

@@ -29,7 +29,7 @@ class Session:
     async def run(self) -> Outcome:
         """How the job ended, well or not. Raises PhantoraError if it could not be run to any end of its own."""
         runtime = make_runtime()
-        coordinator = Coordinator(self._spec(runtime), self._terminal.status, notice=self._terminal.message)
+        coordinator = Coordinator(self._spec(runtime), self._terminal.status, notice=self._terminal.notice)
         launcher = Launcher(self._config, runtime)
         self._abort = asyncio.get_running_loop().create_future()
         tasks = [asyncio.create_task(terminal.follow(self._tails()))]

@@ -41,7 +41,14 @@ class RankState:
 
 def states(timeline: Timeline, intake: Intake, asleep: Container[int] = ()) -> list[RankState]:
     """One for every rank. ``asleep``: those of whom it is known beside what the timeline knows."""
-    return [_state(host, timeline, intake, host.rank in asleep) for host in timeline.hosts]
+    unanswered = intake.communicators.unanswered()
+    found = []
+    for host in timeline.hosts:
+        doing, waiting, site = _doing(host, timeline, intake, host.rank in asleep)
+        if not waiting and host.rank in unanswered:
+            doing += _unanswered(unanswered[host.rank], host.rank, intake)
+        found.append(RankState(host.rank, host.clock_ns, doing, waiting, host.steps, site))
+    return found
 
 
 def describe_all(found: Sequence[RankState], run_dir: Path, now: Mapping[int, Site], stacks: Mapping[int, Path]) -> str:
@@ -101,11 +108,6 @@ def _called_at(*sites: Site | None) -> str:
 # ---- what a rank does ----------------------------------------------------------------------------------------------
 
 
-def _state(host: Host, timeline: Timeline, intake: Intake, asleep: bool) -> RankState:
-    doing, waiting, site = _doing(host, timeline, intake, asleep)
-    return RankState(host.rank, host.clock_ns, doing, waiting, host.steps, site)
-
-
 def _doing(host: Host, timeline: Timeline, intake: Intake, asleep: bool) -> tuple[str, bool, Site | None]:
     said = intake.said[host.rank]
     if said.hello is None and said.bye is None:
@@ -120,7 +122,7 @@ def _doing(host: Host, timeline: Timeline, intake: Intake, asleep: bool) -> tupl
         site = last_site(host, intake)
         asleep = asleep or host.state == HostState.PASSED_OVER
         what = "asleep in a lock, a socket or a child" if asleep else "running"
-        return f"{what}{_unanswered(host.rank, intake)}", False, site
+        return what, False, site
     site = _wait_site(host, intake)
     at = f" at {site}" if site else ""
     target = host.waits_for
@@ -139,12 +141,12 @@ def _doing(host: Host, timeline: Timeline, intake: Intake, asleep: bool) -> tupl
     return f"waits{at} for its GPU: {streams}", True, site
 
 
-def _unanswered(rank: int, intake: Intake) -> str:
+def _unanswered(meeting: Meeting, rank: int, intake: Intake) -> str:
     """``, has called all_reduce #3 at a.py:4; rank 2 has not called it``: what it may wait for where none can see."""
-    for meeting in intake.communicators.calls_of(rank):
-        missing = [other for other in meeting.ranks if other not in meeting.joined]
-        return f", has called {meeting.describe()}{_at(meeting, rank, intake)}{_absent(meeting, missing, intake)}"
-    return ""
+    joined = set(meeting.joined)
+    missing = [other for other in meeting.ranks if other not in joined]
+    at = texts(_sites(meeting, {rank}, intake))
+    return f", has called {meeting.describe()}{f' at {at}' if at else ''}{_absent(meeting, missing, intake)}"
 
 
 def _finished(host: Host, intake: Intake) -> str:
@@ -194,18 +196,14 @@ def _launch(launch: Launch, timeline: Timeline, intake: Intake) -> str:
 
 
 def _meeting(meeting: Meeting, rank: int, intake: Intake) -> str:
-    return f"{meeting.describe()}{_called_at(*_sites(meeting, [rank], intake))}"
-
-
-def _at(meeting: Meeting, rank: int, intake: Intake) -> str:
-    found = texts(_sites(meeting, [rank], intake))
-    return f" at {found}" if found else ""
+    return f"{meeting.describe()}{_called_at(*_sites(meeting, {rank}, intake))}"
 
 
 def _absent(meeting: Meeting, missing: Sequence[int], intake: Intake) -> str:
     """``; rank 2 has not called it; rank 3 has called it at a.py:4, but not reached it``"""
-    never = [rank for rank in missing if rank not in meeting.joined]
-    behind = [rank for rank in missing if rank in meeting.joined]
+    joined = set(meeting.joined)
+    never = [rank for rank in missing if rank not in joined]
+    behind = joined.intersection(missing)
     text = f"; {named(never)} {_have(never)} not called it" if never else ""
     if behind:
         at = texts(_sites(meeting, behind, intake))
@@ -213,7 +211,7 @@ def _absent(meeting: Meeting, missing: Sequence[int], intake: Intake) -> str:
     return text
 
 
-def _sites(meeting: Meeting, ranks: Sequence[int], intake: Intake) -> list[Site | None]:
+def _sites(meeting: Meeting, ranks: Container[int], intake: Intake) -> list[Site | None]:
     called = zip(meeting.joined, meeting.sites, strict=True)
     return [intake.site(rank, site) for rank, site in called if rank in ranks]
 

@@ -18,6 +18,7 @@ from emu import records
 from emu.records import MarkerKind, NcclKind
 from phantora_async.coordinator import Coordinator, Outcome, RunSpec
 from phantora_async.failures import INTERNAL, STUCK
+from phantora_async.report import terminal_report
 from phantora_async.sleepers import Thread
 from profiles import load_cluster, load_gpu, load_host
 
@@ -275,6 +276,8 @@ async def test_both_sides_of_a_mismatch_are_told_with_their_lines(two: Run) -> N
     assert failure["kind"] == "mismatch"
     calls = {call["rank"]: (call["call"][:10], call["site"]["line"]) for call in failure["calls"]}
     assert calls == {0: ("all_gather", 10), 1: ("all_reduce", 11)}
+    assert failure["text"] == outcome.message
+    assert outcome.message in terminal_report(outcome.report)
 
 
 async def test_a_wait_is_told_with_its_line_and_the_missing_call(two: Run) -> None:
