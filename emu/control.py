@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from . import control_ops
 from .alias import DeviceMemory, span
 from .native import Hook
-from .script import script_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,7 +93,7 @@ class Control:
     def unmodelled_read(self, tensor: Tensor) -> None:
         """The program gets to see what nobody computed. Losses are floats, and no surprise; the hook counts both."""
         if not tensor.is_floating_point():
-            line = script_line()
+            line = self.hook.line()
             what = str(tensor.dtype).removeprefix("torch.")
             self.hook.warn_once(
                 f"read {line}",

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from . import compile_once, control, heap, processes, server, threads, timeouts
+from . import compile_once, control, heap, processes, script, server, threads, timeouts
 from .clock import VirtualClock
 from .job import Job
 from .messages import Control
@@ -129,6 +129,7 @@ def warm(job: Job) -> Warm:
     clock.install()
     kernels = control.install(hook, job.data_limit_nbytes, job.float_limit_count)
     observer.install()
+    script.tell_sites(hook)
     threads.install()
     running = os.listdir("/proc/self/task")
     if len(running) > 1:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
-_LINE = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_char), ctypes.c_int)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 _ranges = ctypes.POINTER(_u64)
 
@@ -35,7 +34,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_mark_known": (None, (_u64, _u64)),
     "data_forget": (None, (_u64, _u64)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
-    "set_python_line": (None, (_LINE,)),
+    "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
+    "backward": (None, ()),
+    "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
 }
 
@@ -85,6 +86,7 @@ class Hook:
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_forget: Callable[[int, int], None] = functions["data_forget"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
+        self.backward: Callable[[], None] = functions["backward"]
         self.device_peak: Callable[[int], int] = functions["device_peak"]
 
     def load(self, device_file: str) -> None:
@@ -138,13 +140,14 @@ class Hook:
 
         return submit
 
-    def set_python_line(self, line: Callable[[], str]) -> None:
-        """`line()` says where the script is, when the library warns of it."""
+    def line(self) -> str:
+        """`file:line` of the script where the calling thread is; "" if that is unknown."""
+        text = ctypes.create_string_buffer(1024)
+        self._functions["line"](text, len(text))
+        return text.value.decode(errors="replace")
 
-        def write(text: Any, capacity: int) -> None:
-            encoded = line().encode(errors="replace")[: capacity - 1] + b"\0"
-            ctypes.memmove(text, encoded, len(encoded))
-
-        thunk = _LINE(write)
-        self._callbacks.append(thunk)
-        self._functions["set_python_line"](thunk)
+    def tell_sites(self, offsets: Sequence[int], ours: str, stdlib: str, torch: str) -> bool:
+        """In the forker: calls say from now on where they were made. `offsets` are those of `emu.frames`; the rest are
+        folders. False if this interpreter lacks what it takes."""
+        folders = (folder.encode() for folder in (ours, stdlib, torch))
+        return bool(self._functions["sites"]((ctypes.c_int32 * len(offsets))(*offsets), *folders) == 0)

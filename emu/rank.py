@@ -19,9 +19,9 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from . import memory, processes, seeds
+from . import memory, processes, seeds, stacks
 from .job import Job, Seat, torchrun_environment
-from .script import is_ours, script_line
+from .script import is_ours, is_the_user_s
 
 if TYPE_CHECKING:
     from .forker import Warm
@@ -35,6 +35,7 @@ def main(job: Job, seat: Seat, warmed: Warm, server: int) -> NoReturn:
     try:
         processes.die_with_parent(server)
         _set_up_process(job, seat)
+        stacks.register(job.runtime_dir, seat.rank)
         warmed.hook.start(
             job.socket,
             job.cost_table,
@@ -44,7 +45,6 @@ def main(job: Job, seat: Seat, warmed: Warm, server: int) -> NoReturn:
             local_rank=seat.local_rank,
         )
         ending = _Ending(warmed)
-        warmed.hook.set_python_line(script_line)
         warmed.clock.start(job.epoch_s)
         memory.watch_peaks()
         warmed.observer.start()
@@ -116,12 +116,22 @@ def _run(job: Job) -> tuple[int, str]:
         else:
             _run_file(job.script, vars(main_module))
     except SystemExit as error:
-        return _exit_code(error), ""
+        return _exit_code(error), f"SystemExit{_raised_at(error)}"
     except BaseException as error:
         _show(error)
         code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
-        return code, traceback.format_exception_only(error)[-1].strip()
+        return code, f"{traceback.format_exception_only(error)[-1].strip()}{_raised_at(error)}"
     return 0, ""
+
+
+def _raised_at(error: BaseException) -> str:
+    """`` (train.py:17)``: the script's innermost line on the exception's way, "" if there is none."""
+    at = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if is_the_user_s(file):
+            at = f" ({file.removeprefix(os.getcwd().rstrip('/') + '/')}:{line})"
+    return at
 
 
 def _is_source(path: str) -> bool:

@@ -80,16 +80,16 @@ def class_name(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def _encode(kind: int, layout: struct.Struct, word: int, *fields: float, payload: bytes = b"", flags: int = 0) -> bytes:
+def _encode(kind: int, layout: struct.Struct, word: int, *fields: float, payload: bytes = b"", site: int = 0) -> bytes:
     """One whole record. The header counts the payload's padding too, so that a reader may just add nbytes."""
     padding = -len(payload) % 8
     nbytes = layout.size + len(payload) + padding
-    return layout.pack(kind, flags, nbytes, word, *fields) + payload + b"\0" * padding
+    return layout.pack(kind, site, nbytes, word, *fields) + payload + b"\0" * padding
 
 
 def _record(entry: Entry, word: str) -> tuple[type[Any], struct.Struct]:
     layout = struct.Struct(HEADER.format + "".join(_FORMATS[kind] for kind, _ in entry.fields))
-    fields = ["kind", "flags", "nbytes", word, *(name for _, name in entry.fields), "payload"]
+    fields = ["kind", "site", "nbytes", word, *(name for _, name in entry.fields), "payload"]
     base = namedtuple(class_name(entry.name), fields)  # type: ignore[misc]
     encode = staticmethod(partial(_encode, int(entry.words[1]), layout))
     return type(class_name(entry.name), (base,), {"__slots__": (), "encode": encode}), layout
@@ -211,8 +211,8 @@ def stub() -> Iterator[str]:
         arguments = [f"{name}: {types.get(kind, 'int')}" for kind, name in entry.fields]
         fields = arguments
         if word:
-            fields = ["kind: int", "flags: int", "nbytes: int", f"{word}: int", *arguments, "payload: bytes"]
-            arguments = [f"{word}: int", *arguments, "*", "payload: bytes = ...", "flags: int = ..."]
+            fields = ["kind: int", "site: int", "nbytes: int", f"{word}: int", *arguments, "payload: bytes"]
+            arguments = [f"{word}: int", *arguments, "*", "payload: bytes = ...", "site: int = ..."]
         yield from ("", f"class {class_name(entry.name)}(NamedTuple):")
         clash = "  # type: ignore[assignment]"
         yield from (f"    {field}{clash if field.startswith('count:') else ''}" for field in fields)

@@ -18,7 +18,7 @@ class RecordError(ValueError):
 
 def class_name(name: str) -> str: ...
 def stub() -> Iterator[str]: ...
-Up = Hello | Bye | Warning | Memory | Counters | Marker | StreamCreate | StreamDestroy | Segment | EventRecord | MarkDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
+Up = Hello | Bye | Warning | Memory | Counters | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | MarkDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Data | Comm | Clock | ElapsedNs | Done | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -28,6 +28,7 @@ WARNING: Final = 3
 MEMORY: Final = 4
 COUNTERS: Final = 5
 MARKER: Final = 6
+SITE: Final = 7
 STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
@@ -54,7 +55,7 @@ COST_OF: Final = 101
 
 class Hello(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     version: int
@@ -65,33 +66,33 @@ class Hello(NamedTuple):
     pid: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, version: int, rank: int, world_size: int, server: int, local_rank: int, pid: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, version: int, rank: int, world_size: int, server: int, local_rank: int, pid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Bye(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     exit_code: int
     pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, exit_code: int, pad: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, exit_code: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Warning(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     code: int
     count: int  # type: ignore[assignment]
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, code: int, count: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, code: int, count: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Memory(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     device: int
@@ -101,11 +102,11 @@ class Memory(NamedTuple):
     device_peak: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, device: int, pad: int, allocated_peak: int, reserved_peak: int, device_peak: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, device: int, pad: int, allocated_peak: int, reserved_peak: int, device_peak: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Counters(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     launches: int
@@ -119,22 +120,35 @@ class Counters(NamedTuple):
     refused_calls: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, launches: int, measured_ns: int, interpolated_ns: int, roofline_ns: int, flops: float, api_calls: int, ops: int, unmodelled_reads: int, refused_calls: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, launches: int, measured_ns: int, interpolated_ns: int, roofline_ns: int, flops: float, api_calls: int, ops: int, unmodelled_reads: int, refused_calls: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Marker(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     marker: int
     pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, marker: int, pad: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, marker: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Site(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    number: int
+    line: int
+    via_line: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, number: int, line: int, via_line: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StreamCreate(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     stream: int
@@ -143,22 +157,22 @@ class StreamCreate(NamedTuple):
     pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, stream: int, device: int, priority: int, pad: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, stream: int, device: int, priority: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StreamDestroy(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     stream: int
     pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, stream: int, pad: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, stream: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Segment(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     stream: int
@@ -168,11 +182,11 @@ class Segment(NamedTuple):
     tail_ns: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, stream: int, launches: int, solo_ns: int, contended_ns: int, tail_ns: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, stream: int, launches: int, solo_ns: int, contended_ns: int, tail_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class EventRecord(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     stream: int
@@ -181,21 +195,21 @@ class EventRecord(NamedTuple):
     drop: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, stream: int, pad: int, mark: int, drop: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, stream: int, pad: int, mark: int, drop: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class MarkDrop(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     mark: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, mark: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, mark: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StreamWait(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     stream: int
@@ -203,11 +217,11 @@ class StreamWait(NamedTuple):
     mark: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, stream: int, pad: int, mark: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, stream: int, pad: int, mark: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class HostWait(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     scope: int
@@ -215,27 +229,27 @@ class HostWait(NamedTuple):
     mark: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, scope: int, stream: int, mark: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, scope: int, stream: int, mark: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class HostAdvance(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class NcclLaunch(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     stream: int
     nops: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, stream: int, nops: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, stream: int, nops: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class NcclOp(NamedTuple):
     comm: int
@@ -257,17 +271,17 @@ class NcclOp(NamedTuple):
 
 class Data(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     qid: int
     token: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, token: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, token: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class NcclData(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     comm: int
@@ -276,11 +290,11 @@ class NcclData(NamedTuple):
     peer: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class CommDestroy(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     comm: int
@@ -288,11 +302,11 @@ class CommDestroy(NamedTuple):
     pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, comm: int, aborted: int, pad: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, comm: int, aborted: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class CommInit(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     qid: int
@@ -302,11 +316,11 @@ class CommInit(NamedTuple):
     pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, qid: int, nranks: int, rank: int, device: int, pad: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, qid: int, nranks: int, rank: int, device: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class CommSplit(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     qid: int
@@ -316,11 +330,11 @@ class CommSplit(NamedTuple):
     seq: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, qid: int, parent: int, color: int, key: int, seq: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, qid: int, parent: int, color: int, key: int, seq: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Comm(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     qid: int
     comm: int
@@ -328,31 +342,31 @@ class Comm(NamedTuple):
     nranks: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, comm: int, rank: int, nranks: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, comm: int, rank: int, nranks: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class ClockRead(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     qid: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, qid: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Clock(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     qid: int
     now_ns: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, now_ns: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, now_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Elapsed(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     qid: int
@@ -360,11 +374,11 @@ class Elapsed(NamedTuple):
     end_mark: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, qid: int, start_mark: int, end_mark: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, qid: int, start_mark: int, end_mark: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class ElapsedNs(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     qid: int
     elapsed_ns: int
@@ -372,11 +386,11 @@ class ElapsedNs(NamedTuple):
     pad: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, elapsed_ns: int, ready: int, pad: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, elapsed_ns: int, ready: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Query(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     qid: int
@@ -385,33 +399,33 @@ class Query(NamedTuple):
     stream: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, qid: int, mark: int, scope: int, stream: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, qid: int, mark: int, scope: int, stream: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Done(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     qid: int
     done: int
     pad: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, done: int, pad: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, done: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Cost(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     qid: int
     key: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, qid: int, key: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, qid: int, key: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class CostOf(NamedTuple):
     kind: int
-    flags: int
+    site: int
     nbytes: int
     qid: int
     solo_ns: int
@@ -421,7 +435,7 @@ class CostOf(NamedTuple):
     pad: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, solo_ns: int, contended_ns: int, flops: float, source: int, pad: int, *, payload: bytes = ..., flags: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, solo_ns: int, contended_ns: int, flops: float, source: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class CostHeader(NamedTuple):
     version: int

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-import threading
+from typing import TYPE_CHECKING, Any
+
+from .frames import UnknownLayout, find_layout, offsets
+
+if TYPE_CHECKING:
+    from .native import Hook
 
 _OUR_FOLDER = os.path.dirname(os.path.abspath(__file__))
 _STDLIB = os.path.dirname(os.__file__)
@@ -16,15 +21,42 @@ def is_ours(filename: str) -> bool:
     return filename.startswith(_OUR_FOLDER) or filename in ("<frozen runpy>", runpy.__file__)
 
 
-def script_line() -> str:
-    """`file:line` of the main thread's innermost frame that is neither torch's nor a library's; "" if it has none."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    outermost = ""
-    while frame is not None:
-        filename = frame.f_code.co_filename
-        if not is_ours(filename) and not filename.startswith("<"):
-            outermost = f"{filename}:{frame.f_lineno}"
-            if "site-packages" not in filename and not filename.startswith(_STDLIB):
-                return outermost
-        frame = frame.f_back
-    return outermost
+def is_the_user_s(filename: str) -> bool:
+    """Neither ours nor of a library: what the user wrote."""
+    packaged = "/site-packages/" in filename or "/dist-packages/" in filename
+    return not (packaged or filename.startswith(("<", _STDLIB)) or is_ours(filename))
+
+
+def tell_sites(hook: Hook) -> None:
+    """In the forker, once torch is imported: from now on the library says of calls where they were made.
+
+    If this interpreter's frames cannot be read, it says so in the log and messages go without lines.
+    """
+    import torch
+
+    try:
+        found = offsets(find_layout())
+    except (UnknownLayout, OSError) as error:
+        print(f"messages will not name lines of the script: {error}", file=sys.stderr)
+        return
+    if not hook.tell_sites(found, _OUR_FOLDER, _STDLIB, os.path.dirname(torch.__file__)):
+        print("messages will not name lines of the script: this interpreter exports too little", file=sys.stderr)
+        return
+    _note_backward_passes(hook)
+
+
+def _note_backward_passes(hook: Hook) -> None:
+    """Autograd's threads know no line of the script: it is where the backward pass was asked for.
+
+    The engine's `run_backward` is looked up anew for every pass; noting it then adds no frame to tracebacks.
+    """
+    from torch._C import _ImperativeEngine
+    from torch.autograd import Variable
+
+    class Engine(_ImperativeEngine):  # type: ignore[misc]  # torch gives it no type
+        @property
+        def run_backward(self) -> Any:
+            hook.backward()
+            return super().run_backward
+
+    Variable._execution_engine = Engine()

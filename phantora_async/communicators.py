@@ -10,8 +10,8 @@ from hashlib import blake2b
 
 from emu import records
 from emu.records import NcclKind
-from phantora_async.failures import Deadlock, Mismatch, ProtocolError
-from phantora_async.virtual_time.facts import DTYPE_NBYTES, PAIRWISE, Comm, Gathering, Meeting
+from phantora_async.failures import Deadlock, Mismatch, ProtocolError, Side
+from phantora_async.virtual_time.facts import DTYPE_NAMES, DTYPE_NBYTES, PAIRWISE, Comm, Gathering, Meeting
 
 NO_COLOR = -1
 Answers = list[tuple[int, bytes]]
@@ -45,6 +45,17 @@ def named(ranks: Iterable[int]) -> str:
     return f"rank {text}" if text.isdecimal() else f"ranks {text}"
 
 
+def _side(meeting: Meeting) -> Side:
+    return Side(meeting.describe(), tuple(meeting.joined), tuple(meeting.sites))
+
+
+def _half(pair: Meeting, rank: int) -> str:
+    """What one of the two does: ``send #0 of 8 f32 to rank 1``."""
+    what = f"#{pair.seq} of {pair.count} {DTYPE_NAMES[pair.dtype]}"
+    sender, receiver = pair.ranks
+    return f"send {what} to rank {receiver}" if rank == sender else f"recv {what} from rank {sender}"
+
+
 class _Joining:
     """A communicator, or all the parts of a split, that not all members have asked for."""
 
@@ -53,6 +64,18 @@ class _Joining:
     def __init__(self, gathering: Gathering) -> None:
         self.gathering = gathering
         self.asked: list[tuple[int, records.CommInit | records.CommSplit]] = []
+
+    def add(self, rank: int, ask: records.CommInit | records.CommSplit) -> None:
+        self.asked.append((rank, ask))
+        self.gathering.joined.append(rank)
+        self.gathering.sites.append(ask.site)
+
+
+def _asking(*asks: tuple[int, records.CommInit]) -> tuple[Side, ...]:
+    return tuple(
+        Side(f"joins a communicator of {ask.nranks} ranks as its rank {ask.rank}", (rank,), (ask.site,))
+        for rank, ask in asks
+    )
 
 
 class Communicators:
@@ -82,12 +105,17 @@ class Communicators:
         for other, theirs in joining.asked:
             assert isinstance(theirs, records.CommInit)
             if theirs.rank == ask.rank or other == rank:
-                raise Mismatch(f"ranks {other} and {rank} both joined {joining.gathering.label} as its rank {ask.rank}")
+                raise Mismatch(
+                    f"ranks {other} and {rank} both joined {joining.gathering.label} as its rank {ask.rank}",
+                    sides=_asking((other, theirs), (rank, ask)),
+                )
             if theirs.nranks != ask.nranks:
                 sizes = f"{theirs.nranks} and {ask.nranks}"
-                raise Mismatch(f"ranks {other} and {rank} disagree about a communicator's size: {sizes}")
-        joining.asked.append((rank, ask))
-        joining.gathering.joined.append(rank)
+                raise Mismatch(
+                    f"ranks {other} and {rank} disagree about a communicator's size: {sizes}",
+                    sides=_asking((other, theirs), (rank, ask)),
+                )
+        joining.add(rank, ask)
         if len(joining.asked) < ask.nranks:
             return joining.gathering, []
         del self._inits[unique]
@@ -107,8 +135,7 @@ class Communicators:
             joining = self._splits[parent.id, ask.seq] = _Joining(gathering)
         if rank in joining.gathering.joined:
             raise ProtocolError(rank, f"COMM_SPLIT number {ask.seq} of {parent.label} twice")
-        joining.asked.append((rank, ask))
-        joining.gathering.joined.append(rank)
+        joining.add(rank, ask)
         if len(joining.asked) < len(parent.members):
             return joining.gathering, []
         del self._splits[parent.id, ask.seq]
@@ -149,8 +176,8 @@ class Communicators:
 
     # -- matching calls ----------------------------------------------------------------------------------------------
 
-    def join(self, rank: int, op: records.NcclOp) -> Meeting:
-        """What the call takes part in.
+    def join(self, rank: int, op: records.NcclOp, site: int = 0) -> Meeting:
+        """What the call, made at that site of the rank's, takes part in.
 
         Raises Mismatch if another member called something else, Deadlock if one has ended without calling.
         """
@@ -167,10 +194,14 @@ class Communicators:
             if meeting is None:
                 meeting = self._open[key] = Meeting(comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks)
             elif meeting.nbytes != op.count * DTYPE_NBYTES[op.dtype]:
-                other = meeting.joined[0]
+                mine = Meeting(comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks)
                 raise Mismatch(
-                    f"rank {rank} {NcclKind(op.op).name.lower()}s {op.count * DTYPE_NBYTES[op.dtype]} bytes, "
-                    f"but rank {other} expects {meeting.nbytes} bytes in {meeting.describe()}"
+                    f"send and receive of different sizes on the {comm.label}: {mine.nbytes} bytes by rank {rank}, "
+                    f"{meeting.nbytes} bytes by {named(meeting.joined)}",
+                    sides=(
+                        Side(_half(meeting, meeting.joined[0]), tuple(meeting.joined), tuple(meeting.sites)),
+                        Side(_half(mine, rank), (rank,), (site,)),
+                    ),
                 )
         else:
             key = (comm.id, op.seq)
@@ -181,18 +212,19 @@ class Communicators:
                 meeting = Meeting(comm, op.seq, op.op, op.dtype, op.redop, op.count, op.peer, comm.members)
                 self._open[key] = meeting
             else:
-                self._compare(rank, op, meeting)
+                self._compare(rank, op, site, meeting)
             if self._called.get((rank, comm.id), 0) != op.seq:
                 raise ProtocolError(rank, f"its next call is not {meeting.describe()}")
             self._called[rank, comm.id] = op.seq + 1
         meeting.joined.append(rank)
+        meeting.sites.append(site)
         if len(meeting.joined) == len(meeting.ranks):
             del self._open[key]
         elif self._left:
             self._check_deserted(meeting)
         return meeting
 
-    def _compare(self, rank: int, op: records.NcclOp, meeting: Meeting) -> None:
+    def _compare(self, rank: int, op: records.NcclOp, site: int, meeting: Meeting) -> None:
         theirs = (meeting.op, meeting.dtype, meeting.redop, meeting.count, meeting.root)
         if theirs == (op.op, op.dtype, op.redop, op.count, op.peer):
             return
@@ -200,9 +232,8 @@ class Communicators:
             raise ProtocolError(rank, f"NCCL_OP {op.op}")
         mine = Meeting(meeting.comm, op.seq, op.op, op.dtype, op.redop, op.count, op.peer, meeting.ranks)
         raise Mismatch(
-            f"members of the {meeting.comm.label} called different collectives as their number {op.seq}:\n"
-            f"  rank {rank}: {mine.describe()}\n"
-            f"  {named(meeting.joined)}: {meeting.describe()}"
+            f"members of the {meeting.comm.label} called different collectives as their number {op.seq}",
+            sides=(_side(meeting), Side(mine.describe(), (rank,), (site,))),
         )
 
     # -- ranks that end ----------------------------------------------------------------------------------------------
@@ -215,16 +246,29 @@ class Communicators:
         for (parent, _), joining in self._splits.items():
             members = self.by_id[parent].place
             if rank in members and rank not in joining.gathering.joined:
-                waiting = named(joining.gathering.joined)
-                raise Deadlock(f"rank {rank} has ended, but {waiting} asked for {joining.gathering.label}")
+                gathering = joining.gathering
+                raise Deadlock(
+                    f"deadlock: rank {rank} has ended, but {named(gathering.joined)} asked for {gathering.label}",
+                    sides=(Side(gathering.label, tuple(gathering.joined), tuple(gathering.sites)),),
+                )
 
     def _check_deserted(self, meeting: Meeting) -> None:
         missing = [rank for rank in meeting.ranks if rank in self._left and rank not in meeting.joined]
         waiting = [rank for rank in meeting.joined if rank not in self._left]
         if missing and waiting:
             raise Deadlock(
-                f"{named(missing)} ended without calling {meeting.describe()}, but {named(waiting)} called it"
+                f"deadlock: {named(missing)} ended without calling {meeting.describe()}, "
+                f"but {named(waiting)} called it",
+                sides=(_side(meeting),),
             )
+
+    def unanswered(self) -> dict[int, Meeting]:
+        """Of every rank the oldest of its calls that not all members have made, if there is one."""
+        oldest: dict[int, Meeting] = {}
+        for meeting in self._open.values():
+            for rank in meeting.joined:
+                oldest.setdefault(rank, meeting)
+        return oldest
 
     def joining(self) -> list[tuple[Gathering, list[int]]]:
         """Communicators in the making, and who has asked for them."""

@@ -22,9 +22,11 @@ DATA_LIMIT_NBYTES = 1 << 20
 """Larger copies, collectives and control tensors never touch their bytes."""
 FLOAT_LIMIT_COUNT = 4096
 """Floating-point collectives and control tensors of more elements neither."""
+STALL_TIMEOUT_S = 1800.0
+"""Half an hour, as gloo's default and three times NCCL's: many ranks share few processors here."""
 DEFAULT_CLUSTER = "dgx-h200"
 RUNS = Path("phantora-runs")
-OWN_FILES = ("rank*.log", "rank*.error.json", "forker.log", "device.txt", "report.json")
+OWN_FILES = ("rank*.log", "rank*.stack", "rank*.error.json", "forker.log", "device.txt", "report.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Config:
     shown_ranks: frozenset[int]
     """Ranks whose output appears on the terminal."""
     progress: bool
+    stall_timeout_s: float
+    """0: never."""
 
     @property
     def world_size(self) -> int:
@@ -112,6 +116,8 @@ def resolve(given: argparse.Namespace) -> Config:
             "--clock optimistic answers from what is simulated ahead, and --speculation never simulates nothing ahead",
             "leave one of the two out",
         )
+    if not given.stall_timeout >= 0:
+        raise UsageError(f"--stall-timeout {given.stall_timeout:g}: seconds, or 0 for never")
     servers = _servers(given, cluster)
     _check_network(cluster, len(servers))
     script = _module(given.script) if given.module else _script(given.script)
@@ -136,6 +142,7 @@ def resolve(given: argparse.Namespace) -> Config:
         report=_report(given.report, run_dir),
         shown_ranks=shown,
         progress=not given.no_progress,
+        stall_timeout_s=given.stall_timeout,
     )
 
 

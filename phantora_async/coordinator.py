@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import netsim
@@ -19,23 +20,30 @@ from emu import records
 from phantora_async.channel import Channel
 from phantora_async.communicators import named
 from phantora_async.costs import Costs, CostTable
+from phantora_async.ending import Ending, worth_stacks
 from phantora_async.fabric import NetsimFabric
-from phantora_async.failures import INTERNAL, STUCK, Deadlock, ProtocolError, RankDied, RunFailure
+from phantora_async.failures import INTERNAL, Cancelled, Deadlock, ProtocolError, RankDied, RunFailure, Stalled
 from phantora_async.intake import Intake
+from phantora_async.lookout import Lookout, Stall
 from phantora_async.progress import SHOW_S, Progress, line
 from phantora_async.queues import Queues
 from phantora_async.report import Document, build, to_json
 from phantora_async.report.simulator import Usage
+from phantora_async.sites import short
 from phantora_async.sleepers import Processes, ProcFs
-from phantora_async.stalls import Stalls
+from phantora_async.stacks import Stacks, crash_site, known
+from phantora_async.stalls import Stalls, is_news
 from phantora_async.virtual_time import ON_DEMAND, Policy, Stop, Timeline
-from phantora_async.waits import RankState, describe_all, states
+from phantora_async.waits import RankState, last_site, states
 from profiles import Cluster, CostModel, Gpu, HostModel
 
 TURN = 2_000
 """Facts that virtual time handles before the loop looks at sockets again: some 10 ms."""
 SETTLE_S = 0.5
 """After a failure: how long a rank may take to end with a code of its own, which then is the run's."""
+STACKS_S = 5.0
+"""How long ranks may take to write their stacks: hundreds of them share this machine's processors."""
+STACKS_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +65,16 @@ class RunSpec:
     speculation: str = ON_DEMAND
     progress: bool = False
     """Somebody looks at the status line."""
+    stall_timeout_s: float = 0.0
+    """Real time for which ranks may wait for one that says nothing; 0: for ever."""
 
     @property
     def world_size(self) -> int:
         return sum(self.servers)
+
+    @property
+    def server_of(self) -> list[int]:
+        return [server for server, gpus in enumerate(self.servers) for _ in range(gpus)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +83,8 @@ class Outcome:
 
     exit_code: int
     failure: RunFailure | None
+    message: str
+    """What happened and all that is known about it, for people; empty if the run ended well."""
     report: Document
 
     def report_json(self) -> bytes:
@@ -78,10 +94,17 @@ class Outcome:
 class Coordinator:
     """``serve``, start the ranks, tell of their ends with ``rank_exited``, await ``finished``, ``close``."""
 
-    def __init__(self, spec: RunSpec, status: Callable[[str], None], processes: Processes | None = None) -> None:
-        """``status`` shows one line of progress; it is called about twice a second."""
+    def __init__(
+        self,
+        spec: RunSpec,
+        status: Callable[[str], None],
+        processes: Processes | None = None,
+        notice: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """``status`` shows one line of progress; it is called about twice a second. ``notice``: a line to keep."""
         self._spec = spec
         self._status = status
+        self._notice = notice
         table = CostTable(spec.cost_table)
         topology = netsim.build(spec.cluster.network, servers=len(spec.servers))
         fabric = NetsimFabric(topology, netsim.collectives.load_params(spec.cluster.nccl), spec.servers)
@@ -93,9 +116,12 @@ class Coordinator:
         self._exits: dict[int, tuple[int, int]] = {}
         self._queues = Queues(spec.world_size)
         self._stalls = Stalls(self._timeline, self._intake, self._channels, processes or ProcFs())
+        self._stacks = Stacks(spec.socket.parent)
+        self._lookout = Lookout(self._timeline, self._intake, self._channels, self._stalls, self._stacks)
         self._usage = Usage()
         self._server: asyncio.Server | None = None
         self._failure: RunFailure | None = None
+        self._states_then: list[RankState] = []
         self._over: asyncio.Future[None] | None = None
         self._turn_due = False
         self._stop = Stop.STARVED
@@ -138,9 +164,15 @@ class Coordinator:
                 self._timer.cancel()
             if self._server is not None:
                 self._server.close()
-        failure = self._failure
-        report = build(self._spec, self._timeline, self._intake, self._usage, failure)
-        return Outcome(failure.exit_code if failure else 0, failure, report)
+        return self._outcome()
+
+    def interrupt(self) -> bool:
+        """Ctrl-C: ends the run with a picture of who waits for whom. False if no rank has started yet."""
+        if not self._channels:
+            return False
+        stall = self._lookout.look()
+        self._fail(Cancelled(f"interrupted{f' while {stall}' if stall else ''}", stall is not None))
+        return True
 
     def close(self) -> None:
         """Hangs up. Only when the ranks have been ended: one that loses its coordinator ends with a code of its own."""
@@ -149,7 +181,8 @@ class Coordinator:
 
     def rank_states(self) -> list[RankState]:
         """What every rank does at this moment, for people."""
-        return states(self._timeline, self._intake)
+        ranks = range(self._spec.world_size)
+        return states(self._timeline, self._intake, {rank for rank in ranks if self._stalls.sleeps(rank)})
 
     # ---- channels' receiver ----------------------------------------------------------------------------------------
 
@@ -164,7 +197,10 @@ class Coordinator:
 
     def received(self, rank: int, arrived: list[Any], nbytes: int) -> None:
         """See ``channel.Receiver``."""
-        self._stalls.rank_spoke(rank)
+        news = is_news(arrived)
+        self._stalls.rank_spoke(rank, news)
+        if news:
+            self._lookout.heard(rank)
         facts = self._intake.take(rank, arrived)
         self._timeline.feed(rank, facts)
         self._usage.records += len(arrived)
@@ -263,7 +299,7 @@ class Coordinator:
                 for rank in self._queues.widen():
                     self._channels[rank].resume()
             elif verdict.stuck_s > self._stalls.patience_s:
-                where = f"{named(verdict.asleep)} in a socket, a lock or a child of the program's own"
+                where = f"{named(verdict.asleep)}, in a lock, a socket or a child of the program's own"
                 self._fail(Deadlock(f"deadlock: nobody has moved for {verdict.stuck_s:.0f} s; asleep: {where}"))
                 return
             else:
@@ -290,24 +326,62 @@ class Coordinator:
         bye = self._intake.said[rank].bye
         if not code and not signal and bye is not None:
             code = bye.exit_code
-        how = f"was ended by signal {signal}" if signal else f"ended with exit code {code}"
+        return RankDied(rank, self._last_words(rank, code, signal), 128 + signal if signal else code)
+
+    def _last_words(self, rank: int, code: int, signal: int) -> str:
+        """``rank 3 (server 0) ended with exit code 1: ValueError: no such luck (train.py:17); its log is ...``"""
+        bye, log = self._intake.said[rank].bye, self._spec.run_dir / f"rank{rank}.log"
+        text = f"rank {rank} (server {self._spec.server_of[rank]}) "
+        if signal:
+            text += f"was ended by {Signals(signal).name if signal in set(Signals) else f'signal {signal}'}"
+            crashed, called = crash_site(log), last_site(self._timeline.hosts[rank], self._intake)
+            text += f" at {crashed}" if crashed else f"; its last call before was at {called}" if called else ""
+        else:
+            text += f"ended with exit code {code}"
         words = bye.payload.rstrip(b"\0").decode(errors="replace") if bye is not None else ""
-        text = f"rank {rank} {how}{': ' + words if words else ''}; its log is {self._spec.run_dir / f'rank{rank}.log'}"
-        return RankDied(rank, text, 128 + signal if signal else code)
+        return f"{text}{': ' + words if words else ''}; its log is {short(log)}"
 
     def _fail(self, failure: RunFailure) -> None:
         """The first failure counts, but a rank's own end tells more than what we conclude from it."""
         if self._failure is None:
             self._failure = failure
-            if not isinstance(failure, RankDied) and failure.exit_code == STUCK:
-                text = describe_all(self._timeline, self._intake, self._spec.run_dir)
-                self._failure = type(failure)(f"{failure.message}\n{text}")
-            certain = failure.exit_code == INTERNAL
+            self._states_then = self.rank_states()
+            if worth_stacks(failure):
+                self._ask_stacks()
+            else:
+                self._stacks.forget()
+            certain = failure.exit_code == INTERNAL or isinstance(failure, Cancelled)
             if isinstance(failure, RankDied):
                 certain = failure.rank in self._exits
-            asyncio.get_running_loop().call_later(0.0 if certain else SETTLE_S, self._end)
-        elif isinstance(failure, RankDied) and not isinstance(self._failure, RankDied):
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.0 if certain else SETTLE_S, self._wind_up, loop.time() + STACKS_S)
+        elif isinstance(failure, RankDied) and not isinstance(self._failure, RankDied | Cancelled):
             self._failure = failure
+
+    def _ask_stacks(self) -> None:
+        self._stacks.forget()
+        for rank, channel in self._channels.items():
+            if rank not in self._exits:
+                self._stacks.ask(rank, channel.pid)
+
+    def _wind_up(self, until_s: float) -> None:
+        """Ends the run when all have told where they are."""
+        loop = asyncio.get_running_loop()
+        if self._stacks.complete() or loop.time() > until_s:
+            self._end()
+        else:
+            loop.call_later(STACKS_EVERY_S, self._wind_up, until_s)
+
+    def _outcome(self) -> Outcome:
+        failure = self._failure
+        if failure is None:
+            return Outcome(0, None, "", build(self._spec, self._timeline, self._intake, self._usage, 0, None))
+        run_dir = self._spec.run_dir
+        now = known(range(self._spec.world_size), self._stacks)
+        ending = Ending(failure, self._states_then, now, self._stacks.keep(run_dir))
+        document = ending.document(self._intake, run_dir)
+        report = build(self._spec, self._timeline, self._intake, self._usage, failure.exit_code, document)
+        return Outcome(failure.exit_code, failure, ending.message(self._intake, run_dir), report)
 
     def _own_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An exception that nobody expected, in a callback: the run must not go on without what it should have done."""
@@ -330,5 +404,15 @@ class Coordinator:
         self._usage.sample_next()
         if self._spec.progress and self._stop is Stop.STARVED and not self._turn_due and self._failure is None:
             self._look_ahead()
-        self._status(line(Progress.of(self._timeline, self._intake)))
+        stall = self._lookout.look() if self._failure is None else None
+        if stall is not None:
+            self._watch_stall(stall)
+        self._status(line(Progress.of(self._timeline, self._intake), str(stall) if stall else ""))
         asyncio.get_running_loop().call_later(SHOW_S, self._show)
+
+    def _watch_stall(self, stall: Stall) -> None:
+        if self._lookout.notice_due(stall):
+            self._notice(stall.notice())
+        limit_s = self._spec.stall_timeout_s
+        if limit_s and stall.waiting and stall.for_s > limit_s:
+            self._fail(Stalled(f"{stall.notice()}; that is longer than --stall-timeout {limit_s:g}"))

@@ -16,6 +16,7 @@ from phantora_async.communicators import Communicators
 from phantora_async.costs import Costs
 from phantora_async.exchange import FOLLOWS, Exchange
 from phantora_async.failures import ProtocolError
+from phantora_async.sites import Site, from_record
 from phantora_async.virtual_time.facts import GatheringFact, LaunchFact
 
 
@@ -27,6 +28,10 @@ class Said:
     bye: records.Bye | None = None
     questions: int = 0
     """Asked and not answered."""
+    last_question: Any = None
+    """The record of the last one asked."""
+    sites: dict[int, Site] = field(default_factory=dict)
+    """By the rank's own numbers."""
 
 
 @dataclass(slots=True)
@@ -51,6 +56,7 @@ class Intake:
             records.HELLO: self._hello,
             records.BYE: self._bye,
             records.WARNING: self._warning,
+            records.SITE: self._site,
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
             records.COMM_INIT: self._comm_init,
@@ -89,6 +95,15 @@ class Intake:
         """A question of the rank has been answered by virtual time."""
         self.said[rank].questions -= 1
 
+    def site(self, rank: int, number: int) -> Site | None:
+        """What the rank announced under that number; None if it did not know."""
+        return self.said[rank].sites.get(number)
+
+    def _site(self, rank: int, record: records.Site) -> None:
+        site = from_record(record)
+        if site is not None:
+            self.said[rank].sites[record.number] = site
+
     def _hello(self, rank: int, record: records.Hello) -> records.Hello:
         if self.said[rank].hello is not None:
             raise ProtocolError(rank, "HELLO twice")
@@ -118,7 +133,7 @@ class Intake:
         start = record.nops * records.NcclOp.size()
         meetings = []
         for op in ops:
-            meeting = self.communicators.join(rank, op)
+            meeting = self.communicators.join(rank, op, record.site)
             data = b""
             if op.data_nbytes and op.data_nbytes != FOLLOWS:
                 data = payload[start : start + op.data_nbytes]
@@ -127,7 +142,7 @@ class Intake:
                 start += op.data_nbytes + (-op.data_nbytes % 8)
             self.outgoing += self._exchange.join(rank, meeting, op, data)
             meetings.append(meeting)
-        return LaunchFact(record.kind, 0, record.nbytes, record.host_ns, record.stream, tuple(meetings))
+        return LaunchFact(record.kind, record.site, record.nbytes, record.host_ns, record.stream, tuple(meetings))
 
     def _data(self, rank: int, record: records.NcclData) -> None:
         self.outgoing += self._exchange.late(rank, record)
@@ -141,11 +156,11 @@ class Intake:
         return self._gathering(rank, record, gathering, answers)
 
     def _gathering(self, rank: int, record: Any, gathering: Any, answers: list[tuple[int, bytes]]) -> GatheringFact:
-        self.said[rank].questions += 1
+        self._question(rank, record)
         self.outgoing += answers
         for other, _ in answers:
             self.said[other].questions -= 1
-        return GatheringFact(record.kind, 0, record.nbytes, record.host_ns, gathering)
+        return GatheringFact(record.kind, record.site, record.nbytes, record.host_ns, gathering)
 
     def _cost(self, rank: int, record: records.Cost) -> records.Cost | None:
         try:
@@ -155,5 +170,7 @@ class Intake:
         return record if record.host_ns else None
 
     def _question(self, rank: int, record: Any) -> Any:
-        self.said[rank].questions += 1
+        said = self.said[rank]
+        said.questions += 1
+        said.last_question = record
         return record

@@ -49,8 +49,8 @@ class Progress:
         )
 
 
-def line(progress: Progress) -> str:
-    """``virtual 12.345 s (some at 12.401 s) | 250 running, 6 waiting | step 4``"""
+def line(progress: Progress, stall: str = "") -> str:
+    """``virtual 12.345 s (some at 12.401 s) | 250 running, 6 waiting | step 4``; `stall` says who is waited for."""
     counts = [
         f"{count} {word}"
         for count, word in (
@@ -67,6 +67,8 @@ def line(progress: Progress) -> str:
     parts = [virtual, ", ".join(counts)]
     if progress.steps:
         parts.append(f"{progress.steps} step{'s' if progress.steps > 1 else ''}")
-    if progress.behind is not None:
+    if stall:
+        parts.append(stall)
+    elif progress.behind is not None:
         parts.append(f"rank {progress.behind.rank} {progress.behind.doing}")
     return " | ".join(parts)

@@ -6,36 +6,15 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from phantora_async import terminal
 from phantora_async.config import Config
 from phantora_async.coordinator import Coordinator, Outcome, RunSpec
 from phantora_async.errors import EnvironmentUnusable, ExitCode, Interrupted, PhantoraError, RunFailed
+from phantora_async.failures import RankDied
 from phantora_async.launcher import GRACE_S, Launcher, Runtime, make_runtime
 from phantora_async.terminal import LogTail, Terminal
-
-SETTLE_S = 0.5
-"""After a rank failed: how long the others may take to fail of it, or to say why they did first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a rank ended: one of code and signal is 0."""
-
-    rank: int
-    code: int
-    signal: int
-
-    @property
-    def exit_code(self) -> int:
-        return 128 + self.signal if self.signal else self.code
-
-    def __str__(self) -> str:
-        return (
-            f"was ended by {signal.Signals(self.signal).name}" if self.signal else f"ended with exit code {self.code}"
-        )
 
 
 class Session:
@@ -44,19 +23,18 @@ class Session:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._terminal = Terminal(status=config.progress)
-        self._first_failure: Ended | None = None
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
 
     async def run(self) -> Outcome:
-        """Raises PhantoraError if the job does not end well."""
+        """How the job ended, well or not. Raises PhantoraError if it could not be run to any end of its own."""
         runtime = make_runtime()
-        coordinator = Coordinator(self._spec(runtime), self._terminal.status)
+        coordinator = Coordinator(self._spec(runtime), self._terminal.status, notice=self._terminal.notice)
         launcher = Launcher(self._config, runtime)
         self._abort = asyncio.get_running_loop().create_future()
         tasks = [asyncio.create_task(terminal.follow(self._tails()))]
         try:
-            with self._signals():
+            with self._signals(coordinator):
                 await coordinator.serve()
                 await launcher.start()
                 watching = asyncio.create_task(self._watch(launcher, coordinator))
@@ -71,7 +49,6 @@ class Session:
             await asyncio.gather(*tasks, return_exceptions=True)
             await launcher.close()
             self._terminal.close()
-        self._raise_failure(outcome)
         return outcome
 
     def _spec(self, runtime: Runtime) -> RunSpec:
@@ -88,6 +65,7 @@ class Session:
             speculation=config.speculation,
             progress=self._terminal.live,
             run_dir=config.run_dir,
+            stall_timeout_s=config.stall_timeout_s,
         )
 
     def _tails(self) -> list[LogTail]:
@@ -120,16 +98,11 @@ class Session:
         async for event in launcher.events():
             match event["event"]:
                 case "exited":
-                    self._note_exit(Ended(event["rank"], event["code"], event["signal"]))
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"])
                 case "failed":
                     self._end(EnvironmentUnusable(event["message"], event["hint"]))
                 case "server_lost" | "lost":
                     self._end(self._lost(event))
-
-    def _note_exit(self, ended: Ended) -> None:
-        if ended.exit_code != 0 and self._first_failure is None and not self._stopping:
-            self._first_failure = ended
 
     def _lost(self, event: dict[str, Any]) -> PhantoraError:
         log = self._config.run_dir / "forker.log"
@@ -144,26 +117,30 @@ class Session:
             self._abort.set_result(error)
 
     @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _signals(self, coordinator: Coordinator) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         handled = (signal.SIGINT, signal.SIGTERM)
         for number in handled:
-            loop.add_signal_handler(number, lambda: self._end(Interrupted("interrupted")))
+            loop.add_signal_handler(number, lambda: self._interrupt(coordinator))
         try:
             yield
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)
 
+    def _interrupt(self, coordinator: Coordinator) -> None:
+        if not coordinator.interrupt():
+            self._end(Interrupted("interrupted"))
+
     # ---- at its end ------------------------------------------------------------------------------------------------
-    def _raise_failure(self, outcome: Outcome) -> None:
-        if outcome.exit_code == 0:
-            return
-        failed = self._first_failure
-        if failed is None:
-            raise RunFailed(str(outcome.failure), outcome.exit_code, f"logs: {self._config.run_dir}")
-        server, log = self._config.server_of(failed.rank), self._config.log(failed.rank)
-        lines = [f"rank {failed.rank} (server {server}) {failed}; its log is {log}"]
-        if failed.rank not in self._config.shown_ranks:
-            lines += [f"  | {line}" for line in terminal.last_lines(log)]
-        raise RunFailed("\n".join(lines), failed.exit_code)
+    def error(self, outcome: Outcome) -> RunFailed | None:
+        """What to tell of a run that did not end well."""
+        failure = outcome.failure
+        if failure is None:
+            return None
+        lines = [outcome.message]
+        if isinstance(failure, RankDied) and failure.rank not in self._config.shown_ranks:
+            log = self._config.log(failure.rank)
+            if end := terminal.last_lines(log):
+                lines += [f"the end of {log.name}:", *(f"  | {line}" for line in end)]
+        return RunFailed("\n".join(lines), outcome.exit_code)

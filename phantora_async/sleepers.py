@@ -118,6 +118,11 @@ class Sleepers:
         last = self._last.get(rank)
         return last is not None and last.asleep
 
+    def used_ns(self, rank: int) -> int:
+        """Processor time that the main threads had used when last looked at."""
+        last = self._last.get(rank)
+        return sum(thread.used_ns for thread in last.threads.values() if thread.main) if last is not None else 0
+
     def runnable(self, pid: int) -> bool:
         """Does any thread run or wait for a processor, at this moment?"""
         threads = self._processes.threads(pid) or {}

@@ -8,13 +8,15 @@ on how fast this machine is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
+from emu import records
 from phantora_async.channel import Channel
 from phantora_async.intake import Intake
-from phantora_async.sleepers import Processes, Sleepers
+from phantora_async.sleepers import POLLING_SHARE, Processes, Sleepers
 from phantora_async.virtual_time import Timeline
 
 FIRST_S = 0.05
@@ -23,6 +25,13 @@ AGAIN_S = 0.01
 SLOWEST_S = 0.25
 PATIENCE_S = 30.0
 """All asleep for so long, with nothing to simulate: a deadlock. Before, it may be a slow download or disk."""
+POLLS = frozenset((records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE))
+"""What a thread says that goes round in circles, such as a watchdog's."""
+
+
+def is_news(arrived: Sequence[Any]) -> bool:
+    """Do these records of a rank tell of anything but polling?"""
+    return any(record[0] not in POLLS for record in arrived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class Verdict:
     asleep: list[int]
     """Ranks to pass over; empty: somebody can still run."""
     stuck_s: float
-    """For how long nothing has changed although all were passed over."""
+    """For how long all have been asleep, apart from polling, and said no news."""
     again_s: float
     """When to look again."""
 
@@ -49,13 +58,19 @@ class Stalls:
         self._channels = channels
         self._sleepers = Sleepers(processes)
         self._delay_s = FIRST_S
-        self._passed_over_at: tuple[int, int] | None = None
-        self._stuck_since = 0.0
+        self._stuck_since: float | None = None
+        self._used_ns: dict[int, int] = {}
+        """Processor time of the sleepers' main threads at that moment."""
         self.patience_s = patience_s
 
-    def rank_spoke(self, rank: int) -> None:
+    def rank_spoke(self, rank: int, news: bool) -> None:
         self._sleepers.forget(rank)
-        self._passed_over_at = None
+        if news:
+            self._stuck_since = None
+
+    def sleeps(self, rank: int) -> bool:
+        """Was it asleep when last seen?"""
+        return self._sleepers.slept(rank)
 
     def first_look_s(self) -> float:
         """How long to wait after virtual time came to a stop."""
@@ -82,11 +97,20 @@ class Stalls:
                 quiet = False
         if not quiet:
             return self._not_yet()
-        place = self._timeline.now_ns, self._timeline.facts_done
-        if self._passed_over_at != place:
-            self._passed_over_at, self._stuck_since = place, monotonic()
         self._delay_s = min(self._delay_s * 2, SLOWEST_S)
-        return Verdict(sleepers, monotonic() - self._stuck_since, self._delay_s)
+        return Verdict(sleepers, self._stuck_s(sleepers), self._delay_s)
+
+    def _stuck_s(self, sleepers: Sequence[int]) -> float:
+        """Anew from zero if they were awake between looks."""
+        now_s = monotonic()
+        used_ns = {rank: self._sleepers.used_ns(rank) for rank in sleepers}
+        since = self._used_ns | {rank: ns for rank, ns in used_ns.items() if rank not in self._used_ns}
+        worked_ns = max(ns - since[rank] for rank, ns in used_ns.items())
+        if self._stuck_since is None or worked_ns > (now_s - self._stuck_since) * 1e9 * POLLING_SHARE + FIRST_S * 1e9:
+            self._stuck_since, self._used_ns = now_s, used_ns
+        else:
+            self._used_ns = since
+        return now_s - self._stuck_since
 
     def _asleep(self, rank: int) -> bool:
         channel = self._channels.get(rank)

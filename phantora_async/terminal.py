@@ -53,6 +53,11 @@ class Terminal:
         print(text, file=sys.stderr, flush=True)
         self._draw()
 
+    def notice(self, text: str) -> None:
+        """What the status line shows, where there is none."""
+        if not self._shows_status:
+            self.message(text)
+
     def close(self) -> None:
         self._erase()
         self._shows_status = self._logs_status = False

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from emu import records
 from phantora_async.communicators import named
+from phantora_async.failures import Side
 from phantora_async.intake import Intake
+from phantora_async.sites import Site, short, texts
 from phantora_async.virtual_time import Gathering, Timeline
 from phantora_async.virtual_time.entities import Device, Host, HostState, Launch, Mark, Stream, StreamState
+from phantora_async.virtual_time.facts import Meeting
 
 SHOWN = 16
 """Groups of ranks that a message lists."""
+QUESTIONS = {
+    records.CLOCK_READ: "for the time",
+    records.ELAPSED: "for the time between two events",
+    records.QUERY: "to know whether work is done",
+}
 DEPTH = 8
 """Streams that wait for streams are followed no further."""
 
@@ -22,60 +32,138 @@ class RankState:
     rank: int
     clock_ns: int
     doing: str
-    """``running``, ``finished``, or what it waits for."""
+    """``running``, ``finished``, or what it waits for and where that was called."""
     waiting: bool
     steps: int
+    site: Site | None
+    """Where the wait was called, or else the last call that told its place."""
 
 
-def states(timeline: Timeline, intake: Intake) -> list[RankState]:
-    """One for every rank."""
-    result = []
+def states(timeline: Timeline, intake: Intake, asleep: Container[int] = ()) -> list[RankState]:
+    """One for every rank. ``asleep``: those of whom it is known beside what the timeline knows."""
+    unanswered = intake.communicators.unanswered()
+    found = []
     for host in timeline.hosts:
-        doing, waiting = _doing(host, timeline, intake)
-        result.append(RankState(host.rank, host.clock_ns, doing, waiting, host.steps))
-    return result
+        doing, waiting, site = _doing(host, timeline, intake, host.rank in asleep)
+        if not waiting and host.rank in unanswered:
+            doing += _unanswered(unanswered[host.rank], host.rank, intake)
+        found.append(RankState(host.rank, host.clock_ns, doing, waiting, host.steps, site))
+    return found
 
 
-def describe_all(timeline: Timeline, intake: Intake, run_dir: Path) -> str:
-    """Lines like ``  ranks 1-7 wait for ... (logs ...)``, ranks in the same state together."""
+def describe_all(found: Sequence[RankState], run_dir: Path, now: Mapping[int, Site], stacks: Mapping[int, Path]) -> str:
+    """Lines like ``  ranks 1-7: wait for ...; logs ...``, ranks in the same state together.
+
+    ``now``: where ranks were seen to be, shown for those that do not wait in a call; ``stacks``: files that tell all.
+    """
     groups: dict[str, list[int]] = {}
-    for state in states(timeline, intake):
-        groups.setdefault(state.doing, []).append(state.rank)
-    lines = [f"  {named(ranks)}: {doing}; {_logs(run_dir, ranks)}" for doing, ranks in groups.items()]
+    for state in found:
+        doing = state.doing
+        if not state.waiting and state.rank in now:
+            doing += f", now at {now[state.rank]}"
+        groups.setdefault(doing, []).append(state.rank)
+    lines = [
+        f"  {named(ranks)}: {doing}; {_files(run_dir, ranks, stacks)}"
+        for doing, ranks in sorted(groups.items(), key=lambda group: group[1])
+    ]
     if len(lines) > SHOWN:
         lines = [*lines[:SHOWN], f"  ... and {len(lines) - SHOWN} groups of ranks more"]
     return "\n".join(lines)
 
 
-def _logs(run_dir: Path, ranks: list[int]) -> str:
-    if len(ranks) <= 3:
-        return "log " + ", ".join(str(run_dir / f"rank{rank}.log") for rank in ranks)
-    return f"logs {run_dir}/rank{{{named(ranks).split()[1]}}}.log"
+def describe_sides(sides: Sequence[Side], intake: Intake, run_dir: Path) -> str:
+    """Lines like ``  ranks 0-6: all_reduce #3 ..., called at train.py:42 in step; logs ...``."""
+    lines = []
+    for side in sides:
+        groups: dict[str, list[int]] = {}
+        for rank, site in zip(side.ranks, side.sites, strict=True):
+            groups.setdefault(_called_at(intake.site(rank, site)), []).append(rank)
+        lines += [f"  {named(ranks)}: {side.call}{at}; {_files(run_dir, ranks, {})}" for at, ranks in groups.items()]
+    return "\n".join(lines)
 
 
-def _doing(host: Host, timeline: Timeline, intake: Intake) -> tuple[str, bool]:
+def sides_document(sides: Sequence[Side], intake: Intake) -> list[dict[str, Any]]:
+    """The same for programs: one entry a rank."""
+    found = []
+    for side in sides:
+        for rank, number in zip(side.ranks, side.sites, strict=True):
+            site = intake.site(rank, number)
+            found.append({"rank": rank, "call": side.call, "site": site.document() if site else None})
+    return found
+
+
+def _files(run_dir: Path, ranks: list[int], stacks: Mapping[int, Path]) -> str:
+    if len(ranks) == 1:
+        log = f"log {short(run_dir / f'rank{ranks[0]}.log')}"
+        return f"{log}, {stacks[ranks[0]].name}" if ranks[0] in stacks else log
+    some = "{log,stack}" if any(rank in stacks for rank in ranks) else "log"
+    return f"logs {short(run_dir)}/rank{{{named(ranks).split()[1]}}}.{some}"
+
+
+def _called_at(*sites: Site | None) -> str:
+    found = texts(sites)
+    return f", called at {found}" if found else ""
+
+
+# ---- what a rank does ----------------------------------------------------------------------------------------------
+
+
+def _doing(host: Host, timeline: Timeline, intake: Intake, asleep: bool) -> tuple[str, bool, Site | None]:
     said = intake.said[host.rank]
+    if said.hello is None and said.bye is None:
+        return "not started yet", False, None
     if host.state == HostState.FINISHED or (said.bye is not None and host.state == HostState.RUNNING):
-        return "finished", False
-    if said.hello is None:
-        return "not started yet", False
+        return _finished(host, intake), False, None
     if host.state == HostState.RUNNING or host.state == HostState.PASSED_OVER:
         if said.questions:
-            return "waits for an answer that depends on other ranks", True
-        return ("running" if host.state == HostState.RUNNING else "asleep outside the emulation"), False
+            site = intake.site(host.rank, said.last_question.site)
+            what = QUESTIONS.get(said.last_question.kind, "for its answer")
+            return f"waits{f' at {site}' if site else ''} {what} until slower ranks have caught up", True, site
+        site = last_site(host, intake)
+        asleep = asleep or host.state == HostState.PASSED_OVER
+        what = "asleep in a lock, a socket or a child" if asleep else "running"
+        return what, False, site
+    site = _wait_site(host, intake)
+    at = f" at {site}" if site else ""
     target = host.waits_for
     if isinstance(target, Gathering):
         came = timeline.gathered(target)
-        return f"waits for {target.label}, to which {named(came)} {_have(came)} come", True
+        return f"waits{at} for {target.label}, to which {named(came)} {_have(came)} come", True, site
     if isinstance(target, Mark):
-        return f"waits for an event on {_stream(target.stream, timeline)}", True
+        return f"waits{at} for an event on {_stream(target.stream, timeline, intake)}", True, site
     if isinstance(target, Stream):
-        full = "its launch queue is full: " if host.state == HostState.WAITS_QUEUE else "waits for "
-        return f"{full}{_stream(target, timeline)}", True
+        full = f"its launch queue is full{at}: " if host.state == HostState.WAITS_QUEUE else f"waits{at} for "
+        return f"{full}{_stream(target, timeline, intake)}", True, site
     assert isinstance(target, Device)
     busy = [s for s in host.streams.values() if s.device is target and s.state != StreamState.IDLE]
     causes = dict.fromkeys(_cause(stream) for stream in busy)
-    return f"waits for its GPU: {'; '.join(_stream(stream, timeline) for stream in causes)}", True
+    streams = "; ".join(_stream(stream, timeline, intake) for stream in causes)
+    return f"waits{at} for its GPU: {streams}", True, site
+
+
+def _unanswered(meeting: Meeting, rank: int, intake: Intake) -> str:
+    """``, has called all_reduce #3 at a.py:4; rank 2 has not called it``: what it may wait for where none can see."""
+    joined = set(meeting.joined)
+    missing = [other for other in meeting.ranks if other not in joined]
+    at = texts(_sites(meeting, {rank}, intake))
+    return f", has called {meeting.describe()}{f' at {at}' if at else ''}{_absent(meeting, missing, intake)}"
+
+
+def _finished(host: Host, intake: Intake) -> str:
+    bye = intake.said[host.rank].bye
+    words = bye.payload.rstrip(b"\0").decode(errors="replace") if bye is not None else ""
+    return f"finished: {words}" if words else "finished"
+
+
+def _wait_site(host: Host, intake: Intake) -> Site | None:
+    """Where the wait was called that the host is in. A launch that found its queue full is still to be done."""
+    place = host.cursor if host.state == HostState.WAITS_QUEUE else host.cursor - 1
+    return intake.site(host.rank, host.log[place][1]) if 0 <= place < len(host.log) else None
+
+
+def last_site(host: Host, intake: Intake) -> Site | None:
+    """Of the last call that told where it was made, as far as the rank's log is kept."""
+    return next((intake.site(host.rank, fact[1]) for fact in reversed(host.log) if fact[1]), None)
 
 
 def _cause(stream: Stream) -> Stream:
@@ -87,25 +175,45 @@ def _cause(stream: Stream) -> Stream:
     return stream
 
 
-def _stream(stream: Stream, timeline: Timeline) -> str:
+def _stream(stream: Stream, timeline: Timeline, intake: Intake) -> str:
     """``stream 7, which is in all_reduce #3 ...``"""
     cause = _cause(stream)
     text = f"stream {stream.id}" if cause is stream else f"stream {stream.id} behind stream {cause.id}"
     if cause.state == StreamState.COLLECTIVE:
-        return f"{text}, which is in {_launch(cause.items[cause.head][1], timeline)}"
+        return f"{text}, which is in {_launch(cause.items[cause.head][1], timeline, intake)}"
     return f"{text}, which computes" if cause.state == StreamState.RUNNING else text
 
 
-def _launch(launch: Launch, timeline: Timeline) -> str:
+def _launch(launch: Launch, timeline: Timeline, intake: Intake) -> str:
+    own = launch.stream.device.host.rank
     for meeting in launch.meetings:
         transfer = timeline.collectives.under_way.get(meeting)
         if transfer is not None and transfer.begun_ns < 0:
             came = {other.stream.device.host.rank for other in transfer.launches}
             missing = [rank for rank in meeting.ranks if rank not in came] or list(meeting.ranks)
-            never = [rank for rank in missing if rank not in meeting.joined]
-            detail = f"; {named(never)} {_have(never)} not even called it" if never else ""
-            return f"{meeting.describe()}, which {named(missing)} {_have(missing)} not reached{detail}"
-    return " and ".join(meeting.describe() for meeting in launch.meetings[:2])
+            return f"{_meeting(meeting, own, intake)}{_absent(meeting, missing, intake)}"
+    return " and ".join(_meeting(meeting, own, intake) for meeting in launch.meetings[:2])
+
+
+def _meeting(meeting: Meeting, rank: int, intake: Intake) -> str:
+    return f"{meeting.describe()}{_called_at(*_sites(meeting, {rank}, intake))}"
+
+
+def _absent(meeting: Meeting, missing: Sequence[int], intake: Intake) -> str:
+    """``; rank 2 has not called it; rank 3 has called it at a.py:4, but not reached it``"""
+    joined = set(meeting.joined)
+    never = [rank for rank in missing if rank not in joined]
+    behind = joined.intersection(missing)
+    text = f"; {named(never)} {_have(never)} not called it" if never else ""
+    if behind:
+        at = texts(_sites(meeting, behind, intake))
+        text += f"; {named(behind)} {_have(behind)} called it{f' at {at}' if at else ''}, but not reached it"
+    return text
+
+
+def _sites(meeting: Meeting, ranks: Container[int], intake: Intake) -> list[Site | None]:
+    called = zip(meeting.joined, meeting.sites, strict=True)
+    return [intake.site(rank, site) for rank, site in called if rank in ranks]
 
 
 def _have(ranks: Iterable[int]) -> str:

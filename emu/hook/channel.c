@@ -68,11 +68,11 @@ static unsigned char *room(buffer *b, size_t nbytes) {
 }
 
 /* Under the core lock. */
-static void append(uint16_t kind, uint64_t host_ns, const void *fields, size_t fields_nbytes, const void *payload,
-                   size_t payload_nbytes) {
+static void append(uint16_t kind, uint16_t site, uint64_t host_ns, const void *fields, size_t fields_nbytes,
+                   const void *payload, size_t payload_nbytes) {
     if (!channel.open) return;
     size_t exact = sizeof(struct ph_header) + fields_nbytes + payload_nbytes, padded = (exact + 7) & ~(size_t)7;
-    struct ph_header header = {.kind = kind, .nbytes = (uint32_t)exact, .last = host_ns};
+    struct ph_header header = {.kind = kind, .site = site, .nbytes = (uint32_t)exact, .last = host_ns};
     unsigned char *at = room(&channel.gathering, padded);
     memcpy(at, &header, sizeof header);
     if (fields_nbytes) memcpy(at + sizeof header, fields, fields_nbytes);
@@ -82,12 +82,17 @@ static void append(uint16_t kind, uint64_t host_ns, const void *fields, size_t f
     if (!channel.armed) wake_reader();
 }
 
-void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_nbytes, const void *payload,
-               size_t payload_nbytes) {
+static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *fields, size_t fields_nbytes,
+                      const void *payload, size_t payload_nbytes) {
     if (at_ns < channel.last_instant)
         ph_die("record %u would go back in time by %llu ns", kind, (unsigned long long)(channel.last_instant - at_ns));
-    append(kind, at_ns - channel.last_instant, fields, fields_nbytes, payload, payload_nbytes);
+    append(kind, site, at_ns - channel.last_instant, fields, fields_nbytes, payload, payload_nbytes);
     channel.last_instant = at_ns;
+}
+
+void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_nbytes, const void *payload,
+               size_t payload_nbytes) {
+    append_at(kind, 0, at_ns, fields, fields_nbytes, payload, payload_nbytes);
 }
 
 /* The coordinator has gone, and with it the run. */
@@ -148,17 +153,26 @@ void ph_core_unlock(void) {
     if (UNLIKELY(gathered >= BATCH_NBYTES)) send_if_much(gathered);
 }
 
-void ph_emit(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes) {
+static void emit(uint16_t kind, uint16_t site, const void *fields, size_t fields_nbytes, const void *payload,
+                 size_t payload_nbytes) {
     ph_core_lock();
     ph_close_segments();
-    ph_append(kind, ph_host_clock(), fields, fields_nbytes, payload, payload_nbytes);
+    append_at(kind, site, ph_host_clock(), fields, fields_nbytes, payload, payload_nbytes);
     ph_core_unlock();
+}
+
+void ph_emit(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes) {
+    emit(kind, 0, fields, fields_nbytes, payload, payload_nbytes);
+}
+
+void ph_emit_here(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes) {
+    emit(kind, ph_site(), fields, fields_nbytes, payload, payload_nbytes);
 }
 
 void ph_emit_aside(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload,
                    size_t payload_nbytes) {
     ph_core_lock();
-    append(kind, 0, fields, fields_nbytes, payload, payload_nbytes);
+    append(kind, 0, 0, fields, fields_nbytes, payload, payload_nbytes);
     ph_core_unlock();
 }
 
@@ -179,12 +193,13 @@ static void ask(bool aside, uint16_t kind, void *fields, size_t fields_nbytes, c
     ph_waiter waiter = {.reply = reply, .nbytes = reply_nbytes};
     uint64_t qid = ph_waiter_add(&waiter);
     memcpy(fields, &qid, sizeof qid);
+    uint16_t site = aside ? 0 : ph_site();
     ph_core_lock();
     if (!aside) ph_close_segments();
     if (aside)
-        append(kind, 0, fields, fields_nbytes, payload, payload_nbytes);
+        append(kind, 0, 0, fields, fields_nbytes, payload, payload_nbytes);
     else
-        ph_append(kind, ph_host_clock(), fields, fields_nbytes, payload, payload_nbytes);
+        append_at(kind, site, ph_host_clock(), fields, fields_nbytes, payload, payload_nbytes);
     pthread_mutex_unlock(&channel.core);
     send_now();
     void *interpreter = ph_python_release();

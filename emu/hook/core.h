@@ -42,8 +42,9 @@ typedef struct ph_known_op ph_known_op;
 enum ph_thread_kind {
     PH_THREAD_UNKNOWN, /* not known yet */
     PH_THREAD_PROGRAM,
-    PH_THREAD_WATCHES, /* a library's thread that looks after finished work and nothing else does */
-    PH_THREAD_HELPS,   /* ... and so do the program's own threads */
+    PH_THREAD_AUTOGRAD, /* the program's, running backward passes */
+    PH_THREAD_WATCHES,  /* a library's thread that looks after finished work and nothing else does */
+    PH_THREAD_HELPS,    /* ... and so do the program's own threads */
 };
 
 typedef struct ph_thread {
@@ -51,6 +52,7 @@ typedef struct ph_thread {
     int last_error;
     int capture_mode;
     enum ph_thread_kind kind;
+    uint16_t site;        /* where the calls of this thread were asked for by another one; 0: by its own frames */
     uint32_t name_checks; /* how often an unnamed thread has been asked for its name */
     uint64_t cpu_ns;      /* measured mode: thread CPU time already accounted */
     bool cpu_started;
@@ -346,9 +348,9 @@ static inline uint64_t ph_mix(uint64_t a, uint64_t b) {
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-/* ---- warn.c
+/* ---- sites.c
  * ----------------------------------------------------------------------------------------------------------------- */
-/* Where in the user's script the calling thread is, "" if nobody can tell. */
+/* The line of the user's where the calling thread is as `file:line`, "" if nobody can tell. */
 const char *ph_python_line(char *text, int capacity);
 
 #endif

@@ -109,6 +109,8 @@ const ph_op *ph_current_op(void);
 /* Appends a record (closing open segments first), stamped with the host clock; `payload` may be NULL. Thread-safe.
  * Batched: sent when 32 KiB have gathered, 2 ms have passed, or somebody asks. */
 void ph_emit(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes);
+/* The same, stamped with the place in the program where the call was made too. Not under the core lock. */
+void ph_emit_here(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes);
 /* Sends a question and blocks, in real time only, for its reply; copies the reply's fields to `reply`. The qid is put
  * into fields' first word. */
 void ph_ask(uint16_t kind, void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes, void *reply,
@@ -165,6 +167,13 @@ void *ph_python_release(void);
 void ph_python_restore(void *released);
 /* watch.c: a thread enters (1) or leaves (-1) a wait inside the library; both functions above tell it. */
 void ph_watch_blocked(int change);
+
+/* ---- sites.c ---------------------------------------------------------------------------------------------------- */
+/* The number of the place in the program where the calling thread is, announced if it is new; 0: nobody can tell. Not
+ * under the core lock. */
+uint16_t ph_site(void);
+/* From now on that is where the calling thread is: it works for another one. */
+void ph_site_inherit(uint16_t site);
 
 /* ---- start.c --------------------------------------------------------------------------------------------------- */
 uint32_t ph_rank(void);

@@ -21,6 +21,7 @@ int cudaGetDevice(int *device);
 
 typedef struct job {
     bool split;
+    uint16_t site;
     nccl_comm *comm, **out;
     union {
         struct {
@@ -62,6 +63,7 @@ static void ask(job *it) {
 }
 
 static void *ask_on_thread(void *arg) {
+    ph_site_inherit(((const job *)arg)->site);
     ask(arg);
     return NULL;
 }
@@ -72,7 +74,9 @@ int nccl_comm_jobs_run(void) {
     if (count == 1) ask(&waiting.jobs[0]);
     if (count <= 1) return NCCL_OK;
     pthread_t *threads = allocate(count * sizeof *threads);
+    uint16_t site = ph_site();
     void *interpreter = ph_python_release();
+    for (size_t i = 0; i < count; i++) waiting.jobs[i].site = site;
     for (size_t i = 0; i < count; i++)
         if (pthread_create(&threads[i], NULL, ask_on_thread, &waiting.jobs[i]) != 0)
             ph_die("cannot start a thread to create communicator %zu of %zu in one NCCL group", i + 1, count);

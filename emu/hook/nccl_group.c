@@ -95,7 +95,7 @@ static void emit(const nccl_call *calls, size_t ncalls, ph_stream *stream) {
             memset(at + calls[i].op.data_nbytes, 0, padded(calls[i].op.data_nbytes) - calls[i].op.data_nbytes);
             at += padded(calls[i].op.data_nbytes);
         }
-    ph_emit(PH_KIND_NCCL_LAUNCH, &fields, sizeof fields, group.payload, nbytes);
+    ph_emit_here(PH_KIND_NCCL_LAUNCH, &fields, sizeof fields, group.payload, nbytes);
 }
 
 /* Numbers each call as its communicator counts them; the order of calls is the order of numbers on every member. */

@@ -39,9 +39,9 @@ typedef double ph_f64;
 #undef DOWN
 #undef ENUM
 
-/* Headers of the two directions; last is host_ns upward, the question's qid downward. */
+/* Headers of the two directions; last is host_ns upward, the question's qid downward, where site is 0. */
 struct ph_header {
-    uint16_t kind, flags;
+    uint16_t kind, site;
     uint32_t nbytes; /* header, fields and payload; zeros follow up to a multiple of 8, counted or not */
     uint64_t last;
 };

@@ -130,7 +130,7 @@ PH_EXPORT void phantora_finish(int exit_code, const char *last_words) {
     if (!ph_run.started || ph_run.finished) return;
     ph_emit_counters();
     struct ph_BYE bye = {.exit_code = exit_code};
-    ph_emit(PH_KIND_BYE, &bye, sizeof bye, last_words, last_words ? strlen(last_words) : 0);
+    ph_emit_here(PH_KIND_BYE, &bye, sizeof bye, last_words, last_words ? strlen(last_words) : 0);
     ph_run.finished = true;
     ph_channel_close();
 }

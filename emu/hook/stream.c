@@ -242,7 +242,7 @@ void ph_stream_occupy(ph_stream *stream, uint64_t for_ns) {
 static void wait_record(uint32_t scope, uint32_t stream, uint64_t mark) {
     if (ph_run.started && !ph_thread_is_watcher()) {
         struct ph_HOST_WAIT record = {.scope = scope, .stream = stream, .mark = mark};
-        ph_emit(PH_KIND_HOST_WAIT, &record, sizeof record, NULL, 0);
+        ph_emit_here(PH_KIND_HOST_WAIT, &record, sizeof record, NULL, 0);
     }
     ph_data_wait_host();
     ph_host_functions_wait();

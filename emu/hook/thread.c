@@ -40,9 +40,9 @@ static enum ph_thread_kind kind_by_name(void) {
         const char *prefix;
         enum ph_thread_kind kind;
     } known[] = {
-        {"pt_nccl_", PH_THREAD_WATCHES},   {"pt_data_pin", PH_THREAD_WATCHES}, {"pt_tcpst", PH_THREAD_WATCHES},
-        {"pt_elastic", PH_THREAD_WATCHES}, {"pt_gloo_", PH_THREAD_WATCHES},    {"pt_dist_", PH_THREAD_WATCHES},
-        {"pt_pywd_", PH_THREAD_HELPS},     {"pt_autograd", PH_THREAD_PROGRAM},
+        {"pt_nccl_", PH_THREAD_WATCHES},   {"pt_data_pin", PH_THREAD_WATCHES},  {"pt_tcpst", PH_THREAD_WATCHES},
+        {"pt_elastic", PH_THREAD_WATCHES}, {"pt_gloo_", PH_THREAD_WATCHES},     {"pt_dist_", PH_THREAD_WATCHES},
+        {"pt_pywd_", PH_THREAD_HELPS},     {"pt_autograd", PH_THREAD_AUTOGRAD},
     };
     char name[16] = "";
     prctl(PR_GET_NAME, name, 0, 0, 0);
@@ -76,4 +76,4 @@ enum ph_thread_kind ph_thread_kind(void) {
     return kind == PH_THREAD_UNKNOWN ? PH_THREAD_PROGRAM : kind;
 }
 
-bool ph_thread_is_watcher(void) { return ph_thread_kind() != PH_THREAD_PROGRAM; }
+bool ph_thread_is_watcher(void) { return ph_thread_kind() >= PH_THREAD_WATCHES; }

@@ -15,7 +15,6 @@ static struct {
     pthread_mutex_t lock;
     uint64_t said[MAX_WARNINGS];
     int nsaid;
-    void (*python_line)(char *text, int capacity);
 } warnings = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool first_time(const char *name) {
@@ -59,12 +58,4 @@ void ph_die(const char *format, ...) {
     va_end(arguments);
     fprintf(stderr, "phantora-async: rank %u: internal error: %s\n", ph_run.rank, text);
     _exit(70);
-}
-
-PH_EXPORT void phantora_set_python_line(void (*callback)(char *text, int capacity)) { warnings.python_line = callback; }
-
-const char *ph_python_line(char *text, int capacity) {
-    text[0] = 0;
-    if (warnings.python_line) warnings.python_line(text, capacity);
-    return text;
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, resolve
+from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, STALL_TIMEOUT_S, resolve
 from phantora_async.errors import EXIT_CODES_HELP
 from phantora_async.virtual_time.policy import POLICIES
 
@@ -79,6 +79,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--show-ranks", metavar="RANKS", default="0", help="whose output to show: 0,3 or all or none (default: 0)"
     )
     output.add_argument(
+        "--stall-timeout",
+        metavar="SECONDS",
+        type=float,
+        default=STALL_TIMEOUT_S,
+        help="end the run when ranks have waited so long, in real time, for one that does nothing that can be seen "
+        "(default: %(default)g; 0: never)",
+    )
+    output.add_argument(
         "--no-progress", action="store_true", help="no status (a line on a terminal, else one every 30 s)"
     )
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help=argparse.SUPPRESS)
@@ -92,9 +100,14 @@ def run(given: argparse.Namespace) -> int:
 
     from phantora_async.report import terminal_report
     from phantora_async.session import Session
+    from phantora_async.sites import short
 
-    outcome = uvloop.run(Session(config).run())
+    session = Session(config)
+    outcome = uvloop.run(session.run())
     config.report.write_bytes(outcome.report_json())
+    if (error := session.error(outcome)) is not None:
+        error.hint = f"report: {short(config.report)}; logs: {short(config.run_dir)}/rank*.log"
+        raise error
     print(terminal_report(outcome.report))
     print(f"report: {config.report}; logs: {config.run_dir}/rank*.log")
     print(f"again:  phantora-async report {config.report}")

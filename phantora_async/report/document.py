@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import orjson
 
-from phantora_async.failures import RunFailure
 from phantora_async.intake import Intake
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
@@ -39,13 +38,15 @@ class Spec(Protocol):
     def host_mode(self) -> str: ...
 
 
-def build(spec: Spec, timeline: Timeline, intake: Intake, usage: Usage, failure: RunFailure | None) -> Document:
-    """The whole document."""
+def build(
+    spec: Spec, timeline: Timeline, intake: Intake, usage: Usage, exit_code: int, failure: Document | None
+) -> Document:
+    """The whole document; `failure` says why the run ended early."""
     calls = [sum(int(host.counters[place]) for host in timeline.hosts) for place in (API_CALLS, OPS)]
     return {
         "schema": SCHEMA,
-        "exit_code": failure.exit_code if failure else 0,
-        "failure": failure.message if failure else None,
+        "exit_code": exit_code,
+        "failure": failure,
         "simulated": _simulated(spec, timeline, intake),
         "simulator": usage.document()
         | {"facts": timeline.facts_done, "emulated_calls": calls[0], "emulated_ops": calls[1]}

@@ -29,6 +29,9 @@ def terminal_report(document: Mapping[str, Any]) -> str:
     terminal = sys.stdout.isatty()
     console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else 110)
     simulated = document["simulated"]
+    if (failure := document["failure"]) is not None:
+        text = f"The run failed with exit code {document['exit_code']}; up to then:\n{failure['text']}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print(_heading(simulated), soft_wrap=True)
     console.print(_step(simulated["step"], simulated["work"]), soft_wrap=True)
     console.print(_ranks(simulated["ranks"]))

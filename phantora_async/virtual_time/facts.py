@@ -1,6 +1,6 @@
 """What ranks said, as virtual time consumes it: immutable once it has arrived.
 
-A rank's log holds tuples that begin alike: ``(kind, flags, nbytes, host_ns, ...)``, records as they came or, where the
+A rank's log holds tuples that begin alike: ``(kind, site, nbytes, host_ns, ...)``, records as they came or, where the
 coordinator has resolved what they mean among ranks, the facts below. Nothing that the simulation finds out is stored
 here, so that it can be thrown away and found out again.
 """
@@ -39,11 +39,11 @@ class Meeting:
     """One collective, or one send with its receive: what its members agreed to do.
 
     ``ranks`` are the members' world ranks: the communicator's, or (sender, receiver). Two members are equal objects in
-    every log, so identity is the match. ``joined`` grows as facts arrive; everything else never changes. Their order is
-    the same in every run.
+    every log, so identity is the match. ``joined`` grows as facts arrive, and ``sites`` with it: where each of them
+    called. Everything else never changes. Their order is the same in every run.
     """
 
-    __slots__ = ("comm", "count", "dtype", "joined", "op", "ranks", "redop", "root", "seq")
+    __slots__ = ("comm", "count", "dtype", "joined", "op", "ranks", "redop", "root", "seq", "sites")
 
     def __init__(
         self, comm: Comm, seq: int, op: int, dtype: int, redop: int, count: int, root: int, ranks: tuple[int, ...]
@@ -57,6 +57,7 @@ class Meeting:
         self.root = root
         self.ranks = ranks
         self.joined: list[int] = []
+        self.sites: list[int] = []
 
     def __lt__(self, other: Meeting) -> bool:
         mine = self.ranks, self.op == NcclKind.SEND, self.seq, self.comm.id
@@ -87,19 +88,21 @@ class Meeting:
 class Gathering:
     """Members of a communicator to be: all go on when the last has come. Identity is the match."""
 
-    __slots__ = ("joined", "label", "size")
+    __slots__ = ("joined", "label", "sites", "size")
 
     def __init__(self, label: str, size: int) -> None:
         self.label = label
         self.size = size
         self.joined: list[int] = []
+        self.sites: list[int] = []
+        """Where each of them asked."""
 
 
 class LaunchFact(NamedTuple):
     """NCCL_LAUNCH, resolved: one kernel that takes part in several meetings."""
 
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     stream: int
@@ -110,7 +113,7 @@ class GatheringFact(NamedTuple):
     """COMM_INIT or COMM_SPLIT, resolved; the question itself has been answered elsewhere."""
 
     kind: int
-    flags: int
+    site: int
     nbytes: int
     host_ns: int
     gathering: Gathering

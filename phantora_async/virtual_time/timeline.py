@@ -260,8 +260,9 @@ class Timeline:
         return answers
 
     def forget_facts(self, host: Host, needed: int) -> None:
-        """Facts before number `needed` will not be executed again; they go when there are many."""
-        count = needed - host.forgotten
+        """Facts before number `needed` will not be executed again; they go when there are many. The last one stays: it
+        may be what the host waits in."""
+        count = needed - 1 - host.forgotten
         if count > KEPT_FACTS:
             del host.log[:count]
             host.cursor -= count

@@ -32,7 +32,7 @@ def test_when_all_wait_the_line_says_for_what() -> None:
     timeline.run(4)
     text = line(Progress.of(timeline, intake))
     assert text.startswith("virtual 0.000 s | 2 waiting")
-    assert text.endswith("rank 0 waits for an answer that depends on other ranks")
+    assert text.endswith("rank 0 waits for the time until slower ranks have caught up")
 
 
 def test_back_pressure_pauses_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,14 @@ void ph_emit(uint16_t kind, const void *fields, size_t nfields, const void *payl
     record(kind, fields, nfields, payload, npayload, false);
 }
 
+void ph_emit_here(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload) {
+    record(kind, fields, nfields, payload, npayload, false);
+}
+
+uint16_t ph_site(void) { return 0; }
+
+void ph_site_inherit(uint16_t site) { (void)site; }
+
 void ph_emit_aside(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload) {
     record(kind, fields, nfields, payload, npayload, true);
 }

@@ -27,7 +27,7 @@ def spec(world_size: int) -> RunSpec:
 
 def document(*played: Script) -> dict[str, Any]:
     result = play(played, duration_ns=lambda meeting: 300)
-    report = build(spec(len(played)), result.timeline, new_intake(len(played)), Usage(), None)
+    report = build(spec(len(played)), result.timeline, new_intake(len(played)), Usage(), 0, None)
     return json.loads(to_json(report))  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,145 @@
+"""Where CPython keeps the frames of a thread: byte offsets that the hook library follows.
+
+A call of NCCL or CUDA comes without Python's lock, and to take it there could deadlock: torch holds locks of its own.
+But a thread that has let go of the lock changes none of its own frames, so it may read them. Their layout differs from
+version to version (it is in CPython's `Include/internal/pycore_frame.h`); so it is found out here, on frames whose
+contents Python tells, and nothing is read where it cannot be found.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+import types
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_OBJECT_FRAME = 24
+"""In a frame object, after its head and f_back: the interpreter's own frame."""
+_TAG = 7
+"""Low bits of a reference that may mark what kind it is."""
+_THREAD_NBYTES, _FRAME_NBYTES, _CODE_NBYTES = 1024, 80, 256
+
+
+class UnknownLayout(Exception):
+    """An interpreter unlike those that this was written for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Offsets in bytes, in the order in which the hook library takes them."""
+
+    thread_link: int
+    """From a thread's state to the word that leads to its newest frame; through one more structure in 3.11 and 3.12."""
+    link_frame: int
+    """In that structure; -1 if there is none and the word is the frame itself."""
+    frame_previous: int
+    frame_code: int
+    frame_instruction: int
+    code_start: int
+    """Of the instructions, so that instruction - start is what f_lasti says."""
+    code_filename: int
+    code_function: int
+
+
+def find_layout() -> Layout:
+    """Raises UnknownLayout. On the calling thread, which holds Python's lock."""
+    memory = os.open("/proc/self/mem", os.O_RDONLY)  # a wrong address is an error there, not the process's end
+    try:
+        return _Finder(memory).outer()
+    finally:
+        os.close(memory)
+
+
+def offsets(layout: Layout) -> tuple[int, ...]:
+    """As the hook library takes them."""
+    return astuple(layout)
+
+
+class _Finder:
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+
+    def outer(self) -> Layout:
+        """A frame that waits in a call, for ``_find`` to look at."""
+        return self._find(sys._getframe())
+
+    def _find(self, caller: types.FrameType) -> Layout:
+        here = sys._getframe()
+        thread_state = ctypes.pythonapi.PyThreadState_Get
+        thread_state.restype = ctypes.c_void_p
+        # This frame is the newest one only while no other Python function runs: read first, compare later.
+        thread = int(thread_state())
+        state = struct.unpack(f"{_THREAD_NBYTES // 8}Q", os.pread(self._memory, _THREAD_NBYTES, thread))
+        links = {}
+        for place, word in enumerate(state):
+            if word and not word & _TAG:
+                try:
+                    links[8 * place] = struct.unpack("2Q", os.pread(self._memory, 16, word))
+                except (OSError, OverflowError, struct.error):
+                    continue
+        newest, older = self._word(id(here) + _OBJECT_FRAME), self._word(id(caller) + _OBJECT_FRAME)
+        direct = [(8 * place, -1) for place, word in enumerate(state) if word == newest]
+        through = [(at, 8 * place) for at, words in links.items() for place, word in enumerate(words) if word == newest]
+        # Where the word is the frame itself, a frame's first word may happen to lead to it as well.
+        thread_link, link_frame = _only(direct or through, "the newest frame")
+        code, frame = caller.f_code, self._words(older, _FRAME_NBYTES)
+        frame_code = _only((at for at, word in frame.items() if word & ~_TAG == id(code)), "a frame's code")
+        words = self._words(newest, _FRAME_NBYTES)
+        previous = _only((at for at, word in words.items() if word == older), "the frame before")
+        instruction, start = _only(
+            (
+                (at, word - id(code) - caller.f_lasti)
+                for at, word in frame.items()
+                if 0 < word - id(code) - caller.f_lasti < _CODE_NBYTES
+            ),
+            "a frame's instruction",
+        )
+        parts = self._words(id(code), _CODE_NBYTES)
+        layout = Layout(
+            thread_link,
+            link_frame,
+            previous,
+            frame_code,
+            instruction,
+            start,
+            _only((at for at, word in parts.items() if word == id(code.co_filename)), "a code's file"),
+            min((at for at, word in parts.items() if word == id(code.co_qualname)), default=-1),
+        )
+        self._check(layout, older, caller)
+        return layout
+
+    def _check(self, layout: Layout, address: int, frame: types.FrameType | None) -> None:
+        """From there on outwards, what is read must be what Python tells of the frames."""
+        while frame is not None:
+            code = self._word(address + layout.frame_code) & ~_TAG
+            if code == id(frame.f_code):
+                at = self._word(address + layout.frame_instruction) - code - layout.code_start
+                names = [self._word(code + place) for place in (layout.code_filename, layout.code_function)]
+                if at != frame.f_lasti or names != [id(frame.f_code.co_filename), id(frame.f_code.co_qualname)]:
+                    raise UnknownLayout("frames of Python that read differently from memory")
+                frame = frame.f_back
+            # Else an entry from C, which Python does not show.
+            address = self._word(address + layout.frame_previous)
+            if not address and frame is not None:
+                raise UnknownLayout("fewer frames in memory than Python tells of")
+
+    def _word(self, address: int) -> int:
+        try:
+            return int(struct.unpack("Q", os.pread(self._memory, 8, address))[0])
+        except (OSError, OverflowError, struct.error):
+            raise UnknownLayout(f"no memory at {address:#x}") from None
+
+    def _words(self, address: int, nbytes: int) -> dict[int, int]:
+        return {offset: self._word(address + offset) for offset in range(0, nbytes, 8)}
+
+
+def _only(found: Iterable[_T], what: str) -> _T:
+    values = list(found)
+    if len(values) != 1:
+        raise UnknownLayout(f"{what} is at {len(values)} places")
+    return values[0]

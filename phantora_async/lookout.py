@@ -1,0 +1,119 @@
+"""How long ranks have waited, in real time, for one that says nothing new: it may compute for long, or loop for ever.
+
+Nobody can tell which. So the user is told who waits for whom and where that rank is, and decides; see also
+``--stall-timeout``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+from phantora_async.channel import Channel
+from phantora_async.communicators import named
+from phantora_async.intake import Intake
+from phantora_async.sites import Site
+from phantora_async.stacks import Stacks
+from phantora_async.stalls import Stalls
+from phantora_async.virtual_time import Timeline
+from phantora_async.virtual_time.facts import Meeting
+
+STALL_S = 3.0
+"""Before, a wait is nothing to speak of."""
+ASK_EVERY_S = 10.0
+"""How often a rank is asked where it is: every time it is interrupted for a moment."""
+FIRST_NOTICE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    rank: int
+    """Who says nothing new."""
+    for_s: float
+    doing: str
+    site: Site | None
+    waiting: tuple[int, ...]
+    """Ranks that wait for an answer; empty if all are asleep."""
+
+    def __str__(self) -> str:
+        """``waiting 35 s for rank 3, which is running at train.py:17 in main``"""
+        at = f" at {self.site}" if self.site else ""
+        return f"waiting {self.for_s:.0f} s for rank {self.rank}, which {self.doing}{at}"
+
+    def notice(self) -> str:
+        """The same with who waits, for a log."""
+        who = f"; {named(self.waiting)} {'waits' if len(self.waiting) == 1 else 'wait'}" if self.waiting else ""
+        return f"{self}{who}"
+
+
+class Lookout:
+    def __init__(
+        self, timeline: Timeline, intake: Intake, channels: Mapping[int, Channel], stalls: Stalls, stacks: Stacks
+    ) -> None:
+        self._timeline = timeline
+        self._intake = intake
+        self._channels = channels
+        self._stalls = stalls
+        self._stacks = stacks
+        self._heard_s: dict[int, float] = {}
+        self._started_s = monotonic()
+        self._asked: tuple[int, float] = (-1, 0.0)
+        self._notice_s = FIRST_NOTICE_S
+
+    def heard(self, rank: int) -> None:
+        """The rank has said something new."""
+        self._heard_s[rank] = monotonic()
+
+    def look(self) -> Stall | None:
+        """Who is waited for at this moment, if it has been for a while. Asks that rank where it is."""
+        starved = self._timeline.starved
+        if starved is None or self._intake.said[starved.rank].bye is not None:
+            return None
+        unanswered = self._intake.communicators.unanswered() if self._stalls.sleeps(starved.rank) else {}
+        rank = self._blocker(starved.rank, unanswered)
+        for_s = monotonic() - self._heard_s.get(rank, self._started_s)
+        if for_s < STALL_S:
+            self._notice_s = FIRST_NOTICE_S
+            return None
+        others = (other for other in range(len(self._intake.said)) if other != rank)
+        waiting = tuple(other for other in others if self._waits(other, unanswered))
+        asleep = self._stalls.sleeps(rank)
+        if not waiting and not asleep:
+            return None
+        self._ask(rank)
+        if rank not in self._channels:
+            doing = "has not started yet"
+        elif self._intake.said[rank].questions:
+            doing = "asks for the time, or whether work is done, again and again"
+        else:
+            doing = "is asleep" if asleep else "is running"
+        return Stall(rank, for_s, doing, self._stacks.where(rank), waiting)
+
+    def _waits(self, rank: int, unanswered: Mapping[int, Meeting]) -> bool:
+        """For an answer, or for the data of a collective that others have not called."""
+        return bool(self._intake.said[rank].questions) or (rank in unanswered and self._stalls.sleeps(rank))
+
+    def _blocker(self, rank: int, unanswered: Mapping[int, Meeting]) -> int:
+        """Whom this rank's sleep is about in the end: from one that has called a collective on to one that has not."""
+        seen = {rank}
+        while rank in unanswered and self._stalls.sleeps(rank):
+            meeting = unanswered[rank]
+            rank = next(other for other in meeting.ranks if other not in meeting.joined)
+            if rank in seen:
+                break
+            seen.add(rank)
+        return rank
+
+    def notice_due(self, stall: Stall) -> bool:
+        """After half a minute, then after twice as long each time."""
+        if stall.for_s < self._notice_s:
+            return False
+        self._notice_s = 2 * stall.for_s
+        return True
+
+    def _ask(self, rank: int) -> None:
+        now_s = monotonic()
+        if rank in self._channels and (self._asked[0] != rank or now_s - self._asked[1] >= ASK_EVERY_S):
+            self._asked = rank, now_s
+            self._stacks.ask(rank, self._channels[rank].pid)

@@ -1,0 +1,256 @@
+"""Programs that cannot go on: the run ends, and says who waits for whom and in which lines of the script.
+
+A script here is `HEAD`, a case's lines, `TAIL`. Lines that a message must name end in a comment with a capital letter;
+`{A}` in what is expected stands for that line's `file:line`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .conftest import SCRIPTS, Finished, Run, descendants_of, torch_is_usable
+
+pytestmark = pytest.mark.torch
+STUCK = 75
+HEAD = """\
+import ctypes, os, pathlib, queue, signal, sys, time
+import torch
+import torch.distributed as dist
+from common import start
+rank, world, device = start()
+x = torch.ones(8, device=device)
+dist.all_reduce(x)
+"""
+TAIL = """
+torch.cuda.synchronize()  # T
+time.perf_counter()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    lines: str
+    exit_code: int
+    expected: tuple[str, ...]
+    n: int = 2
+    kind: str = ""
+    """Of failure, as the report has it."""
+    options: tuple[str, ...] = ()
+
+
+def mismatch(rank_0: str, rank_1: str, *expected: str) -> Case:
+    lines = f"if rank == 0:\n    {rank_0}  # A\nelse:\n    {rank_1}  # B\n"
+    return Case(lines, STUCK, ("rank 0: ", "rank 1: ", "called at {A}", "called at {B}", *expected), kind="mismatch")
+
+
+CASES = {
+    "raises": Case(
+        "def load():\n    raise ValueError('no such luck')  # A\nif rank == 1:\n    load()\n",
+        1,
+        ("rank 1 (server 0) ended with exit code 1: ValueError: no such luck ({A})", "rank1.log"),
+        kind="rank_died",
+    ),
+    "os._exit": Case(
+        "if rank == 1:\n    os._exit(7)\n", 7, ("rank 1 (server 0) ended with exit code 7",), kind="rank_died"
+    ),
+    "sys.exit": Case(
+        "if rank == 1:\n    sys.exit(3)  # A\n", 3, ("ended with exit code 3: SystemExit ({A})",), kind="rank_died"
+    ),
+    "segfault": Case(
+        "if rank == 1:\n    ctypes.string_at(0)  # A\n",
+        128 + signal.SIGSEGV,
+        ("rank 1 (server 0) was ended by SIGSEGV at {A}", "Fatal Python error: Segmentation fault"),
+        kind="rank_died",
+    ),
+    "killed from outside": Case(
+        "note = pathlib.Path('pid')\n"
+        "if rank == 1:\n"
+        "    dist.all_reduce(x)\n"
+        "    note.with_suffix('.new').write_text(str(os.getpid()))\n"
+        "    note.with_suffix('.new').rename(note)\n"
+        "    queue.Queue().get()\n"
+        "dist.all_reduce(x)\n"
+        "while not note.exists():\n    pass\n"
+        "os.kill(int(note.read_text()), signal.SIGKILL)\n",
+        128 + signal.SIGKILL,
+        ("rank 1 (server 0) was ended by SIGKILL; its last call before was at case.py:",),
+        kind="rank_died",
+    ),
+    "out of memory": Case(
+        "if rank == 1:\n    y = torch.empty(1 << 40, device=device)  # A\n",
+        1,
+        ("rank 1 (server 0) ended with exit code 1: torch.OutOfMemoryError: CUDA out of memory", "({A})"),
+        kind="rank_died",
+    ),
+    "other order": mismatch("dist.all_reduce(x)", "dist.broadcast(x, src=0)", "all_reduce #1", "broadcast #1"),
+    "other size": mismatch("dist.all_reduce(x)", "dist.all_reduce(x[:4])", "of 8 f32", "of 4 f32"),
+    "other dtype": mismatch("dist.all_reduce(x)", "dist.all_reduce(x.int())", "of 8 f32", "of 8 i32"),
+    "other reduction": mismatch(
+        "dist.all_reduce(x)", "dist.all_reduce(x, op=dist.ReduceOp.MAX)", "f32 (sum)", "f32 (max)"
+    ),
+    "other root": mismatch("dist.broadcast(x, src=0)", "dist.broadcast(x, src=1)", "root rank 0", "root rank 1"),
+    "sizes of send and receive": mismatch(
+        "dist.send(x, dst=1)", "dist.recv(x[:4], src=0)", "send #0 of 8 f32 to rank 1", "recv #0 of 4 f32 from rank 0"
+    ),
+    "ends early": Case(
+        "if rank == 1:\n    sys.exit(0)  # B\ndist.all_reduce(x)  # A\n",
+        STUCK,
+        ("rank 1 ended without calling all_reduce #1 of 8 f32", "called at {A}", "rank 1: finished: SystemExit ({B})"),
+        kind="deadlock",
+    ),
+    "never calls": Case(
+        "if rank != 1:\n    dist.all_reduce(x)  # A\n",
+        STUCK,
+        ("rank 1 ended without calling all_reduce #1 of 8 f32", "called at {A}", "rank 1: finished"),
+        n=3,
+        kind="deadlock",
+    ),
+    "a barrier of some": Case(
+        "if rank != 2:\n    dist.barrier()  # A\n",
+        STUCK,
+        ("rank 2 ended without calling all_reduce #1", "called at {A}"),
+        n=3,
+        kind="deadlock",
+    ),
+    "a receive nobody sends": Case(
+        "if rank == 0:\n    dist.recv(x, src=1)  # A\n",
+        STUCK,
+        ("rank 1 ended without calling send/recv #0 of 8 f32", "from rank 1 to rank 0", "called at {A}"),
+        kind="deadlock",
+    ),
+    "a communicator of some": Case(
+        "if rank == 0:\n    group = dist.new_group([0, 1])  # A\n    dist.all_reduce(x, group=group)\n",
+        STUCK,
+        ("deadlock: ", "at {A}", "rank 1: finished"),
+        kind="deadlock",
+    ),
+    "communicators in opposite order": Case(
+        "groups = [dist.new_group([0, 1]) for _ in range(2)]\n"
+        "for group in groups:\n    dist.all_reduce(x, group=group)\n"
+        "torch.cuda.synchronize()\n"
+        "if rank == 0:\n    dist.all_reduce(x, group=groups[0])  # A\n    dist.all_reduce(x, group=groups[1])  # B\n"
+        "else:\n    dist.all_reduce(x, group=groups[1])  # C\n    dist.all_reduce(x, group=groups[0])  # D\n",
+        STUCK,
+        (
+            "deadlock: no rank can ever go on",
+            "called at {A}; rank 1 has called it at {D}, but not reached it",
+            "called at {C}; rank 0 has called it at {B}, but not reached it",
+            "{T}",
+        ),
+        kind="deadlock",
+    ),
+    "a circle of receives": Case(
+        "dist.recv(x, src=(rank + 1) % world)  # A\ndist.send(x, dst=(rank - 1) % world)  # B\n",
+        STUCK,
+        ("deadlock: no rank can ever go on", "called at {A}", "called it at {B}, but not reached it"),
+        n=3,
+        kind="deadlock",
+    ),
+    "busy for ever": Case(
+        "def spin():\n    while True:\n        pass  # A\nif rank == 1:\n    spin()\ndist.all_reduce(x)  # B\n",
+        STUCK,
+        ("for rank 1, which is running at ", "in spin; rank 0 waits", "--stall-timeout 6", "rank1.stack"),
+        kind="stalled",
+        options=("--stall-timeout", "6"),
+    ),
+    "asleep for ever": Case(
+        "def load():\n    queue.Queue().get()  # A\nif rank == 1:\n    load()\n"
+        "dist.all_reduce(x)  # B\ntorch.cuda.synchronize()\n",
+        STUCK,
+        ("deadlock: nobody has moved for 3", "now at {A} in load", "{B}; rank 1 has not called it", "rank1.stack"),
+        kind="deadlock",
+    ),
+}
+
+
+def write(folder: Path, text: str) -> tuple[Path, dict[str, str]]:
+    """The script, and what its marked lines are called."""
+    script = folder / "case.py"
+    script.write_text(text)
+    (folder / "common.py").write_text((SCRIPTS / "common.py").read_text())
+    lines = enumerate(text.splitlines(), start=1)
+    return script, {found[1]: f"case.py:{number}" for number, line in lines if (found := re.search("# ([A-Z])$", line))}
+
+
+def check(done: Finished, case: Case, places: dict[str, str]) -> None:
+    assert done.exit_code == case.exit_code, done.output
+    for text in case.expected:
+        assert text.format(**places) in done.output, f"{text.format(**places)!r} is not in:\n{done.output}"
+    failure = done.report["failure"]
+    assert done.report["exit_code"] == case.exit_code
+    assert failure["kind"] == case.kind
+    assert len(failure["ranks"]) == case.n
+    assert all(Path(rank["log"]).exists() for rank in failure["ranks"])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_ends_and_says_where(name: str, run: Run, tmp_path: Path) -> None:
+    case = CASES[name]
+    script, places = write(tmp_path, HEAD + case.lines + TAIL)
+    done = run(script, n=case.n, options=case.options)
+    check(done, case, places)
+    if case.kind == "mismatch":
+        calls = done.report["failure"]["calls"]
+        assert [call["rank"] for call in calls] in ([0, 1], [1, 0])
+        sites = {call["rank"]: f"case.py:{call['site']['line']}" for call in calls}
+        assert sites == {0: places["A"], 1: places["B"]}
+
+
+def test_a_rank_that_never_joins(run: Run, tmp_path: Path) -> None:
+    lines = "import os\nfrom common import start\nif os.environ['RANK'] == '0':\n    start()  # A\n"
+    script, places = write(tmp_path, lines)
+    case = Case(lines, STUCK, ("deadlock", "rank 0: asleep", "rank 1: finished", "common.py:"), kind="deadlock")
+    check(run(script), case, places)
+
+
+def test_lines_are_those_of_the_user_not_of_libraries(run: Run, tmp_path: Path) -> None:
+    """FSDP calls of itself: the user's line is where forward or backward was asked for."""
+    script, places = write(
+        tmp_path,
+        HEAD
+        + "from torch.distributed.fsdp import fully_shard\n"
+        + "model = torch.nn.Linear(64, 64, device=device)\n"
+        + "fully_shard(model)\n"
+        + "loss = model(torch.ones(1, 64, device=device)).sum()\n"
+        + "if rank == 0:\n    loss.backward()  # A\nelse:\n    dist.broadcast(x, src=0)  # B\n"
+        + TAIL,
+    )
+    done = run(script)
+    assert done.exit_code == STUCK, done.output
+    assert re.search(rf"called at {places['A']} \(via torch/distributed/fsdp/\S+:\d+ in ", done.output), done.output
+    assert f"called at {places['B']};" in done.output
+
+
+def test_who_is_waited_for_is_told_while_waiting_and_at_ctrl_c(tmp_path: Path) -> None:
+    if not torch_is_usable():
+        pytest.skip("needs a CUDA build of PyTorch in this environment")
+    case = CASES["busy for ever"]
+    script, places = write(tmp_path, HEAD + case.lines + TAIL)
+    command = [sys.executable, "-m", "phantora_async", "run", "-n", "2", "--run-dir", str(tmp_path / "run"), script]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, cwd=tmp_path
+    )
+    assert process.stdout is not None
+    try:
+        notice = next((line for line in process.stdout if line.startswith("waiting ")), "")
+        assert "for rank 1, which is running at case.py:" in notice
+        assert notice.endswith("in spin; rank 0 waits\n")
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 130, output
+        assert "interrupted while waiting" in output
+        assert f"rank 0: waits at {places['B']} " in output
+        assert re.search(r"rank 1: running.*, now at case\.py:\d+ in spin", output), output
+        assert "in spin" in (tmp_path / "run" / "rank1.stack").read_text()
+        assert descendants_of(process.pid) == []
+    finally:
+        if process.poll() is None or descendants_of(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,149 @@
+"""Calls tell where in the program they were made."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emu import records
+from emu.frames import Layout, UnknownLayout, find_layout, offsets
+
+LIBRARY = "/nowhere/site-packages/library/module.py"
+TORCH = "/nowhere/site-packages/torch"
+USER = "/home/user/train.py"
+
+
+def function(name: str, file: str, line: int) -> Any:
+    """``name(rest)``, which calls the first of `rest` with the others, in that line of that file."""
+    space: dict[str, Any] = {}
+    source = "\n" * (line - 2) + f"def {name}(rest):\n    rest[0](rest[1:]) if rest[1:] else rest[0]()"
+    exec(compile(source, file, "exec"), space)
+    return space[name]
+
+
+def tell(hook: Any) -> None:
+    found = offsets(find_layout())
+    array = (ctypes.c_int32 * len(found))(*found)
+    stdlib = os.path.dirname(os.__file__)
+    assert hook.c.phantora_sites(array, b"/ours", stdlib.encode(), TORCH.encode()) == 0
+
+
+def waits_of(told: Any) -> list[tuple[Any, ...]]:
+    """Of every wait: line, the library's line, file, function, the library's file and function."""
+    sites = {
+        site.number: (site.line, site.via_line, *site.payload.rstrip(b"\0").decode().split("\n"))
+        for site in told.of(records.SITE)
+    }
+    assert sorted(sites) == list(range(1, len(sites) + 1))
+    return [sites[wait.site] for wait in told.of(records.HOST_WAIT)]
+
+
+# A thread of autograd's, by its name: PR_SET_NAME is 15.
+space: dict[str, Any] = {"prctl": ctypes.CDLL(None).prctl}
+exec(compile("def name_thread(rest):\n    prctl(15, b'pt_autograd_0', 0, 0, 0)\n    rest[0]()", LIBRARY, "exec"), space)
+name_thread = space["name_thread"]
+
+STEP = function("step", USER, 42)
+GATHER = function("gather", LIBRARY, 7)
+PLUMB = function("plumb", f"{TORCH}/utils.py", 9)
+SHARD = function("shard", f"{TORCH}/distributed/fsdp/x.py", 5)
+
+
+def test_a_call_tells_the_user_s_line_and_the_library_s(running) -> None:
+    def program(hook: Any) -> None:
+        tell(hook)
+        sync = hook.c.cudaDeviceSynchronize
+        STEP([sync])
+        STEP([GATHER, PLUMB, sync])
+        STEP([GATHER, SHARD, PLUMB, sync])
+        STEP([sync])
+
+    told = running(program)
+    assert waits_of(told) == [
+        (42, 0, USER, "step", "", ""),
+        (42, 7, USER, "step", LIBRARY, "gather"),
+        (42, 5, USER, "step", f"{TORCH}/distributed/fsdp/x.py", "shard"),
+        (42, 0, USER, "step", "", ""),
+    ]
+    first, *_, last = told.of(records.HOST_WAIT)
+    assert first.site == last.site
+
+
+def test_names_beyond_ascii_arrive(running) -> None:
+    def program(hook: Any) -> None:
+        tell(hook)
+        function("prüfe", "/home/jürgen/läuft_好_😀.py", 3)([hook.c.cudaDeviceSynchronize])
+
+    assert waits_of(running(program)) == [(3, 0, "/home/jürgen/läuft_好_😀.py", "prüfe", "", "")]
+
+
+def test_a_program_of_libraries_alone_tells_the_outermost(running) -> None:
+    main = function("main", "/nowhere/site-packages/framework/main.py", 11)
+
+    def program(hook: Any) -> None:
+        tell(hook)
+        thread = threading.Thread(target=main, args=([GATHER, hook.c.cudaDeviceSynchronize],))
+        thread.start()
+        thread.join()
+
+    framework = (11, 7, "/nowhere/site-packages/framework/main.py", "main", LIBRARY, "gather")
+    assert waits_of(running(program)) == [framework]
+
+
+def test_a_backward_pass_is_where_it_was_asked_for(running) -> None:
+    def on_autograd_s_thread(call: Any) -> None:
+        """No frame of the user's is on it, as none is on torch's."""
+        thread = threading.Thread(target=GATHER, args=([name_thread, call],))
+        thread.start()
+        thread.join()
+
+    def program(hook: Any) -> None:
+        tell(hook)
+        STEP([hook.c.phantora_backward])
+        on_autograd_s_thread(hook.c.cudaDeviceSynchronize)
+
+    assert waits_of(running(program)) == [(42, 3, USER, "step", LIBRARY, "name_thread")]
+
+
+def test_without_a_layout_nothing_is_told(running) -> None:
+    told = running(lambda hook: hook.c.cudaDeviceSynchronize())
+    assert [wait.site for wait in told.of(records.HOST_WAIT)] == [0]
+    assert not told.of(records.SITE)
+
+
+def test_the_layout_is_the_same_on_every_thread_and_depth() -> None:
+    def deep(depth: int) -> Layout:
+        return deep(depth - 1) if depth else find_layout()
+
+    found = []
+    thread = threading.Thread(target=lambda: found.append(deep(7)))
+    thread.start()
+    thread.join()
+    assert found == [find_layout()]
+
+
+def test_an_unfamiliar_interpreter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emu.frames._OBJECT_FRAME", 16)  # f_back, as if frames were laid out otherwise
+    with pytest.raises(UnknownLayout):
+        find_layout()
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_other_interpreters(version: str) -> None:
+    """As far as this machine has them."""
+    python = shutil.which(f"python{version}")
+    if python is None or version == ".".join(map(str, sys.version_info[:2])):
+        pytest.skip(f"no other python{version} here")
+    if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"python{version} does not start here")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from emu.frames import find_layout; find_layout()"
+    root = str(Path(__file__).parents[3])
+    subprocess.run([python, "-c", code, root], check=True)
