@@ -18,11 +18,12 @@ from phantora_async.stacks import Stacks
 from phantora_async.stalls import Stalls
 from phantora_async.virtual_time import Timeline
 from phantora_async.virtual_time.facts import Meeting
+from phantora_async.waits import last_site
 
 STALL_S = 3.0
 """Before, a wait is nothing to speak of."""
 ASK_EVERY_S = 10.0
-"""How often a rank is asked where it is: every time it is interrupted for a moment."""
+"""How often a rank at work is asked where it is. One that sleeps is not: the signal would end its sleep() or poll()."""
 FIRST_NOTICE_S = 30.0
 
 
@@ -33,12 +34,16 @@ class Stall:
     for_s: float
     doing: str
     site: Site | None
+    """Where it was a moment ago, if that is known."""
+    called: Site | None
+    """Its last call that told where it was made."""
     waiting: tuple[int, ...]
     """Ranks that wait for an answer; empty if all are asleep."""
 
     def __str__(self) -> str:
         """``waiting 35 s for rank 3, which is running at train.py:17 in main``"""
-        at = f" at {self.site}" if self.site else ""
+        called = f" (last call at {self.called})" if self.called else ""
+        at = f" at {self.site}" if self.site else called
         return f"waiting {self.for_s:.0f} s for rank {self.rank}, which {self.doing}{at}"
 
     def notice(self) -> str:
@@ -81,14 +86,19 @@ class Lookout:
         asleep = self._stalls.sleeps(rank)
         if not waiting and not asleep:
             return None
-        self._ask(rank)
+        if asleep:
+            self._stacks.forget()
+            self._asked = (-1, 0.0)
+        else:
+            self._ask(rank)
         if rank not in self._channels:
             doing = "has not started yet"
         elif self._intake.said[rank].questions:
             doing = "asks for the time, or whether work is done, again and again"
         else:
             doing = "is asleep" if asleep else "is running"
-        return Stall(rank, for_s, doing, self._stacks.where(rank), waiting)
+        called = last_site(self._timeline.hosts[rank], self._intake)
+        return Stall(rank, for_s, doing, self._stacks.where(rank), called, waiting)
 
     def _waits(self, rank: int, unanswered: Mapping[int, Meeting]) -> bool:
         """For an answer, or for the data of a collective that others have not called."""
@@ -114,6 +124,7 @@ class Lookout:
 
     def _ask(self, rank: int) -> None:
         now_s = monotonic()
-        if rank in self._channels and (self._asked[0] != rank or now_s - self._asked[1] >= ASK_EVERY_S):
+        due = self._asked[0] != rank or now_s - self._asked[1] >= ASK_EVERY_S
+        if due and self._stalls.computes(rank):
             self._asked = rank, now_s
             self._stacks.ask(rank, self._channels[rank].pid)

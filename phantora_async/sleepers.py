@@ -123,6 +123,11 @@ class Sleepers:
         last = self._last.get(rank)
         return sum(thread.used_ns for thread in last.threads.values() if thread.main) if last is not None else 0
 
+    def computes(self, pid: int) -> bool:
+        """Does the process's first thread run, or wait for a processor, at this moment?"""
+        first = (self._processes.threads(pid) or {}).get(pid)
+        return first is not None and not first.sleeping
+
     def runnable(self, pid: int) -> bool:
         """Does any thread run or wait for a processor, at this moment?"""
         threads = self._processes.threads(pid) or {}

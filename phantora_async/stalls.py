@@ -72,6 +72,10 @@ class Stalls:
         """Was it asleep when last seen?"""
         return self._sleepers.slept(rank)
 
+    def computes(self, rank: int) -> bool:
+        """Is its main thread at work at this moment, outside the kernel's waits?"""
+        return rank in self._channels and self._sleepers.computes(self._channels[rank].pid)
+
     def first_look_s(self) -> float:
         """How long to wait after virtual time came to a stop."""
         self._delay_s = FIRST_S
