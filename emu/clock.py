@@ -17,11 +17,9 @@ Processor time (`process_time`, `thread_time`) is real.
 
 from __future__ import annotations
 
-import ctypes
 import datetime
 import enum
 import functools
-import gc
 import os
 import selectors
 import sys
@@ -32,64 +30,14 @@ import types
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from .callers import Policy, is_background, is_of_script, policy_of
+from .rebinding import rebind, replace_in_type
+
 PERF_COUNTER_BASE_NS = 1_000 * 10**9
 """perf_counter and monotonic at virtual time 0: the same in every run, so that differences round the same way."""
 
 _POLL_STEP_NS = 50
 _POLL_STEP_LIMIT_NS = 1_000_000
-
-# Callers that wait for real things. Packages stand for all of their modules.
-REAL_TIME_MODULES = frozenset(
-    [
-        "_pyio",
-        "aiohttp",
-        "anyio",
-        "asyncio",
-        "billiard",
-        "botocore",
-        "concurrent",
-        "filelock",
-        "fsspec",
-        "grpc",
-        "http",
-        "httpcore",
-        "httpx",
-        "huggingface_hub",
-        "joblib",
-        "multiprocess",
-        "multiprocessing",
-        "pexpect",
-        "portalocker",
-        "psutil",
-        "queue",
-        "ray",
-        "requests",
-        "selectors",
-        "signal",
-        "socket",
-        "socketserver",
-        "ssl",
-        "subprocess",
-        "tempfile",
-        "threading",
-        "tornado",
-        "triton",
-        "urllib",
-        "urllib3",
-        "uvloop",
-        "wandb",
-        "zmq",
-        "torch._dynamo",
-        "torch._inductor",
-        "torch.distributed",
-        "torch.multiprocessing",
-        "torch.utils.data",
-        "torchdata",
-        "trio",
-    ]
-)
-LAST_KNOWN_MODULES = frozenset({"logging"})
-"""Time stamps are not worth a wait for the other ranks."""
 
 
 class HookClock(Protocol):
@@ -107,25 +55,6 @@ class State(enum.Enum):
     REAL = enum.auto()
     VIRTUAL = enum.auto()
     CONTINUED = enum.auto()
-
-
-class Policy(enum.Enum):
-    """How a calling module is served."""
-
-    REAL = enum.auto()
-    LAST_KNOWN = enum.auto()
-    VIRTUAL = enum.auto()
-
-
-def policy_of(module: str | None) -> Policy:
-    name = module or ""
-    while name:
-        if name in REAL_TIME_MODULES:
-            return Policy.REAL
-        if name in LAST_KNOWN_MODULES:
-            return Policy.LAST_KNOWN
-        name = name.rpartition(".")[0]
-    return Policy.VIRTUAL
 
 
 class VirtualClock:
@@ -169,7 +98,7 @@ class VirtualClock:
         thread = threading.get_ident()
         if policy is Policy.LAST_KNOWN:
             return self._last_ns
-        if thread != self._main_thread and _is_background(thread):
+        if thread != self._main_thread and is_background(thread):
             return max(self._last_ns, getattr(self._slept, "until_ns", 0))
         return self._ask()
 
@@ -293,7 +222,7 @@ class VirtualClock:
                 and self._state is State.VIRTUAL
                 and threading.get_ident() == self._main_thread
                 and self._real_monotonic_ns() - begun_ns >= timeout * 1e9
-                and _is_of_script(sys._getframe(1))
+                and is_of_script(sys._getframe(1))
             ):
                 self._hook.advance_ns(round(timeout * 1e9))
             return result
@@ -350,8 +279,8 @@ class VirtualClock:
         replacements[time.sleep] = self._sleeper(time.sleep)
         for real, replacement in replacements.items():
             setattr(time, real.__name__, replacement)
-        _rebind(replacements)
-        _replace_in_type(datetime.datetime, now=self._datetime_now, utcnow=self._datetime_utcnow)
+        rebind(replacements)
+        replace_in_type(datetime.datetime, now=self._datetime_now, utcnow=self._datetime_utcnow)
         threading.Condition.wait = self._waiter(threading.Condition.wait)  # type: ignore[method-assign]
         selectors.DefaultSelector.select = self._waiter(selectors.DefaultSelector.select)  # type: ignore[method-assign]
         timeit.Timer.timeit = self._timing(timeit.Timer.timeit)  # type: ignore[method-assign]
@@ -372,52 +301,3 @@ def _seconds(at_s: float) -> float:
 def _moment(cls: type[datetime.datetime], at_ns: int, tz: datetime.tzinfo | None) -> datetime.datetime:
     """As `cls.fromtimestamp`, without a float's rounding."""
     return cls.fromtimestamp(at_ns // 10**9, tz).replace(microsecond=at_ns % 10**9 // 1000)
-
-
-def _replace_in_type(owner: type, **makers: Callable[[Any], Callable[..., Any]]) -> None:
-    """Class methods of a type that is written in C and does not let them be set. Its subclasses, its pickles and
-    `isinstance` stay what they are, which a type in its place would change.
-    """
-    (members,) = gc.get_referents(vars(owner))
-    for name, make in makers.items():
-        members[name] = classmethod(make(members[name]))
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
-
-
-_STDLIB = os.path.dirname(os.__file__)
-
-
-def _is_of_script(frame: types.FrameType | None) -> bool:
-    """Is the code that called the standard library the user's own, and not an installed package's?"""
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if "site-packages" in path:
-            return False
-        if not path.startswith((_STDLIB, "<frozen")):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _is_background(thread: int) -> bool:
-    """A daemon thread of Python's; autograd's threads and other program threads are not."""
-    known = threading._active.get(thread)  # type: ignore[attr-defined]
-    return known is not None and known.daemon and not isinstance(known, threading._DummyThread)
-
-
-def _rebind(replacements: dict[Any, Any]) -> None:
-    """Modules that said `from time import ...`, functions with a clock as default argument; not real-time ones."""
-    for name, module in list(sys.modules.items()):
-        if name != "time" and policy_of(name) is Policy.VIRTUAL and not name.startswith(__package__ or "emu"):
-            for attribute, value in list(getattr(module, "__dict__", {}).items()):
-                if isinstance(value, types.BuiltinFunctionType) and value in replacements:
-                    setattr(module, attribute, replacements[value])
-    for function in gc.get_objects():  # by type: isinstance would ask proxies for their class
-        if type(function) is types.FunctionType and function.__defaults__:
-            before = function.__defaults__
-            after = tuple(
-                replacements.get(value, value) if isinstance(value, types.BuiltinFunctionType) else value
-                for value in before
-            )
-            if after != before and policy_of(function.__module__) is Policy.VIRTUAL:
-                function.__defaults__ = after

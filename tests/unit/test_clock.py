@@ -7,7 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from emu.clock import Policy, policy_of
+from emu.callers import Policy, policy_of
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
