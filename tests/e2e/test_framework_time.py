@@ -72,7 +72,7 @@ def test_deepspeed_breakdown(run: Run) -> None:
     for phase in ("fwd", "bwd", "step"):
         found = re.search(rf"\b{phase}: ([0-9.]+)", line)
         assert found is not None, line
-        assert float(found[1]) == pytest.approx(said[phase], rel=0.02), (phase, line, said)
+        assert 0.95 * said[phase] < float(found[1]) <= said[phase], (phase, line, said)
 
 
 def test_megatron_timers(run: Run) -> None:
