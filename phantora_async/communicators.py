@@ -5,6 +5,7 @@ All of this happens when facts arrive, in real time: it decides what virtual tim
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
 
@@ -90,6 +91,7 @@ class Communicators:
         self._called: dict[tuple[int, int], int] = {}
         """(rank, communicator) -> collectives called"""
         self._left: set[int] = set()
+        self._made: Counter[str] = Counter()
 
     # -- making communicators ----------------------------------------------------------------------------------------
 
@@ -161,7 +163,12 @@ class Communicators:
 
     def _register(self, number: int, members: list[int], devices: list[int]) -> Comm:
         place = {rank: at for at, rank in enumerate(members)}
-        comm = Comm(number, tuple(members), tuple(devices), place, f"communicator of ranks {compact(members)}")
+        label = f"communicator of ranks {compact(members)}"
+        # Communicators of the same ranks are made one after the other, so their numbers are the same in every run.
+        self._made[label] += 1
+        if self._made[label] > 1:
+            label += f" (their number {self._made[label]})"
+        comm = Comm(number, tuple(members), tuple(devices), place, label)
         self.by_id[number] = comm
         return comm
 

@@ -55,6 +55,20 @@ def test_ids_depend_on_nothing_but_the_members_calls() -> None:
     assert world(first, [0, 1, 2]) != world(second, [0, 1, 2], b"other")
 
 
+def test_communicators_of_the_same_ranks_can_be_told_apart() -> None:
+    communicators = Communicators()
+    labels = [
+        communicators.by_id[world(communicators, ranks, unique)].label
+        for ranks, unique in (([0, 1], b"a"), ([0, 1], b"b"), ([0, 2], b"c"), ([1, 0], b"d"))
+    ]
+    assert labels == [
+        "communicator of ranks 0-1",
+        "communicator of ranks 0-1 (their number 2)",
+        "communicator of ranks 0,2",
+        "communicator of ranks 0-1 (their number 3)",
+    ]
+
+
 def test_a_split_orders_by_key_then_by_the_parents_rank() -> None:
     communicators = Communicators()
     parent = world(communicators, [10, 11, 12, 13, 14])
