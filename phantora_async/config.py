@@ -21,7 +21,7 @@ ISOLATIONS = ("none",)
 DATA_LIMIT_NBYTES = 1 << 20
 """Larger copies, collectives and control tensors never touch their bytes."""
 FLOAT_LIMIT_COUNT = 4096
-"""Floating-point collectives and control tensors of more elements neither."""
+"""Floating-point control tensors of more elements, and collectives of more elements a rank, neither."""
 STALL_TIMEOUT_S = 1800.0
 """Half an hour, as gloo's default and three times NCCL's: many ranks share few processors here."""
 DEFAULT_CLUSTER = "dgx-h200"

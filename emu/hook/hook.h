@@ -21,7 +21,7 @@ typedef struct ph_config {
     uint64_t reserved_nbytes; /* context's and NCCL's share, never allocatable */
     int sm_count, cc_major, cc_minor;
     uint64_t data_limit_nbytes; /* larger copies, collectives and sets never touch bytes */
-    uint64_t float_limit_count; /* collectives of more floating-point elements neither: they are no control data */
+    uint64_t float_limit_count; /* nor do collectives of more floating-point elements a rank: no control data */
     enum { PH_HOST_NONE, PH_HOST_MODELLED, PH_HOST_MEASURED } host_mode;
     double host_scale;         /* measured: thread CPU time x scale */
     uint32_t op_ns;            /* modelled: one ATen op or autograd node (one NVTX range) */

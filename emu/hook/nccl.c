@@ -19,7 +19,7 @@ static int call(uint32_t op, const void *input, void *output, size_t count, int 
     it.input_nbytes = of.input * count * element;
     it.output_nbytes = of.output * count * element;
     it.travels = of.total * count * element <= ph_cfg.data_limit_nbytes &&
-                 (!nccl_dtype_is_float(dtype) || of.total * count <= ph_cfg.float_limit_count);
+                 (!nccl_dtype_is_float(dtype) || count <= ph_cfg.float_limit_count);
     return nccl_submit(&it);
 }
 

@@ -131,6 +131,7 @@ static void large_and_unknown_data_stays(void) {
     CHECK(ncclAllReduce(a, b, 5000, FLOAT, SUM, it, NULL) == 0);
     CHECK(op_of(2, 0)->token == 0 && op_of(2, 0)->data_nbytes == 0);
     CHECK(ncclAllReduce(a + (2 << 20), b, 5000, INT32, SUM, it, NULL) == 0 && op_of(3, 0)->token != 0);
+    CHECK(ncclAllGather(a + (2 << 20), b, 4000, FLOAT, it, NULL) == 0 && op_of(4, 0)->token != 0); /* of each rank */
 }
 
 static void broadcast_root_expects_nothing(void) {
