@@ -42,6 +42,19 @@ size_t cudnn_dtype_nbytes(int dtype);
 /* Fills in the strides of a packed tensor: format 0 nchw, 1 nhwc. */
 void cudnn_pack_strides(cudnn_tensor *tensor);
 
+/* cudnnCreate...Descriptor and cudnnDestroy...Descriptor of a descriptor that is zeros at first. */
+#define CUDNN_DESCRIPTOR(Name, type)                                                                                   \
+    PH_EXPORT int cudnnCreate##Name##Descriptor(type **out) {                                                          \
+        ph_host_call(PH_CALL_QUERY);                                                                                   \
+        if (!out) return CUDNN_BAD_POINTER;                                                                            \
+        return (*out = calloc(1, sizeof **out)) ? CUDNN_OK : CUDNN_NO_MEMORY;                                          \
+    }                                                                                                                  \
+    PH_EXPORT int cudnnDestroy##Name##Descriptor(type *it) {                                                           \
+        ph_host_call(PH_CALL_QUERY);                                                                                   \
+        free(it);                                                                                                      \
+        return CUDNN_OK;                                                                                               \
+    }
+
 /* ---- cudnn_work.c: problems are gap-free structs; their bytes are their key
  * ------------------------------------------ */
 typedef enum cudnn_direction { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD } cudnn_direction;

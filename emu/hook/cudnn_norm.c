@@ -19,19 +19,8 @@ typedef struct transformer {
     cudnn_tensor output;
 } transformer;
 
-#define CREATE_DESTROY(Name, type)                                                                                     \
-    PH_EXPORT int cudnnCreate##Name##Descriptor(type **out) {                                                          \
-        ph_host_call(PH_CALL_QUERY);                                                                                   \
-        if (!out) return CUDNN_BAD_POINTER;                                                                            \
-        return (*out = calloc(1, sizeof **out)) ? CUDNN_OK : CUDNN_NO_MEMORY;                                          \
-    }                                                                                                                  \
-    PH_EXPORT int cudnnDestroy##Name##Descriptor(type *it) {                                                           \
-        ph_host_call(PH_CALL_QUERY);                                                                                   \
-        free(it);                                                                                                      \
-        return CUDNN_OK;                                                                                               \
-    }
-CREATE_DESTROY(Activation, activation)
-CREATE_DESTROY(SpatialTransformer, transformer)
+CUDNN_DESCRIPTOR(Activation, activation)
+CUDNN_DESCRIPTOR(SpatialTransformer, transformer)
 
 PH_EXPORT int cudnnSetActivationDescriptor(activation *it, int mode, int nan, double coefficient) {
     ph_host_call(PH_CALL_QUERY);

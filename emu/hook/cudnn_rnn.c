@@ -37,20 +37,9 @@ typedef struct rnn_data {
     int dtype, layout, steps, batch, width;
 } rnn_data;
 
-#define CREATE_DESTROY(Name, type)                                                                                     \
-    PH_EXPORT int cudnnCreate##Name##Descriptor(type **out) {                                                          \
-        ph_host_call(PH_CALL_QUERY);                                                                                   \
-        if (!out) return CUDNN_BAD_POINTER;                                                                            \
-        return (*out = calloc(1, sizeof **out)) ? CUDNN_OK : CUDNN_NO_MEMORY;                                          \
-    }                                                                                                                  \
-    PH_EXPORT int cudnnDestroy##Name##Descriptor(type *it) {                                                           \
-        ph_host_call(PH_CALL_QUERY);                                                                                   \
-        free(it);                                                                                                      \
-        return CUDNN_OK;                                                                                               \
-    }
-CREATE_DESTROY(Dropout, dropout)
-CREATE_DESTROY(RNN, rnn)
-CREATE_DESTROY(RNNData, rnn_data)
+CUDNN_DESCRIPTOR(Dropout, dropout)
+CUDNN_DESCRIPTOR(RNN, rnn)
+CUDNN_DESCRIPTOR(RNNData, rnn_data)
 
 /* ---- dropout
  * -------------------------------------------------------------------------------------------------------------- */
