@@ -8,6 +8,7 @@ interpreter itself is not torn down: that would write to every page that all ran
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.machinery
 import os
 import runpy
@@ -54,8 +55,9 @@ def main(job: Job, seat: Seat, warmed: Warm, server: int) -> NoReturn:
     except BaseException:
         traceback.print_exc()  # ours: the server reports the exit code, the launcher shows this log
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         _exit(code)
 
 
@@ -163,8 +165,9 @@ def _show(error: BaseException) -> None:
     frames = error.__traceback__
     while frames is not None and is_ours(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
-    sys.stdout.flush()
-    sys.excepthook(type(error), error.with_traceback(frames), frames)
+    with contextlib.suppress(OSError):  # the log's disk may be full: the last words still reach the coordinator
+        sys.stdout.flush()
+        sys.excepthook(type(error), error.with_traceback(frames), frames)
 
 
 def _wind_up(code: int) -> int:

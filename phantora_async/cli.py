@@ -7,6 +7,7 @@ code`. Only the chosen one is imported.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import importlib.util
 import sys
@@ -49,6 +50,10 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, f"try: {self.prog} --help")
 
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""What a disk says that takes no more."""
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of the console script."""
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
@@ -69,6 +74,11 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # `... | head`
         sys.stderr.close()
         return 128 + 13
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        print(f"error: {error.strerror}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
+        return ExitCode.NOT_WRITTEN
 
 
 def _run(arguments: list[str]) -> int:

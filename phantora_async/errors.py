@@ -11,6 +11,7 @@ class ExitCode(enum.IntEnum):
     USAGE = 2
     ENVIRONMENT = 69
     INTERNAL = 70
+    NOT_WRITTEN = 74
     STUCK = 75
     INTERRUPTED = 130
 
@@ -22,6 +23,7 @@ exit codes:
   2     bad usage: options, script, GPU or cluster description, run directory
   69    the environment cannot emulate: no PyTorch, a PyTorch without CUDA, no hook library
   70    an internal error of phantora-async
+  74    a file cannot be written, as on a full disk
   75    the program is stuck: mismatched collectives, a deadlock, a rank that never came
   130   interrupted (Ctrl-C)
 """
@@ -48,6 +50,12 @@ class EnvironmentUnusable(PhantoraError):
     """The interpreter that is to run the ranks lacks something."""
 
     exit_code = ExitCode.ENVIRONMENT
+
+
+class NotWritten(PhantoraError):
+    """A file of the run's could not be written."""
+
+    exit_code = ExitCode.NOT_WRITTEN
 
 
 class Interrupted(PhantoraError):

@@ -59,8 +59,9 @@ class Stacks:
         for rank in self._asked:
             with contextlib.suppress(OSError):
                 if self._size(rank):
-                    kept[rank] = run_dir / f"rank{rank}.stack"
-                    kept[rank].write_bytes(self._path(rank).read_bytes())
+                    file = run_dir / f"rank{rank}.stack"
+                    file.write_bytes(self._path(rank).read_bytes())
+                    kept[rank] = file
         return kept
 
     def _path(self, rank: int) -> Path:

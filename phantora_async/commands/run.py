@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 
 from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, STALL_TIMEOUT_S, resolve
-from phantora_async.errors import EXIT_CODES_HELP
+from phantora_async.errors import EXIT_CODES_HELP, NotWritten
+from phantora_async.sites import short
 from phantora_async.virtual_time.policy import POLICIES
 
 
@@ -100,15 +103,32 @@ def run(given: argparse.Namespace) -> int:
 
     from phantora_async.report import terminal_report
     from phantora_async.session import Session
-    from phantora_async.sites import short
 
     session = Session(config)
     outcome = uvloop.run(session.run())
-    config.report.write_bytes(outcome.report_json())
+    unwritten = _write(config.report, outcome.report_json())
+    logs = f"logs: {short(config.run_dir)}/rank*.log"
     if (error := session.error(outcome)) is not None:
-        error.hint = f"report: {short(config.report)}; logs: {short(config.run_dir)}/rank*.log"
+        error.hint = f"{unwritten or f'report: {short(config.report)}'}; {logs}"
         raise error
     print(terminal_report(outcome.report))
+    if unwritten:
+        raise NotWritten(unwritten, f"what it would say for people stands above; {logs}")
     print(f"report: {config.report}; logs: {config.run_dir}/rank*.log")
     print(f"again:  phantora-async report {config.report}")
     return 0
+
+
+def _write(report: Path, content: bytes) -> str:
+    """A file all of it or nothing, pipes and devices (`/dev/stdout`) as they are; says why it could not be written."""
+    in_place = report.is_symlink() or (report.exists() and not report.is_file())
+    partial = report if in_place else report.with_name(f".{report.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content)
+        if not in_place:
+            partial.replace(report)
+    except OSError as error:
+        if not in_place:
+            partial.unlink(missing_ok=True)
+        return f"cannot write the report {short(report)}: {error.strerror}"
+    return ""

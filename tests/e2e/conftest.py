@@ -55,6 +55,11 @@ def torch_is_usable() -> bool:
     return ranks_have("torch")
 
 
+def needs_torch() -> None:
+    if not torch_is_usable():
+        pytest.skip("needs a CUDA build of PyTorch in this environment")
+
+
 def needs(module: str) -> None:
     """Skips the test where the ranks lack a framework."""
     if not ranks_have(module):
@@ -80,8 +85,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     """`run(script, *args, n=2, options=(...))`: one emulated job; when the test ends, nothing of it is left. With the
     option `-m` the script is a module.
     """
-    if not torch_is_usable():
-        pytest.skip("needs a CUDA build of PyTorch in this environment")
+    needs_torch()
     started: list[subprocess.Popen[str]] = []
 
     def run_job(script: str | Path, *args: str, n: int = 2, options: tuple[str, ...] = ()) -> Finished:

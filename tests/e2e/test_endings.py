@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import SCRIPTS, Run, descendants_of, torch_is_usable
+from .conftest import SCRIPTS, Run, descendants_of, needs_torch
 
 pytestmark = pytest.mark.torch
 
@@ -63,8 +63,7 @@ def test_mismatched_collectives_name_both_sides(run: Run, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("victim", ["coordinator", "interrupt"])
 def test_nothing_survives_the_command(tmp_path: Path, victim: str) -> None:
-    if not torch_is_usable():
-        pytest.skip("needs a CUDA build of PyTorch in this environment")
+    needs_torch()
     script = tmp_path / "waits.py"
     script.write_text(
         "import subprocess, threading\nsubprocess.Popen(['sleep', '1000'])\nprint('STARTED', flush=True)\n"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import SCRIPTS, Finished, Run, descendants_of, torch_is_usable
+from .conftest import SCRIPTS, Finished, Run, descendants_of, needs_torch
 
 pytestmark = pytest.mark.torch
 STUCK = 75
@@ -233,8 +233,7 @@ def test_lines_are_those_of_the_user_not_of_libraries(run: Run, tmp_path: Path) 
 
 
 def test_who_is_waited_for_is_told_while_waiting_and_at_ctrl_c(tmp_path: Path) -> None:
-    if not torch_is_usable():
-        pytest.skip("needs a CUDA build of PyTorch in this environment")
+    needs_torch()
     case = CASES["busy for ever"]
     script, _ = write(tmp_path, HEAD + case.lines + TAIL)
     command = [sys.executable, "-m", "phantora_async", "run", "-n", "2", "--run-dir", str(tmp_path / "run"), script]
