@@ -7,6 +7,8 @@ import os
 import threading
 import types
 
+from .script import is_packaged
+
 # Callers that wait for real things. Packages stand for all of their modules.
 REAL_TIME_MODULES = frozenset(
     [
@@ -87,7 +89,7 @@ def is_of_script(frame: types.FrameType | None) -> bool:
     """Is the code that called the standard library the user's own, and not an installed package's?"""
     while frame is not None:
         path = frame.f_code.co_filename
-        if "site-packages" in path:
+        if is_packaged(path):
             return False
         if not path.startswith((_STDLIB, "<frozen")):
             return True

@@ -21,10 +21,14 @@ def is_ours(filename: str) -> bool:
     return filename.startswith(_OUR_FOLDER) or filename in ("<frozen runpy>", runpy.__file__)
 
 
+def is_packaged(filename: str) -> bool:
+    """Of an installed library."""
+    return "/site-packages/" in filename or "/dist-packages/" in filename
+
+
 def is_the_user_s(filename: str) -> bool:
     """Neither ours nor of a library: what the user wrote."""
-    packaged = "/site-packages/" in filename or "/dist-packages/" in filename
-    return not (packaged or filename.startswith(("<", _STDLIB)) or is_ours(filename))
+    return not (is_packaged(filename) or filename.startswith(("<", _STDLIB)) or is_ours(filename))
 
 
 def tell_sites(hook: Hook) -> None:

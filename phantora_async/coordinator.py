@@ -11,7 +11,6 @@ import gc
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from signal import Signals
 from typing import Any
 
@@ -29,13 +28,14 @@ from phantora_async.progress import SHOW_S, Progress, line
 from phantora_async.queues import Queues
 from phantora_async.report import Document, build, to_json
 from phantora_async.report.simulator import Usage
+from phantora_async.run_spec import RunSpec
 from phantora_async.sites import short
 from phantora_async.sleepers import Processes, ProcFs
 from phantora_async.stacks import Stacks, crash_site, known
 from phantora_async.stalls import Stalls, is_news
-from phantora_async.virtual_time import ON_DEMAND, Policy, Stop, Timeline
+from phantora_async.virtual_time import Policy, Stop, Timeline
 from phantora_async.waits import RankState, last_site, states
-from profiles import Cluster, CostModel, Gpu, HostModel
+from profiles import CostModel
 
 TURN = 2_000
 """Facts that virtual time handles before the loop looks at sockets again: some 10 ms."""
@@ -44,37 +44,6 @@ SETTLE_S = 0.5
 STACKS_S = 5.0
 """How long ranks may take to write their stacks: hundreds of them share this machine's processors."""
 STACKS_EVERY_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class RunSpec:
-    """What is emulated, and where its files are. Resolved and checked by the command line."""
-
-    socket: Path
-    """Where ranks connect; short, as Unix sockets' paths must be."""
-    cost_table: Path
-    run_dir: Path
-    """Has the logs, rank<N>.log; messages name them."""
-    servers: tuple[int, ...]
-    """GPUs in use on each server; ranks are numbered through."""
-    gpu: Gpu
-    cluster: Cluster
-    host: HostModel
-    host_mode: str
-    clock: str = "exact"
-    speculation: str = ON_DEMAND
-    progress: bool = False
-    """Somebody looks at the status line."""
-    stall_timeout_s: float = 0.0
-    """Real time for which ranks may wait for one that says nothing; 0: for ever."""
-
-    @property
-    def world_size(self) -> int:
-        return sum(self.servers)
-
-    @property
-    def server_of(self) -> list[int]:
-        return [server for server, gpus in enumerate(self.servers) for _ in range(gpus)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from phantora_async.intake import Intake
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
+from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Timeline
 from phantora_async.virtual_time.entities import Host
-from profiles import Cluster, Gpu, HostModel
 
 SCHEMA = 1
 Document = dict[str, Any]
@@ -23,23 +23,8 @@ LAUNCHES, MEASURED, INTERPOLATED, ROOFLINE, FLOPS, API_CALLS, OPS, READS, REFUSE
 """Places in COUNTERS."""
 
 
-class Spec(Protocol):
-    """What the report needs of a ``RunSpec``."""
-
-    @property
-    def servers(self) -> tuple[int, ...]: ...
-    @property
-    def gpu(self) -> Gpu: ...
-    @property
-    def cluster(self) -> Cluster: ...
-    @property
-    def host(self) -> HostModel: ...
-    @property
-    def host_mode(self) -> str: ...
-
-
 def build(
-    spec: Spec, timeline: Timeline, intake: Intake, usage: Usage, exit_code: int, failure: Document | None
+    spec: RunSpec, timeline: Timeline, intake: Intake, usage: Usage, exit_code: int, failure: Document | None
 ) -> Document:
     """The whole document; `failure` says why the run ended early."""
     calls = [sum(int(host.counters[place]) for host in timeline.hosts) for place in (API_CALLS, OPS)]
@@ -74,9 +59,8 @@ def to_json(document: Document) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def _simulated(spec: Spec, timeline: Timeline, intake: Intake) -> Document:
-    server_of = [server for server, gpus in enumerate(spec.servers) for _ in range(gpus)]
-    ranks = [_rank(host, timeline, server_of[host.rank]) for host in timeline.hosts]
+def _simulated(spec: RunSpec, timeline: Timeline, intake: Intake) -> Document:
+    ranks = [_rank(host, timeline, server) for host, server in zip(timeline.hosts, spec.server_of, strict=True)]
     warnings = [
         {"text": text, "ranks": sorted(warned.ranks), "count": warned.count}
         for text, warned in sorted(intake.warnings.items())
@@ -142,7 +126,7 @@ def _totals(host: Host, now_ns: int) -> list[int]:
     return totals
 
 
-def _work(spec: Spec, ranks: Sequence[Document]) -> Document:
+def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
     """Arithmetic done, against what the GPUs could have done in the same time."""
     flops = sum(rank["flops"] for rank in ranks)
     gpu_s = sum(rank["window_ns"] for rank in ranks) / 1e9

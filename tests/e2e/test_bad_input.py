@@ -69,12 +69,17 @@ def test_help_names_the_exit_codes(tmp_path: Path) -> None:
     assert "exit codes" in done.stdout.lower()
 
 
+def run_one(script: str, *options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """One rank of the script ``ok.py``."""
+    needs_torch()
+    (cwd / "ok.py").write_text(script)
+    return phantora("run", "-n", "1", *options, "ok.py", cwd=cwd)
+
+
 @pytest.mark.torch
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs /dev/full")
 def test_a_full_disk_takes_the_report_and_no_more(tmp_path: Path) -> None:
-    needs_torch()
-    (tmp_path / "ok.py").write_text("print('ran')\n")
-    done = phantora("run", "-n", "1", "--report", "/dev/full", "ok.py", cwd=tmp_path)
+    done = run_one("print('ran')\n", "--report", "/dev/full", cwd=tmp_path)
     assert done.returncode == 74, done
     assert "cannot write the report /dev/full: No space left on device" in done.stderr
     assert "ran" in done.stdout
@@ -84,18 +89,14 @@ def test_a_full_disk_takes_the_report_and_no_more(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_a_report_can_go_to_a_pipe(tmp_path: Path) -> None:
-    needs_torch()
-    (tmp_path / "ok.py").write_text("print('ran')\n")
-    done = phantora("run", "-n", "1", "--report", "/dev/stderr", "ok.py", cwd=tmp_path)
+    done = run_one("print('ran')\n", "--report", "/dev/stderr", cwd=tmp_path)
     assert done.returncode == 0, done
     assert '"simulated": {' in done.stderr
 
 
 @pytest.mark.torch
 def test_a_script_that_cannot_write_its_log_says_so(tmp_path: Path) -> None:
-    needs_torch()
     script = "import os\nfull = os.open('/dev/full', os.O_WRONLY)\nos.dup2(full, 1)\nos.dup2(full, 2)\nprint('lost')\n"
-    (tmp_path / "ok.py").write_text(script)
-    done = phantora("run", "-n", "1", "ok.py", cwd=tmp_path)
+    done = run_one(script, cwd=tmp_path)
     assert done.returncode == 1, done
     assert "No space left on device (ok.py:5)" in done.stderr

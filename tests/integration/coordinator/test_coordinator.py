@@ -16,9 +16,10 @@ import uvloop
 
 from emu import records
 from emu.records import MarkerKind, NcclKind
-from phantora_async.coordinator import Coordinator, Outcome, RunSpec
+from phantora_async.coordinator import Coordinator, Outcome
 from phantora_async.failures import INTERNAL, STUCK
 from phantora_async.report import terminal_report
+from phantora_async.run_spec import RunSpec
 from phantora_async.sleepers import Thread
 from profiles import load_cluster, load_gpu, load_host
 

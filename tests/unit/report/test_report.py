@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from phantora_async.coordinator import RunSpec
 from phantora_async.report import build, terminal_report, to_json
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
+from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time.rhythm import _period
 from profiles import load_cluster, load_gpu, load_host
 
