@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phantora_async.errors import UsageError
-from phantora_async.virtual_time.policy import NEVER
+from phantora_async.virtual_time.speculation_policy import NEVER
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 HOST_MODES = ("modelled", "measured", "none")

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import emu
-from emu import isolation, processes
-from emu.job import Job
-from emu.messages import Control
+from emu.contract.job import Job
+from emu.contract.messages import ControlSocket
+from emu.start import isolation, processes
 from phantora_async.config import DATA_LIMIT_NBYTES, FLOAT_LIMIT_COUNT, Config
 from phantora_async.errors import EnvironmentUnusable
 
@@ -37,7 +37,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 spec = spec_from_file_location("_phantora_emu", sys.argv[2] + "/__init__.py", submodule_search_locations=[sys.argv[2]])
 sys.modules[spec.name] = module_from_spec(spec)
 spec.loader.exec_module(sys.modules[spec.name])
-from _phantora_emu.forker import main
+from _phantora_emu.start.forker import main
 main(int(sys.argv[1]))
 """
 
@@ -127,7 +127,7 @@ class Launcher:
         self._config = config
         self._runtime = runtime
         self._hook = hook
-        self._control: Control | None = None
+        self._control: ControlSocket | None = None
         self._process: asyncio.subprocess.Process | None = None
 
     def _job(self) -> Job:
@@ -176,7 +176,7 @@ class Launcher:
                 preexec_fn=processes.fix_addresses,
                 start_new_session=True,  # Ctrl-C is ours alone: we end the others in order
             )
-        self._control = Control(ours)
+        self._control = ControlSocket(ours)
         with contextlib.suppress(BrokenPipeError):  # then events() tells
             self._control.send("job", **asdict(self._job()))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from phantora_async import terminal
 from phantora_async.config import Config
-from phantora_async.coordinator import Coordinator, Outcome
+from phantora_async.coordinator.coordinator import Coordinator, Outcome
 from phantora_async.errors import EnvironmentUnusable, ExitCode, Interrupted, PhantoraError, RunFailed
 from phantora_async.failures import RankDied
 from phantora_async.launcher import GRACE_S, Launcher, Runtime, make_runtime

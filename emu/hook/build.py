@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
+CONTRACT = SOURCES.parent / "contract"
 LIBRARY = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
 COMPILE = [
@@ -35,14 +36,14 @@ def build(output_dir: Path | str, sanitize: str | None = None) -> Path:
     ``sanitize`` is what ``-fsanitize=`` takes. Raises BuildError naming the file that does not compile.
     """
     output = Path(output_dir).resolve()
-    sources = sorted(SOURCES.glob("*.c"))
-    shared = [*SOURCES.glob("*.h"), *SOURCES.glob("*.def"), *SOURCES.glob("calls/*"), SOURCES / "build.py"]
+    sources = sorted(SOURCES.glob("*/*.c"))
+    shared = [*SOURCES.glob("*/*.h"), *SOURCES.glob("*/*.def"), *CONTRACT.glob("*.def"), SOURCES / "build.py"]
     library = output / LIBRARY
     if _is_newer(library, [*sources, *shared]) and (output / NVML).exists():
         return library
     objects = output / "objects"
     objects.mkdir(parents=True, exist_ok=True)
-    flags = [*COMPILE, *(_sanitizer(sanitize) if sanitize else [])]
+    flags = [*COMPILE, f"-I{SOURCES}", *(_sanitizer(sanitize) if sanitize else [])]
     newest_shared = max(path.stat().st_mtime for path in shared)
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         compiled = list(pool.map(lambda source: _compile(source, objects, flags, newest_shared), sources))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, STALL_TIMEOUT_S, resolve
 from phantora_async.errors import EXIT_CODES_HELP, NotWritten
-from phantora_async.sites import short
-from phantora_async.virtual_time.policy import POLICIES
+from phantora_async.liveness.call_sites import short
+from phantora_async.virtual_time.speculation_policy import POLICIES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

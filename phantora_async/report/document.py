@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from phantora_async.intake import Intake
+from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
@@ -24,7 +24,7 @@ LAUNCHES, MEASURED, INTERPOLATED, ROOFLINE, FLOPS, API_CALLS, OPS, READS, REFUSE
 
 
 def build(
-    spec: RunSpec, timeline: Timeline, intake: Intake, usage: Usage, exit_code: int, failure: Document | None
+    spec: RunSpec, timeline: Timeline, fact_builder: FactBuilder, usage: Usage, exit_code: int, failure: Document | None
 ) -> Document:
     """The whole document; `failure` says why the run ended early."""
     calls = [sum(int(host.counters[place]) for host in timeline.hosts) for place in (API_CALLS, OPS)]
@@ -32,7 +32,7 @@ def build(
         "schema": SCHEMA,
         "exit_code": exit_code,
         "failure": failure,
-        "simulated": _simulated(spec, timeline, intake),
+        "simulated": _simulated(spec, timeline, fact_builder),
         "simulator": usage.document()
         | {"facts": timeline.facts_done, "emulated_calls": calls[0], "emulated_ops": calls[1]}
         | {"speculation": _speculation(timeline)},
@@ -41,11 +41,11 @@ def build(
 
 def _speculation(timeline: Timeline) -> Document:
     """What was simulated ahead and taken back, and answers of ``--clock optimistic`` that were wrong."""
-    journal, revisions = timeline.journal, timeline.outlet.revisions
+    rollback_log, revisions = timeline.rollback_log, timeline.answer_release.revisions
     return {
         "turns": timeline.turns,
-        "turns_taken_back": journal.turns,
-        "rollbacks": journal.rollbacks,
+        "turns_taken_back": rollback_log.turns,
+        "rollbacks": rollback_log.rollbacks,
         "early_answers": revisions.early,
         "revised_answers": revisions.revised,
         "revised_states": revisions.states,
@@ -59,11 +59,11 @@ def to_json(document: Document) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def _simulated(spec: RunSpec, timeline: Timeline, intake: Intake) -> Document:
+def _simulated(spec: RunSpec, timeline: Timeline, fact_builder: FactBuilder) -> Document:
     ranks = [_rank(host, timeline, server) for host, server in zip(timeline.hosts, spec.server_of, strict=True)]
     warnings = [
         {"text": text, "ranks": sorted(warned.ranks), "count": warned.count}
-        for text, warned in sorted(intake.warnings.items())
+        for text, warned in sorted(fact_builder.warnings.items())
     ]
     return {
         "world_size": len(ranks),
@@ -90,9 +90,9 @@ def _simulated(spec: RunSpec, timeline: Timeline, intake: Intake) -> Document:
 
 
 def _rank(host: Host, timeline: Timeline, server: int) -> Document:
-    marks = timeline.steps.measured(host.rank)
-    if marks is not None:
-        first, last = marks
+    recordings = timeline.steps.measured(host.rank)
+    if recordings is not None:
+        first, last = recordings
         shares = [b - a for a, b in zip(first.shares, last.shares, strict=True)]
         work = [b - a for a, b in zip(first.counters, last.counters, strict=True)]
         window_ns = last.device_ns - first.device_ns
@@ -105,7 +105,7 @@ def _rank(host: Host, timeline: Timeline, server: int) -> Document:
         "rank": host.rank,
         "server": server,
         "steps": host.steps,
-        "window": "steps" if marks is not None else "run",
+        "window": "steps" if recordings is not None else "run",
         "window_ns": window_ns,
         **dict(zip(SHARES, shares, strict=True)),
         "launches": int(work[LAUNCHES]),

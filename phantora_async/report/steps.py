@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from phantora_async.virtual_time import Timeline
-from phantora_async.virtual_time.steps import WARM_UP
+from phantora_async.virtual_time.step_log import WARM_UP
 
 LISTED = 1000
 """Steps that the document lists one by one; of longer runs the last ones."""
@@ -20,9 +20,9 @@ def step_document(timeline: Timeline) -> dict[str, Any]:
         device = _intervals([device_ns for device_ns, _ in instants])
         host = _intervals([host_ns for _, host_ns in instants])
         return _figures("optimizer markers on rank 0", device, host)
-    rhythm = timeline.rhythm.step_instants()
-    if len(rhythm) > 1:
-        return _figures("rhythm of rank 0's collectives", _intervals(rhythm), [])
+    collective_log = timeline.collective_log.step_instants()
+    if len(collective_log) > 1:
+        return _figures("rhythm of rank 0's collectives", _intervals(collective_log), [])
     return _figures("the whole run: neither optimizer steps nor a rhythm were found", [timeline.now_ns], [])
 
 

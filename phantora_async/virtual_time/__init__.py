@@ -1,8 +1,8 @@
 """Virtual time: one discrete-event simulation of hosts, streams, collectives and flows. See docs/virtual-time.md."""
 
-from phantora_async.virtual_time.collectives import Fabric, Revised
-from phantora_async.virtual_time.facts import Comm, Gathering, GatheringFact, LaunchFact, Meeting
-from phantora_async.virtual_time.policy import EAGER, NEVER, ON_DEMAND, POLICIES, Policy
+from phantora_async.virtual_time.collectives import NetworkModel, Revised
+from phantora_async.virtual_time.facts import Collective, Comm, CommCreation, CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.speculation_policy import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy
 from phantora_async.virtual_time.timeline import Stop, Timeline
 
 __all__ = [
@@ -10,14 +10,14 @@ __all__ = [
     "NEVER",
     "ON_DEMAND",
     "POLICIES",
+    "Collective",
     "Comm",
-    "Fabric",
-    "Gathering",
-    "GatheringFact",
-    "LaunchFact",
-    "Meeting",
-    "Policy",
+    "CommCreation",
+    "CommCreationFact",
+    "NcclKernelFact",
+    "NetworkModel",
     "Revised",
+    "SpeculationPolicy",
     "Stop",
     "Timeline",
 ]

@@ -6,43 +6,43 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
-from phantora_async.virtual_time.agenda import NEVER, Agenda
-from phantora_async.virtual_time.entities import LAUNCH_ITEM, SEGMENT_ITEM, Launch, Stream, StreamState, Transfer
-from phantora_async.virtual_time.facts import Meeting
-from phantora_async.virtual_time.journal import Journal
+from phantora_async.virtual_time.entities import NCCL_ITEM, SEGMENT_ITEM, NcclKernel, Stream, StreamState, Transfer
+from phantora_async.virtual_time.event_queue import NEVER, EventQueue
+from phantora_async.virtual_time.facts import Collective
+from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
-Revised = Sequence[tuple[Meeting, int, int | None]]
+Revised = Sequence[tuple[Collective, int, int | None]]
 """(meeting, when ``complete`` named it, when it completes now; None: later than anything ``complete`` named)"""
 
 
-class Fabric(Protocol):
-    """The network as virtual time uses it; ``phantora_async.fabric`` makes one of netsim.
+class NetworkModel(Protocol):
+    """The network as virtual time uses it; ``phantora_async.coordinator.network_model`` makes one of netsim.
 
     Keys are hashable and sortable. A meeting of several ranks takes at least a nanosecond: nothing that one rank does
     reaches another at the same instant.
     """
 
-    def begin(self, key: Meeting, meeting: Meeting, at_ns: int) -> Revised:
+    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
         """All members have come at this instant, which may be earlier than one named before.
 
         Returns the meetings that ``complete`` has named and whose completion has moved. They complete again.
         """
 
-    def retract(self, key: Meeting) -> Revised:
+    def retract(self, key: Collective) -> Revised:
         """The meeting never began; it may be complete. It may begin again."""
 
     def next_ns(self) -> int | None:
         """When the next begun meeting completes that ``complete`` has not named."""
 
-    def complete(self, at_ns: int) -> list[Meeting]:
+    def complete(self, at_ns: int) -> list[Collective]:
         """Goes on to this instant, ``next_ns``'s answer. Keys of the meetings that complete then, ascending."""
 
     def commit(self, at_ns: int) -> None:
         """Nothing will begin or be taken back before this instant: history before it may be dropped."""
 
 
-def _set_launch(launch: Launch, active: int, remaining: int) -> None:
+def _set_launch(launch: NcclKernel, active: int, remaining: int) -> None:
     launch.active = active
     launch.remaining = remaining
 
@@ -53,23 +53,35 @@ def _all_know(transfer: Transfer) -> bool:
 
 class Collectives:
     __slots__ = (
-        *("_agenda", "_again", "_fabric", "_fabric_ns", "_finished", "_journal", "_keys", "_stale", "_streams"),
+        *(
+            "_event_queue",
+            "_again",
+            "_network",
+            "_network_ns",
+            "_finished",
+            "_rollback_log",
+            "_keys",
+            "_stale",
+            "_streams",
+        ),
         *("begun", "next_ns", "under_way"),
     )
 
-    def __init__(self, agenda: Agenda, streams: Streams, journal: Journal, fabric: Fabric) -> None:
-        self._agenda = agenda
+    def __init__(
+        self, event_queue: EventQueue, streams: Streams, rollback_log: RollbackLog, network: NetworkModel
+    ) -> None:
+        self._event_queue = event_queue
         self._streams = streams
-        self._journal = journal
-        self._fabric = fabric
-        self._fabric_ns = NEVER
-        self._keys: dict[Meeting, Transfer] = {}
+        self._rollback_log = rollback_log
+        self._network = network
+        self._network_ns = NEVER
+        self._keys: dict[Collective, Transfer] = {}
         """In the network; complete ones as long as that may move."""
-        self._finished: list[tuple[int, Meeting]] = []
-        self._again: list[tuple[int, Meeting]] = []
+        self._finished: list[tuple[int, Collective]] = []
+        self._again: list[tuple[int, Collective]] = []
         """Heap of completions that some member has to be told again, having gone back to before."""
         self._stale = False
-        self.under_way: dict[Meeting, Transfer] = {}
+        self.under_way: dict[Collective, Transfer] = {}
         """Meetings that some member's stream has reached and whose completion not all members have been told."""
         self.next_ns = NEVER
         self.begun = 0
@@ -83,8 +95,8 @@ class Collectives:
         """Instant of the next completion, NEVER if nothing is under way."""
         if self._stale:
             self._stale = False
-            found = self._fabric.next_ns()
-            self._fabric_ns = self.next_ns = NEVER if found is None else found
+            found = self._network.next_ns()
+            self._network_ns = self.next_ns = NEVER if found is None else found
             again = self._again
             while again and not self._is_due(*again[0]):
                 heappop(again)
@@ -92,55 +104,55 @@ class Collectives:
                 self.next_ns = again[0][0]
         return self.next_ns
 
-    def _is_due(self, at_ns: int, key: Meeting) -> bool:
+    def _is_due(self, at_ns: int, key: Collective) -> bool:
         transfer = self._keys.get(key)
         return transfer is not None and transfer.done_ns == at_ns and not _all_know(transfer)
 
-    def arrive(self, launch: Launch) -> None:
+    def arrive(self, launch: NcclKernel) -> None:
         """The launch's kernel is resident: it takes part in each of its meetings, which begin when complete."""
-        launch.arrived_ns = self._agenda.now_ns
-        for meeting in launch.meetings:
-            transfer = self.under_way.get(meeting)
+        launch.arrived_ns = self._event_queue.now_ns
+        for collective in launch.collectives:
+            transfer = self.under_way.get(collective)
             if transfer is None:
-                transfer = self.under_way[meeting] = Transfer(meeting)
+                transfer = self.under_way[collective] = Transfer(collective)
             transfer.launches.append(launch)
-            if self._journal.on:
-                chapter = self._journal.chapter(launch.stream.device.host)
-                chapter.undo.append((self._unarrive, (transfer, launch)))
-                if len(transfer.launches) + len(transfer.gone) >= len(meeting.ranks):
+            if self._rollback_log.on:
+                checkpoint = self._rollback_log.checkpoint(launch.stream.device.host)
+                checkpoint.undo.append((self._unarrive, (transfer, launch)))
+                if len(transfer.launches) + len(transfer.gone) >= len(collective.ranks):
                     self._fetch_back(transfer)
-            if len(transfer.launches) == len(meeting.ranks):
+            if len(transfer.launches) == len(collective.ranks):
                 self._begin(transfer)
 
-    def _unarrive(self, transfer: Transfer, launch: Launch) -> None:
+    def _unarrive(self, transfer: Transfer, launch: NcclKernel) -> None:
         transfer.launches.remove(launch)
         if not transfer.launches and not transfer.gone:
-            self.under_way.pop(transfer.meeting, None)
+            self.under_way.pop(transfer.collective, None)
 
     def _fetch_back(self, transfer: Transfer) -> None:
         """Members that are ahead of this instant: who has come, or has given up, later than now, does so again.
 
         So the last one to come is the last in virtual time as well.
         """
-        now_ns, journal = self._agenda.now_ns, self._journal
+        now_ns, rollback_log = self._event_queue.now_ns, self._rollback_log
         for launch, gone_ns in tuple(transfer.gone):
             if gone_ns > now_ns:
-                journal.go_back(launch.stream.device.host, gone_ns)
-        if len(transfer.launches) == len(transfer.meeting.ranks):
+                rollback_log.go_back(launch.stream.device.host, gone_ns)
+        if len(transfer.launches) == len(transfer.collective.ranks):
             last_ns = max(launch.arrived_ns for launch in transfer.launches)
             if last_ns > now_ns:
                 for launch in [launch for launch in transfer.launches if launch.arrived_ns == last_ns]:
-                    journal.go_back(launch.stream.device.host, last_ns)
+                    rollback_log.go_back(launch.stream.device.host, last_ns)
 
     def _begin(self, transfer: Transfer) -> None:
-        now_ns, journal = self._agenda.now_ns, self._journal
+        now_ns, rollback_log = self._event_queue.now_ns, self._rollback_log
         self.begun += 1
         transfer.begun_ns = now_ns
-        self._keys[transfer.meeting] = transfer
+        self._keys[transfer.collective] = transfer
         for launch in transfer.launches:
             device = launch.stream.device
-            if journal.on:
-                undo = journal.reach(device.host).undo
+            if rollback_log.on:
+                undo = rollback_log.reach(device.host).undo
                 undo.append((_set_launch, (launch, launch.active, launch.remaining)))
                 undo.append((self._unbegin, (transfer, now_ns)))
             if not launch.active:
@@ -148,10 +160,10 @@ class Collectives:
                 device.transferring += 1
             launch.active += 1
         self._stale = True
-        revised = self._fabric.begin(transfer.meeting, transfer.meeting, now_ns)
+        revised = self._network.begin(transfer.collective, transfer.collective, now_ns)
         if revised:
             self._revise(revised)
-            journal.settle()
+            rollback_log.settle()
 
     def _unbegin(self, transfer: Transfer, begun_ns: int) -> None:
         """For the first of the members that goes back; the others have to."""
@@ -159,11 +171,11 @@ class Collectives:
             return
         self.begun -= 1
         transfer.begun_ns = transfer.done_ns = -1
-        del self._keys[transfer.meeting]
+        del self._keys[transfer.collective]
         for launch in transfer.launches:
-            self._journal.demand(launch.stream.device.host, begun_ns)
+            self._rollback_log.demand(launch.stream.device.host, begun_ns)
         self._stale = True
-        self._revise(self._fabric.retract(transfer.meeting))
+        self._revise(self._network.retract(transfer.collective))
 
     def _revise(self, revised: Revised) -> None:
         """Completions moved: members that had been told go back to before."""
@@ -172,21 +184,21 @@ class Collectives:
             transfer.done_ns = -1
             at_ns = before_ns if after_ns is None or before_ns < after_ns else after_ns
             for launch in transfer.delivered:
-                self._journal.demand(launch.stream.device.host, at_ns)
+                self._rollback_log.demand(launch.stream.device.host, at_ns)
 
     def complete(self) -> list[Transfer]:
         """It is the instant that ``refresh`` named: meetings that are done release their kernels."""
-        now_ns = self._agenda.now_ns
+        now_ns = self._event_queue.now_ns
         done = []
-        if self._fabric_ns == now_ns:
-            for key in self._fabric.complete(now_ns):
+        if self._network_ns == now_ns:
+            for key in self._network.complete(now_ns):
                 transfer = self._keys[key]
                 transfer.done_ns = now_ns
                 done.append(transfer)
         self._stale = True
-        if self._journal.on:
-            self._finished += [(now_ns, transfer.meeting) for transfer in done]
-        if self._journal.on or self._again:
+        if self._rollback_log.on:
+            self._finished += [(now_ns, transfer.collective) for transfer in done]
+        if self._rollback_log.on or self._again:
             done = self._with_those_again(done)
         for transfer in done:
             self._deliver(transfer)
@@ -194,9 +206,9 @@ class Collectives:
 
     def _with_those_again(self, done: list[Transfer]) -> list[Transfer]:
         """Members that are at this instant already, or further, go back to its start: completions come first."""
-        now_ns, again = self._agenda.now_ns, self._again
-        found = {transfer.meeting: transfer for transfer in done}
-        checked: set[Meeting] = set()
+        now_ns, again = self._event_queue.now_ns, self._again
+        found = {transfer.collective: transfer for transfer in done}
+        checked: set[Collective] = set()
         while True:
             while again and again[0][0] <= now_ns:
                 at_ns, key = heappop(again)
@@ -211,25 +223,25 @@ class Collectives:
                 for launch in transfer.launches:
                     if launch not in transfer.delivered:
                         first_ns = now_ns + (transfer.begun_ns == now_ns)
-                        self._journal.go_back(launch.stream.device.host, first_ns)
+                        self._rollback_log.go_back(launch.stream.device.host, first_ns)
 
     def _deliver(self, transfer: Transfer) -> None:
-        now_ns, journal = self._agenda.now_ns, self._journal
-        del self.under_way[transfer.meeting]
-        if not journal.on:
-            del self._keys[transfer.meeting]
+        now_ns, rollback_log = self._event_queue.now_ns, self._rollback_log
+        del self.under_way[transfer.collective]
+        if not rollback_log.on:
+            del self._keys[transfer.collective]
         told = transfer.delivered.copy()
         for launch in transfer.launches:
             device = launch.stream.device
-            if journal.on:
+            if rollback_log.on:
                 if launch in told:
                     continue
-                chapter = journal.act(device.host)
-                chapter.undo.append((_set_launch, (launch, launch.active, launch.remaining)))
-                chapter.undo.append((self._undeliver, (transfer, launch)))
+                checkpoint = rollback_log.act(device.host)
+                checkpoint.undo.append((_set_launch, (launch, launch.active, launch.remaining)))
+                checkpoint.undo.append((self._undeliver, (transfer, launch)))
                 transfer.delivered.add(launch)
-                if transfer not in chapter.notes:
-                    chapter.notes.append(transfer)
+                if transfer not in checkpoint.notes:
+                    checkpoint.notes.append(transfer)
             launch.active -= 1
             launch.remaining -= 1
             if not launch.active:
@@ -238,11 +250,11 @@ class Collectives:
             if not launch.remaining:
                 self._streams.finish_launch(launch)
 
-    def _undeliver(self, transfer: Transfer, launch: Launch) -> None:
+    def _undeliver(self, transfer: Transfer, launch: NcclKernel) -> None:
         transfer.delivered.discard(launch)
-        self.under_way[transfer.meeting] = transfer
+        self.under_way[transfer.collective] = transfer
         if transfer.done_ns >= 0:
-            heappush(self._again, (transfer.done_ns, transfer.meeting))
+            heappush(self._again, (transfer.done_ns, transfer.collective))
             self._stale = True
 
     def abandon(self, streams: Iterable[Stream], comm: int) -> None:
@@ -251,31 +263,31 @@ class Collectives:
         Their peers' kernels go on waiting, as on real GPUs.
         """
 
-        def concerns(launch: Launch) -> bool:
-            return any(meeting.comm.id == comm for meeting in launch.meetings)
+        def concerns(launch: NcclKernel) -> bool:
+            return any(collective.comm.id == comm for collective in launch.collectives)
 
         for stream in streams:
             stream.items = [
                 (SEGMENT_ITEM, 1, 0, 0, 0)
-                if place > stream.head and item[0] == LAUNCH_ITEM and concerns(item[1])
+                if place > stream.head and item[0] == NCCL_ITEM and concerns(item[1])
                 else item
                 for place, item in enumerate(stream.items)
             ]
             if stream.state == StreamState.COLLECTIVE:
                 launch = stream.items[stream.head][1]
                 if concerns(launch) and not launch.active:
-                    for meeting in launch.meetings:
-                        transfer = self.under_way.get(meeting)
+                    for collective in launch.collectives:
+                        transfer = self.under_way.get(collective)
                         if transfer is not None and transfer.begun_ns < 0:
                             self._give_up(transfer, launch)
                     self._streams.finish_launch(launch)
 
-    def _give_up(self, transfer: Transfer, launch: Launch) -> None:
-        gone = (launch, self._agenda.now_ns)
+    def _give_up(self, transfer: Transfer, launch: NcclKernel) -> None:
+        gone = (launch, self._event_queue.now_ns)
         transfer.launches.remove(launch)
         transfer.gone.append(gone)
-        if self._journal.on:
-            undo = self._journal.chapter(launch.stream.device.host).undo
+        if self._rollback_log.on:
+            undo = self._rollback_log.checkpoint(launch.stream.device.host).undo
             undo.append((transfer.gone.remove, (gone,)))
             undo.append((transfer.launches.append, (launch,)))
 
@@ -291,4 +303,4 @@ class Collectives:
                     else:
                         kept.append((done_ns, key))
             self._finished = kept
-        self._fabric.commit(at_ns)
+        self._network.commit(at_ns)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from phantora_async.virtual_time.facts import Gathering, Meeting
+from phantora_async.virtual_time.facts import Collective, CommCreation
 
 if TYPE_CHECKING:
-    from phantora_async.virtual_time.journal import Chapter
+    from phantora_async.virtual_time.rollback_log import Checkpoint
 
 
 class StreamState(IntEnum):
@@ -31,17 +31,17 @@ class HostState(IntEnum):
     RUNNING = 0
     """It has an entry in the agenda: its next record's instant, or its clock if that record has not come."""
     WAITS_STREAM = 1
-    WAITS_MARK = 2
+    WAITS_EVENT = 2
     WAITS_DEVICE = 3
     WAITS_QUEUE = 4
     """The launch queue is full; the record that did not fit will be done again."""
-    WAITS_GATHERING = 5
+    WAITS_COMM_CREATION = 5
     PASSED_OVER = 6
     """Asleep where no record tells of it; holds no time back at present."""
     FINISHED = 7
 
 
-class Mark:
+class EventRecording:
     """A recorded event: pending until its stream reaches it."""
 
     __slots__ = ("done_ns", "number", "stream", "waiters")
@@ -53,7 +53,7 @@ class Mark:
         self.waiters: list[Stream | Host] = []
 
 
-class StepMark:
+class StepEnd:
     """A step's end on one rank's host; complete when all work enqueued before it is."""
 
     __slots__ = ("counters", "device_ns", "host", "host_ns", "index", "pending", "shares")
@@ -69,10 +69,10 @@ class StepMark:
         """The devices' accounts at ``device_ns``, summed over the rank's devices."""
 
 
-SEGMENT_ITEM, MARK_ITEM, WAIT_ITEM, LAUNCH_ITEM, STEP_ITEM = range(5)
+SEGMENT_ITEM, RECORDING_ITEM, WAIT_ITEM, NCCL_ITEM, STEP_ITEM = range(5)
 Item = tuple[Any, ...]
-"""What a stream has been given: (SEGMENT_ITEM, launches, solo_ns, contended_ns, floor_ns), (MARK_ITEM, Mark),
-(WAIT_ITEM, Mark), (LAUNCH_ITEM, Launch), (STEP_ITEM, StepMark)."""
+"""What a stream has been given: (SEGMENT_ITEM, launches, solo_ns, contended_ns, floor_ns), (MARK_ITEM, EventRecording),
+(WAIT_ITEM, EventRecording), (LAUNCH_ITEM, NcclKernel), (STEP_ITEM, StepEnd)."""
 
 
 class Stream:
@@ -189,15 +189,15 @@ class Device:
         return self.compute_ns, self.transfer_ns, self.peers_ns, self.host_ns, self.idle_ns, self.resident_ns
 
 
-class Launch:
+class NcclKernel:
     """An NCCL kernel on a stream: done when all of its meetings are."""
 
-    __slots__ = ("active", "arrived_ns", "meetings", "remaining", "stream")
+    __slots__ = ("active", "arrived_ns", "collectives", "remaining", "stream")
 
-    def __init__(self, stream: Stream, meetings: tuple[Meeting, ...]) -> None:
+    def __init__(self, stream: Stream, collectives: tuple[Collective, ...]) -> None:
         self.stream = stream
-        self.meetings = meetings
-        self.remaining = len(meetings)
+        self.collectives = collectives
+        self.remaining = len(collectives)
         self.active = 0
         """Meetings that move data now."""
         self.arrived_ns = -1
@@ -207,17 +207,17 @@ class Launch:
 class Transfer:
     """A meeting under way: launches that have arrived, and, when all have, since when it is in the network."""
 
-    __slots__ = ("begun_ns", "delivered", "done_ns", "gone", "launches", "meeting")
+    __slots__ = ("begun_ns", "collective", "delivered", "done_ns", "gone", "launches")
 
-    def __init__(self, meeting: Meeting) -> None:
-        self.meeting = meeting
-        self.launches: list[Launch] = []
+    def __init__(self, collective: Collective) -> None:
+        self.collective = collective
+        self.launches: list[NcclKernel] = []
         self.begun_ns = -1
         self.done_ns = -1
         """When the network completed it, as far as is known."""
-        self.delivered: set[Launch] = set()
+        self.delivered: set[NcclKernel] = set()
         """Those of ``launches`` that have been told so, while it may be taken back."""
-        self.gone: list[tuple[Launch, int]] = []
+        self.gone: list[tuple[NcclKernel, int]] = []
         """Launches that were here and gave up, and when."""
 
 
@@ -227,7 +227,7 @@ class Host:
     __slots__ = (
         "again",
         "answered",
-        "chapters",
+        "checkpoints",
         "clock_ns",
         "counters",
         "cursor",
@@ -236,7 +236,6 @@ class Host:
         "due",
         "forgotten",
         "log",
-        "marks",
         "may_pass",
         "memory",
         "order",
@@ -244,6 +243,7 @@ class Host:
         "polled_ns",
         "polls",
         "rank",
+        "recordings",
         "silent",
         "state",
         "steps",
@@ -262,13 +262,13 @@ class Host:
         self.due: Entry | None = None
         self.silent = False
         """Its next fact has not come, and the simulation goes on as if it came later."""
-        self.chapters: list[Chapter] = []
+        self.checkpoints: list[Checkpoint] = []
         """Its history since global virtual time, while the simulation runs ahead of that; see ``journal``."""
         self.answered = 0
         """Facts, counted from the run's start, whose answers have left."""
         self.clock_ns = 0
         self.state = HostState.RUNNING
-        self.waits_for: Stream | Mark | Device | Gathering | None = None
+        self.waits_for: Stream | EventRecording | Device | CommCreation | None = None
         self.again = False
         """The next record has been reached already and only did not fit."""
         self.may_pass = False
@@ -279,7 +279,7 @@ class Host:
         self.streams: dict[int, Stream] = {}
         self.draining: tuple[Stream, ...] = ()
         """Streams that were destroyed with work left."""
-        self.marks: dict[int, Mark] = {}
+        self.recordings: dict[int, EventRecording] = {}
         self.devices: dict[int, Device] = {}
         """Every GPU of the server that the rank sees."""
         self.used: list[Device] = []

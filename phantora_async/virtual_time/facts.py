@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from emu.records import NcclKind
+from emu.contract.records import NcclKind
 
 DTYPE_NBYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
 """By ncclDataType_t: i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2."""
@@ -35,7 +35,7 @@ class Comm:
     """What a person can recognise it by, the same in every run."""
 
 
-class Meeting:
+class Collective:
     """One collective, or one send with its receive: what its members agreed to do.
 
     ``ranks`` are the members' world ranks: the communicator's, or (sender, receiver). Two members are equal objects in
@@ -59,7 +59,7 @@ class Meeting:
         self.joined: list[int] = []
         self.sites: list[int] = []
 
-    def __lt__(self, other: Meeting) -> bool:
+    def __lt__(self, other: Collective) -> bool:
         mine = self.ranks, self.op == NcclKind.SEND, self.seq, self.comm.id
         return mine < (other.ranks, other.op == NcclKind.SEND, other.seq, other.comm.id)
 
@@ -85,7 +85,7 @@ class Meeting:
         return f"{text} on {self.comm.label}"
 
 
-class Gathering:
+class CommCreation:
     """Members of a communicator to be: all go on when the last has come. Identity is the match."""
 
     __slots__ = ("joined", "label", "sites", "size")
@@ -98,7 +98,7 @@ class Gathering:
         """Where each of them asked."""
 
 
-class LaunchFact(NamedTuple):
+class NcclKernelFact(NamedTuple):
     """NCCL_LAUNCH, resolved: one kernel that takes part in several meetings."""
 
     kind: int
@@ -106,14 +106,14 @@ class LaunchFact(NamedTuple):
     nbytes: int
     host_ns: int
     stream: int
-    meetings: tuple[Meeting, ...]
+    collectives: tuple[Collective, ...]
 
 
-class GatheringFact(NamedTuple):
+class CommCreationFact(NamedTuple):
     """COMM_INIT or COMM_SPLIT, resolved; the question itself has been answered elsewhere."""
 
     kind: int
     site: int
     nbytes: int
     host_ns: int
-    gathering: Gathering
+    creation: CommCreation

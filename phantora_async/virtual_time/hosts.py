@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from emu import records
-from emu.records import MarkerKind, ScopeKind
+from emu.contract import records
+from emu.contract.records import MarkerKind, ScopeKind
 from phantora_async.failures import ProtocolError
-from phantora_async.virtual_time.agenda import Agenda
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.entities import (
-    LAUNCH_ITEM,
-    MARK_ITEM,
+    NCCL_ITEM,
+    RECORDING_ITEM,
     SEGMENT_ITEM,
     STEP_ITEM,
     WAIT_ITEM,
     Device,
+    EventRecording,
     Host,
     HostState,
-    Launch,
-    Mark,
-    StepMark,
+    NcclKernel,
+    StepEnd,
     Stream,
     StreamState,
 )
-from phantora_async.virtual_time.facts import GatheringFact, LaunchFact
-from phantora_async.virtual_time.journal import Journal
+from phantora_async.virtual_time.event_queue import EventQueue
+from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
 from phantora_async.virtual_time.polling import poll_costs_ns
+from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
 Answer = tuple[Host, int, bytes]
@@ -40,17 +40,31 @@ class Hosts:
     What the outside is to be told is left in ``answers``, in the order of virtual time.
     """
 
-    __slots__ = ("_agenda", "_collectives", "_gathered", "_journal", "_queue_depth", "_streams", "answers", "handlers")
+    __slots__ = (
+        "_collectives",
+        "_event_queue",
+        "_queue_depth",
+        "_rollback_log",
+        "_streams",
+        "_waiting_in_creation",
+        "answers",
+        "handlers",
+    )
 
     def __init__(
-        self, agenda: Agenda, streams: Streams, collectives: Collectives, journal: Journal, queue_depth: int
+        self,
+        event_queue: EventQueue,
+        streams: Streams,
+        collectives: Collectives,
+        rollback_log: RollbackLog,
+        queue_depth: int,
     ) -> None:
-        self._agenda = agenda
+        self._event_queue = event_queue
         self._streams = streams
         self._collectives = collectives
-        self._journal = journal
+        self._rollback_log = rollback_log
         self._queue_depth = queue_depth
-        self._gathered: dict[object, list[Host]] = {}
+        self._waiting_in_creation: dict[object, list[Host]] = {}
         self.answers: list[Answer] = []
         on: dict[int, Callable[[Host, Any], bool]] = {
             records.HELLO: self._pass,
@@ -65,7 +79,7 @@ class Hosts:
             records.STREAM_DESTROY: self._stream_destroy,
             records.SEGMENT: self._segment,
             records.EVENT_RECORD: self._event_record,
-            records.MARK_DROP: self._mark_drop,
+            records.RECORDING_DROP: self._mark_drop,
             records.STREAM_WAIT: self._stream_wait,
             records.HOST_WAIT: self._host_wait,
             records.NCCL_LAUNCH: self._nccl_launch,
@@ -90,11 +104,11 @@ class Hosts:
         """The host goes on at this instant."""
         self._set_state(host, HostState.RUNNING)
         host.waits_for = None
-        host.clock_ns = self._agenda.now_ns
+        host.clock_ns = self._event_queue.now_ns
 
     def _set_state(self, host: Host, state: HostState) -> None:
         for device in host.used:
-            device.account(self._agenda.now_ns)
+            device.account(self._event_queue.now_ns)
         host.state = state
 
     def _stream(self, host: Host, number: int) -> Stream:
@@ -103,11 +117,11 @@ class Hosts:
             raise ProtocolError(host.rank, f"stream {number} was never created, or is destroyed")
         return stream
 
-    def _mark(self, host: Host, number: int) -> Mark:
-        mark = host.marks.get(number)
-        if mark is None:
+    def _recording(self, host: Host, number: int) -> EventRecording:
+        recording = host.recordings.get(number)
+        if recording is None:
             raise ProtocolError(host.rank, f"mark {number} was never recorded, or is dropped")
-        return mark
+        return recording
 
     def _fits(self, host: Host, stream: Stream, launches: int) -> bool:
         """May the host launch that many more? If not it waits until there is room, or none left for what never fits."""
@@ -139,7 +153,7 @@ class Hosts:
 
     def _marker(self, host: Host, record: records.Marker) -> bool:
         if record.marker == MarkerKind.STEP:
-            step = StepMark(host, host.steps, self._agenda.now_ns, host.counters)
+            step = StepEnd(host, host.steps, self._event_queue.now_ns, host.counters)
             host.steps += 1
             busy = [stream for stream in host.streams.values() if stream.state != StreamState.IDLE]
             step.pending = len(busy)
@@ -175,7 +189,7 @@ class Hosts:
         stream.pending += launches
         solo_ns = record.solo_ns
         contended_ns = record.contended_ns
-        floor_ns = self._agenda.now_ns + record.tail_ns
+        floor_ns = self._event_queue.now_ns + record.tail_ns
         self._streams.submit(
             stream,
             (SEGMENT_ITEM, launches, solo_ns, contended_ns if contended_ns > solo_ns else solo_ns, floor_ns),
@@ -184,39 +198,39 @@ class Hosts:
 
     def _event_record(self, host: Host, record: records.EventRecord) -> bool:
         stream = host.streams.get(record.stream) or self._stream(host, record.stream)
-        number = record.mark
-        if number in host.marks:
+        number = record.recording
+        if number in host.recordings:
             raise ProtocolError(host.rank, f"mark {number} recorded twice")
-        mark = host.marks[number] = Mark(stream, number)
+        recording = host.recordings[number] = EventRecording(stream, number)
         if stream.state:
-            stream.items.append((MARK_ITEM, mark))
+            stream.items.append((RECORDING_ITEM, recording))
         else:
-            mark.done_ns = self._agenda.now_ns
-        if record.drop and host.marks.pop(record.drop, None) is None:
+            recording.done_ns = self._event_queue.now_ns
+        if record.drop and host.recordings.pop(record.drop, None) is None:
             raise ProtocolError(host.rank, f"mark {record.drop} dropped, but was never recorded")
         return True
 
-    def _mark_drop(self, host: Host, record: records.MarkDrop) -> bool:
-        if host.marks.pop(record.mark, None) is None:
-            raise ProtocolError(host.rank, f"mark {record.mark} dropped, but was never recorded")
+    def _mark_drop(self, host: Host, record: records.RecordingDrop) -> bool:
+        if host.recordings.pop(record.recording, None) is None:
+            raise ProtocolError(host.rank, f"mark {record.recording} dropped, but was never recorded")
         return True
 
     def _stream_wait(self, host: Host, record: records.StreamWait) -> bool:
         stream = host.streams.get(record.stream) or self._stream(host, record.stream)
-        mark = self._mark(host, record.mark)
-        if mark.done_ns < 0:
-            self._streams.submit(stream, (WAIT_ITEM, mark))
+        recording = self._recording(host, record.recording)
+        if recording.done_ns < 0:
+            self._streams.submit(stream, (WAIT_ITEM, recording))
         return True
 
     def _host_wait(self, host: Host, record: records.HostWait) -> bool:
-        if record.scope == ScopeKind.MARK:
-            mark = self._mark(host, record.mark)
-            if mark.done_ns >= 0:
+        if record.scope == ScopeKind.EVENT:
+            recording = self._recording(host, record.recording)
+            if recording.done_ns >= 0:
                 return True
-            self._streams.remember(mark)
-            mark.waiters.append(host)
+            self._streams.remember(recording)
+            recording.waiters.append(host)
             host.cursor += 1
-            return self.block(host, HostState.WAITS_MARK, mark)
+            return self.block(host, HostState.WAITS_EVENT, recording)
         if record.scope == ScopeKind.STREAM:
             stream = self._stream(host, record.stream)
             if stream.state == StreamState.IDLE:
@@ -235,14 +249,14 @@ class Hosts:
 
     # -- collectives -------------------------------------------------------------------------------------------------
 
-    def _nccl_launch(self, host: Host, fact: LaunchFact) -> bool:
+    def _nccl_launch(self, host: Host, fact: NcclKernelFact) -> bool:
         stream = host.streams.get(fact.stream) or self._stream(host, fact.stream)
-        if not fact.meetings:
+        if not fact.collectives:
             return True
         if not self._fits(host, stream, 1):
             return False
         stream.pending += 1
-        self._streams.submit(stream, (LAUNCH_ITEM, Launch(stream, fact.meetings)))
+        self._streams.submit(stream, (NCCL_ITEM, NcclKernel(stream, fact.collectives)))
         return True
 
     def _comm_destroy(self, host: Host, record: records.CommDestroy) -> bool:
@@ -250,37 +264,39 @@ class Hosts:
             self._collectives.abandon(host.streams.values(), record.comm)
         return True
 
-    def _gather(self, host: Host, fact: GatheringFact) -> bool:
-        gathering = fact.gathering
-        came = self._gathered.setdefault(gathering, [])
+    def _gather(self, host: Host, fact: CommCreationFact) -> bool:
+        creation = fact.creation
+        came = self._waiting_in_creation.setdefault(creation, [])
         came.append(host)
-        if self._journal.on:
-            self._journal.chapter(host).undo.append((came.remove, (host,)))
+        if self._rollback_log.on:
+            self._rollback_log.checkpoint(host).undo.append((came.remove, (host,)))
             last_ns = max(other.clock_ns for other in came)
-            if len(came) == gathering.size and last_ns > self._agenda.now_ns:
+            if len(came) == creation.size and last_ns > self._event_queue.now_ns:
                 # Who came later in virtual time comes again, and is the last then.
                 for other in [other for other in came if other.clock_ns == last_ns]:
-                    self._journal.go_back(other, last_ns)
-        if len(came) < gathering.size:
+                    self._rollback_log.go_back(other, last_ns)
+        if len(came) < creation.size:
             host.cursor += 1
-            return self.block(host, HostState.WAITS_GATHERING, gathering)
-        del self._gathered[gathering]
-        if self._journal.on:
+            return self.block(host, HostState.WAITS_COMM_CREATION, creation)
+        del self._waiting_in_creation[creation]
+        if self._rollback_log.on:
             for other in came:
-                self._journal.reach(other).undo.append((self._ungather, (gathering, came, self._agenda.now_ns)))
-        self._agenda.woken.extend(other for other in came if other is not host)
+                self._rollback_log.reach(other).undo.append(
+                    (self._undo_creation, (creation, came, self._event_queue.now_ns))
+                )
+        self._event_queue.woken.extend(other for other in came if other is not host)
         return True
 
-    def _ungather(self, gathering: object, came: list[Host], at_ns: int) -> None:
+    def _undo_creation(self, creation: object, came: list[Host], at_ns: int) -> None:
         """All wait again, for the first of the members that goes back; the others have to."""
-        if gathering not in self._gathered:
-            self._gathered[gathering] = came
+        if creation not in self._waiting_in_creation:
+            self._waiting_in_creation[creation] = came
             for host in came:
-                self._journal.demand(host, at_ns)
+                self._rollback_log.demand(host, at_ns)
 
-    def gathered(self, gathering: object) -> list[int]:
+    def waiting_in_creation(self, creation: object) -> list[int]:
         """Ranks that wait for the others of the gathering."""
-        return [host.rank for host in self._gathered.get(gathering, ())]
+        return [host.rank for host in self._waiting_in_creation.get(creation, ())]
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -288,23 +304,23 @@ class Hosts:
         self.answers.append((host, host.forgotten + host.cursor, encoded))
 
     def _clock_read(self, host: Host, record: records.ClockRead) -> bool:
-        if poll_costs_ns(host, self._agenda):
+        if poll_costs_ns(host, self._event_queue):
             return False
-        self._answer(host, records.Clock.encode(record.qid, self._agenda.now_ns))
+        self._answer(host, records.Clock.encode(record.qid, self._event_queue.now_ns))
         return True
 
     def _elapsed(self, host: Host, record: records.Elapsed) -> bool:
-        start, end = self._mark(host, record.start_mark), self._mark(host, record.end_mark)
+        start, end = self._recording(host, record.start_recording), self._recording(host, record.end_recording)
         ready = start.done_ns >= 0 and end.done_ns >= 0
-        if not ready and poll_costs_ns(host, self._agenda):
+        if not ready and poll_costs_ns(host, self._event_queue):
             return False
         elapsed_ns = end.done_ns - start.done_ns if ready else 0
         self._answer(host, records.ElapsedNs.encode(record.qid, elapsed_ns, int(ready), 0))
         return True
 
     def _query(self, host: Host, record: records.Query) -> bool:
-        if record.scope == ScopeKind.MARK:
-            done = self._mark(host, record.mark).done_ns >= 0
+        if record.scope == ScopeKind.EVENT:
+            done = self._recording(host, record.recording).done_ns >= 0
         elif record.scope == ScopeKind.STREAM:
             done = self._stream(host, record.stream).state == StreamState.IDLE
         elif record.scope == ScopeKind.DEVICE:
@@ -312,7 +328,7 @@ class Hosts:
             done = device is None or not device.busy_streams
         else:
             raise ProtocolError(host.rank, f"QUERY with scope {record.scope}")
-        if not done and poll_costs_ns(host, self._agenda):
+        if not done and poll_costs_ns(host, self._event_queue):
             return False
         self._answer(host, records.Done.encode(record.qid, int(done), 0))
         return True

@@ -8,8 +8,8 @@ SHORT_NS, after MANY of them LONG_NS. A program that reads its clock a few times
 
 from __future__ import annotations
 
-from phantora_async.virtual_time.agenda import Agenda
 from phantora_async.virtual_time.entities import Host
+from phantora_async.virtual_time.event_queue import EventQueue
 
 CLOSE_NS = 100
 FREE = 64
@@ -18,9 +18,9 @@ MANY = 1_000
 LONG_NS = 100_000
 
 
-def poll_costs_ns(host: Host, agenda: Agenda) -> int:
+def poll_costs_ns(host: Host, event_queue: EventQueue) -> int:
     """Counts a question of the host. If it has to take time, the host will ask it again then; says how much."""
-    now_ns = agenda.now_ns
+    now_ns = event_queue.now_ns
     if host.polled_again:
         host.polled_again = False
         host.polled_ns = now_ns
@@ -34,5 +34,5 @@ def poll_costs_ns(host: Host, agenda: Agenda) -> int:
     cost_ns = SHORT_NS if host.polls <= MANY else LONG_NS
     host.polled_again = host.again = True
     host.clock_ns = now_ns + cost_ns
-    agenda.push(host.clock_ns, host)
+    event_queue.push(host.clock_ns, host)
     return cost_ns

@@ -15,9 +15,9 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from phantora_async.virtual_time.agenda import HOSTS, NEVER
 from phantora_async.virtual_time.entities import Host, Stream
-from phantora_async.virtual_time.journal import Chapter
+from phantora_async.virtual_time.event_queue import HOSTS, NEVER
+from phantora_async.virtual_time.rollback_log import Checkpoint
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline
@@ -33,9 +33,9 @@ class Speculation:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self._agenda = timeline.agenda
+        self._event_queue = timeline.event_queue
         self._collectives = timeline.collectives
-        self._journal = timeline.journal
+        self._rollback_log = timeline.rollback_log
         self._silent: list[tuple[int, int, Host]] = []
         """Heap of (clock_ns, order, host); valid as long as the host is silent at that clock."""
         self._heard: list[Host] = []
@@ -48,7 +48,7 @@ class Speculation:
 
     @property
     def active(self) -> bool:
-        return self._journal.on
+        return self._rollback_log.on
 
     def heard(self, host: Host) -> None:
         """A silent host's next fact has come."""
@@ -56,7 +56,7 @@ class Speculation:
 
     def gvt_ns(self) -> int:
         """Global virtual time: everything before it is decided."""
-        gating, event = self._gating(), self._agenda.peek()
+        gating, event = self._gating(), self._event_queue.peek()
         first_ns = min(self._collectives.refresh(), gating[0] if gating else NEVER, event[0] if event else NEVER)
         if first_ns == NEVER:
             return max(self._final_ns, self.furthest_ns())
@@ -64,11 +64,11 @@ class Speculation:
 
     def furthest_ns(self) -> int:
         """How far any rank is."""
-        return max((host.chapters[-1].at_ns for host in self._timeline.hosts if host.chapters), default=0)
+        return max((host.checkpoints[-1].at_ns for host in self._timeline.hosts if host.checkpoints), default=0)
 
     def starved(self) -> Host | None:
         """The silent host that global virtual time waits for."""
-        gating, event = self._gating(), self._agenda.peek()
+        gating, event = self._gating(), self._event_queue.peek()
         if gating is not None and (event is None or gating[:2] < event[:2]):
             return gating[2]
         return event[3] if event is not None and isinstance(event[3], Host) else None
@@ -79,8 +79,8 @@ class Speculation:
         Returns what is left of the budget, and whether all that could happen has.
         """
         if not self.active:
-            self._journal.on = True
-            self._final_ns = self._guessed_ns = self._agenda.now_ns
+            self._rollback_log.on = True
+            self._final_ns = self._guessed_ns = self._event_queue.now_ns
         self._listen()
         exhausted = False
         while budget > 0:
@@ -100,8 +100,8 @@ class Speculation:
         self._listen()
         at_ns = self.gvt_ns()
         for host in self._timeline.hosts:
-            self._journal.demand(host, at_ns)
-        self._journal.settle()
+            self._rollback_log.demand(host, at_ns)
+        self._rollback_log.settle()
         self._listen()
         self.commit()
         if self.active:
@@ -113,8 +113,8 @@ class Speculation:
     # ---- one event -------------------------------------------------------------------------------------------------
 
     def _step(self, ahead: bool) -> bool:
-        agenda, collectives, journal = self._agenda, self._collectives, self._journal
-        network_ns, event = collectives.refresh(), agenda.peek()
+        event_queue, collectives, rollback_log = self._event_queue, self._collectives, self._rollback_log
+        network_ns, event = collectives.refresh(), event_queue.peek()
         network_first = event is None or network_ns <= event[0]
         at_ns, order = (network_ns, -1) if event is None or network_first else (event[0], event[1])
         if at_ns == NEVER:
@@ -123,14 +123,14 @@ class Speculation:
             gating = self._gating()
             if gating is not None and gating[:2] < (at_ns, order):
                 return False
-        agenda.now_ns = at_ns
+        event_queue.now_ns = at_ns
         if event is None or network_first:
             collectives.complete()
         else:
             target = event[3]
             if isinstance(target, Stream):
-                journal.act(target.device.host)
-                heappop(agenda.heap)
+                rollback_log.act(target.device.host)
+                heappop(event_queue.heap)
                 target.due = None
                 self._timeline.streams.finish_segment(target)
             elif target.cursor >= len(target.log):
@@ -142,40 +142,40 @@ class Speculation:
         if ahead and at_ns > self._guessed_ns:
             self._guessed_ns = at_ns
         self._timeline.follow_up()
-        if journal.restored:
+        if rollback_log.restored:
             self._listen()
-        if len(agenda.heap) > STALE_ENTRIES + 8 * len(self._timeline.hosts):
-            agenda.heap[:] = [entry for entry in set(agenda.heap) if entry[3].due is entry]
-            heapify(agenda.heap)
+        if len(event_queue.heap) > STALE_ENTRIES + 8 * len(self._timeline.hosts):
+            event_queue.heap[:] = [entry for entry in set(event_queue.heap) if entry[3].due is entry]
+            heapify(event_queue.heap)
         return True
 
     def _host_turn(self, host: Host) -> None:
         """The host's next fact, if its time has come."""
-        agenda = self._agenda
+        event_queue = self._event_queue
         due_ns = host.clock_ns if host.again else host.clock_ns + host.log[host.cursor][3]
-        if due_ns > agenda.now_ns:
-            agenda.push(due_ns, host)
+        if due_ns > event_queue.now_ns:
+            event_queue.push(due_ns, host)
             return
-        chapter = self._journal.act(host)
-        heappop(agenda.heap)
+        checkpoint = self._rollback_log.act(host)
+        heappop(event_queue.heap)
         host.due = None
         goes_on = self._timeline.execute(host)
         answers = self._timeline.drain_answers()
         if answers:
-            chapter.answers += [(number, encoded) for _, number, encoded in answers]
-            if self._timeline.outlet.optimistic:
+            checkpoint.answers += [(number, encoded) for _, number, encoded in answers]
+            if self._timeline.answer_release.optimistic:
                 for answer in answers:
-                    self._timeline.outlet.answer_early(*answer)
+                    self._timeline.answer_release.answer_early(*answer)
         if goes_on:
-            due_ns = agenda.now_ns
+            due_ns = event_queue.now_ns
             if host.cursor < len(host.log):
                 due_ns += host.log[host.cursor][3]
-            agenda.push(due_ns, host)
+            event_queue.push(due_ns, host)
 
     # ---- silent hosts ----------------------------------------------------------------------------------------------
 
     def _fall_silent(self, host: Host) -> None:
-        heappop(self._agenda.heap)
+        heappop(self._event_queue.heap)
         host.due = None
         host.silent = True
         heappush(self._silent, (host.clock_ns, host.order, host))
@@ -192,21 +192,21 @@ class Speculation:
         due_ns = host.clock_ns
         if host.cursor < len(host.log):
             due_ns += host.log[host.cursor][3]
-        if due_ns < self._agenda.now_ns:
-            self._agenda.now_ns = due_ns
-        self._agenda.push(due_ns, host)
+        if due_ns < self._event_queue.now_ns:
+            self._event_queue.now_ns = due_ns
+        self._event_queue.push(due_ns, host)
 
     def _listen(self) -> None:
         """Late facts send their ranks back. Who has gone back may be silent again, or may have been heard meanwhile."""
-        while self._heard or self._journal.restored:
-            self._heard += self._journal.restored
-            self._journal.restored.clear()
+        while self._heard or self._rollback_log.restored:
+            self._heard += self._rollback_log.restored
+            self._rollback_log.restored.clear()
             host = self._heard.pop()
             if not host.silent:
                 continue
             if host.cursor >= len(host.log):
                 heappush(self._silent, (host.clock_ns, host.order, host))
-            elif not self._journal.go_back(host, host.clock_ns + host.log[host.cursor][3] + 1):
+            elif not self._rollback_log.go_back(host, host.clock_ns + host.log[host.cursor][3] + 1):
                 self._speak(host)
             else:
                 self._heard.append(host)
@@ -217,60 +217,60 @@ class Speculation:
         """Lets go what is final, and drops it; ends when nobody is further than global virtual time."""
         gvt_ns = self.gvt_ns()
         over = self._gating() is None and (gvt_ns > self._guessed_ns or self._nothing_left())
-        if self._journal.kept > self.most_kept:
-            self.most_kept = self._journal.kept
+        if self._rollback_log.kept > self.most_kept:
+            self.most_kept = self._rollback_log.kept
         for host in self._timeline.hosts:
-            chapters = host.chapters
+            checkpoints = host.checkpoints
             final = 0
-            for chapter in chapters:
-                if chapter.at_ns >= gvt_ns and not over:
+            for checkpoint in checkpoints:
+                if checkpoint.at_ns >= gvt_ns and not over:
                     break
                 final += 1
-                if chapter.at_ns > self._final_ns:
-                    self._final_ns = chapter.at_ns
-                self._let_go(host, chapter)
+                if checkpoint.at_ns > self._final_ns:
+                    self._final_ns = checkpoint.at_ns
+                self._let_go(host, checkpoint)
             if final:
-                del chapters[:final]
-                self._journal.kept -= final
-            self._timeline.forget_facts(host, chapters[0].cursor if chapters else host.forgotten + host.cursor)
+                del checkpoints[:final]
+                self._rollback_log.kept -= final
+            self._timeline.forget_facts(host, checkpoints[0].cursor if checkpoints else host.forgotten + host.cursor)
         self._let_answers_go(gvt_ns)
         self._collectives.commit(gvt_ns)
         if over:
             self._end()
 
     def _nothing_left(self) -> bool:
-        return self._agenda.peek() is None and self._collectives.refresh() == NEVER
+        return self._event_queue.peek() is None and self._collectives.refresh() == NEVER
 
-    def _let_go(self, host: Host, chapter: Chapter) -> None:
+    def _let_go(self, host: Host, checkpoint: Checkpoint) -> None:
         timeline = self._timeline
-        for number, encoded in chapter.answers:
-            timeline.outlet.answer(host, number, encoded)
-        for step in chapter.steps:
+        for number, encoded in checkpoint.answers:
+            timeline.answer_release.answer(host, number, encoded)
+        for step in checkpoint.steps:
             timeline.steps.keep(step)
-        if host.rank == timeline.rhythm.rank:
-            for transfer in chapter.notes:
-                timeline.rhythm.note(transfer, chapter.at_ns)
+        if host.rank == timeline.collective_log.rank:
+            for transfer in checkpoint.notes:
+                timeline.collective_log.note(transfer, checkpoint.at_ns)
 
     def _let_answers_go(self, gvt_ns: int) -> None:
         """Answers at global virtual time itself, if all that is still to come comes after them in the total order.
 
         Without it, a host that asks and says nothing until it is answered would wait for itself.
         """
-        network_ns, event, gating = self._collectives.refresh(), self._agenda.peek(), self._gating()
+        network_ns, event, gating = self._collectives.refresh(), self._event_queue.peek(), self._gating()
         if network_ns <= gvt_ns or (event is not None and event[0] <= gvt_ns and event[1] < HOSTS):
             return
         for host in self._timeline.hosts:
-            for chapter in host.chapters[:1]:
-                if chapter.answers and chapter.at_ns == gvt_ns:
+            for checkpoint in host.checkpoints[:1]:
+                if checkpoint.answers and checkpoint.at_ns == gvt_ns:
                     place = gvt_ns, host.order
                     if (event is None or event[:2] >= place) and (gating is None or gating[:2] >= place):
-                        for number, encoded in chapter.answers:
-                            self._timeline.outlet.answer(host, number, encoded)
+                        for number, encoded in checkpoint.answers:
+                            self._timeline.answer_release.answer(host, number, encoded)
 
     def _end(self) -> None:
-        self._agenda.now_ns = self._final_ns
+        self._event_queue.now_ns = self._final_ns
         self._silent.clear()
         self._heard.clear()
-        self._journal.restored.clear()
-        self._journal.on = False
+        self._rollback_log.restored.clear()
+        self._rollback_log.on = False
         self._timeline.streams.undo = None

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from phantora_async.virtual_time.agenda import Agenda
 from phantora_async.virtual_time.entities import (
-    LAUNCH_ITEM,
-    MARK_ITEM,
+    NCCL_ITEM,
+    RECORDING_ITEM,
     SEGMENT_ITEM,
     WAIT_ITEM,
     Device,
+    EventRecording,
     Host,
     Item,
-    Launch,
-    Mark,
-    StepMark,
+    NcclKernel,
+    StepEnd,
     Stream,
     StreamState,
 )
+from phantora_async.virtual_time.event_queue import EventQueue
 
 KEPT_ITEMS = 256
 """Done items are forgotten when there are this many. Lists are replaced and not shortened: history may hold them."""
@@ -27,28 +27,28 @@ Undo = list[tuple[Callable[..., None], tuple[Any, ...]]]
 """What restores the state of something, youngest last."""
 
 
-def _set_mark(mark: Mark, done_ns: int, waiters: tuple[Stream | Host, ...]) -> None:
-    mark.done_ns = done_ns
-    mark.waiters[:] = waiters
+def _set_recording(recording: EventRecording, done_ns: int, waiters: tuple[Stream | Host, ...]) -> None:
+    recording.done_ns = done_ns
+    recording.waiters[:] = waiters
 
 
-def _set_pending(step: StepMark, pending: int) -> None:
+def _set_pending(step: StepEnd, pending: int) -> None:
     step.pending = pending
 
 
 class Streams:
     """Drives FIFOs. What becomes possible elsewhere is left in ``arrived`` and ``completed_steps`` for the timeline."""
 
-    __slots__ = ("_agenda", "_ready", "arrived", "completed_steps", "undo")
+    __slots__ = ("_event_queue", "_ready", "arrived", "completed_steps", "undo")
 
-    def __init__(self, agenda: Agenda) -> None:
-        self._agenda = agenda
+    def __init__(self, event_queue: EventQueue) -> None:
+        self._event_queue = event_queue
         self._ready: list[Stream] = []
-        self.arrived: list[Launch] = []
+        self.arrived: list[NcclKernel] = []
         """Launches that reached the head of their stream."""
         self.undo: Undo | None = None
         """Where to note what marks and steps were, while the simulation may have to go back."""
-        self.completed_steps: list[StepMark] = []
+        self.completed_steps: list[StepEnd] = []
 
     def submit(self, stream: Stream, item: Item) -> None:
         """Gives an item to the stream now; an idle stream takes it up at once."""
@@ -57,7 +57,7 @@ class Streams:
             device = stream.device
             device.busy_streams += 1
             if device.since_ns < 0:
-                device.since_ns = self._agenda.now_ns
+                device.since_ns = self._event_queue.now_ns
                 device.host.used = [*device.host.used, device]
             self._drive(stream)
             if self._ready:
@@ -66,13 +66,13 @@ class Streams:
     def finish_segment(self, stream: Stream) -> None:
         """The segment at the head is done."""
         device = stream.device
-        device.account(self._agenda.now_ns)
+        device.account(self._event_queue.now_ns)
         device.running.remove(stream)
         self._leave(stream, stream.items[stream.head][1])
 
-    def finish_launch(self, launch: Launch) -> None:
+    def finish_launch(self, launch: NcclKernel) -> None:
         """The NCCL kernel at the head of its stream is done."""
-        stream, now_ns = launch.stream, self._agenda.now_ns
+        stream, now_ns = launch.stream, self._event_queue.now_ns
         device = stream.device
         device.account(now_ns)
         device.resident -= 1
@@ -85,7 +85,7 @@ class Streams:
         stream.head += 1
         if stream.pending <= stream.queue_limit:
             stream.queue_limit = -1
-            self._agenda.woken.append(stream.device.host)
+            self._event_queue.woken.append(stream.device.host)
         self._drive(stream)
         if self._ready:
             self._settle()
@@ -98,7 +98,7 @@ class Streams:
         """The stream's head is free to go on. Streams that this releases wait in ``_ready``, so no chain recurses."""
         items, head = stream.items, stream.head
         count = len(items)
-        now_ns = self._agenda.now_ns
+        now_ns = self._event_queue.now_ns
         while head < count:
             item = items[head]
             kind = item[0]
@@ -107,7 +107,7 @@ class Streams:
                 stream.state = StreamState.RUNNING
                 self._start_segment(stream, item, now_ns)
                 return
-            if kind == MARK_ITEM:
+            if kind == RECORDING_ITEM:
                 self._complete(item[1], now_ns)
             elif kind == WAIT_ITEM:
                 if item[1].done_ns < 0:
@@ -116,13 +116,13 @@ class Streams:
                     stream.head = head
                     stream.state = StreamState.BLOCKED
                     return
-            elif kind == LAUNCH_ITEM:
+            elif kind == NCCL_ITEM:
                 stream.head = head
                 stream.state = StreamState.COLLECTIVE
                 self._start_launch(stream.device, item[1], now_ns)
                 return
             else:
-                step: StepMark = item[1]
+                step: StepEnd = item[1]
                 if self.undo is not None:
                     self.undo.append((_set_pending, (step, step.pending)))
                 step.pending -= 1
@@ -138,32 +138,32 @@ class Streams:
         stream.state = StreamState.IDLE
         self._drained(stream)
 
-    def remember(self, mark: Mark) -> None:
+    def remember(self, recording: EventRecording) -> None:
         """Before the mark changes."""
         if self.undo is not None:
-            self.undo.append((_set_mark, (mark, mark.done_ns, tuple(mark.waiters))))
+            self.undo.append((_set_recording, (recording, recording.done_ns, tuple(recording.waiters))))
 
-    def _complete(self, mark: Mark, now_ns: int) -> None:
+    def _complete(self, recording: EventRecording, now_ns: int) -> None:
         if self.undo is not None:
-            self.remember(mark)
-        mark.done_ns = now_ns
-        if mark.waiters:
-            for waiter in mark.waiters:
+            self.remember(recording)
+        recording.done_ns = now_ns
+        if recording.waiters:
+            for waiter in recording.waiters:
                 if isinstance(waiter, Host):
-                    self._agenda.woken.append(waiter)
+                    self._event_queue.woken.append(waiter)
                 else:
                     self._ready.append(waiter)
-            mark.waiters.clear()
+            recording.waiters.clear()
 
     def _drained(self, stream: Stream) -> None:
         device = stream.device
         device.busy_streams -= 1
         if stream.drain_waiter:
             stream.drain_waiter = False
-            self._agenda.woken.append(device.host)
+            self._event_queue.woken.append(device.host)
         if device.drain_waiter and not device.busy_streams:
             device.drain_waiter = False
-            self._agenda.woken.append(device.host)
+            self._event_queue.woken.append(device.host)
 
     def _start_segment(self, stream: Stream, item: Item, now_ns: int) -> None:
         _, _, solo_ns, contended_ns, floor_ns = item
@@ -180,9 +180,9 @@ class Streams:
         device.running.append(stream)
         if end_ns > device.busy_until_ns:
             device.busy_until_ns = end_ns
-        self._agenda.push(end_ns if end_ns > floor_ns else floor_ns, stream)
+        self._event_queue.push(end_ns if end_ns > floor_ns else floor_ns, stream)
 
-    def _start_launch(self, device: Device, launch: Launch, now_ns: int) -> None:
+    def _start_launch(self, device: Device, launch: NcclKernel, now_ns: int) -> None:
         device.account(now_ns)
         device.resident += 1
         if device.resident == 1 and device.running:
@@ -191,7 +191,7 @@ class Streams:
 
     def _change_rate(self, device: Device) -> None:
         """The first NCCL kernel came or the last one went: running segments go on at the other rate from now on."""
-        now_ns = self._agenda.now_ns
+        now_ns = self._event_queue.now_ns
         latest_ns = now_ns
         for stream in device.running:
             _, _, solo_ns, contended_ns, floor_ns = stream.items[stream.head]
@@ -204,5 +204,5 @@ class Streams:
             end_ns = now_ns - (-left // stream.rate)
             if end_ns > latest_ns:
                 latest_ns = end_ns
-            self._agenda.push(end_ns if end_ns > floor_ns else floor_ns, stream)
+            self._event_queue.push(end_ns if end_ns > floor_ns else floor_ns, stream)
         device.busy_until_ns = latest_ns

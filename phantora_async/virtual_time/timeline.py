@@ -13,15 +13,15 @@ from enum import Enum
 from heapq import heappop
 from typing import Any
 
-from phantora_async.virtual_time.agenda import HOSTS, NEVER, Agenda
-from phantora_async.virtual_time.collectives import Collectives, Fabric
+from phantora_async.virtual_time.answer_release import AnswerRelease
+from phantora_async.virtual_time.collective_log import CollectiveLog
+from phantora_async.virtual_time.collectives import Collectives, NetworkModel
 from phantora_async.virtual_time.entities import Host, HostState, Stream
+from phantora_async.virtual_time.event_queue import HOSTS, NEVER, EventQueue
 from phantora_async.virtual_time.hosts import Answer, Hosts
-from phantora_async.virtual_time.journal import Journal
-from phantora_async.virtual_time.outlet import Outlet
-from phantora_async.virtual_time.rhythm import Rhythm
+from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.speculation import Speculation
-from phantora_async.virtual_time.steps import Steps
+from phantora_async.virtual_time.step_log import StepLog
 from phantora_async.virtual_time.streams import Streams
 
 KEPT_FACTS = 1024
@@ -37,31 +37,31 @@ class Stop(Enum):
 class Timeline:
     """``feed`` facts, ``run``, take ``answers``. Not a thread's business but its caller's."""
 
-    def __init__(self, world_size: int, fabric: Fabric, queue_depth: int, *, optimistic: bool = False) -> None:
+    def __init__(self, world_size: int, network: NetworkModel, queue_depth: int, *, optimistic: bool = False) -> None:
         """`optimistic`: answers leave as soon as they are simulated, though they may be revised."""
-        self.agenda = Agenda()
-        self.streams = Streams(self.agenda)
-        self.journal = Journal(self.agenda, self.streams)
-        self.collectives = Collectives(self.agenda, self.streams, self.journal, fabric)
-        self._operations = Hosts(self.agenda, self.streams, self.collectives, self.journal, queue_depth)
-        self._aside: list[Host] = []
+        self.event_queue = EventQueue()
+        self.streams = Streams(self.event_queue)
+        self.rollback_log = RollbackLog(self.event_queue, self.streams)
+        self.collectives = Collectives(self.event_queue, self.streams, self.rollback_log, network)
+        self._operations = Hosts(self.event_queue, self.streams, self.collectives, self.rollback_log, queue_depth)
+        self._passed_over: list[Host] = []
         self._passing = False
         self.hosts = [Host(rank, HOSTS + rank) for rank in range(world_size)]
-        self.steps = Steps()
-        self.rhythm = Rhythm(0)
-        self.outlet = Outlet(optimistic)
+        self.steps = StepLog()
+        self.collective_log = CollectiveLog(0)
+        self.answer_release = AnswerRelease(optimistic)
         self.speculation = Speculation(self)
         self.starved: Host | None = None
         """Whose fact has to come first; set when ``run`` returns STARVED."""
         self._facts = 0
         self._turns = 0
         for host in self.hosts:
-            self.agenda.push(0, host)
+            self.event_queue.push(0, host)
 
     @property
     def now_ns(self) -> int:
         """Global virtual time: everything before it is decided."""
-        return self.speculation.gvt_ns() if self.speculation.active else self.agenda.now_ns
+        return self.speculation.gvt_ns() if self.speculation.active else self.event_queue.now_ns
 
     @property
     def ahead_ns(self) -> int:
@@ -73,16 +73,16 @@ class Timeline:
     @property
     def facts_done(self) -> int:
         """Facts executed, and not taken back."""
-        return self._facts - self.journal.facts
+        return self._facts - self.rollback_log.facts
 
     @property
     def turns(self) -> int:
         """Events executed, with those that were taken back: ``journal.turns`` of them."""
         return self._turns
 
-    def gathered(self, gathering: object) -> list[int]:
+    def waiting_in_creation(self, creation: object) -> list[int]:
         """Ranks that have come to a gathering and wait in it."""
-        return self._operations.gathered(gathering)
+        return self._operations.waiting_in_creation(creation)
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
         """Appends what a rank said, in its order."""
@@ -101,7 +101,7 @@ class Timeline:
 
     def take_answers(self) -> list[tuple[int, bytes]]:
         """(rank, encoded record) of questions decided since the last call, each rank's in the order of virtual time."""
-        return self.outlet.take()
+        return self.answer_release.take()
 
     def pass_over(self, ranks: Sequence[int]) -> None:
         """These ranks are asleep where no record tells of it: until the next answer leaves, they hold nothing back.
@@ -132,7 +132,7 @@ class Timeline:
         if stop is Stop.STARVED and ahead and not self._passing:
             _, exhausted = self._speculate(max(left, 1), True)
             return self._stop(exhausted)
-        self.collectives.commit(self.agenda.now_ns)
+        self.collectives.commit(self.event_queue.now_ns)
         return stop
 
     def _speculate(self, budget: int, ahead: bool) -> tuple[int, bool]:
@@ -150,24 +150,24 @@ class Timeline:
         answers = self._operations.answers
         if answers:
             for host, number, encoded in answers:
-                self.outlet.answer(host, number, encoded)
+                self.answer_release.answer(host, number, encoded)
             answers.clear()
 
     def _run(self, budget: int) -> tuple[Stop, int]:
-        agenda, collectives, operations = self.agenda, self.collectives, self._operations
-        heap, arrived, woken = agenda.heap, self.streams.arrived, agenda.woken
+        event_queue, collectives, operations = self.event_queue, self.collectives, self._operations
+        heap, arrived, woken = event_queue.heap, self.streams.arrived, event_queue.woken
         while budget > 0:
             budget -= 1
             network_ns = collectives.refresh()
             if not heap or network_ns <= heap[0][0]:
                 if network_ns == NEVER:
-                    if self._aside:
+                    if self._passed_over:
                         self._return_all()
                         continue
                     return Stop.DRAINED, budget
-                agenda.now_ns = network_ns
+                event_queue.now_ns = network_ns
                 for transfer in collectives.complete():
-                    self.rhythm.note(transfer, network_ns)
+                    self.collective_log.note(transfer, network_ns)
             else:
                 entry = heap[0]
                 at_ns, order, _, target = entry
@@ -178,7 +178,7 @@ class Timeline:
                     heappop(heap)
                     assert isinstance(target, Stream)
                     target.due = None
-                    agenda.now_ns = at_ns
+                    event_queue.now_ns = at_ns
                     self.streams.finish_segment(target)
                 else:
                     assert isinstance(target, Host)
@@ -187,9 +187,9 @@ class Timeline:
                             heappop(heap)
                             target.due = None
                             operations.block(target, HostState.PASSED_OVER, None)
-                            self._aside.append(target)
+                            self._passed_over.append(target)
                             continue
-                        if self._aside:
+                        if self._passed_over:
                             self._return_all()
                             continue
                         self.starved = target
@@ -198,41 +198,41 @@ class Timeline:
                     target.due = None
                     due_ns = target.clock_ns if target.again else target.clock_ns + target.log[target.cursor][3]
                     if due_ns > at_ns:
-                        agenda.push(due_ns, target)
+                        event_queue.push(due_ns, target)
                         continue
-                    agenda.now_ns = at_ns
+                    event_queue.now_ns = at_ns
                     budget -= self._go_on(target)
             while arrived or woken or self.streams.completed_steps:
                 self.follow_up()
-            if self._aside and operations.answers:
+            if self._passed_over and operations.answers:
                 self._return_all()
         return Stop.BUDGET, budget
 
     def _go_on(self, host: Host) -> int:
         """Executes the host's facts while nothing else comes first. Returns how many."""
-        agenda, handlers, collectives = self.agenda, self._operations.handlers, self.collectives
-        heap, order, log = agenda.heap, host.order, host.log
+        event_queue, handlers, collectives = self.event_queue, self._operations.handlers, self.collectives
+        heap, order, log = event_queue.heap, host.order, host.log
         done = 0
         while True:
             fact = log[host.cursor]
-            host.clock_ns = now_ns = agenda.now_ns
+            host.clock_ns = now_ns = event_queue.now_ns
             host.again = False
             done += 1
             if not handlers[fact[0]](host, fact):
                 break
             host.cursor = cursor = host.cursor + 1
-            if agenda.woken or self.streams.arrived or self.streams.completed_steps:
+            if event_queue.woken or self.streams.arrived or self.streams.completed_steps:
                 self.follow_up()
             if cursor >= len(log):
-                agenda.push(now_ns, host)
+                event_queue.push(now_ns, host)
                 break
             due_ns = now_ns + log[cursor][3]
             if (heap and (heap[0][0] < due_ns or (heap[0][0] == due_ns and heap[0][1] < order))) or (
                 collectives.refresh() <= due_ns
             ):
-                agenda.push(due_ns, host)
+                event_queue.push(due_ns, host)
                 break
-            agenda.now_ns = due_ns
+            event_queue.now_ns = due_ns
         if host.cursor > KEPT_FACTS:
             self.forget_facts(host, host.forgotten + host.cursor)
         self._facts += done
@@ -244,7 +244,7 @@ class Timeline:
         """The host's next fact, now. Says whether the host goes on to the one after it at this instant."""
         fact = host.log[host.cursor]
         before = host.cursor
-        host.clock_ns = self.agenda.now_ns
+        host.clock_ns = self.event_queue.now_ns
         host.again = False
         goes_on = self._operations.handlers[fact[0]](host, fact)
         if goes_on:
@@ -270,7 +270,7 @@ class Timeline:
 
     def follow_up(self) -> None:
         """What an event made possible at the same instant."""
-        arrived, woken, steps = self.streams.arrived, self.agenda.woken, self.streams.completed_steps
+        arrived, woken, steps = self.streams.arrived, self.event_queue.woken, self.streams.completed_steps
         while arrived or woken or steps:
             while arrived:
                 self.collectives.arrive(arrived.pop(0))
@@ -278,9 +278,9 @@ class Timeline:
                 self._give_turn(woken.pop(0))
             while steps:
                 step = steps.pop(0)
-                self.steps.measure(step, self.agenda.now_ns)
-                if self.journal.on:
-                    self.journal.chapter(step.host).steps.append(step)
+                self.steps.measure(step, self.event_queue.now_ns)
+                if self.rollback_log.on:
+                    self.rollback_log.checkpoint(step.host).steps.append(step)
                 else:
                     self.steps.keep(step)
 
@@ -289,13 +289,13 @@ class Timeline:
         at_ns = host.clock_ns
         if not host.again and host.cursor < len(host.log):
             at_ns += host.log[host.cursor][3]
-        self.agenda.push(at_ns, host)
+        self.event_queue.push(at_ns, host)
 
     def _return_all(self) -> None:
         """An answer has left, or nothing can happen without them: those passed over hold time at this instant now."""
-        for host in self._aside:
+        for host in self._passed_over:
             self._give_turn(host)
-        self._aside.clear()
+        self._passed_over.clear()
         self._passing = False
         for host in self.hosts:
             host.may_pass = False

@@ -27,60 +27,60 @@ def median_s(done: Finished) -> float:
 def test_tqdm(run: Run) -> None:
     needs("tqdm")
     done = run("frameworks/tqdm_rate.py", n=1)
-    said = said_by(done)
-    assert said["rate"] == pytest.approx(said["clock"], rel=0.002)
-    assert said["average"] == pytest.approx(said["clock"], rel=0.002)
-    assert said["clock"] == pytest.approx(1 / median_s(done), rel=0.002)
+    rank_info = said_by(done)
+    assert rank_info["rate"] == pytest.approx(rank_info["clock"], rel=0.002)
+    assert rank_info["average"] == pytest.approx(rank_info["clock"], rel=0.002)
+    assert rank_info["clock"] == pytest.approx(1 / median_s(done), rel=0.002)
     printed = [float(rate) for rate in re.findall(r"([0-9.]+)it/s", done.output)]
-    assert printed[-1] == pytest.approx(said["clock"], rel=0.002)
+    assert printed[-1] == pytest.approx(rank_info["clock"], rel=0.002)
 
 
 def test_hugging_face_trainer(run: Run, tmp_path: Path) -> None:
     needs("transformers")
     needs("accelerate")
     done = run("frameworks/hf_trainer.py", str(tmp_path), n=2)
-    said = said_by(done)
-    metrics, clock = said["metrics"], said["clock"]
+    rank_info = said_by(done)
+    metrics, clock = rank_info["metrics"], rank_info["clock"]
     assert metrics["train_runtime"] == pytest.approx(clock["train"], rel=0.005)
-    assert metrics["train_steps_per_second"] == pytest.approx(said["steps"] / clock["train"], rel=0.005)
-    assert metrics["train_samples_per_second"] == pytest.approx(said["samples"] / clock["train"], rel=0.005)
+    assert metrics["train_steps_per_second"] == pytest.approx(rank_info["steps"] / clock["train"], rel=0.005)
+    assert metrics["train_samples_per_second"] == pytest.approx(rank_info["samples"] / clock["train"], rel=0.005)
     assert clock["step"] == pytest.approx(median_s(done), rel=0.005)
 
 
 def test_lightning(run: Run, tmp_path: Path) -> None:
     needs("lightning")
     done = run("frameworks/lightning_fit.py", str(tmp_path), n=2)
-    said = said_by(done)
-    assert said["timer"] == pytest.approx(said["train"], rel=0.002)
+    rank_info = said_by(done)
+    assert rank_info["timer"] == pytest.approx(rank_info["train"], rel=0.002)
     for rate in ("batches_per_sec", "samples_per_sec"):
-        assert said[rate] == pytest.approx(said["clock"], rel=0.002)
-        assert said[rate] == pytest.approx(1 / median_s(done), rel=0.002)
+        assert rank_info[rate] == pytest.approx(rank_info["clock"], rel=0.002)
+        assert rank_info[rate] == pytest.approx(1 / median_s(done), rel=0.002)
 
 
 def test_deepspeed_throughput(run: Run) -> None:
     needs("deepspeed")
-    said = said_by(run("frameworks/deepspeed_engine.py", n=2))
-    assert said["samples"] == pytest.approx(said["clock"], rel=0.005)
+    rank_info = said_by(run("frameworks/deepspeed_engine.py", n=2))
+    assert rank_info["samples"] == pytest.approx(rank_info["clock"], rel=0.005)
 
 
 def test_deepspeed_breakdown(run: Run) -> None:
     """Its timers leave out a little of what DeepSpeed does in each call."""
     needs("deepspeed")
     done = run("frameworks/deepspeed_engine.py", "--breakdown", n=2)
-    said = said_by(done)
+    rank_info = said_by(done)
     line = [line for line in done.output.splitlines() if "| fwd: " in line][-1]
     for phase in ("fwd", "bwd", "step"):
         found = re.search(rf"\b{phase}: ([0-9.]+)", line)
         assert found is not None, line
-        assert 0.95 * said[phase] < float(found[1]) <= said[phase], (phase, line, said)
+        assert 0.95 * rank_info[phase] < float(found[1]) <= rank_info[phase], (phase, line, rank_info)
 
 
 def test_megatron_timers(run: Run) -> None:
     needs("megatron")
     done = run("frameworks/megatron_timers.py", n=2)
-    said = said_by(done)
-    assert said["said"] == pytest.approx(said["clock"], rel=0.005)
-    assert said["said"][-1] == pytest.approx(median_s(done), rel=0.005)
+    rank_info = said_by(done)
+    assert rank_info["rank_info"] == pytest.approx(rank_info["clock"], rel=0.005)
+    assert rank_info["rank_info"][-1] == pytest.approx(median_s(done), rel=0.005)
 
 
 def test_torchtitan(run: Run, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from emu.callers import Policy, policy_of
+from emu.clock.callers import Policy, policy_of
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
@@ -15,7 +15,7 @@ import os, threading, time
 from time import perf_counter as early
 import timeit
 real_perf_counter = time.perf_counter
-from emu.clock import PERF_COUNTER_BASE_NS, VirtualClock
+from emu.clock.virtual_clock import PERF_COUNTER_BASE_NS, VirtualClock
 
 class Host:
     now = 0

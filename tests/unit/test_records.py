@@ -1,4 +1,4 @@
-"""emu.records: the Python side of the one definition."""
+"""emu.contract.records: the Python side of the one definition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu import records
+from emu.contract import records
 
 
 def test_a_record_has_the_layout_that_the_definition_says() -> None:
@@ -75,4 +75,4 @@ def test_every_question_knows_its_reply() -> None:
 
 def test_the_stub_is_current() -> None:
     kept = Path(records.__file__).with_suffix(".pyi").read_text()
-    assert kept == "\n".join(records.stub()) + "\n", "run: python -m emu.records > emu/records.pyi"
+    assert kept == "\n".join(records.stub()) + "\n", "run: python -m emu.contract.records > emu/contract/records.pyi"

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from emu import records
+from emu.contract import records
 
 
 class FakeRank:

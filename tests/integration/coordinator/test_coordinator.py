@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import uvloop
 
-from emu import records
-from emu.records import MarkerKind, NcclKind
-from phantora_async.coordinator import Coordinator, Outcome
+from emu.contract import records
+from emu.contract.records import MarkerKind, NcclKind
+from phantora_async.coordinator.coordinator import Coordinator, Outcome
 from phantora_async.failures import INTERNAL, STUCK
+from phantora_async.liveness.sleep_detector import Thread
 from phantora_async.report import terminal_report
 from phantora_async.run_spec import RunSpec
-from phantora_async.sleepers import Thread
 from profiles import load_cluster, load_gpu, load_host
 
 from .fake_rank import FakeRank
@@ -93,7 +93,7 @@ class Run:
 
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("phantora_async.coordinator.SETTLE_S", 0.01)
+    monkeypatch.setattr("phantora_async.coordinator.coordinator.SETTLE_S", 0.01)
     return Run(tmp_path, 2)
 
 
@@ -236,7 +236,7 @@ async def test_a_sleeping_rank_is_passed_over(two: Run) -> None:
 
 
 async def test_all_asleep_is_a_deadlock_after_a_while(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two.coordinator._stalls, "patience_s", 0.2)
+    monkeypatch.setattr(two.coordinator._blocked_ranks, "patience_s", 0.2)
     two.processes.awake = False
 
     async def waits(rank: FakeRank) -> None:
@@ -297,9 +297,9 @@ async def test_a_wait_is_told_with_its_line_and_the_missing_call(two: Run) -> No
 
 
 async def test_who_says_nothing_for_too_long_ends_the_run(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phantora_async.lookout.STALL_S", 0.1)
-    monkeypatch.setattr("phantora_async.lookout.FIRST_NOTICE_S", 0.1)
-    monkeypatch.setattr("phantora_async.coordinator.SHOW_S", 0.05)
+    monkeypatch.setattr("phantora_async.liveness.stall_watch.STALL_S", 0.1)
+    monkeypatch.setattr("phantora_async.liveness.stall_watch.FIRST_NOTICE_S", 0.1)
+    monkeypatch.setattr("phantora_async.coordinator.coordinator.SHOW_S", 0.05)
     two.limit(stall_timeout_s=0.5)
 
     async def asks(rank: FakeRank) -> None:
@@ -321,7 +321,7 @@ async def test_who_says_nothing_for_too_long_ends_the_run(two: Run, monkeypatch:
 
 
 async def test_an_interrupted_run_tells_who_waits(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phantora_async.lookout.STALL_S", 0.0)
+    monkeypatch.setattr("phantora_async.liveness.stall_watch.STALL_S", 0.0)
     asked = asyncio.Event()
 
     async def asks(rank: FakeRank) -> None:
@@ -438,7 +438,7 @@ async def test_a_fast_rank_is_held_back_and_let_go_when_a_slow_one_sleeps(
     two: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 1 says more than may queue, then sends rank 0, asleep, the message that it waits for."""
-    monkeypatch.setattr("phantora_async.queues.RANK_FACTS", 100)
+    monkeypatch.setattr("phantora_async.coordinator.backpressure.RANK_FACTS", 100)
     message = asyncio.Event()
     counts: dict[str, Any] = {}
 
@@ -469,7 +469,7 @@ async def test_an_error_of_our_own_ends_the_run(two: Run, monkeypatch: pytest.Mo
     async def program(rank: FakeRank) -> None:
         await rank.clock()
 
-    monkeypatch.setattr(two.coordinator._intake, "take", broken)
+    monkeypatch.setattr(two.coordinator._fact_builder, "take", broken)
     outcome = await two.play(program, program)
     assert outcome.exit_code == INTERNAL
     assert "ZeroDivisionError: a bug" in outcome.message

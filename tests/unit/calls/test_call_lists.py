@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-CALLS = Path(__file__).parents[3] / "emu" / "hook" / "calls"
+HOOK = Path(__file__).parents[3] / "emu" / "hook"
 ENTRY = re.compile(r"^(EMULATED|ACCEPTED|REFUSED|LEFT)\((?:[A-Z]+, )?(\w+)\)", re.MULTILINE)
 HOOKED = re.compile(
     r"^(?:cuda[A-Z]|__cuda|cu[A-Z]|nccl[A-Z]|nvml[A-Z]|cublas|cudnn[A-Z]|cufft|cusparse|cusolver|curand|cupti|nvrtc|nvshmem)"
@@ -22,7 +22,7 @@ HOOKED = re.compile(
 
 
 def listed() -> Counter[str]:
-    return Counter(name for path in CALLS.glob("*.def") for _, name in ENTRY.findall(path.read_text()))
+    return Counter(name for path in HOOK.glob("*/*calls.def") for _, name in ENTRY.findall(path.read_text()))
 
 
 @cache
@@ -45,10 +45,10 @@ def test_each_call_is_listed_once() -> None:
 
 
 def test_every_line_of_a_list_is_an_entry() -> None:
-    for path in CALLS.glob("*.def"):
+    for path in HOOK.glob("*/*calls.def"):
         text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
         strange = [line for line in text.splitlines() if line.strip() and not ENTRY.match(line)]
-        assert strange == [], path.name
+        assert strange == [], path
 
 
 @pytest.mark.torch

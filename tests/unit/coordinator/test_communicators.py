@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emu import records
-from emu.records import NcclKind
-from phantora_async.communicators import Answers, Communicators, compact, named
+from emu.contract import records
+from emu.contract.records import NcclKind
+from phantora_async.coordinator.communicators import Answers, Communicators, compact, named
 from phantora_async.failures import Deadlock, Mismatch, ProtocolError
 
 
@@ -76,8 +76,8 @@ def test_a_split_orders_by_key_then_by_the_parents_rank() -> None:
     answers: Answers = []
     for rank in (13, 10, 14, 12, 11):
         color, key = asked[rank]
-        gathering, answers = communicators.split(rank, split(rank, parent, color, key))
-        assert gathering.size == 5
+        creation, answers = communicators.split(rank, split(rank, parent, color, key))
+        assert creation.size == 5
     got = decoded(answers)
     assert got[14].comm == 0
     assert communicators.by_id[got[10].comm].members == (13, 10, 12)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from emu import records
-from emu.records import RecordError
-from phantora_async.costs import Cost, Costs, CostTable
+from emu.contract import records
+from emu.contract.records import RecordError
+from phantora_async.coordinator.costs import Cost, Costs, CostTable
 
 
 def find(path: Path, key: int) -> records.CostEntry | None:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu import records
-from emu.records import NcclKind
-from phantora_async import small_floats
-from phantora_async.exchange import FOLLOWS, Exchange, reduced
+from emu.contract import records
+from emu.contract.records import NcclKind
+from phantora_async.coordinator import small_floats
+from phantora_async.coordinator.data_exchange import FOLLOWS, DataExchange, reduced
 from phantora_async.failures import ProtocolError
-from phantora_async.virtual_time.facts import Comm, Meeting
+from phantora_async.virtual_time.facts import Collective, Comm
 
 I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 = range(12)
 SUM, PROD, MAX, MIN, AVG, PREMULSUM = range(6)
@@ -31,14 +31,14 @@ def run(
 ) -> dict[int, bytes]:
     """Everybody joins, in ascending or descending order, and wants an output; by rank in the communicator."""
     size = len(inputs)
-    comm, exchange = comm_of(size), Exchange()
-    meeting = Meeting(comm, 0, op, dtype, redop, count, root, comm.members)
+    comm, exchange = comm_of(size), DataExchange()
+    collective = Collective(comm, 0, op, dtype, redop, count, root, comm.members)
     sent: list[tuple[int, bytes]] = []
     for place in list(range(size))[::order]:
-        meeting.joined.append(comm.members[place])
+        collective.joined.append(comm.members[place])
         call = records.NcclOp(5, 0, op, dtype, redop, root, count, 100 + place, len(inputs[place]), 1.0)
         assert not sent
-        sent = exchange.join(comm.members[place], meeting, call, inputs[place])
+        sent = exchange.join(comm.members[place], collective, call, inputs[place])
     outputs = {}
     for rank, encoded in sent:
         (data,), _ = records.decode_down(encoded)
@@ -65,23 +65,23 @@ def test_each_collective_moves_what_it_should(order: int) -> None:
 
 
 def test_a_message_goes_to_its_receiver() -> None:
-    comm, exchange = comm_of(2), Exchange()
-    meeting = Meeting(comm, 0, NcclKind.SEND, U8, 0, 3, -1, (11, 10))
-    meeting.joined.append(10)
-    assert exchange.join(10, meeting, records.NcclOp(5, 0, NcclKind.RECV, U8, 0, 1, 3, 77, 0, 1.0), b"") == []
-    meeting.joined.append(11)
+    comm, exchange = comm_of(2), DataExchange()
+    collective = Collective(comm, 0, NcclKind.SEND, U8, 0, 3, -1, (11, 10))
+    collective.joined.append(10)
+    assert exchange.join(10, collective, records.NcclOp(5, 0, NcclKind.RECV, U8, 0, 1, 3, 77, 0, 1.0), b"") == []
+    collective.joined.append(11)
     send = records.NcclOp(5, 0, NcclKind.SEND, U8, 0, 0, 3, 0, 3, 1.0)
-    assert exchange.join(11, meeting, send, b"abc") == [(10, records.Data.encode(0, 77, payload=b"abc"))]
+    assert exchange.join(11, collective, send, b"abc") == [(10, records.Data.encode(0, 77, payload=b"abc"))]
 
 
 def test_bytes_that_follow_later_complete_the_exchange() -> None:
-    comm, exchange = comm_of(2), Exchange()
-    meeting = Meeting(comm, 0, NcclKind.ALL_GATHER, U8, 0, 3, 0, comm.members)
-    meeting.joined.append(10)
+    comm, exchange = comm_of(2), DataExchange()
+    collective = Collective(comm, 0, NcclKind.ALL_GATHER, U8, 0, 3, 0, comm.members)
+    collective.joined.append(10)
     late = records.NcclOp(5, 0, NcclKind.ALL_GATHER, U8, 0, 0, 3, 1, FOLLOWS, 1.0)
-    assert exchange.join(10, meeting, late, b"") == []
-    meeting.joined.append(11)
-    assert exchange.join(11, meeting, late._replace(token=2, data_nbytes=3), b"xyz") == []
+    assert exchange.join(10, collective, late, b"") == []
+    collective.joined.append(11)
+    assert exchange.join(11, collective, late._replace(token=2, data_nbytes=3), b"xyz") == []
     (follow,), _ = records.decode_up(records.NcclData.encode(0, 5, 0, NcclKind.ALL_GATHER, 0, payload=b"abc"))
     assert isinstance(follow, records.NcclData)
     sent = exchange.late(10, follow)

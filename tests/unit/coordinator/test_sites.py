@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import emu
-from emu import records
-from phantora_async.sites import Line, Site, from_record, innermost, texts
-from phantora_async.stacks import Stacks, crash_site, main_thread
+from emu.contract import records
+from phantora_async.liveness.call_sites import Line, Site, from_record, innermost, texts
+from phantora_async.liveness.rank_stacks import Stacks, crash_site, main_thread
 
 PACKAGES = "/opt/venv/lib/python3.12/site-packages"
-OURS = f"{Path(emu.__file__).parent}/rank.py"
+OURS = f"{Path(emu.__file__).parent}/start/rank.py"
 DUMP = f"""\
 Thread 0x00007f0001 (most recent call first):
   File "/usr/lib/python3.12/threading.py", line 355 in wait

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from phantora_async.sleepers import POLLING_LOOKS, STUBBORN_NS, ProcFs, Sleepers, Thread
+from phantora_async.liveness.sleep_detector import POLLING_LOOKS, STUBBORN_NS, ProcFs, SleepDetector, Thread
 
 MS = 1_000_000
 LOOK = 50 * MS
@@ -41,7 +41,7 @@ def proc() -> FakeProc:
 
 
 def test_asleep_twice_without_processor_time(proc: FakeProc) -> None:
-    sleepers = Sleepers(proc)
+    sleepers = SleepDetector(proc)
     assert [sleepers.look(0, 1, LOOK) for _ in range(3)] == [False, True, True]
     assert sleepers.slept(0)
     sleepers.forget(0)
@@ -49,19 +49,19 @@ def test_asleep_twice_without_processor_time(proc: FakeProc) -> None:
 
 
 def test_looks_too_close_together_say_nothing(proc: FakeProc) -> None:
-    sleepers = Sleepers(proc)
+    sleepers = SleepDetector(proc)
     assert [sleepers.look(0, 1, 2 * LOOK) for _ in range(3)] == [False, False, True]
 
 
 def test_a_computing_rank_is_awake(proc: FakeProc) -> None:
-    sleepers = Sleepers(proc)
+    sleepers = SleepDetector(proc)
     for _ in range(20):
         proc.use(1, LOOK, sleeping=False)
         assert not sleepers.look(0, 1, LOOK)
 
 
 def test_one_that_computed_between_two_looks_is_awake(proc: FakeProc) -> None:
-    sleepers = Sleepers(proc)
+    sleepers = SleepDetector(proc)
     sleepers.look(0, 1, LOOK)
     for _ in range(20):
         proc.use(1, 20 * MS)
@@ -69,7 +69,7 @@ def test_one_that_computed_between_two_looks_is_awake(proc: FakeProc) -> None:
 
 
 def test_polling_with_short_sleeps_is_recognised_after_some_looks(proc: FakeProc) -> None:
-    sleepers = Sleepers(proc)
+    sleepers = SleepDetector(proc)
     sleepers.look(0, 1, LOOK)
     seen = []
     for _ in range(POLLING_LOOKS):
@@ -80,7 +80,7 @@ def test_polling_with_short_sleeps_is_recognised_after_some_looks(proc: FakeProc
 
 def test_a_watching_thread_does_not_keep_its_rank_awake(proc: FakeProc) -> None:
     proc.now = {1: Thread("python", True, True, 0), 2: Thread("pt_nccl_watchdg", False, True, 0)}
-    sleepers = Sleepers(proc)
+    sleepers = SleepDetector(proc)
     sleepers.look(0, 1, LOOK)
     proc.use(2, 30 * MS)
     assert sleepers.look(0, 1, LOOK)
@@ -88,7 +88,7 @@ def test_a_watching_thread_does_not_keep_its_rank_awake(proc: FakeProc) -> None:
 
 def test_a_thread_that_serves_a_message_at_this_moment_does(proc: FakeProc) -> None:
     proc.now = {1: Thread("python", True, True, 0), 2: Thread("pt_tcpstore_uv", False, True, 0)}
-    sleepers = Sleepers(proc)
+    sleepers = SleepDetector(proc)
     sleepers.look(0, 1, LOOK)
     proc.use(2, 0, sleeping=False)
     assert not sleepers.look(0, 1, LOOK)
@@ -97,7 +97,7 @@ def test_a_thread_that_serves_a_message_at_this_moment_does(proc: FakeProc) -> N
 
 def test_a_worker_thread_or_child_at_work_keeps_its_rank_awake_for_a_while(proc: FakeProc) -> None:
     proc.now = {1: Thread("python", True, True, 0), 2: Thread("python", False, False, 0)}
-    sleepers = Sleepers(proc)
+    sleepers = SleepDetector(proc)
     looks = 0
     while not sleepers.look(0, 1, LOOK):
         proc.use(2, LOOK, sleeping=False)
@@ -106,7 +106,7 @@ def test_a_worker_thread_or_child_at_work_keeps_its_rank_awake_for_a_while(proc:
 
 
 def test_a_process_that_has_gone_is_not_asleep(proc: FakeProc) -> None:
-    sleepers = Sleepers(proc)
+    sleepers = SleepDetector(proc)
     sleepers.look(0, 1, LOOK)
     proc.now = None
     assert not sleepers.look(0, 1, LOOK)

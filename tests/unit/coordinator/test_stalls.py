@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from emu import records
-from phantora_async import stalls
-from phantora_async.channel import Channel
-from phantora_async.sleepers import Thread
-from phantora_async.stalls import Stalls, is_news
+from emu.contract import records
+from phantora_async.coordinator.channel import Channel
+from phantora_async.liveness import blocked_ranks
+from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
+from phantora_async.liveness.sleep_detector import Thread
 from phantora_async.virtual_time import Stop, Timeline
 
 from ..virtual_time.scripted import FixedFabric, Script, new_intake
@@ -22,12 +22,12 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
         self.used_ns = 0
-        monkeypatch.setattr(stalls, "monotonic", lambda: self.now_s)
-        timeline, intake = Timeline(1, FixedFabric(), 1024), new_intake(1)
-        timeline.feed(0, intake.take(0, records.decode_up(b"".join(Script(0, 1).records))[0]))
+        monkeypatch.setattr(blocked_ranks, "monotonic", lambda: self.now_s)
+        timeline, fact_builder = Timeline(1, FixedFabric(), 1024), new_intake(1)
+        timeline.feed(0, fact_builder.take(0, records.decode_up(b"".join(Script(0, 1).records))[0]))
         assert timeline.run(100) is Stop.STARVED
         channel = cast(Channel, type("Fake", (), {"pid": 1})())
-        self.stalls = Stalls(timeline, intake, {0: channel}, self)
+        self.blocked_ranks = BlockedRanks(timeline, fact_builder, {0: channel}, self)
 
     def threads(self, pid: int) -> dict[int, Thread] | None:
         return {1: Thread("python", True, True, self.used_ns)}
@@ -39,7 +39,7 @@ class Machine:
         """Looks until the rank is found asleep."""
         for _ in range(20):
             self.now_s += 1
-            verdict = self.stalls.look()
+            verdict = self.blocked_ranks.look()
             if verdict.asleep:
                 return verdict.stuck_s
         raise AssertionError("never asleep")
@@ -54,7 +54,7 @@ def test_time_asleep_adds_up_over_polls(machine: Machine) -> None:
     before = machine.stuck_s()
     for _ in range(5):
         machine.now_s += 10
-        machine.stalls.rank_spoke(0, news=False)
+        machine.blocked_ranks.rank_spoke(0, news=False)
         machine.stuck_s()
     assert machine.stuck_s() - before > 50
 
@@ -62,7 +62,7 @@ def test_time_asleep_adds_up_over_polls(machine: Machine) -> None:
 def test_news_begin_it_anew(machine: Machine) -> None:
     machine.stuck_s()
     machine.now_s += 100
-    machine.stalls.rank_spoke(0, news=True)
+    machine.blocked_ranks.rank_spoke(0, news=True)
     assert machine.stuck_s() < 20
 
 

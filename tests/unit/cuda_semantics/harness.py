@@ -18,9 +18,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from emu import records
-from phantora_async.costs import Costs, CostTable
-from phantora_async.intake import Intake
+from emu.contract import records
+from phantora_async.coordinator.costs import Costs, CostTable
+from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.virtual_time import Timeline
 from tests.unit.hook.coordinator import DEVICE_FILE, Dim3, Rank
 from tests.unit.virtual_time.scripted import FixedFabric
@@ -53,7 +53,7 @@ class _Simulation(threading.Thread):
         super().__init__(daemon=True)
         self.path, self.cost_table = str(folder / "socket"), folder / "costs"
         self.failure: BaseException | None = None
-        self._intake = Intake(1, Costs(_MadeUpCosts(), CostTable(self.cost_table, 1 << 10)))
+        self._fact_builder = FactBuilder(1, Costs(_MadeUpCosts(), CostTable(self.cost_table, 1 << 10)))
         self._timeline = Timeline(1, FixedFabric(), queue_depth)
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(self.path)
@@ -73,10 +73,10 @@ class _Simulation(threading.Thread):
         while data := connection.recv(1 << 16):
             found, taken = records.decode_up(pending + data)
             pending = (pending + data)[taken:]
-            self._timeline.feed(0, self._intake.take(0, found))
+            self._timeline.feed(0, self._fact_builder.take(0, found))
             self._timeline.run(1 << 30)
-            answers = [*self._intake.outgoing, *self._timeline.take_answers()]
-            self._intake.outgoing.clear()
+            answers = [*self._fact_builder.outgoing, *self._timeline.take_answers()]
+            self._fact_builder.outgoing.clear()
             if answers:
                 connection.sendall(b"".join(answer for _, answer in answers))
 

@@ -3,7 +3,7 @@
  * same call of a function that does nothing. Run by test_launch_cost.py as a rank.
  */
 #define _GNU_SOURCE
-#include "cuda_types.h"
+#include "core/cuda_types.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef CHECK_H
 #define CHECK_H
 
-#include "cuda_types.h"
+#include "core/cuda_types.h"
 
 #include <stdbool.h>
 #include <stdint.h>

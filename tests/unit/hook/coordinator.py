@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from emu import records
+from emu.contract import records
 
 DEVICE_FILE = {
     "device_name": "NVIDIA Test",

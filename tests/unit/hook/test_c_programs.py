@@ -111,7 +111,7 @@ def nvidia_headers():
 
 
 def members(struct):
-    text = (HOOK / "cuda_types.h").read_text()
+    text = (HOOK / "core" / "cuda_types.h").read_text()
     body = re.search(rf"struct {struct} \{{(.*?)\n?\}};", text, re.DOTALL)[1]
     body = re.sub(r"/\*.*?\*/|struct \{.*?\}", "", body, flags=re.DOTALL)
     for declaration in body.split(";"):
@@ -135,7 +135,7 @@ def test_layouts_agree_with_nvidias_headers(tmp_path):
         return subprocess.run([tmp_path / spelling], capture_output=True, text=True, check=True).stdout
 
     theirs = facts(nvidia_headers(), "#include <cuda.h>\n#include <driver_types.h>", "theirs")
-    assert facts(HOOK, '#include "cuda_types.h"', "ours") == theirs
+    assert facts(HOOK, '#include "core/cuda_types.h"', "ours") == theirs
     assert theirs.count("\n") > 120
 
 
@@ -143,7 +143,7 @@ def test_the_cuda_12_properties_have_their_known_size(tmp_path):
     """1,032 bytes, with the compute capability at 360 and the number of SMs at 388: CUDA 12's driver_types.h."""
     source = tmp_path / "size.c"
     source.write_text(
-        '#include "cuda_types.h"\n'
+        '#include "core/cuda_types.h"\n'
         '_Static_assert(sizeof(struct cudaDeviceProp12) == 1032, "size");\n'
         '_Static_assert(offsetof(struct cudaDeviceProp12, major) == 360, "major");\n'
         '_Static_assert(offsetof(struct cudaDeviceProp12, multiProcessorCount) == 388, "SMs");\n'

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 
-from emu import records
+from emu.contract import records
 
 from .coordinator import VanishError
 

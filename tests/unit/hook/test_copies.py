@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from emu import records
+from emu.contract import records
 
 H2D, D2H, D2D, DEFAULT = 1, 2, 3, 4
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from emu import records
+from emu.contract import records
 
 from .coordinator import DEVICE_FILE, Coordinator, no_answer
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import pytest
 
-from emu import records
+from emu.contract import records
 
 WORK = (records.SEGMENT, records.EVENT_RECORD, records.STREAM_WAIT, records.HOST_WAIT)
 
@@ -108,10 +108,10 @@ def test_events_get_fresh_marks_and_drop_replaced_ones(running):
         rank.c.cudaEventDestroy(event)
 
     told = running(program)
-    assert [(r.stream, r.mark, r.drop) for r in told.of(records.EVENT_RECORD)] == [(1, 1, 0), (1, 2, 1)]
-    assert [(r.stream, r.mark) for r in told.of(records.STREAM_WAIT)] == [(3, 2)]
-    assert [(r.scope, r.mark) for r in told.of(records.HOST_WAIT)] == [(records.ScopeKind.MARK, 2)]
-    assert [r.mark for r in told.of(records.MARK_DROP)] == [2]
+    assert [(r.stream, r.recording, r.drop) for r in told.of(records.EVENT_RECORD)] == [(1, 1, 0), (1, 2, 1)]
+    assert [(r.stream, r.recording) for r in told.of(records.STREAM_WAIT)] == [(3, 2)]
+    assert [(r.scope, r.recording) for r in told.of(records.HOST_WAIT)] == [(records.ScopeKind.EVENT, 2)]
+    assert [r.recording for r in told.of(records.RECORDING_DROP)] == [2]
 
 
 def test_synchronising_closes_segments_and_never_waits(running):
@@ -196,8 +196,8 @@ def test_queries_and_elapsed_times_are_asked(running):
         assert rank.c.cudaEventElapsedTime(ctypes.byref(ms), rank.event(2), last) == 400, "without timing"
 
     told = running(program, answer=answer)
-    assert [(r.scope, r.mark) for r in told.of(records.QUERY)] == [(2, 2), (1, 0)]
-    assert [(r.start_mark, r.end_mark) for r in told.of(records.ELAPSED)] == [(1, 2)]
+    assert [(r.scope, r.recording) for r in told.of(records.QUERY)] == [(2, 2), (1, 0)]
+    assert [(r.start_recording, r.end_recording) for r in told.of(records.ELAPSED)] == [(1, 2)]
 
 
 def test_watching_threads_neither_ask_nor_move_the_clock(running):

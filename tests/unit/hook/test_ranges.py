@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from emu import records
+from emu.contract import records
 
 INJECTED = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
 TABLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint))

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from emu import records
-from emu.frames import Layout, UnknownLayout, find_layout, offsets
+from emu.contract import records
+from emu.interpreter.frames import Layout, UnknownLayout, find_layout, offsets
 
 LIBRARY = "/nowhere/site-packages/library/module.py"
 TORCH = "/nowhere/site-packages/torch"
@@ -131,7 +131,7 @@ def test_the_layout_is_the_same_on_every_thread_and_depth() -> None:
 
 
 def test_an_unfamiliar_interpreter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emu.frames._OBJECT_FRAME", 16)  # f_back, as if frames were laid out otherwise
+    monkeypatch.setattr("emu.interpreter.frames._OBJECT_FRAME", 16)  # f_back, as if frames were laid out otherwise
     with pytest.raises(UnknownLayout):
         find_layout()
 
@@ -144,6 +144,6 @@ def test_other_interpreters(version: str) -> None:
         pytest.skip(f"no other python{version} here")
     if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode != 0:
         pytest.skip(f"python{version} does not start here")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from emu.frames import find_layout; find_layout()"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from emu.interpreter.frames import find_layout; find_layout()"
     root = str(Path(__file__).parents[3])
     subprocess.run([python, "-c", code, root], check=True)

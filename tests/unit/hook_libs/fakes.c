@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "data.h"
+#include "data/data.h"
 #include "fakes.h"
 
 #include <pthread.h>

@@ -2,8 +2,8 @@
 #ifndef FAKES_H
 #define FAKES_H
 
-#include "hook.h"
-#include "records.h"
+#include "core/hook.h"
+#include "core/records.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,3 @@
 /* The refused calls that the tests meet: in the library lists.c makes them all. */
-#include "hook.h"
+#include "core/hook.h"
 int ncclCommShrink(void) { return ph_refuse("ncclCommShrink", 5); }

@@ -60,9 +60,9 @@ def test_gemm(gpu: str, dtype: str, dims: tuple[int, int, int], batch: int, grow
 
 
 @given(gpus, st.sampled_from(NAMES), st.integers(1, 100_000), st.sampled_from([32, 128, 256, 512, 1024]), st.booleans())
-def test_kernels(gpu: str, name: str, blocks: int, threads: int, said: bool) -> None:
+def test_kernels(gpu: str, name: str, blocks: int, threads: int, rank_info: bool) -> None:
     def text(factor: int) -> str:
-        sizes = f"[[{blocks * factor}, {threads}], []]" if said else ""
+        sizes = f"[[{blocks * factor}, {threads}], []]" if rank_info else ""
         return f"kernel;{name};{blocks * factor},1,1;{threads},1,1;0;;{sizes}"
 
     assert check(MODELS[gpu], text(4)).solo_ns >= check(MODELS[gpu], text(1)).solo_ns

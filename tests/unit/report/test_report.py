@@ -12,7 +12,7 @@ from phantora_async.report import build, terminal_report, to_json
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time.rhythm import _period
+from phantora_async.virtual_time.collective_log import _period
 from profiles import load_cluster, load_gpu, load_host
 
 from ..virtual_time.scripted import Script, new_intake, play, scripts
@@ -26,7 +26,7 @@ def spec(world_size: int) -> RunSpec:
 
 
 def document(*played: Script) -> dict[str, Any]:
-    result = play(played, duration_ns=lambda meeting: 300)
+    result = play(played, duration_ns=lambda collective: 300)
     report = build(spec(len(played)), result.timeline, new_intake(len(played)), Usage(), 0, None)
     return json.loads(to_json(report))  # type: ignore[no-any-return]
 

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 import netsim
-from emu import records
-from emu.records import NcclKind
+from emu.contract import records
+from emu.contract.records import NcclKind
 from netsim.collectives import load_params
-from phantora_async.fabric import NetsimFabric
-from phantora_async.virtual_time import Fabric, Meeting, Revised, Stop, Timeline
+from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.virtual_time import Collective, NetworkModel, Revised, Stop, Timeline
 from profiles import load_cluster
 
 from .scripted import FixedFabric, Script, new_intake, number
@@ -62,11 +62,11 @@ def _comm_ids(size: int) -> list[int]:
     """What the communicators' ids will be; 0 for those without members."""
     ids = []
     for group, ranks in enumerate(_groups(size)):
-        intake = new_intake(size)
+        fact_builder = new_intake(size)
         for rank in ranks:
-            intake.take(rank, records.decode_up(Script(rank, size).records[0])[0])
-            intake.take(rank, records.decode_up(_init(group, ranks, rank, 0))[0])
-        ids.append(next(iter(intake.communicators.by_id), 0))
+            fact_builder.take(rank, records.decode_up(Script(rank, size).records[0])[0])
+            fact_builder.take(rank, records.decode_up(_init(group, ranks, rank, 0))[0])
+        ids.append(next(iter(fact_builder.communicators.by_id), 0))
     return ids
 
 
@@ -97,11 +97,11 @@ def _write(
         case ("segment", stream, solo_ns, more_ns, tail_ns):
             script.segment(solo_ns, stream=stream, contended_ns=solo_ns + more_ns, tail_ns=tail_ns, after=solo_ns % 7)
         case ("event", source, target):
-            mark = script.record(stream=source, after=1)
-            script.wait(mark, stream=target)
-            script.add(records.MarkDrop.encode(0, mark))
+            recording = script.record(stream=source, after=1)
+            script.wait(recording, stream=target)
+            script.add(records.RecordingDrop.encode(0, recording))
         case ("wait for event", stream, after):
-            script.sync(mark=script.record(stream=stream), after=after)
+            script.sync(recording=script.record(stream=stream), after=after)
         case ("sync", stream):
             script.sync(stream=stream, after=2)
         case ("clock", after):
@@ -139,27 +139,27 @@ def _write(
 class Watched:
     """A fabric, and what has begun in it and was not taken back."""
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
-        self.begun: dict[Meeting, int] = {}
-        self.next_ns, self.complete, self.commit = fabric.next_ns, fabric.complete, fabric.commit
+    def __init__(self, network: NetworkModel) -> None:
+        self._network = network
+        self.begun: dict[Collective, int] = {}
+        self.next_ns, self.complete, self.commit = network.next_ns, network.complete, network.commit
 
-    def begin(self, key: Meeting, meeting: Meeting, at_ns: int) -> Revised:
-        assert meeting not in self.begun
-        self.begun[meeting] = at_ns
-        return self._fabric.begin(key, meeting, at_ns)
+    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
+        assert collective not in self.begun
+        self.begun[collective] = at_ns
+        return self._network.begin(key, collective, at_ns)
 
-    def retract(self, key: Meeting) -> Revised:
+    def retract(self, key: Collective) -> Revised:
         del self.begun[key]
-        return self._fabric.retract(key)
+        return self._network.retract(key)
 
 
-def fixed() -> Fabric:
-    return FixedFabric(lambda meeting: 1 + meeting.nbytes)
+def fixed() -> NetworkModel:
+    return FixedFabric(lambda collective: 1 + collective.nbytes)
 
 
-def network() -> Fabric:
-    return NetsimFabric(TOPOLOGY, PARAMS, (3, MOST - 3))
+def network() -> NetworkModel:
+    return NetsimNetworkModel(TOPOLOGY, PARAMS, (3, MOST - 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +174,13 @@ Ahead = Callable[[random.Random], bool]
 
 
 def play(
-    scripts: list[Script], make_fabric: Callable[[], Fabric], seed: int | None, ahead: Ahead, depth: int
+    scripts: list[Script], make_fabric: Callable[[], NetworkModel], seed: int | None, ahead: Ahead, depth: int
 ) -> Played:
     """Feeds everything, in arbitrary portions and order if there is a `seed`, and runs in between and to the end."""
     chance = random.Random(seed)
-    fabric = Watched(make_fabric())
-    timeline = Timeline(len(scripts), fabric, depth)
-    intake = new_intake(len(scripts))
+    network = Watched(make_fabric())
+    timeline = Timeline(len(scripts), network, depth)
+    fact_builder = new_intake(len(scripts))
     left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
     answers: dict[int, list[int]] = {}
 
@@ -191,12 +191,12 @@ def play(
     patience = [chance.choice((1, 3, 12)) for _ in scripts]
     while any(left):
         for rank in range(len(left)) if seed is None else chance.sample(range(len(left)), len(left)):
-            if any(rank in ranks for _, ranks in intake.communicators.joining()):
+            if any(rank in ranks for _, ranks in fact_builder.communicators.joining()):
                 continue  # blocked in its question
             portion = len(left[rank]) if seed is None else chance.randint(0, patience[rank])
             asks = [place for place, record in enumerate(left[rank]) if record.kind == records.COMM_INIT]
             portion = min(portion, asks[0] + 1 if asks else portion)
-            timeline.feed(rank, intake.take(rank, left[rank][:portion]))
+            timeline.feed(rank, fact_builder.take(rank, left[rank][:portion]))
             del left[rank][:portion]
             if seed is not None and chance.random() < 0.7:
                 timeline.run(chance.choice((1, 5, 40, 1000)), ahead(chance))
@@ -211,17 +211,17 @@ def play(
     return Played(
         {
             "answers": answers,
-            "begun": sorted((at_ns, meeting.describe()) for meeting, at_ns in fabric.begun.items()),
+            "begun": sorted((at_ns, collective.describe()) for collective, at_ns in network.begun.items()),
             "collectives": timeline.collectives.begun,
             "end": (timeline.now_ns, stop),
             "clocks": [host.clock_ns for host in hosts],
             "shares": [[device.shares() for device in host.used] for host in hosts],
             "instants": steps.instants,
             "steps": {
-                rank: [(m.index, m.host_ns, m.device_ns, m.shares) for m in (*marks, steps.last[rank])]
-                for rank, marks in sorted(steps.first.items())
+                rank: [(m.index, m.host_ns, m.device_ns, m.shares) for m in (*recordings, steps.last[rank])]
+                for rank, recordings in sorted(steps.first.items())
             },
-            "rhythm": timeline.rhythm.notes,
+            "collective_log": timeline.collective_log.notes,
             "states": [host.state for host in hosts],
         },
         timeline,

@@ -10,32 +10,32 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from emu import records
-from emu.records import MarkerKind, NcclKind, ScopeKind
-from phantora_async.costs import Costs, CostTable
-from phantora_async.intake import Intake
-from phantora_async.virtual_time import Meeting, Revised, Stop, Timeline
+from emu.contract import records
+from emu.contract.records import MarkerKind, NcclKind, ScopeKind
+from phantora_async.coordinator.costs import Costs, CostTable
+from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.virtual_time import Collective, Revised, Stop, Timeline
 
 
 class FixedFabric:
     """Every meeting takes the time that a function of it says, whatever else moves."""
 
-    def __init__(self, duration_ns: Callable[[Meeting], int] = lambda meeting: meeting.nbytes) -> None:
+    def __init__(self, duration_ns: Callable[[Collective], int] = lambda collective: collective.nbytes) -> None:
         self._duration_ns = duration_ns
-        self._due: dict[Meeting, int] = {}
-        self._begun: dict[Meeting, int] = {}
+        self._due: dict[Collective, int] = {}
+        self._begun: dict[Collective, int] = {}
 
     @property
     def begun(self) -> list[tuple[int, str]]:
-        return sorted((at_ns, meeting.describe()) for meeting, at_ns in self._begun.items())
+        return sorted((at_ns, collective.describe()) for collective, at_ns in self._begun.items())
 
-    def begin(self, key: Meeting, meeting: Meeting, at_ns: int) -> Revised:
+    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
         assert key not in self._due
-        self._begun[meeting] = at_ns
-        self._due[key] = at_ns + max(self._duration_ns(meeting), 1)
+        self._begun[collective] = at_ns
+        self._due[key] = at_ns + max(self._duration_ns(collective), 1)
         return ()
 
-    def retract(self, key: Meeting) -> Revised:
+    def retract(self, key: Collective) -> Revised:
         self._due.pop(key, None)
         del self._begun[key]
         return ()
@@ -43,7 +43,7 @@ class FixedFabric:
     def next_ns(self) -> int | None:
         return min(self._due.values(), default=None)
 
-    def complete(self, at_ns: int) -> list[Meeting]:
+    def complete(self, at_ns: int) -> list[Collective]:
         done = sorted(key for key, due_ns in self._due.items() if due_ns == at_ns)
         for key in done:
             del self._due[key]
@@ -101,12 +101,12 @@ class Script:
         self.add(records.EventRecord.encode(after, stream, 0, self._marks, drop))
         return self._marks
 
-    def wait(self, mark: int, *, stream: int, after: int = 0) -> Script:
-        return self.add(records.StreamWait.encode(after, stream, 0, mark))
+    def wait(self, recording: int, *, stream: int, after: int = 0) -> Script:
+        return self.add(records.StreamWait.encode(after, stream, 0, recording))
 
-    def sync(self, *, stream: int = 0, mark: int = 0, after: int = 0) -> Script:
-        scope = ScopeKind.STREAM if stream else ScopeKind.MARK if mark else ScopeKind.DEVICE
-        return self.add(records.HostWait.encode(after, scope, stream, mark))
+    def sync(self, *, stream: int = 0, recording: int = 0, after: int = 0) -> Script:
+        scope = ScopeKind.STREAM if stream else ScopeKind.EVENT if recording else ScopeKind.DEVICE
+        return self.add(records.HostWait.encode(after, scope, stream, recording))
 
     def op(self, op: int, count: int, *, peer: int = 0, dtype: int = 0, token: int = 0, data: bytes = b"") -> bytes:
         key = (op, peer) if op in (NcclKind.SEND, NcclKind.RECV) else None
@@ -142,9 +142,9 @@ class Script:
         self._questions += 1
         return self.add(records.Elapsed.encode(after, self._questions, start, end))
 
-    def query(self, mark: int, *, after: int = 0) -> Script:
+    def query(self, recording: int, *, after: int = 0) -> Script:
         self._questions += 1
-        return self.add(records.Query.encode(after, self._questions, mark, ScopeKind.MARK, 0))
+        return self.add(records.Query.encode(after, self._questions, recording, ScopeKind.EVENT, 0))
 
     def step(self, *, after: int = 0) -> Script:
         return self.add(records.Marker.encode(after, MarkerKind.STEP, 0))
@@ -168,11 +168,11 @@ class Result:
 
 def world_comm(world_size: int, unique: bytes = b"world") -> int:
     """The id that ``join_world`` of all ranks will get."""
-    intake = new_intake(world_size)
+    fact_builder = new_intake(world_size)
     for rank in range(world_size):
         script = Script(rank, world_size).join_world(unique=unique)
-        intake.take(rank, records.decode_up(b"".join(script.records))[0])
-    return next(iter(intake.communicators.by_id))
+        fact_builder.take(rank, records.decode_up(b"".join(script.records))[0])
+    return next(iter(fact_builder.communicators.by_id))
 
 
 def scripts(world_size: int) -> list[Script]:
@@ -181,9 +181,9 @@ def scripts(world_size: int) -> list[Script]:
     return [Script(rank, world_size, comm).join_world() for rank in range(world_size)]
 
 
-def new_intake(world_size: int) -> Intake:
+def new_intake(world_size: int) -> FactBuilder:
     with tempfile.TemporaryDirectory() as folder:
-        return Intake(world_size, Costs(FixedCosts(), CostTable(Path(folder) / "costs", 64)))
+        return FactBuilder(world_size, Costs(FixedCosts(), CostTable(Path(folder) / "costs", 64)))
 
 
 def number(answer: bytes) -> int:
@@ -194,24 +194,24 @@ def number(answer: bytes) -> int:
 def play(
     scripts: Sequence[Script],
     *,
-    duration_ns: Callable[[Meeting], int] = lambda meeting: meeting.nbytes,
+    duration_ns: Callable[[Collective], int] = lambda collective: collective.nbytes,
     queue_depth: int = 1024,
     shuffle: random.Random | None = None,
 ) -> Result:
     """Feeds all records, in turns of single records and arbitrary portions if shuffled, and runs to the end."""
-    fabric = FixedFabric(duration_ns)
-    timeline = Timeline(len(scripts), fabric, queue_depth)
-    intake = new_intake(len(scripts))
+    network = FixedFabric(duration_ns)
+    timeline = Timeline(len(scripts), network, queue_depth)
+    fact_builder = new_intake(len(scripts))
     left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
     answers: dict[int, list[int]] = {}
     while any(left):
         for rank in shuffle.sample(range(len(left)), len(left)) if shuffle else range(len(left)):
-            if any(rank in ranks for _, ranks in intake.communicators.joining()):
+            if any(rank in ranks for _, ranks in fact_builder.communicators.joining()):
                 continue  # blocked in its question
             portion = shuffle.randint(0, 3) if shuffle else len(left[rank])
             asks = [place for place, record in enumerate(left[rank]) if record.kind == records.COMM_INIT]
             portion = min(portion, asks[0] + 1 if asks else portion)
-            timeline.feed(rank, intake.take(rank, left[rank][:portion]))
+            timeline.feed(rank, fact_builder.take(rank, left[rank][:portion]))
             del left[rank][:portion]
             if shuffle and shuffle.random() < 0.7:
                 timeline.run(shuffle.randint(1, 20))
@@ -219,4 +219,4 @@ def play(
         continue
     for rank, answer in timeline.take_answers():
         answers.setdefault(rank, []).append(number(answer))
-    return Result(answers, timeline.now_ns, stop, timeline, fabric.begun)
+    return Result(answers, timeline.now_ns, stop, timeline, network.begun)

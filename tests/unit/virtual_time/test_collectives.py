@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu import records
-from emu.records import NcclKind
+from emu.contract import records
+from emu.contract.records import NcclKind
 from phantora_async.failures import Deadlock, Mismatch
 from phantora_async.virtual_time import Stop
 
@@ -189,8 +189,8 @@ def _write(world: list[Script], rank: int, action: tuple[Any, ...]) -> None:
         case ("segment", stream, solo_ns, more_ns, tail_ns):
             script.segment(solo_ns, stream=stream, contended_ns=solo_ns + more_ns, tail_ns=tail_ns, after=solo_ns % 7)
         case ("event", source, target):
-            mark = script.record(stream=source, after=1)
-            script.wait(mark, stream=target)
+            recording = script.record(stream=source, after=1)
+            script.wait(recording, stream=target)
         case ("sync", stream):
             script.sync(stream=stream, after=2)
         case ("clock", after):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from emu import records
+from emu.contract import records
 from phantora_async.virtual_time import Stop, Timeline
 
 from .scripted import FixedFabric, Script, new_intake, number
 
 
 def timeline_of(*played: Script) -> Timeline:
-    timeline, intake = Timeline(len(played), FixedFabric(), 1024), new_intake(len(played))
+    timeline, fact_builder = Timeline(len(played), FixedFabric(), 1024), new_intake(len(played))
     for script in played:
-        timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+        timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     return timeline
 
 

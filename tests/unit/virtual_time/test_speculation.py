@@ -7,17 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from emu import records
-from phantora_async.virtual_time import EAGER, NEVER, ON_DEMAND, POLICIES, Policy, Stop, Timeline
+from emu.contract import records
+from phantora_async.virtual_time import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy, Stop, Timeline
 
 from .scripted import FixedFabric, Script, new_intake, number, scripts
 
 
 def timeline_of(*played: Script, optimistic: bool = False) -> Timeline:
     timeline = Timeline(len(played), FixedFabric(), 1024, optimistic=optimistic)
-    intake = new_intake(len(played))
+    fact_builder = new_intake(len(played))
     for script in played:
-        timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+        timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     return timeline
 
 
@@ -45,24 +45,24 @@ def test_who_has_nothing_to_do_with_a_late_fact_keeps_its_history() -> None:
     timeline = timeline_of(*busy, Script(2, 3))
     timeline.run(100, ahead=True)
     one, other, _ = timeline.hosts
-    assert [chapter.at_ns for chapter in one.chapters] == [10, 80, 500]
-    kept = list(other.chapters)
+    assert [checkpoint.at_ns for checkpoint in one.checkpoints] == [10, 80, 500]
+    kept = list(other.checkpoints)
     say(timeline, 0, records.Segment.encode(50, 1, 1, 5, 5, 5))
     assert timeline.run(100, ahead=True) is Stop.STARVED
-    assert timeline.journal.turns == 2  # at 80 and 500: rank 0 launched something at 60
-    assert [chapter.at_ns for chapter in one.chapters] == [10, 60, 80, 500, 505]
-    assert other.chapters == kept
+    assert timeline.rollback_log.turns == 2  # at 80 and 500: rank 0 launched something at 60
+    assert [checkpoint.at_ns for checkpoint in one.checkpoints] == [10, 60, 80, 500, 505]
+    assert other.checkpoints == kept
 
 
 def test_a_late_fact_takes_back_the_collective_and_both_its_members() -> None:
     """Rank 0's stream reaches a collective at 1000, long after rank 0's host fell silent at 10."""
     world = scripts(3)
     a, b, c = world
-    intake, timeline = new_intake(3), Timeline(3, FixedFabric(), 1024)
+    fact_builder, timeline = new_intake(3), Timeline(3, FixedFabric(), 1024)
 
     def tell_all() -> None:
         for script in world:
-            timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+            timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
             script.records.clear()
 
     tell_all()
@@ -77,7 +77,7 @@ def test_a_late_fact_takes_back_the_collective_and_both_its_members() -> None:
     # At 15, rank 0 makes its stream 1 wait for nothing: the segment goes on, and the collective begins again at 1000.
     say(timeline, 0, records.EventRecord.encode(5, 3, 0, 9, 0), records.StreamWait.encode(0, 1, 0, 9))
     assert timeline.run(1000, ahead=True) is Stop.STARVED
-    assert timeline.journal.rollbacks >= 3
+    assert timeline.rollback_log.rollbacks >= 3
     assert timeline.collectives.begun == 1
     for rank in (0, 2):
         say(timeline, rank, records.Bye.encode(20_000, 0, 0))
@@ -106,7 +106,7 @@ def test_optimistic_answers_leave_at_once() -> None:
     say(timeline, 1, records.Bye.encode(0, 0, 0))
     assert timeline.run(1000, ahead=True) is Stop.DRAINED
     assert answers(timeline) == []
-    revisions = timeline.outlet.revisions
+    revisions = timeline.answer_release.revisions
     assert (revisions.early, revisions.revised) == (1, 0)
 
 
@@ -116,18 +116,18 @@ def test_an_optimistic_query_that_was_wrong_is_a_revision() -> None:
     a.all_reduce(300)
     b.all_reduce(300, after=50).segment(1000, contended_ns=2000, after=1).sync(stream=1).clock()
     # Rank 0's records come in two portions; the first ends before its call.
-    timeline, intake = Timeline(2, FixedFabric(), 1024, optimistic=True), new_intake(2)
+    timeline, fact_builder = Timeline(2, FixedFabric(), 1024, optimistic=True), new_intake(2)
     late = records.decode_up(a.records.pop())[0]
     for script in (a, b):
-        timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+        timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     timeline.run(1000, ahead=True)
     ((_, early_ns),) = answers(timeline)
-    timeline.feed(0, intake.take(0, late) + records.decode_up(records.Bye.encode(9_000, 0, 0))[0])
+    timeline.feed(0, fact_builder.take(0, late) + records.decode_up(records.Bye.encode(9_000, 0, 0))[0])
     say(timeline, 1, records.Bye.encode(0, 0, 0))
     assert timeline.run(1000, ahead=True) is Stop.DRAINED
     assert answers(timeline) == []
     assert (early_ns, timeline.hosts[1].clock_ns) == (2051, 1201)
-    revisions = timeline.outlet.revisions
+    revisions = timeline.answer_release.revisions
     assert (revisions.early, revisions.revised, revisions.max_ns, revisions.sum_ns) == (1, 1, 850, 850)
 
 
@@ -135,24 +135,24 @@ def test_an_optimistic_state_that_was_wrong_is_a_revision_of_its_own_kind() -> N
     """Work seemed not to be done, because of a peer that had called in time but had not been heard."""
     a, b = scripts(2)
     a.all_reduce(300)
-    mark = b.all_reduce(300).record(stream=2)
-    b.query(mark, after=1_000)
-    timeline, intake = Timeline(2, FixedFabric(), 1024, optimistic=True), new_intake(2)
+    recording = b.all_reduce(300).record(stream=2)
+    b.query(recording, after=1_000)
+    timeline, fact_builder = Timeline(2, FixedFabric(), 1024, optimistic=True), new_intake(2)
     late = records.decode_up(a.records.pop())[0]
     for script in (a, b):
-        timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+        timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     timeline.run(1000, ahead=True)
     assert answers(timeline) == [(1, 0)]
-    timeline.feed(0, intake.take(0, late) + records.decode_up(records.Bye.encode(9_000, 0, 0))[0])
+    timeline.feed(0, fact_builder.take(0, late) + records.decode_up(records.Bye.encode(9_000, 0, 0))[0])
     say(timeline, 1, records.Bye.encode(0, 0, 0))
     assert timeline.run(1000, ahead=True) is Stop.DRAINED
-    revisions = timeline.outlet.revisions
+    revisions = timeline.answer_release.revisions
     assert (revisions.early, revisions.revised, revisions.states, revisions.max_ns) == (1, 1, 1, 0)
 
 
 def test_a_policy_must_be_known() -> None:
     with pytest.raises(ValueError, match="speculation 'often'"):
-        Policy(timeline_of(Script(0, 1)), "often")
+        SpeculationPolicy(timeline_of(Script(0, 1)), "often")
 
 
 def test_only_on_demand_looks_ahead_and_only_a_little() -> None:
@@ -161,7 +161,7 @@ def test_only_on_demand_looks_ahead_and_only_a_little() -> None:
         for _ in range(100):
             script.segment(10).sync()
         timeline = timeline_of(Script(0, 2).advance(500), script)
-        policy = Policy(timeline, name)
+        policy = SpeculationPolicy(timeline, name)
         policy.run(10_000, asked=False)
         before = timeline.turns
         policy.look_ahead()
@@ -182,18 +182,18 @@ def test_memory_stays_flat_over_many_steps(name: str) -> None:
     """Rank 1 is always a few records late; what is kept at the end is no more than after a hundredth of the steps."""
     chance = random.Random(4)
     world = scripts(2)
-    timeline, intake = Timeline(2, FixedFabric(), 1024), new_intake(2)
-    policy = Policy(timeline, name)
+    timeline, fact_builder = Timeline(2, FixedFabric(), 1024), new_intake(2)
+    policy = SpeculationPolicy(timeline, name)
     sizes: list[int] = []
     for script in world:
-        timeline.feed(script.rank, intake.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+        timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     for step in range(STEPS):
         for script in world:
             script.records.clear()
             script.segment(50, after=3 + chance.randint(0, 9)).all_reduce(20)
-            mark = script.record(stream=2, drop=step)
-            script.wait(mark, stream=1).sync().step()
-        portions = [intake.take(script.rank, records.decode_up(b"".join(script.records))[0]) for script in world]
+            recording = script.record(stream=2, drop=step)
+            script.wait(recording, stream=1).sync().step()
+        portions = [fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]) for script in world]
         for rank, cut in ((0, 99), (1, chance.randint(0, 5))):
             timeline.feed(rank, portions[rank][:cut])
             while policy.run(200, asked=False) is Stop.BUDGET:
@@ -210,17 +210,17 @@ def test_memory_stays_flat_over_many_steps(name: str) -> None:
     assert max(sizes[1:]) <= 1.5 * max(sizes[:10])
     assert max(sizes) < 10_000
     if name == EAGER:
-        assert timeline.journal.rollbacks > STEPS / 10
+        assert timeline.rollback_log.rollbacks > STEPS / 10
 
 
 def held(timeline: Timeline) -> int:
     """Things that grow if nobody forgets them."""
-    chapters = [chapter for host in timeline.hosts for chapter in host.chapters]
-    assert timeline.journal.kept == len(chapters)
+    checkpoints = [checkpoint for host in timeline.hosts for checkpoint in host.checkpoints]
+    assert timeline.rollback_log.kept == len(checkpoints)
     return (
-        sum(len(host.log) + len(host.marks) for host in timeline.hosts)
+        sum(len(host.log) + len(host.recordings) for host in timeline.hosts)
         + sum(len(stream.items) for host in timeline.hosts for stream in host.streams.values())
-        + sum(len(chapter.undo) + 1 for chapter in chapters)
-        + len(timeline.agenda.heap)
+        + sum(len(checkpoint.undo) + 1 for checkpoint in checkpoints)
+        + len(timeline.event_queue.heap)
         + timeline.collectives.held
     )

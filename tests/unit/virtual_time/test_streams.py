@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emu import records
-from emu.records import ScopeKind
+from emu.contract import records
+from emu.contract.records import ScopeKind
 from phantora_async.failures import ProtocolError
 from phantora_async.virtual_time import Stop
 
@@ -39,8 +39,8 @@ def test_the_tail_does_not_matter_behind_other_work() -> None:
 
 def test_events_order_streams() -> None:
     script = one().segment(1000, stream=1)
-    mark = script.record(stream=1)
-    script.segment(300, stream=2).wait(mark, stream=2).segment(200, stream=2)
+    recording = script.record(stream=1)
+    script.segment(300, stream=2).wait(recording, stream=2).segment(200, stream=2)
     assert play([script.sync(stream=2).clock().bye()]).clocks(0) == [1200]
 
 
@@ -50,7 +50,7 @@ def test_a_mark_recorded_again_leaves_earlier_waits_alone() -> None:
     script.wait(first, stream=2).segment(10, stream=2)
     script.segment(9000, stream=1)
     second = script.record(stream=1, drop=first)
-    script.sync(stream=2).clock().sync(mark=second).clock()
+    script.sync(stream=2).clock().sync(recording=second).clock()
     assert play([script.bye()]).clocks(0) == [1010, 10000]
 
 
@@ -66,9 +66,9 @@ def test_waits_and_marks_without_work_between_them_take_no_time() -> None:
 
 def test_host_waits_for_a_mark_a_stream_the_device() -> None:
     script = one().segment(100, stream=1)
-    mark = script.record(stream=1)
+    recording = script.record(stream=1)
     script.segment(100, stream=1).segment(700, stream=2)
-    script.sync(mark=mark).clock().sync(stream=1).clock().sync().clock(after=5)
+    script.sync(recording=recording).clock().sync(stream=1).clock().sync().clock(after=5)
     assert play([script.bye()]).clocks(0) == [100, 200, 705]
 
 
@@ -77,22 +77,22 @@ def test_elapsed_time_is_between_completions() -> None:
     start = script.record()
     script.segment(1234, after=20)
     end = script.record(after=1)
-    script.elapsed(start, end).sync(mark=end).elapsed(start, end)
+    script.elapsed(start, end).sync(recording=end).elapsed(start, end)
     assert play([script.bye()]).clocks(0) == [0, 1254]  # not ready, then ready
 
 
 def test_query_sees_what_is_complete_at_that_instant() -> None:
     script = one().segment(100)
-    mark = script.record()
-    script.query(mark, after=99).query(mark, after=1)
+    recording = script.record()
+    script.query(recording, after=99).query(recording, after=1)
     assert play([script.bye()]).clocks(0) == [0, 1]
 
 
 def test_asking_for_ever_takes_time_even_on_a_free_host() -> None:
     script = one().segment(1_000_000)
-    mark = script.record()
+    recording = script.record()
     for _ in range(2000):
-        script.query(mark)
+        script.query(recording)
     answers = play([script.bye()]).clocks(0)
     assert answers[0] == 0
     assert answers[-1] == 1
@@ -130,9 +130,9 @@ def test_a_destroyed_stream_finishes_its_work() -> None:
         (records.StreamCreate.encode(0, 1, 0, 0, 0), "stream 1 created twice"),
         (records.StreamDestroy.encode(0, 7, 0), "stream 7 was never created"),
         (records.StreamWait.encode(0, 1, 0, 5), "mark 5 was never recorded"),
-        (records.HostWait.encode(0, ScopeKind.MARK, 0, 5), "mark 5 was never recorded"),
+        (records.HostWait.encode(0, ScopeKind.EVENT, 0, 5), "mark 5 was never recorded"),
         (records.HostWait.encode(0, 8, 0, 5), "HOST_WAIT with scope 8"),
-        (records.MarkDrop.encode(0, 5), "mark 5 dropped"),
+        (records.RecordingDrop.encode(0, 5), "mark 5 dropped"),
         (records.Elapsed.encode(0, 1, 5, 6), "mark 5 was never recorded"),
         (records.Query.encode(0, 1, 5, 9, 0), "QUERY with scope 9"),
     ],

@@ -1,0 +1,492 @@
+# Printed by `python -m emu.contract.records`; do not edit.
+# ruff: noqa
+# fmt: off
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+DEFINITION: Final[Path]
+MAX_NBYTES: Final[int]
+VERSION: Final[int]
+NAMES: Final[dict[int, str]]
+REPLY_OF: Final[dict[int, int]]
+
+class RecordError(ValueError):
+    before: tuple[Any, ...]
+    def __init__(self, message: str, before: tuple[Any, ...] = ...) -> None: ...
+
+def class_name(name: str) -> str: ...
+def stub() -> Iterator[str]: ...
+Up = Hello | Bye | Warning | Memory | Counters | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
+def decode_up(data: bytes) -> tuple[list[Up], int]: ...
+Down = Data | Comm | Clock | ElapsedNs | Done | CostOf
+def decode_down(data: bytes) -> tuple[list[Down], int]: ...
+HELLO: Final = 1
+BYE: Final = 2
+WARNING: Final = 3
+MEMORY: Final = 4
+COUNTERS: Final = 5
+MARKER: Final = 6
+SITE: Final = 7
+STREAM_CREATE: Final = 16
+STREAM_DESTROY: Final = 17
+SEGMENT: Final = 18
+EVENT_RECORD: Final = 19
+RECORDING_DROP: Final = 20
+STREAM_WAIT: Final = 21
+HOST_WAIT: Final = 22
+HOST_ADVANCE: Final = 23
+NCCL_LAUNCH: Final = 32
+DATA: Final = 96
+NCCL_DATA: Final = 34
+COMM_DESTROY: Final = 33
+COMM_INIT: Final = 64
+COMM_SPLIT: Final = 65
+COMM: Final = 97
+CLOCK_READ: Final = 66
+CLOCK: Final = 98
+ELAPSED: Final = 67
+ELAPSED_NS: Final = 99
+QUERY: Final = 68
+DONE: Final = 100
+COST: Final = 69
+COST_OF: Final = 101
+
+class Hello(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    version: int
+    rank: int
+    world_size: int
+    server: int
+    local_rank: int
+    pid: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, version: int, rank: int, world_size: int, server: int, local_rank: int, pid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Bye(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    exit_code: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, exit_code: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Warning(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    code: int
+    count: int  # type: ignore[assignment]
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, code: int, count: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Memory(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    device: int
+    pad: int
+    allocated_peak: int
+    reserved_peak: int
+    device_peak: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, device: int, pad: int, allocated_peak: int, reserved_peak: int, device_peak: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Counters(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    launches: int
+    measured_ns: int
+    interpolated_ns: int
+    roofline_ns: int
+    flops: float
+    api_calls: int
+    ops: int
+    unmodelled_reads: int
+    refused_calls: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, launches: int, measured_ns: int, interpolated_ns: int, roofline_ns: int, flops: float, api_calls: int, ops: int, unmodelled_reads: int, refused_calls: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Marker(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    marker: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, marker: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Site(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    number: int
+    line: int
+    via_line: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, number: int, line: int, via_line: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class StreamCreate(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    stream: int
+    device: int
+    priority: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, stream: int, device: int, priority: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class StreamDestroy(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    stream: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, stream: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Segment(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    stream: int
+    launches: int
+    solo_ns: int
+    contended_ns: int
+    tail_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, stream: int, launches: int, solo_ns: int, contended_ns: int, tail_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class EventRecord(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    stream: int
+    pad: int
+    recording: int
+    drop: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, stream: int, pad: int, recording: int, drop: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class RecordingDrop(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    recording: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, recording: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class StreamWait(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    stream: int
+    pad: int
+    recording: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, stream: int, pad: int, recording: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class HostWait(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    scope: int
+    stream: int
+    recording: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, scope: int, stream: int, recording: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class HostAdvance(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class NcclLaunch(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    stream: int
+    nops: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, stream: int, nops: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class NcclOp(NamedTuple):
+    comm: int
+    seq: int
+    op: int
+    dtype: int
+    redop: int
+    peer: int
+    count: int  # type: ignore[assignment]
+    token: int
+    data_nbytes: int
+    scale: float
+    @staticmethod
+    def encode(comm: int, seq: int, op: int, dtype: int, redop: int, peer: int, count: int, token: int, data_nbytes: int, scale: float) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[NcclOp]: ...
+
+class Data(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    token: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, token: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class NcclData(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    comm: int
+    seq: int
+    op: int
+    peer: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class CommDestroy(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    comm: int
+    aborted: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, comm: int, aborted: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class CommInit(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    qid: int
+    nranks: int
+    rank: int
+    device: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, qid: int, nranks: int, rank: int, device: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class CommSplit(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    qid: int
+    parent: int
+    color: int
+    key: int
+    seq: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, qid: int, parent: int, color: int, key: int, seq: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Comm(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    comm: int
+    rank: int
+    nranks: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, comm: int, rank: int, nranks: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class ClockRead(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    qid: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Clock(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    now_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, now_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Elapsed(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    qid: int
+    start_recording: int
+    end_recording: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, qid: int, start_recording: int, end_recording: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class ElapsedNs(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    elapsed_ns: int
+    ready: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, elapsed_ns: int, ready: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Query(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    qid: int
+    recording: int
+    scope: int
+    stream: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, qid: int, recording: int, scope: int, stream: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Done(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    done: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, done: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Cost(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    qid: int
+    key: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, qid: int, key: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class CostOf(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    solo_ns: int
+    contended_ns: int
+    flops: float
+    source: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, solo_ns: int, contended_ns: int, flops: float, source: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class CostHeader(NamedTuple):
+    version: int
+    entry_nbytes: int
+    capacity: int
+    @staticmethod
+    def encode(version: int, entry_nbytes: int, capacity: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[CostHeader]: ...
+
+class CostEntry(NamedTuple):
+    key: int
+    solo_ns: int
+    contended_ns: int
+    flops: float
+    source: int
+    pad: int
+    @staticmethod
+    def encode(key: int, solo_ns: int, contended_ns: int, flops: float, source: int, pad: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[CostEntry]: ...
+
+class MarkerKind(IntEnum):
+    STEP = 1
+    NAMED = 2
+
+class ScopeKind(IntEnum):
+    STREAM = 1
+    EVENT = 2
+    DEVICE = 3
+
+class NcclKind(IntEnum):
+    ALL_REDUCE = 1
+    ALL_GATHER = 2
+    REDUCE_SCATTER = 3
+    BROADCAST = 4
+    REDUCE = 5
+    ALL_TO_ALL = 6
+    SEND = 7
+    RECV = 8
+    GATHER = 9
+    SCATTER = 10
+
+class RedopKind(IntEnum):
+    PREMULSUM = 5
+
+class SourceKind(IntEnum):
+    MEASURED = 1
+    INTERPOLATED = 2
+    ROOFLINE = 3

@@ -1,0 +1,61 @@
+/*
+ * Messages to the user: once each, to stderr and to the coordinator's report.
+ */
+#include "core/core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_WARNINGS = 512 };
+
+static struct {
+    pthread_mutex_t lock;
+    uint64_t said[MAX_WARNINGS];
+    int nsaid;
+} warnings = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool first_time(const char *name) {
+    uint64_t hash = ph_hash(1, name, strlen(name));
+    pthread_mutex_lock(&warnings.lock);
+    bool fresh = warnings.nsaid < MAX_WARNINGS;
+    for (int i = 0; i < warnings.nsaid && fresh; i++) fresh = warnings.said[i] != hash;
+    if (fresh) warnings.said[warnings.nsaid++] = hash;
+    pthread_mutex_unlock(&warnings.lock);
+    return fresh;
+}
+
+void ph_warn_once(const char *name, const char *format, ...) {
+    if (!first_time(name)) return;
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (n < 0) return;
+    size_t length = (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
+    fprintf(stderr, "phantora-async: rank %u: %s\n", ph_run.rank, text);
+    struct ph_WARNING warning = {.code = 0, .count = 1};
+    ph_emit_aside(PH_KIND_WARNING, &warning, sizeof warning, text, length);
+}
+
+int ph_refuse(const char *name, int status) {
+    atomic_fetch_add_explicit(&ph_counts.refused_calls, 1, memory_order_relaxed);
+    char line[512];
+    ph_python_line(line, sizeof line);
+    ph_warn_once(name, "%s is not emulated: refused with status %d (not supported)%s%s", name, status,
+                 *line ? ", first at " : "", line);
+    return status;
+}
+
+void ph_die(const char *format, ...) {
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "phantora-async: rank %u: internal error: %s\n", ph_run.rank, text);
+    _exit(70);
+}

@@ -1,0 +1,17 @@
+/* The cuBLAS handle, which is also a cuBLASLt handle (PyTorch passes the one for the other). */
+#ifndef PHANTORA_CUBLAS_H
+#define PHANTORA_CUBLAS_H
+
+#include "core/gemm.h"
+
+enum { CUBLAS_OK = 0, CUBLAS_NOT_INITIALIZED = 1, CUBLAS_INVALID_VALUE = 7 };
+enum { CUBLAS_POINTER_HOST = 0, CUBLAS_POINTER_DEVICE = 1 };
+enum { CUBLAS_TF32_MATH = 3 };
+
+typedef struct cublas_handle {
+    void *stream, *workspace;
+    size_t workspace_nbytes;
+    int pointer_mode, math_mode, atomics_mode, sm_target;
+} cublas_handle;
+
+#endif

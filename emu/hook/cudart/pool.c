@@ -1,0 +1,133 @@
+/*
+ * Stream-ordered allocation. An allocation takes its memory at once and gives it back at once: torch asks these pools
+ * for capacity, and program order is the only order that the bytes here have.
+ */
+#include "cudart/runtime.h"
+
+#include <string.h>
+
+enum {
+    POOL_MAGIC = 0x504f4f4c,
+    RELEASE_THRESHOLD = 4,
+    RESERVED_NOW = 5,
+    RESERVED_HIGH = 6,
+    USED_NOW = 7,
+    USED_HIGH = 8
+};
+
+typedef struct pool {
+    uint32_t magic;
+    int device;
+    int reuse[4]; /* attributes 1 to 3, as set */
+    uint64_t threshold, used, high;
+} pool;
+
+static struct {
+    pthread_mutex_t lock;
+    pool defaults[PH_MAX_DEVICES];
+} pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pool *default_pool(int device) {
+    pool *p = &pools.defaults[device];
+    if (p->magic != POOL_MAGIC) *p = (pool){.magic = POOL_MAGIC, .device = device, .reuse = {0, 1, 1, 1}};
+    return p;
+}
+
+static pool *pool_of(void *handle) {
+    pool *p = handle;
+    return p && p->magic == POOL_MAGIC ? p : NULL;
+}
+
+PH_EXPORT int cudaDeviceGetDefaultMemPool(void **out, int device) {
+    *out = device_exists(device) ? default_pool(device) : NULL;
+    return result(*out ? CUDA_OK : CUDA_INVALID_DEVICE);
+}
+
+PH_EXPORT int cudaDeviceGetMemPool(void **out, int device) { return cudaDeviceGetDefaultMemPool(out, device); }
+
+static int allocate(void **out, size_t nbytes, pool *p, void *stream) {
+    ph_host_call(PH_CALL_ALLOC);
+    *out = NULL;
+    ph_stream *on = ph_stream_of(stream);
+    if (!p || !on) return result(CUDA_INVALID_HANDLE);
+    if (ph_stream_capturing(on)) return result(ph_refuse("cudaMallocAsync in a capture", CUDA_CAPTURE_UNSUPPORTED));
+    int status = ph_uncapturable();
+    if (status == CUDA_OK) status = ph_device_alloc(p->device, nbytes, out);
+    void *start;
+    size_t taken;
+    if (status == CUDA_OK && ph_memory_range_of(*out, &start, &taken) == CUDA_OK) {
+        pthread_mutex_lock(&pools.lock);
+        p->used += taken;
+        p->high = p->used > p->high ? p->used : p->high;
+        pthread_mutex_unlock(&pools.lock);
+    }
+    return result(status);
+}
+
+PH_EXPORT int cudaMallocAsync(void **out, size_t nbytes, void *stream) {
+    return allocate(out, nbytes, default_pool(ph_self()->device), stream);
+}
+
+PH_EXPORT int cudaMallocFromPoolAsync(void **out, size_t nbytes, void *handle, void *stream) {
+    return allocate(out, nbytes, pool_of(handle), stream);
+}
+
+PH_EXPORT int cudaFreeAsync(void *p, void *stream) {
+    ph_host_call(PH_CALL_ALLOC);
+    ph_stream *on = ph_stream_of(stream);
+    if (!on) return result(CUDA_INVALID_HANDLE);
+    if (ph_stream_capturing(on)) return result(ph_refuse("cudaFreeAsync in a capture", CUDA_CAPTURE_UNSUPPORTED));
+    int device = ph_memory_device_of(p);
+    void *start;
+    size_t taken = 0;
+    if (!p) return CUDA_OK;
+    if (device < 0 || ph_memory_range_of(p, &start, &taken) != CUDA_OK) return result(CUDA_INVALID_VALUE);
+    pthread_mutex_lock(&pools.lock);
+    pool *own = default_pool(device);
+    own->used -= taken < own->used ? taken : own->used;
+    pthread_mutex_unlock(&pools.lock);
+    return result(ph_device_free(p));
+}
+
+PH_EXPORT int cudaMemPoolGetAttribute(void *handle, int attribute, void *value) {
+    pool *p = pool_of(handle);
+    if (!p || attribute < 1 || attribute > USED_HIGH) return result(CUDA_INVALID_VALUE);
+    if (attribute < RELEASE_THRESHOLD)
+        memcpy(value, &p->reuse[attribute], sizeof(int));
+    else {
+        uint64_t wide = attribute == RELEASE_THRESHOLD                         ? p->threshold
+                        : attribute == RESERVED_HIGH || attribute == USED_HIGH ? p->high
+                                                                               : p->used;
+        memcpy(value, &wide, sizeof wide);
+    }
+    return CUDA_OK;
+}
+
+PH_EXPORT int cudaMemPoolSetAttribute(void *handle, int attribute, void *value) {
+    pool *p = pool_of(handle);
+    if (!p || attribute < 1 || attribute > USED_HIGH || attribute == RESERVED_NOW || attribute == USED_NOW)
+        return result(CUDA_INVALID_VALUE);
+    if (attribute < RELEASE_THRESHOLD)
+        memcpy(&p->reuse[attribute], value, sizeof(int));
+    else if (attribute == RELEASE_THRESHOLD)
+        memcpy(&p->threshold, value, sizeof p->threshold);
+    else
+        p->high = p->used; /* high-water marks can only be reset */
+    return CUDA_OK;
+}
+
+PH_EXPORT int cudaMemPoolTrimTo(void *handle, size_t keep) {
+    (void)keep; /* nothing is held back that could be trimmed */
+    return result(pool_of(handle) ? CUDA_OK : CUDA_INVALID_VALUE);
+}
+
+PH_EXPORT int cudaMemPoolSetAccess(void *handle, const struct CUmemAccessDesc *access, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!device_exists(access[i].location.id)) return result(CUDA_INVALID_DEVICE);
+    return result(pool_of(handle) ? CUDA_OK : CUDA_INVALID_VALUE);
+}
+
+PH_EXPORT int cudaMemPoolGetAccess(int *flags, void *handle, struct cudaMemLocation *location) {
+    *flags = pool_of(handle) && device_exists(location->id) ? 3 : 0; /* read and write */
+    return result(*flags ? CUDA_OK : CUDA_INVALID_VALUE);
+}

@@ -1,0 +1,87 @@
+/*
+ * cuFFT: plans and their execution as a library call by the bytes of its input and output. PyTorch asks a plan for its
+ * workspace and allocates that; a transform out of place over powers of two needs about its output again.
+ */
+#include "core/gemm.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { FFT_OK = 0, FFT_INVALID_PLAN = 1, FFT_INVALID_VALUE = 4, FFT_INVALID_SIZE = 8, PLANS = 4096, MAX_RANK = 3 };
+
+typedef struct plan {
+    bool used, made;
+    void *stream;
+    uint64_t nbytes;
+} plan;
+
+static plan plans[PLANS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static plan *find(int number) { return number > 0 && number < PLANS && plans[number].used ? &plans[number] : NULL; }
+
+PH_EXPORT int cufftCreate(int *out) {
+    ph_host_call(PH_CALL_QUERY);
+    if (!out) return FFT_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    int number = 1;
+    while (number < PLANS && plans[number].used) number++;
+    if (number < PLANS) plans[number] = (plan){.used = true};
+    pthread_mutex_unlock(&lock);
+    *out = number < PLANS ? number : 0;
+    return number < PLANS ? FFT_OK : FFT_INVALID_PLAN;
+}
+
+PH_EXPORT int cufftDestroy(int number) {
+    ph_host_call(PH_CALL_QUERY);
+    plan *it = find(number);
+    if (!it) return FFT_INVALID_PLAN;
+    pthread_mutex_lock(&lock);
+    memset(it, 0, sizeof *it);
+    pthread_mutex_unlock(&lock);
+    return FFT_OK;
+}
+
+PH_EXPORT int cufftSetStream(int number, void *stream) {
+    ph_host_call(PH_CALL_QUERY);
+    plan *it = find(number);
+    if (!it) return FFT_INVALID_PLAN;
+    it->stream = stream;
+    return FFT_OK;
+}
+
+/* The caller's workspace or ours: no bytes are touched in either. */
+PH_EXPORT int cufftSetAutoAllocation(int number, int automatic) {
+    (void)automatic;
+    ph_host_call(PH_CALL_QUERY);
+    return find(number) ? FFT_OK : FFT_INVALID_PLAN;
+}
+
+PH_EXPORT int cufftSetWorkArea(int number, void *work) {
+    (void)work;
+    ph_host_call(PH_CALL_QUERY);
+    return find(number) ? FFT_OK : FFT_INVALID_PLAN;
+}
+
+PH_EXPORT int cufftXtMakePlanMany(int number, int rank, long long *n, long long *inembed, long long istride,
+                                  long long idist, int input, long long *onembed, long long ostride, long long odist,
+                                  int output, long long batch, size_t *work_nbytes, int execution) {
+    (void)inembed, (void)istride, (void)idist, (void)onembed, (void)ostride, (void)odist, (void)execution;
+    ph_host_call(PH_CALL_LIBRARY);
+    plan *it = find(number);
+    if (!it || it->made) return FFT_INVALID_PLAN;
+    if (!n || !work_nbytes || rank < 1 || rank > MAX_RANK || batch < 1) return FFT_INVALID_SIZE;
+    uint64_t elements = (uint64_t)batch;
+    for (int i = 0; i < rank; i++) elements *= (uint64_t)n[i];
+    it->nbytes = elements * (ph_dtype_nbytes(input) + ph_dtype_nbytes(output));
+    it->made = true;
+    *work_nbytes = elements * ph_dtype_nbytes(output);
+    return FFT_OK;
+}
+
+PH_EXPORT int cufftXtExec(int number, void *input, void *output, int direction) {
+    (void)input, (void)output, (void)direction;
+    plan *it = find(number);
+    if (!it || !it->made) return FFT_INVALID_PLAN;
+    return ph_library_launch(it->stream, "cufftXtExec", it->nbytes) ? FFT_OK : FFT_INVALID_VALUE;
+}

@@ -1,0 +1,164 @@
+/*
+ * Bytes that steer the program: copies, fills and arriving data really happen, in program order.
+ *
+ * Only up to ph_cfg.data_limit_nbytes: larger ones are forgotten, their bytes untouched. Two rules keep a rank's
+ * private memory small. Whole pages of a zero fill are given back to the kernel instead of being written, and nothing
+ * is written over bytes that are equal already (reading an untouched page maps the shared page of zeros, writing it
+ * takes a new one).
+ */
+#include "data/data.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE ((uintptr_t)4096)
+#define ALWAYS_COPY 4096 /* below, knowing less than every byte of the source is no reason to skip a copy */
+
+static bool is_filled(const unsigned char *bytes, unsigned char value, size_t nbytes) {
+    return nbytes == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, nbytes - 1) == 0);
+}
+
+static void fill(void *dst, int value, size_t nbytes) {
+    if (!is_filled(dst, (unsigned char)value, nbytes)) memset(dst, value, nbytes);
+}
+
+static void zero_device(unsigned char *dst, size_t nbytes) {
+    unsigned char *from = (unsigned char *)(((uintptr_t)dst + PAGE - 1) & ~(PAGE - 1));
+    unsigned char *to = (unsigned char *)(((uintptr_t)dst + nbytes) & ~(PAGE - 1));
+    if (from >= to || madvise(from, (size_t)(to - from), MADV_DONTNEED) != 0) {
+        fill(dst, 0, nbytes);
+        return;
+    }
+    fill(dst, 0, (size_t)(from - dst));
+    fill(to, 0, (size_t)(dst + nbytes - to));
+}
+
+static void set_now(void *dst, int value, size_t nbytes) {
+    bool device = ph_is_device_pointer(dst);
+    if (!device)
+        memset(dst, value, nbytes);
+    else if ((value & 0xff) == 0)
+        zero_device(dst, nbytes);
+    else if (nbytes <= ph_cfg.data_limit_nbytes)
+        fill(dst, value, nbytes);
+    else {
+        ph_data_forget(dst, nbytes);
+        return;
+    }
+    ph_data_mark_known(dst, nbytes);
+}
+
+static void copy_now(void *dst, const void *src, size_t nbytes) {
+    bool to_device = ph_is_device_pointer(dst), known = ph_data_known(src, nbytes);
+    if (to_device && !known && nbytes > ALWAYS_COPY && !ph_data_known_any(src, nbytes)) {
+        ph_data_forget(dst, nbytes); /* floats that no one computed: as meaningless there as here */
+        return;
+    }
+    if (!to_device || memcmp(dst, src, nbytes) != 0) memmove(dst, src, nbytes);
+    if (!to_device) {
+        if (!known && ph_is_device_pointer(src)) ph_count_unmodelled_read();
+        return;
+    }
+    if (known)
+        ph_data_mark_known(dst, nbytes);
+    else
+        ph_data_forget(dst, nbytes);
+}
+
+static void arrive_now(const ph_action *action) {
+    const ph_range *to = &action->ranges[action->nreads];
+    if (action->staged_nbytes == 0) {
+        ph_data_forget(to->start, to->nbytes);
+        return;
+    }
+    if (action->staged_nbytes < to->nbytes ||
+        action->staged_nbytes - to->nbytes >= 8) /* a record's padding may be counted */
+        ph_die("the coordinator sent %zu bytes under token %llu where %zu were expected", action->staged_nbytes,
+               (unsigned long long)action->token, to->nbytes);
+    if (memcmp(to->start, action->staged, to->nbytes) != 0) memcpy(to->start, action->staged, to->nbytes);
+    ph_data_mark_known(to->start, to->nbytes);
+}
+
+/* What an action computes is known if all that it reads is. */
+static void call_now(const ph_action *action) {
+    bool known = true;
+    for (int i = 0; i < action->nreads && known; i++)
+        known = ph_data_known(action->ranges[i].start, action->ranges[i].nbytes);
+    action->run(action->arg);
+    for (int i = action->nreads; i < action->nreads + action->nwrites; i++)
+        (known ? ph_data_mark_known : ph_data_forget)(action->ranges[i].start, action->ranges[i].nbytes);
+}
+
+void ph_action_perform(ph_action *action) {
+    const ph_range *to = &action->ranges[action->nreads];
+    switch (action->kind) {
+    case PH_ACTION_COPY:
+        copy_now(to->start, action->staged ? action->staged : action->source, to->nbytes);
+        break;
+    case PH_ACTION_SET:
+        set_now(to->start, action->value, to->nbytes);
+        break;
+    case PH_ACTION_EXPECT:
+        arrive_now(action);
+        break;
+    case PH_ACTION_CALL:
+    case PH_ACTION_PYTHON:
+        call_now(action);
+        break;
+    case PH_ACTION_HOST:
+        action->run(action->arg);
+        break;
+    }
+}
+
+void ph_data_copy(void *dst, const void *src, size_t nbytes) {
+    bool from_device = ph_is_device_pointer(src), to_device = ph_is_device_pointer(dst);
+    if (!nbytes || dst == src) return;
+    if ((from_device || to_device) && nbytes > ph_cfg.data_limit_nbytes) {
+        ph_data_forget(dst, nbytes);
+        return;
+    }
+    ph_range read = {(void *)(uintptr_t)src, nbytes}, write = {dst, nbytes};
+    if (!ph_action_conflicts(&read, 1, &write, 1)) {
+        copy_now(dst, src, nbytes);
+        return;
+    }
+    /* Host memory may be used again once the call returns: its bytes are taken now, unless they themselves are still to
+     * come. Those in pinned memory may be, from a copy or a host function; others have been waited for. */
+    bool stage = !from_device && !(ph_host_pinned(src) && ph_data_pending(src, nbytes));
+    ph_action *action = ph_action_new(PH_ACTION_COPY, &read, stage ? 0 : 1, &write, 1);
+    action->source = src;
+    if (stage) {
+        if (!(action->staged = malloc(nbytes))) ph_die("out of host memory (%zu bytes) for a deferred copy", nbytes);
+        memcpy(action->staged, src, nbytes);
+    }
+    ph_action_submit(action);
+}
+
+void ph_data_set(void *dst, int value, size_t nbytes) {
+    ph_range write = {dst, nbytes};
+    if (!nbytes) return;
+    if (!ph_action_conflicts(NULL, 0, &write, 1)) {
+        set_now(dst, value, nbytes);
+        return;
+    }
+    ph_action *action = ph_action_new(PH_ACTION_SET, NULL, 0, &write, 1);
+    action->value = value;
+    ph_action_submit(action);
+}
+
+void ph_data_expect(uint64_t token, void *dst, size_t nbytes) {
+    ph_range write = {dst, nbytes};
+    ph_action *action = ph_action_new(PH_ACTION_EXPECT, NULL, 0, &write, 1);
+    action->token = token;
+    ph_action_submit(action);
+}
+
+void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, int nwrites, void (*run)(void *),
+                    void *arg) {
+    ph_action *action = ph_action_new(PH_ACTION_CALL, reads, nreads, writes, nwrites);
+    action->run = run;
+    action->arg = arg;
+    ph_action_submit(action);
+}

@@ -1,0 +1,120 @@
+/*
+ * Code that programs load by themselves (Triton, Inductor, NVRTC users): cubins name their kernels, with registers and
+ * shared memory, in ELF sections; of other images (PTX, fat binaries) any name is believed.
+ */
+#include "core/core.h"
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MODULE_MAGIC = 0x4d4f4455, CUDA_MACHINE = 190 };
+
+typedef struct function {
+    ph_kernel *kernel;
+    struct function *next;
+} function;
+
+typedef struct module {
+    uint32_t magic;
+    bool names_known;
+    function *functions;
+} module;
+
+static function *find(const module *m, const char *name) {
+    function *f = m->functions;
+    while (f && strcmp(f->kernel->name, name) != 0) f = f->next;
+    return f;
+}
+
+static function *add(module *m, const char *name) {
+    function *f = malloc(sizeof *f);
+    if (!f) ph_die("out of host memory");
+    *f = (function){.kernel = ph_kernel_make(name), .next = m->functions};
+    m->functions = f;
+    return f;
+}
+
+/* A section `.text.NAME` holds a kernel, its sh_info the registers in the top byte; `.nv.shared.NAME` its static
+ * memory. */
+static void read_cubin(module *m, const unsigned char *image) {
+    Elf64_Ehdr head;
+    memcpy(&head, image, sizeof head);
+    const unsigned char *sections = image + head.e_shoff;
+    Elf64_Shdr names, section;
+    memcpy(&names, sections + (size_t)head.e_shstrndx * sizeof names, sizeof names);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < head.e_shnum; i++) {
+            memcpy(&section, sections + (size_t)i * sizeof section, sizeof section);
+            const char *name = (const char *)image + names.sh_offset + section.sh_name;
+            if (pass == 0 && strncmp(name, ".text.", 6) == 0)
+                add(m, name + 6)->kernel->registers = (int)(section.sh_info >> 24);
+            if (pass == 1 && strncmp(name, ".nv.shared.", 11) == 0) {
+                function *f = find(m, name + 11);
+                if (f) f->kernel->static_shared = (int)section.sh_size;
+            }
+        }
+    m->names_known = true;
+}
+
+static bool is_cubin(const unsigned char *image) {
+    Elf64_Ehdr head;
+    if (memcmp(image, ELFMAG, SELFMAG) != 0 || image[EI_CLASS] != ELFCLASS64) return false;
+    memcpy(&head, image, sizeof head);
+    return head.e_machine == CUDA_MACHINE && head.e_shentsize == sizeof(Elf64_Shdr) && head.e_shoff != 0;
+}
+
+int ph_module_load(const void *image, void **out) {
+    *out = NULL;
+    if (!image) return CUDA_INVALID_VALUE;
+    int status = ph_device_usable();
+    if (status) return status;
+    module *m = calloc(1, sizeof *m);
+    if (!m) ph_die("out of host memory");
+    m->magic = MODULE_MAGIC;
+    if (is_cubin(image)) read_cubin(m, image);
+    *out = m;
+    return CUDA_OK;
+}
+
+int ph_module_load_file(const char *path, void **out) {
+    *out = NULL;
+    FILE *file = fopen(path, "rbe");
+    if (!file) return CUDA_FILE_NOT_FOUND;
+    int status = CUDA_INVALID_IMAGE;
+    fseek(file, 0, SEEK_END);
+    long nbytes = ftell(file);
+    rewind(file);
+    unsigned char *image = nbytes > 0 ? malloc((size_t)nbytes + 64) : NULL;
+    if (image && fread(image, 1, (size_t)nbytes, file) == (size_t)nbytes) {
+        memset(image + nbytes, 0, 64);
+        status = ph_module_load(image, out);
+    }
+    free(image);
+    fclose(file);
+    return status;
+}
+
+int ph_module_unload(void *handle) {
+    module *m = handle;
+    if (!m || m->magic != MODULE_MAGIC) return CUDA_INVALID_HANDLE;
+    while (m->functions) { /* the kernels stay: a graph may still launch them */
+        function *f = m->functions;
+        m->functions = f->next;
+        free(f);
+    }
+    m->magic = 0;
+    free(m);
+    return CUDA_OK;
+}
+
+int ph_module_function(void *handle, const char *name, ph_kernel **out) {
+    *out = NULL;
+    module *m = handle;
+    if (!m || m->magic != MODULE_MAGIC) return CUDA_INVALID_HANDLE;
+    function *f = find(m, name);
+    if (!f && m->names_known) return CUDA_NOT_FOUND;
+    *out = (f ? f : add(m, name))->kernel;
+    return CUDA_OK;
+}

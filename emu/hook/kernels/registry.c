@@ -1,0 +1,163 @@
+/*
+ * Kernels and variables that the compilers' start-up code registers: a host address stands for a name.
+ *
+ * Names are hashed here, once, in the process that all ranks are forked from, and never copied. An address registered
+ * again (a library unloaded, another one in its place) takes the new name.
+ */
+#include "core/core.h"
+#include "kernels/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct entry {
+    const void *address;
+    ph_kernel *kernel;
+} entry;
+
+typedef struct variable {
+    const void *address;
+    size_t nbytes;
+    void *on_device[PH_MAX_DEVICES];
+    struct variable *next;
+} variable;
+
+static struct {
+    pthread_mutex_t lock;
+    entry *slots;
+    size_t n, capacity;
+    ph_kernel *arena;
+    size_t arena_left;
+    variable *variables;
+} registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static entry *slot_of(const void *address) {
+    size_t mask = registry.capacity - 1, slot = (size_t)ph_mix((uintptr_t)address, 7) & mask;
+    while (registry.slots[slot].address && registry.slots[slot].address != address) slot = (slot + 1) & mask;
+    return &registry.slots[slot];
+}
+
+static void grow(void) {
+    entry *old = registry.slots;
+    size_t old_capacity = registry.capacity;
+    registry.capacity = old_capacity ? old_capacity * 2 : 1 << 15;
+    registry.slots = calloc(registry.capacity, sizeof *registry.slots);
+    if (!registry.slots) ph_die("out of host memory");
+    for (size_t i = 0; i < old_capacity; i++)
+        if (old[i].address) *slot_of(old[i].address) = old[i];
+    free(old);
+}
+
+/* Under the lock. */
+static ph_kernel *from_arena(const char *name) {
+    if (registry.arena_left == 0) {
+        registry.arena_left = 1024;
+        registry.arena = calloc(registry.arena_left, sizeof *registry.arena);
+        if (!registry.arena) ph_die("out of host memory");
+    }
+    registry.arena_left--;
+    ph_kernel *kernel = registry.arena++;
+    kernel->magic = PH_KERNEL_MAGIC;
+    kernel->name = name;
+    kernel->name_hash = ph_hash(5, name, strlen(name)); /* now: a rank's first launch must not write to shared pages */
+    return kernel;
+}
+
+ph_kernel *ph_kernel_make(const char *name) {
+    char *copy = strdup(name);
+    if (!copy) ph_die("out of host memory");
+    pthread_mutex_lock(&registry.lock);
+    ph_kernel *kernel = from_arena(copy);
+    pthread_mutex_unlock(&registry.lock);
+    return kernel;
+}
+
+void ph_register_kernel(const void *address, const char *name) {
+    pthread_mutex_lock(&registry.lock);
+    if (registry.n * 2 >= registry.capacity) grow();
+    entry *at = slot_of(address);
+    registry.n += !at->address;
+    *at = (entry){address, from_arena(name)};
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* Launches pass the host function's address (older stubs) or the handle that __cudaGetKernel gave. */
+ph_kernel *ph_kernel_of(const void *function) {
+    if (!function) return NULL;
+    pthread_mutex_lock(&registry.lock);
+    ph_kernel *kernel = registry.capacity ? slot_of(function)->kernel : NULL;
+    pthread_mutex_unlock(&registry.lock);
+    if (kernel) return kernel;
+    kernel = (ph_kernel *)(uintptr_t)function;
+    return (uintptr_t)function % _Alignof(ph_kernel) == 0 && kernel->magic == PH_KERNEL_MAGIC ? kernel : NULL;
+}
+
+void ph_register_variable(const void *address, size_t nbytes) {
+    variable *added = calloc(1, sizeof *added);
+    if (!added) ph_die("out of host memory");
+    added->address = address;
+    added->nbytes = nbytes;
+    pthread_mutex_lock(&registry.lock);
+    added->next = registry.variables;
+    registry.variables = added;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* Its place on the calling thread's device, made at first use. */
+int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
+    *address = NULL;
+    *nbytes = 0;
+    int device = ph_self()->device;
+    pthread_mutex_lock(&registry.lock);
+    variable *at = registry.variables;
+    while (at && at->address != symbol) at = at->next;
+    if (at) {
+        if (!at->on_device[device]) at->on_device[device] = ph_memory_static(device, at->nbytes);
+        *address = at->on_device[device];
+        *nbytes = at->nbytes;
+    }
+    pthread_mutex_unlock(&registry.lock);
+    return !at ? CUDA_INVALID_SYMBOL : *address ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+}
+
+/* ---- what nvcc's stubs call
+ * ------------------------------------------------------------------------------------------- */
+
+static void *fatbin_handle; /* registrations need no handle of ours, the stubs want a non-null one */
+
+PH_EXPORT void **__cudaRegisterFatBinary(void *fatbin) {
+    (void)fatbin;
+    return &fatbin_handle;
+}
+PH_EXPORT void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
+PH_EXPORT void __cudaUnregisterFatBinary(void **handle) { (void)handle; }
+PH_EXPORT char __cudaInitModule(void **handle) {
+    (void)handle;
+    return 1;
+}
+
+PH_EXPORT void __cudaRegisterFunction(void **handle, const char *host_function, char *device_function, const char *name,
+                                      int thread_limit, void *tid, void *bid, void *block, void *grid, int *warp_size) {
+    (void)handle, (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid,
+        (void)warp_size;
+    ph_register_kernel(host_function, name);
+}
+
+PH_EXPORT void __cudaRegisterVar(void **handle, char *host_variable, char *device_address, const char *name,
+                                 int external, size_t nbytes, int constant, int global) {
+    (void)handle, (void)device_address, (void)name, (void)external, (void)constant, (void)global;
+    ph_register_variable(host_variable, nbytes);
+}
+
+PH_EXPORT void __cudaRegisterManagedVar(void **handle, void **host_variable, char *device_address, const char *name,
+                                        int external, size_t nbytes, int constant, int global) {
+    (void)handle, (void)device_address, (void)name, (void)external, (void)constant, (void)global;
+    *host_variable = calloc(1, nbytes);
+    ph_register_variable(host_variable, nbytes);
+}
+
+/* Newer stubs ask once for a handle and launch by it. */
+PH_EXPORT int __cudaGetKernel(ph_kernel **kernel, const void *host_function) {
+    *kernel = ph_kernel_of(host_function);
+    return *kernel ? CUDA_OK : CUDA_INVALID_DEVICE_FUNCTION;
+}

@@ -1,0 +1,161 @@
+/*
+ * Copies and sets: their time on the stream, their bytes in the data engine, and where the host waits for them.
+ *
+ * What CUDA documents about waiting ("API synchronization behavior"): synchronous copies wait unless they stay on the
+ * device; those between hosts always do; asynchronous ones from and to devices only for pageable memory. From there
+ * data leaves through a staging buffer: a synchronous copy waits for the stream before that and not afterwards, an
+ * asynchronous one only for what finds no room in the buffer (an H100 with driver 580 took 2 MiB without waiting and
+ * waited for the stream with 3 MiB). The host's part, staging, takes as long as the copy.
+ */
+#include "core/core.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    STAGED_BY_CALL = 64 << 10,
+    STAGING_NBYTES = 2 << 20
+}; /* the smallest ones' staging is part of the call's cost */
+
+typedef struct copy_key {
+    uint64_t nbytes;
+    uint32_t direction, pinned;
+} copy_key;
+
+enum { PEER = 4, SET = 5 };
+static const char *const directions[] = {"h2h", "h2d", "d2h", "d2d", "p2p"};
+
+static size_t describe_copy(const void *what, char *text, size_t capacity) {
+    const copy_key *key = what;
+    if (key->direction == SET) return (size_t)snprintf(text, capacity, "memset;%llu", (unsigned long long)key->nbytes);
+    return (size_t)snprintf(text, capacity, "copy;%s;%llu;%s", directions[key->direction],
+                            (unsigned long long)key->nbytes, key->pinned ? "pinned" : "pageable");
+}
+
+static const ph_cost *cost_of(int direction, size_t nbytes, bool pinned) {
+    copy_key key = {.nbytes = nbytes, .direction = (uint32_t)direction, .pinned = pinned};
+    return ph_cost_of(ph_hash(0xc0b1, &key, sizeof key), describe_copy, &key);
+}
+
+typedef struct route {
+    int direction;
+    bool pinned;
+} route;
+
+static int find_route(route *out, const void *dst, const void *src, int kind) {
+    bool to_device = ph_is_device_pointer(dst), from_device = ph_is_device_pointer(src);
+    int actual = from_device ? (to_device ? COPY_D2D : COPY_D2H) : (to_device ? COPY_H2D : COPY_H2H);
+    if (kind < COPY_H2H || kind > COPY_DEFAULT) return 21; /* cudaErrorInvalidMemcpyDirection */
+    if (kind != COPY_DEFAULT && kind != actual && !(ph_host_pinned(dst) || ph_host_pinned(src)))
+        return CUDA_INVALID_VALUE;
+    out->direction = actual;
+    out->pinned = true;
+    if (actual == COPY_H2D)
+        out->pinned = ph_host_pinned(src);
+    else if (actual == COPY_D2H)
+        out->pinned = ph_host_pinned(dst);
+    else if (actual == COPY_D2D && ph_memory_device_of(dst) != ph_memory_device_of(src))
+        out->direction = PEER;
+    return CUDA_OK;
+}
+
+static bool staged(const route *way) { return way->direction == COPY_H2D && !way->pinned; }
+
+static bool waits(const route *way, size_t nbytes, bool async) {
+    switch (way->direction) {
+    case COPY_H2D:
+        return way->pinned ? !async : nbytes > STAGING_NBYTES;
+    case COPY_D2H:
+        return !way->pinned || !async;
+    default:
+        return way->direction == COPY_H2H;
+    }
+}
+
+/* Before the stream has the copy. */
+static int begin(route *way, void *dst, const void *src, int kind, ph_stream *stream, bool async) {
+    int status = ph_stream_usable(stream);
+    if (status == CUDA_OK) status = find_route(way, dst, src, kind);
+    if (status) return status;
+    if (UNLIKELY(ph_stream_capturing(stream)) && !async) {
+        ph_capture_invalidate(stream);
+        return CUDA_CAPTURE_UNSUPPORTED;
+    }
+    if (staged(way) && !async) ph_stream_wait(stream);
+    return CUDA_OK;
+}
+
+/* After the stream has it: the host waits, in virtual time by a record, in real time for bytes on their way. */
+static void finish(const route *way, size_t nbytes, uint64_t copy_ns, ph_stream *stream, bool async) {
+    if (waits(way, nbytes, async))
+        ph_stream_wait(stream);
+    else if (staged(way) && nbytes > STAGED_BY_CALL)
+        ph_host_advance(copy_ns);
+}
+
+/*
+ * A table that an op copies for its own kernel, which is not executed: nobody reads the copy, nor its source again.
+ * Neither may cost memory: there is one a layer and step, and pinned sources wait for the device in PyTorch's cache.
+ */
+static void drop_table(void *dst, const void *src, size_t nbytes, bool pinned) {
+    ph_data_forget(dst, nbytes);
+    uintptr_t page = 4096, begin = ((uintptr_t)src + page - 1) & ~(page - 1),
+              end = ((uintptr_t)src + nbytes) & ~(page - 1);
+    if (pinned && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stream, bool async) {
+    route way;
+    if (nbytes == 0) return ph_stream_usable(stream);
+    int status = begin(&way, dst, src, kind, stream, async);
+    if (status) return status;
+    const ph_cost *cost = cost_of(way.direction, nbytes, way.pinned);
+    if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_copy(stream, cost, dst, src, nbytes)) return CUDA_OK;
+    ph_launch(stream, cost);
+    if (way.direction == COPY_H2D && ph_self()->kernel_data_depth)
+        drop_table(dst, src, nbytes, way.pinned);
+    else
+        ph_data_copy(dst, src, nbytes);
+    finish(&way, nbytes, cost->solo_ns, stream, async);
+    return CUDA_OK;
+}
+
+int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height, int kind,
+               ph_stream *stream, bool async) {
+    if (width > dst_pitch || width > src_pitch) return 12; /* cudaErrorInvalidPitchValue */
+    size_t nbytes = width * height;
+    if ((width == dst_pitch && width == src_pitch) || nbytes == 0)
+        return ph_copy(dst, src, nbytes, kind, stream, async);
+    route way;
+    int status = begin(&way, dst, src, kind, stream, async);
+    if (status) return status;
+    if (ph_stream_capturing(stream)) return ph_refuse("capturing a 2D copy", CUDA_CAPTURE_UNSUPPORTED);
+    const ph_cost *cost = cost_of(way.direction, nbytes, way.pinned);
+    ph_launch(stream, cost);
+    if (nbytes > ph_cfg.data_limit_nbytes)
+        ph_data_forget(dst, dst_pitch * height);
+    else
+        for (size_t row = 0; row < height; row++)
+            ph_data_copy((char *)dst + row * dst_pitch, (const char *)src + row * src_pitch, width);
+    finish(&way, nbytes, cost->solo_ns, stream, async);
+    return CUDA_OK;
+}
+
+int ph_set_time(size_t nbytes, ph_stream *stream) {
+    int status = ph_stream_usable(stream);
+    if (status == CUDA_OK && nbytes) ph_launch(stream, cost_of(SET, nbytes, true));
+    return status;
+}
+
+int ph_set(void *dst, int value, size_t nbytes, ph_stream *stream, bool async) {
+    int status = ph_stream_usable(stream);
+    if (status || nbytes == 0) return status;
+    const ph_cost *cost = cost_of(SET, nbytes, true);
+    if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_set(stream, cost, dst, value, nbytes)) return CUDA_OK;
+    ph_launch(stream, cost);
+    ph_data_set(dst, value, nbytes);
+    /* a synchronous set of device memory is asynchronous to the host; of pinned host memory it is not */
+    if (!async && !ph_is_device_pointer(dst)) ph_stream_wait(stream);
+    return CUDA_OK;
+}

@@ -1,0 +1,119 @@
+/*
+ * Pinned host memory: ordinary memory whose ranges are remembered, because copies from and to it are faster and do not
+ * stop the host.
+ */
+#include "core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct pinned {
+    unsigned char *start;
+    size_t nbytes;
+    bool registered;
+    int device; /* the current one when it was made */
+} pinned;
+
+static struct {
+    pthread_mutex_t lock;
+    pinned *ranges; /* sorted by start */
+    size_t n, capacity;
+} host = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static ptrdiff_t at_or_below(const void *p) {
+    size_t low = 0, high = host.n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if ((uintptr_t)host.ranges[middle].start <= (uintptr_t)p)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (ptrdiff_t)low - 1;
+}
+
+static bool add(void *start, size_t nbytes, bool registered) {
+    unsigned char *from = start;
+    pthread_mutex_lock(&host.lock);
+    ptrdiff_t before = at_or_below(start);
+    size_t i = (size_t)(before + 1);
+    bool overlaps = (before >= 0 && host.ranges[before].start + host.ranges[before].nbytes > from) ||
+                    (i < host.n && host.ranges[i].start < from + nbytes);
+    if (!overlaps) {
+        if (host.n == host.capacity) {
+            host.capacity = host.capacity ? host.capacity * 2 : 64;
+            host.ranges = realloc(host.ranges, host.capacity * sizeof *host.ranges);
+            if (!host.ranges) ph_die("out of host memory");
+        }
+        memmove(host.ranges + i + 1, host.ranges + i, (host.n++ - i) * sizeof *host.ranges);
+        host.ranges[i] = (pinned){from, nbytes, registered, ph_self()->device};
+    }
+    pthread_mutex_unlock(&host.lock);
+    return !overlaps;
+}
+
+static ptrdiff_t range_at(const void *start, bool registered) {
+    ptrdiff_t i = at_or_below(start);
+    return i >= 0 && host.ranges[i].start == start && host.ranges[i].registered == registered ? i : -1;
+}
+
+/* The device may be using it: it goes when that is idle (not documented: driver 580 does so on an H100, for registered
+ * memory too). */
+static bool remove_range(const void *start, bool registered) {
+    pthread_mutex_lock(&host.lock);
+    ptrdiff_t i = range_at(start, registered);
+    int device = i < 0 ? -1 : host.ranges[i].device;
+    pthread_mutex_unlock(&host.lock);
+    if (device < 0) return false;
+    ph_device_wait(device);
+    pthread_mutex_lock(&host.lock);
+    i = range_at(start, registered);
+    if (i >= 0) memmove(host.ranges + i, host.ranges + i + 1, (--host.n - (size_t)i) * sizeof *host.ranges);
+    pthread_mutex_unlock(&host.lock);
+    return i >= 0;
+}
+
+int ph_host_alloc(void **out, size_t nbytes) {
+    *out = NULL;
+    int status = ph_device_usable();
+    if (status == CUDA_OK) status = ph_uncapturable();
+    if (status || nbytes == 0) return status;
+    void *p;
+    if (posix_memalign(&p, 4096, (nbytes + 4095) & ~(size_t)4095) != 0) return CUDA_OUT_OF_MEMORY;
+    if (!add(p, nbytes, false)) ph_die("pinned memory at %p overlaps a registered range that the program has freed", p);
+    *out = p;
+    return CUDA_OK;
+}
+
+int ph_host_free(void *p) {
+    int status = ph_uncapturable();
+    if (status || !p) return status;
+    if (!remove_range(p, false)) return CUDA_INVALID_VALUE;
+    free(p);
+    return CUDA_OK;
+}
+
+int ph_host_register(void *p, size_t nbytes) {
+    int status = ph_uncapturable();
+    if (status) return status;
+    if (!p || nbytes == 0) return CUDA_INVALID_VALUE;
+    return add(p, nbytes, true) ? CUDA_OK : CUDA_HOST_ALREADY_REGISTERED;
+}
+
+int ph_host_unregister(void *p) {
+    int status = ph_uncapturable();
+    if (status) return status;
+    return remove_range(p, true) ? CUDA_OK : CUDA_HOST_NOT_REGISTERED;
+}
+
+bool ph_host_range_of(const void *p, void **start, size_t *nbytes) {
+    pthread_mutex_lock(&host.lock);
+    ptrdiff_t i = at_or_below(p);
+    bool found = i >= 0 && (size_t)((const unsigned char *)p - host.ranges[i].start) < host.ranges[i].nbytes;
+    if (found && start) *start = host.ranges[i].start;
+    if (found && nbytes) *nbytes = host.ranges[i].nbytes;
+    pthread_mutex_unlock(&host.lock);
+    return found;
+}
+
+bool ph_host_pinned(const void *p) { return ph_host_range_of(p, NULL, NULL); }

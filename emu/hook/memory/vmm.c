@@ -1,0 +1,233 @@
+/*
+ * Virtual memory management: addresses, physical memory and mappings apart (expandable segments of torch's allocator).
+ *
+ * Capacity belongs to the physical handle: taken by create, given back when it is released and no longer mapped. All
+ * addresses are readable at any time; that two mappings of one handle show the same bytes is not modelled, and a second
+ * mapping of a handle is refused.
+ */
+#include "core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct physical {
+    uint32_t magic;
+    int references, device;
+    bool mapped;
+    size_t nbytes;
+    struct CUmemAllocationProp properties;
+} physical;
+
+enum { PHYSICAL_MAGIC = 0x50485953 };
+
+typedef struct mapping {
+    unsigned char *start;
+    size_t nbytes;
+    physical *handle;
+} mapping;
+typedef struct range {
+    unsigned char *start;
+    size_t nbytes;
+} range;
+
+static struct {
+    pthread_mutex_t lock;
+    mapping *mappings; /* sorted by start */
+    size_t nmappings, capacity;
+    range *ranges; /* reserved addresses, sorted */
+    size_t nranges, ranges_capacity;
+} vmm = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static physical *physical_of(uint64_t handle) {
+    physical *p = (physical *)(uintptr_t)handle;
+    return p && p->magic == PHYSICAL_MAGIC ? p : NULL;
+}
+
+static void drop_if_unused(physical *p) {
+    if (p->references || p->mapped) return;
+    ph_memory_give(p->device, p->nbytes);
+    p->magic = 0;
+    free(p);
+}
+
+static void *grown(void *array, size_t n, size_t *capacity, size_t each) {
+    if (n < *capacity) return array;
+    *capacity = *capacity ? *capacity * 2 : 64;
+    array = realloc(array, *capacity * each);
+    if (!array) ph_die("out of host memory");
+    return array;
+}
+
+int ph_vmm_reserve(void **out, size_t nbytes, size_t alignment) {
+    *out = NULL;
+    if (nbytes == 0 || nbytes % PH_PAGE) return CUDA_INVALID_VALUE;
+    size_t unit = alignment > PH_PAGE ? alignment : PH_PAGE;
+    if (unit & (unit - 1)) return CUDA_INVALID_VALUE;
+    pthread_mutex_lock(&vmm.lock);
+    uintptr_t at = (uintptr_t)ph_mem.mapped_area, end = at + ph_mem.mapped_nbytes;
+    size_t i = 0;
+    at = (at + unit - 1) & ~(unit - 1);
+    for (; i < vmm.nranges && (at > (uintptr_t)vmm.ranges[i].start || (uintptr_t)vmm.ranges[i].start - at < nbytes);
+         i++)
+        at = ((uintptr_t)vmm.ranges[i].start + vmm.ranges[i].nbytes + unit - 1) & ~(unit - 1);
+    bool fits = at < end && end - at >= nbytes;
+    if (fits) {
+        vmm.ranges = grown(vmm.ranges, vmm.nranges, &vmm.ranges_capacity, sizeof *vmm.ranges);
+        memmove(vmm.ranges + i + 1, vmm.ranges + i, (vmm.nranges++ - i) * sizeof *vmm.ranges);
+        vmm.ranges[i] = (range){(unsigned char *)at, nbytes};
+        *out = (void *)at;
+    }
+    pthread_mutex_unlock(&vmm.lock);
+    return fits ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+}
+
+int ph_vmm_unreserve(void *start, size_t nbytes) {
+    int status = CUDA_INVALID_VALUE;
+    pthread_mutex_lock(&vmm.lock);
+    for (size_t i = 0; i < vmm.nranges; i++)
+        if (vmm.ranges[i].start == start && vmm.ranges[i].nbytes == nbytes) {
+            memmove(vmm.ranges + i, vmm.ranges + i + 1, (--vmm.nranges - i) * sizeof *vmm.ranges);
+            status = CUDA_OK;
+            break;
+        }
+    pthread_mutex_unlock(&vmm.lock);
+    return status;
+}
+
+int ph_vmm_create(uint64_t *handle, size_t nbytes, const struct CUmemAllocationProp *properties) {
+    *handle = 0;
+    int device = properties->location.id;
+    if (properties->location.type != 1 || device < 0 || device >= ph_cfg.device_count)
+        return properties->location.type == 1 ? CUDA_INVALID_DEVICE
+                                              : ph_refuse("cuMemCreate on the host", CUDA_NOT_SUPPORTED);
+    if (nbytes == 0 || nbytes % PH_PAGE) return CUDA_INVALID_VALUE;
+    int status = ph_device_usable();
+    if (status == CUDA_OK) status = ph_memory_take(device, nbytes);
+    if (status) return status;
+    physical *p = malloc(sizeof *p);
+    if (!p) ph_die("out of host memory");
+    *p = (physical){
+        .magic = PHYSICAL_MAGIC, .references = 1, .device = device, .nbytes = nbytes, .properties = *properties};
+    *handle = (uint64_t)(uintptr_t)p;
+    return CUDA_OK;
+}
+
+int ph_vmm_release(uint64_t handle) {
+    pthread_mutex_lock(&vmm.lock);
+    physical *p = physical_of(handle);
+    if (p && p->references > 0) {
+        p->references--;
+        drop_if_unused(p);
+    } else
+        p = NULL;
+    pthread_mutex_unlock(&vmm.lock);
+    return p ? CUDA_OK : CUDA_INVALID_VALUE;
+}
+
+/* The index of the last mapping at or below the address, -1 if none. */
+static ptrdiff_t mapping_at(const void *address) {
+    size_t low = 0, high = vmm.nmappings;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if ((uintptr_t)vmm.mappings[middle].start <= (uintptr_t)address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (ptrdiff_t)low - 1;
+}
+
+static bool reserved(const unsigned char *start, size_t nbytes) {
+    for (size_t i = 0; i < vmm.nranges; i++)
+        if (start >= vmm.ranges[i].start && start + nbytes <= vmm.ranges[i].start + vmm.ranges[i].nbytes) return true;
+    return false;
+}
+
+int ph_vmm_map(void *start, size_t nbytes, size_t offset, uint64_t handle) {
+    unsigned char *at = start;
+    pthread_mutex_lock(&vmm.lock);
+    physical *p = physical_of(handle);
+    ptrdiff_t before = mapping_at(start);
+    bool overlaps = (before >= 0 && vmm.mappings[before].start + vmm.mappings[before].nbytes > at) ||
+                    ((size_t)(before + 1) < vmm.nmappings && vmm.mappings[before + 1].start < at + nbytes);
+    int status = !p || offset || nbytes != p->nbytes || overlaps || !reserved(at, nbytes) ? CUDA_INVALID_VALUE
+                 : p->mapped ? ph_refuse("cuMemMap of memory that is mapped already", CUDA_NOT_SUPPORTED)
+                             : CUDA_OK;
+    if (status == CUDA_OK) {
+        p->mapped = true;
+        vmm.mappings = grown(vmm.mappings, vmm.nmappings, &vmm.capacity, sizeof *vmm.mappings);
+        size_t i = (size_t)(before + 1);
+        memmove(vmm.mappings + i + 1, vmm.mappings + i, (vmm.nmappings++ - i) * sizeof *vmm.mappings);
+        vmm.mappings[i] = (mapping){at, nbytes, p};
+    }
+    pthread_mutex_unlock(&vmm.lock);
+    return status;
+}
+
+/* Every mapping within the range goes; half a mapping cannot. */
+int ph_vmm_unmap(void *start, size_t nbytes) {
+    unsigned char *from = start, *to = from + nbytes;
+    pthread_mutex_lock(&vmm.lock);
+    ptrdiff_t first = mapping_at(from);
+    bool whole = first >= 0 && vmm.mappings[first].start == from;
+    size_t end = (size_t)first;
+    while (whole && end < vmm.nmappings && vmm.mappings[end].start < to)
+        whole = vmm.mappings[end].start + vmm.mappings[end].nbytes <= to ? (end++, true) : false;
+    if (whole) {
+        for (size_t i = (size_t)first; i < end; i++) {
+            vmm.mappings[i].handle->mapped = false;
+            drop_if_unused(vmm.mappings[i].handle);
+        }
+        memmove(vmm.mappings + first, vmm.mappings + end, (vmm.nmappings - end) * sizeof *vmm.mappings);
+        vmm.nmappings -= end - (size_t)first;
+    }
+    pthread_mutex_unlock(&vmm.lock);
+    if (!whole) return CUDA_INVALID_VALUE;
+    ph_memory_drop_pages(start, nbytes);
+    return CUDA_OK;
+}
+
+int ph_vmm_set_access(void *start, size_t nbytes) {
+    pthread_mutex_lock(&vmm.lock);
+    ptrdiff_t at = mapping_at(start);
+    bool mapped = nbytes > 0 && at >= 0 && vmm.mappings[at].start + vmm.mappings[at].nbytes > (unsigned char *)start;
+    pthread_mutex_unlock(&vmm.lock);
+    return mapped ? CUDA_OK : CUDA_INVALID_VALUE;
+}
+
+int ph_vmm_properties(struct CUmemAllocationProp *out, uint64_t handle) {
+    pthread_mutex_lock(&vmm.lock);
+    physical *p = physical_of(handle);
+    if (p)
+        *out = p->properties;
+    else
+        memset(out, 0, sizeof *out);
+    pthread_mutex_unlock(&vmm.lock);
+    return p ? CUDA_OK : CUDA_INVALID_VALUE;
+}
+
+/* cuMemRetainAllocationHandle: one more reference to the memory behind an address. */
+int ph_vmm_retain(uint64_t *handle, const void *address) {
+    *handle = 0;
+    pthread_mutex_lock(&vmm.lock);
+    ptrdiff_t at = mapping_at(address);
+    if (at >= 0 && vmm.mappings[at].start + vmm.mappings[at].nbytes > (const unsigned char *)address) {
+        vmm.mappings[at].handle->references++;
+        *handle = (uint64_t)(uintptr_t)vmm.mappings[at].handle;
+    }
+    pthread_mutex_unlock(&vmm.lock);
+    return *handle ? CUDA_OK : CUDA_INVALID_VALUE;
+}
+
+bool ph_vmm_range_of(const void *p, int *device, void **start, size_t *nbytes) {
+    pthread_mutex_lock(&vmm.lock);
+    ptrdiff_t at = mapping_at(p);
+    bool mapped = at >= 0 && vmm.mappings[at].start + vmm.mappings[at].nbytes > (const unsigned char *)p;
+    if (mapped) {
+        *device = vmm.mappings[at].handle->device;
+        if (start) *start = vmm.mappings[at].start;
+        if (nbytes) *nbytes = vmm.mappings[at].nbytes;
+    }
+    pthread_mutex_unlock(&vmm.lock);
+    return mapped;
+}

@@ -1,0 +1,251 @@
+/*
+ * NVML: what torch and its users ask about the machine. What moves with the load of a real GPU (utilisation, power,
+ * temperature, clocks) is refused rather than invented.
+ */
+#include "core/core.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NVML_OK = 0, NVML_INVALID_ARGUMENT = 2, NVML_NOT_SUPPORTED = 3, NVML_NOT_FOUND = 6, NVML_INSUFFICIENT_SIZE = 7 };
+
+typedef struct nvml_device {
+    int index;
+} nvml_device;
+typedef struct nvml_memory {
+    unsigned long long total, free, used;
+} nvml_memory;
+typedef struct nvml_memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} nvml_memory_v2;
+typedef struct nvml_pci {
+    char legacy[16];
+    unsigned domain, bus, device, id, subsystem;
+    char text[32];
+} nvml_pci;
+typedef struct nvml_process_v1 {
+    unsigned pid;
+    unsigned long long used;
+} nvml_process_v1;
+typedef struct nvml_process {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+} nvml_process;
+
+static nvml_device devices[PH_MAX_DEVICES];
+
+static int index_of(const nvml_device *device) {
+    ptrdiff_t i = device - devices;
+    return device && i >= 0 && i < ph_cfg.device_count ? (int)i : -1;
+}
+
+static int handle(nvml_device **out, int index) {
+    *out = index >= 0 && index < ph_cfg.device_count ? &devices[index] : NULL;
+    return *out ? NVML_OK : NVML_INVALID_ARGUMENT;
+}
+
+static int text_out(char *text, unsigned capacity, const char *value) {
+    if (capacity) text[0] = 0;
+    if (strlen(value) >= capacity) return NVML_INSUFFICIENT_SIZE;
+    strcpy(text, value);
+    return NVML_OK;
+}
+
+PH_EXPORT int nvmlInit_v2(void) { return NVML_OK; }
+PH_EXPORT int nvmlInit(void) { return NVML_OK; }
+PH_EXPORT int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    return NVML_OK;
+}
+PH_EXPORT int nvmlShutdown(void) { return NVML_OK; }
+
+PH_EXPORT const char *nvmlErrorString(int status) {
+    switch (status) {
+    case NVML_OK:
+        return "Success";
+    case NVML_INVALID_ARGUMENT:
+        return "Invalid Argument";
+    case NVML_NOT_SUPPORTED:
+        return "Not Supported";
+    case NVML_NOT_FOUND:
+        return "Not Found";
+    case NVML_INSUFFICIENT_SIZE:
+        return "Insufficient Size";
+    default:
+        return "Unknown Error";
+    }
+}
+
+PH_EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned capacity) {
+    return text_out(text, capacity, ph_cfg_more.nvml_driver);
+}
+PH_EXPORT int nvmlSystemGetNVMLVersion(char *text, unsigned capacity) {
+    char version[48];
+    snprintf(version, sizeof version, "%d.%s", ph_cfg_more.driver_version / 1000, ph_cfg_more.nvml_driver);
+    return text_out(text, capacity, version);
+}
+PH_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    *version = ph_cfg_more.driver_version;
+    return NVML_OK;
+}
+PH_EXPORT int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
+
+/* ---- handles
+ * --------------------------------------------------------------------------------------------------------------- */
+
+PH_EXPORT int nvmlDeviceGetCount_v2(unsigned *count) {
+    *count = (unsigned)ph_cfg.device_count;
+    return NVML_OK;
+}
+PH_EXPORT int nvmlDeviceGetCount(unsigned *count) { return nvmlDeviceGetCount_v2(count); }
+
+PH_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device **out) { return handle(out, (int)index); }
+PH_EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, nvml_device **out) { return handle(out, (int)index); }
+
+PH_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *text, nvml_device **out) {
+    return handle(out, ph_device_of_pci(text)) == NVML_OK ? NVML_OK : NVML_NOT_FOUND;
+}
+PH_EXPORT int nvmlDeviceGetHandleByPciBusId(const char *text, nvml_device **out) {
+    return nvmlDeviceGetHandleByPciBusId_v2(text, out);
+}
+
+static void uuid_text(int index, char text[48]) {
+    unsigned char u[16];
+    ph_device_uuid(index, u);
+    snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+PH_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device **out) {
+    char text[48];
+    for (int index = 0; index < ph_cfg.device_count; index++) {
+        uuid_text(index, text);
+        if (strcmp(text, uuid) == 0) return handle(out, index);
+    }
+    *out = NULL;
+    return NVML_NOT_FOUND;
+}
+
+/* ---- a device's facts
+ * ---------------------------------------------------------------------------------------------------------- */
+
+PH_EXPORT int nvmlDeviceGetIndex(nvml_device *device, unsigned *index) {
+    int i = index_of(device);
+    *index = i < 0 ? 0 : (unsigned)i;
+    return i < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
+}
+PH_EXPORT int nvmlDeviceGetMinorNumber(nvml_device *device, unsigned *number) {
+    return nvmlDeviceGetIndex(device, number);
+}
+
+PH_EXPORT int nvmlDeviceGetName(nvml_device *device, char *name, unsigned capacity) {
+    return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : text_out(name, capacity, ph_cfg.device_name);
+}
+
+PH_EXPORT int nvmlDeviceGetUUID(nvml_device *device, char *out, unsigned capacity) {
+    char text[48];
+    if (index_of(device) < 0) return NVML_INVALID_ARGUMENT;
+    uuid_text(index_of(device), text);
+    return text_out(out, capacity, text);
+}
+
+PH_EXPORT int nvmlDeviceGetPciInfo_v3(nvml_device *device, nvml_pci *out) {
+    memset(out, 0, sizeof *out);
+    int index = index_of(device);
+    if (index < 0) return NVML_INVALID_ARGUMENT;
+    ph_device_pci(index, out->legacy, sizeof out->legacy);
+    memcpy(out->text, "0000", 4); /* here the domain has eight digits */
+    memcpy(out->text + 4, out->legacy, sizeof out->legacy);
+    out->bus = 0x10u + (unsigned)index;
+    ph_device_attr(139, index, (int *)&out->id);
+    ph_device_attr(140, index, (int *)&out->subsystem);
+    return NVML_OK;
+}
+PH_EXPORT int nvmlDeviceGetPciInfo_v2(nvml_device *device, nvml_pci *out) {
+    return nvmlDeviceGetPciInfo_v3(device, out);
+}
+
+PH_EXPORT int nvmlDeviceGetCudaComputeCapability(nvml_device *device, int *major, int *minor) {
+    *major = ph_cfg.cc_major;
+    *minor = ph_cfg.cc_minor;
+    return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
+}
+
+static bool memory_of(nvml_device *device, unsigned long long *free_nbytes, unsigned long long *total) {
+    size_t available = 0, all = 0;
+    int index = index_of(device);
+    if (index >= 0) ph_memory_info(index, &available, &all);
+    *free_nbytes = available;
+    *total = all;
+    return index >= 0;
+}
+
+/* As this process sees it: what other ranks' processes hold of the device is not known here. */
+PH_EXPORT int nvmlDeviceGetMemoryInfo(nvml_device *device, nvml_memory *out) {
+    bool known = memory_of(device, &out->free, &out->total);
+    out->used = out->total - out->free;
+    return known ? NVML_OK : NVML_INVALID_ARGUMENT;
+}
+
+PH_EXPORT int nvmlDeviceGetMemoryInfo_v2(nvml_device *device, nvml_memory_v2 *out) {
+    bool known = memory_of(device, &out->free, &out->total);
+    out->reserved = known ? ph_cfg.reserved_nbytes : 0;
+    out->used = known ? out->total - out->free - out->reserved : 0;
+    return known ? NVML_OK : NVML_INVALID_ARGUMENT;
+}
+
+static int processes(nvml_device *device, unsigned *count, size_t stride, void *out) {
+    int index = index_of(device);
+    unsigned room = *count;
+    *count = 1;
+    if (index < 0) return NVML_INVALID_ARGUMENT;
+    if (room == 0 || !out) return NVML_INSUFFICIENT_SIZE;
+    nvml_process self = {
+        .pid = (unsigned)getpid(), .used = ph_memory_used(index), .gpu_instance = ~0u, .compute_instance = ~0u};
+    memcpy(out, &self, stride);
+    return NVML_OK;
+}
+
+PH_EXPORT int nvmlDeviceGetComputeRunningProcesses(nvml_device *device, unsigned *count, nvml_process_v1 *out) {
+    return processes(device, count, sizeof *out, out);
+}
+PH_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(nvml_device *device, unsigned *count, nvml_process *out) {
+    return processes(device, count, sizeof *out, out);
+}
+PH_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvml_device *device, unsigned *count, nvml_process *out) {
+    return processes(device, count, sizeof *out, out);
+}
+
+PH_EXPORT int nvmlDeviceGetP2PStatus(nvml_device *a, nvml_device *b, int which, int *status) {
+    enum { P2P_OK = 0, P2P_ATOMICS = 3, P2P_NOT_SUPPORTED = 5 };
+    *status = which <= P2P_ATOMICS ? P2P_OK : P2P_NOT_SUPPORTED;
+    return index_of(a) < 0 || index_of(b) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
+}
+
+/* ---- NVLink: every link of a server's GPUs ends at a switch
+ * ------------------------------------------------------------------------- */
+
+PH_EXPORT int nvmlDeviceGetNvLinkState(nvml_device *device, unsigned link, unsigned *active) {
+    *active = index_of(device) >= 0 && link < (unsigned)ph_cfg_more.nvlink_count;
+    return index_of(device) < 0 || link >= (unsigned)ph_cfg_more.nvlink_count ? NVML_INVALID_ARGUMENT : NVML_OK;
+}
+
+PH_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(nvml_device *device, unsigned link, int *type) {
+    enum { SWITCH = 2, UNKNOWN = 255 };
+    bool exists = index_of(device) >= 0 && link < (unsigned)ph_cfg_more.nvlink_count;
+    *type = exists ? SWITCH : UNKNOWN;
+    return exists ? NVML_OK : NVML_INVALID_ARGUMENT;
+}
+
+PH_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device *device, unsigned link, nvml_pci *out) {
+    memset(out, 0, sizeof *out);
+    bool exists = index_of(device) >= 0 && link < (unsigned)ph_cfg_more.nvlink_count;
+    if (!exists) return NVML_INVALID_ARGUMENT;
+    out->bus = 0xe0 + link % 4; /* the server's switches */
+    snprintf(out->legacy, sizeof out->legacy, "0000:%02X:00.0", out->bus);
+    snprintf(out->text, sizeof out->text, "00000000:%02X:00.0", out->bus);
+    return NVML_OK;
+}

@@ -1,0 +1,183 @@
+/*
+ * NVTX ranges: torch's emit_nvtx says through them which op with which sizes the launches belong to.
+ *
+ *   aten::linear, seq = 12, op_id = 40, sizes = [[8, 64], [64, 64], [64]], input_op_ids = [...]
+ *
+ * Name and sizes are interned: one record for each different pair, so that pushing a range writes nothing and an op
+ * stays readable for ever. Steps are recognised here too: a range `Optimizer.step...` that ends after a backward node
+ * has run since the last step ends a step, as far as can be told without looking ahead; of several optimizers in a row
+ * the first. A range or mark named `phantora.step` says so explicitly and switches the rule off.
+ */
+#include "core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct known_table {
+    size_t mask;
+    _Atomic(const ph_known_op *) slots[];
+} known_table;
+
+static struct {
+    pthread_mutex_t lock; /* of writers; readers need none */
+    _Atomic(known_table *) table;
+    size_t n;
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct {
+    atomic_bool backward_seen, explicit;
+} steps;
+
+static const ph_op no_op = {.name = "", .sizes = "", .key = 0};
+
+/* ---- the text
+ * --------------------------------------------------------------------------------------------------------- */
+
+typedef struct parsed {
+    const char *name, *sizes;
+    size_t nname, nsizes;
+} parsed;
+
+static bool begins(const char *text, const char *with, size_t n) { return strncmp(text, with, n) == 0; }
+
+static parsed parse(const char *message) {
+    parsed p = {.name = message, .sizes = ""};
+    const char *comma = message;
+    while ((comma = strchr(comma, ','))) {
+        if (begins(comma, ", seq = ", 8) || begins(comma, ", op_id = ", 10) || begins(comma, ", sizes = ", 10)) break;
+        comma++;
+    }
+    p.nname = comma ? (size_t)(comma - message) : strlen(message);
+    while (comma && !begins(comma, ", sizes = ", 10)) comma = strchr(comma + 1, ',');
+    if (!comma) return p;
+    p.sizes = comma + 10;
+    int depth = 0;
+    const char *end = p.sizes;
+    for (; *end; end++) {
+        depth += *end == '[' ? 1 : *end == ']' ? -1 : 0;
+        if (depth == 0) break;
+    }
+    p.nsizes = (size_t)(end - p.sizes) + (*end == ']');
+    return p;
+}
+
+/* ---- interning
+ * ---------------------------------------------------------------------------------------------------------- */
+
+static known_table *new_table(size_t capacity) {
+    known_table *table = calloc(1, sizeof *table + capacity * sizeof table->slots[0]);
+    if (!table) ph_die("out of host memory");
+    table->mask = capacity - 1;
+    return table;
+}
+
+static _Atomic(const ph_known_op *) *slot_of(known_table *table, uint64_t key) {
+    size_t slot = key & table->mask;
+    for (;; slot = (slot + 1) & table->mask) {
+        const ph_known_op *op = atomic_load_explicit(&table->slots[slot], memory_order_acquire);
+        if (!op || op->op.key == key) return &table->slots[slot];
+    }
+}
+
+/* Under the writers' lock. A table that was outgrown stays: readers may be in it. */
+static known_table *with_room(void) {
+    known_table *table = atomic_load(&known.table);
+    if (table && known.n * 2 <= table->mask) return table;
+    known_table *larger = new_table(table ? (table->mask + 1) * 2 : 4096);
+    for (size_t i = 0; table && i <= table->mask; i++) {
+        const ph_known_op *op = atomic_load(&table->slots[i]);
+        if (op) atomic_store(slot_of(larger, op->op.key), op);
+    }
+    atomic_store(&known.table, larger);
+    return larger;
+}
+
+static ph_known_op *new_op(uint64_t key, const parsed *p) {
+    ph_known_op *op = calloc(1, sizeof *op + p->nname + p->nsizes + 2);
+    if (!op) ph_die("out of host memory");
+    char *text = (char *)(op + 1);
+    memcpy(text, p->name, p->nname);
+    memcpy(text + p->nname + 1, p->sizes, p->nsizes);
+    op->op = (ph_op){.name = text, .sizes = text + p->nname + 1, .key = key};
+    op->backward = begins(text, "autograd::engine::evaluate_function", 35);
+    op->optimizer = begins(text, "Optimizer.step", 14);
+    op->step = strcmp(text, "phantora.step") == 0;
+    op->python = strcmp(text, "PythonSubclass") == 0; /* the range of PyTorch's fallback to __torch_dispatch__ */
+    /* They tell their kernel where the pieces lie by a table that they copy to the device: up to megabytes a call. */
+    op->kernel_data = strcmp(text, "aten::_chunk_cat") == 0 || strcmp(text, "aten::split_with_sizes_copy") == 0;
+    return op;
+}
+
+static const ph_known_op *intern(const char *message) {
+    parsed p = parse(message);
+    uint64_t key = ph_hash(ph_hash(3, p.name, p.nname), p.sizes, p.nsizes);
+    known_table *table = atomic_load_explicit(&known.table, memory_order_acquire);
+    const ph_known_op *op = table ? atomic_load_explicit(slot_of(table, key), memory_order_acquire) : NULL;
+    if (LIKELY(op != NULL)) return op;
+    pthread_mutex_lock(&known.lock);
+    _Atomic(const ph_known_op *) *slot = slot_of(with_room(), key);
+    op = atomic_load(slot);
+    if (!op) {
+        op = new_op(key, &p);
+        atomic_store_explicit(slot, op, memory_order_release);
+        known.n++;
+    }
+    pthread_mutex_unlock(&known.lock);
+    return op;
+}
+
+/* ---- ranges and steps
+ * ----------------------------------------------------------------------------------------------------- */
+
+static void marker(uint32_t kind, const char *name) {
+    if (kind == PH_MARKER_STEP) ph_emit_counters();
+    struct ph_MARKER record = {.marker = kind};
+    ph_emit(PH_KIND_MARKER, &record, sizeof record, name, strlen(name));
+}
+
+PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, name ? name : ""); }
+
+/* A replayed graph may be the backward pass: it announces nothing. */
+void ph_graph_replayed(void) { atomic_store_explicit(&steps.backward_seen, true, memory_order_relaxed); }
+
+static void explicit_step(const ph_known_op *op) {
+    atomic_store(&steps.explicit, true);
+    marker(PH_MARKER_STEP, op->op.name);
+}
+
+const ph_op *ph_current_op(void) {
+    ph_thread *thread = ph_self();
+    int n = thread->nranges;
+    return n > 0 && n <= PH_MAX_RANGES ? &thread->ranges[n - 1]->op : &no_op;
+}
+
+void ph_range_push(const char *message) {
+    const ph_known_op *op = intern(message);
+    ph_thread *thread = ph_self();
+    int depth = thread->nranges++;
+    if (depth < PH_MAX_RANGES) thread->ranges[depth] = op;
+    if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
+        atomic_store(&steps.backward_seen, true);
+    if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
+    if (op->kernel_data && thread->kernel_data_depth == 0) thread->kernel_data_depth = depth + 1;
+    ph_host_op();
+    if (UNLIKELY(op->python) && ph_cfg.host_mode == PH_HOST_MODELLED && !ph_thread_is_watcher())
+        ph_host_advance(ph_cfg.python_op_ns);
+}
+
+void ph_range_pop(void) {
+    ph_thread *thread = ph_self();
+    if (thread->nranges == 0) return;
+    int depth = --thread->nranges;
+    const ph_known_op *op = depth < PH_MAX_RANGES ? thread->ranges[depth] : NULL;
+    if (UNLIKELY(op && op->step)) explicit_step(op);
+    if (thread->kernel_data_depth == depth + 1) thread->kernel_data_depth = 0;
+    if (LIKELY(thread->optimizer_depth != depth + 1)) return;
+    thread->optimizer_depth = 0;
+    if (op && atomic_exchange(&steps.backward_seen, false) && !atomic_load(&steps.explicit))
+        marker(PH_MARKER_STEP, op->op.name);
+}
+
+void ph_range_mark(const char *message) {
+    if (strcmp(message, "phantora.step") == 0) explicit_step(intern(message));
+}

@@ -1,0 +1,130 @@
+/*
+ * Events. Each cudaEventRecord sets a new recording on its stream, so that an event recorded again leaves waits for its
+ * earlier record alone. Records of before the rank's start count as completed.
+ */
+#include "core/core.h"
+
+#include <stdlib.h>
+
+static struct {
+    uint64_t last_recording;
+    ph_event *retired;
+} events; /* under the core lock */
+
+int ph_event_create(unsigned flags, ph_event **out) {
+    *out = NULL;
+    int status = ph_device_usable();
+    if (status) return status;
+    ph_core_lock();
+    ph_event *event = events.retired;
+    if (event) events.retired = event->next_retired;
+    ph_core_unlock();
+    if (!event && !(event = malloc(sizeof *event))) return CUDA_OUT_OF_MEMORY;
+    *event = (ph_event){.magic = PH_EVENT_MAGIC, .flags = flags, .device = ph_self()->device};
+    *out = event;
+    return CUDA_OK;
+}
+
+int ph_event_destroy(ph_event *event) {
+    /* Aside: the watchdog destroys events when it gets round to it, and that moves neither clocks nor segments. */
+    struct ph_RECORDING_DROP record = {.recording = event->recording};
+    if (event->recording && ph_run.started) ph_emit_aside(PH_KIND_RECORDING_DROP, &record, sizeof record, NULL, 0);
+    ph_core_lock();
+    event->magic = 0;
+    event->next_retired = events.retired; /* reused, never freed: a stale handle is recognised */
+    events.retired = event;
+    ph_core_unlock();
+    return CUDA_OK;
+}
+
+uint64_t ph_record_on(ph_stream *stream, uint64_t drop) {
+    ph_close_segments();
+    struct ph_EVENT_RECORD record = {.stream = stream->id, .recording = ++events.last_recording, .drop = drop};
+    ph_append(PH_KIND_EVENT_RECORD, ph_host_clock(), &record, sizeof record, NULL, 0);
+    return record.recording;
+}
+
+void ph_recording_wait(ph_stream *stream, uint64_t recording) {
+    ph_close_segments();
+    struct ph_STREAM_WAIT record = {.stream = stream->id, .recording = recording};
+    ph_append(PH_KIND_STREAM_WAIT, ph_host_clock(), &record, sizeof record, NULL, 0);
+}
+
+void ph_recording_drop(uint64_t recording) {
+    struct ph_RECORDING_DROP record = {.recording = recording};
+    ph_append(PH_KIND_RECORDING_DROP, ph_host_clock(), &record, sizeof record, NULL, 0);
+}
+
+int ph_event_record(ph_event *event, ph_stream *stream) {
+    int status = ph_stream_usable(stream);
+    if (status) return status;
+    if (UNLIKELY(stream->capture != NULL) && ph_capture_event(stream, event)) return CUDA_OK;
+    if (event->device != stream->device) return CUDA_INVALID_HANDLE;
+    ph_core_lock();
+    if (ph_run.started) {
+        ph_order_default(stream);
+        event->recording = ph_record_on(stream, event->recording);
+    }
+    event->recorded = true;
+    event->capture = NULL;
+    event->stream_id = stream->id;
+    event->host_ns = ph_host_clock();
+    event->clock_ns = ph_clock_estimate();
+    ph_core_unlock();
+    return CUDA_OK;
+}
+
+int ph_stream_wait_event(ph_stream *stream, ph_event *event) {
+    int status = ph_stream_usable(stream);
+    if (status) return status;
+    if (UNLIKELY(stream->capture || event->capture)) return ph_capture_wait(stream, event);
+    if (!event->recording) return CUDA_OK; /* never recorded: no event */
+    ph_core_lock();
+    if (ph_run.started) {
+        ph_order_default(stream); /* even where the wait is none: a stream's own event is behind it anyway */
+        if (event->stream_id != stream->id) ph_recording_wait(stream, event->recording);
+    }
+    ph_core_unlock();
+    return CUDA_OK;
+}
+
+/* May the host look at the event, or wait for it? */
+static int observable(ph_event *event) {
+    if (UNLIKELY(event->capture != NULL)) return ph_captured_event(event, true);
+    int status = ph_device_usable();
+    return status ? status : ph_uncapturable();
+}
+
+int ph_event_query(ph_event *event) {
+    int status = observable(event);
+    if (status || !event->recording) return status;
+    if (ph_thread_is_watcher()) return ph_watch_done(event->clock_ns) ? CUDA_OK : CUDA_NOT_READY;
+    return ph_query(PH_SCOPE_EVENT, 0, event->recording);
+}
+
+int ph_event_synchronize(ph_event *event) {
+    int status = observable(event);
+    if (status || !event->recording) return status;
+    ph_wait_recording(event->recording);
+    return CUDA_OK;
+}
+
+int ph_event_elapsed(float *ms, ph_event *start, ph_event *end) {
+    *ms = 0;
+    if (!start->recorded || !end->recorded || ((start->flags | end->flags) & EVENT_DISABLE_TIMING))
+        return CUDA_INVALID_HANDLE;
+    if (start->device != end->device) return CUDA_INVALID_HANDLE;
+    if (start->capture || end->capture) return ph_captured_event(start->capture ? start : end, false);
+    int status = ph_device_usable();
+    if (status || ph_thread_is_watcher()) return status;
+    if (!ph_run.started || ph_run.finished || !start->recording || !end->recording) {
+        *ms = (float)((double)(int64_t)(end->host_ns - start->host_ns) / 1e6);
+        return CUDA_OK;
+    }
+    struct ph_ELAPSED question = {.start_recording = start->recording, .end_recording = end->recording};
+    struct ph_ELAPSED_NS answer = {0};
+    ph_ask(PH_KIND_ELAPSED, &question, sizeof question, NULL, 0, &answer, sizeof answer);
+    if (!answer.ready) return CUDA_NOT_READY;
+    *ms = (float)((double)answer.elapsed_ns / 1e6);
+    return CUDA_OK;
+}

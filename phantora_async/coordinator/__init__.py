@@ -1,0 +1,1 @@
+"""phantora_async/coordinator."""

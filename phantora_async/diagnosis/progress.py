@@ -1,0 +1,74 @@
+"""The status line of a run: where virtual time is, what ranks do, how many steps are done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.diagnosis.rank_states import RankState, states
+from phantora_async.virtual_time import Timeline
+
+SHOW_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    virtual_ns: int
+    ahead_ns: int
+    """How far some rank has been simulated, on the guess that slower ones say nothing that matters."""
+    running: int
+    """Ranks at work in real time."""
+    waiting: int
+    """Ranks that wait for an answer."""
+    finished: int
+    starting: int
+    steps: int
+    """Done by every rank."""
+    behind: RankState | None
+    """A waiting rank, as an example of what is waited for."""
+
+    @classmethod
+    def of(cls, timeline: Timeline, fact_builder: FactBuilder) -> Self:
+        """As it is now. Nothing here depends on more than a look at every rank."""
+        starting = sum(rank_info.hello is None for rank_info in fact_builder.rank_info)
+        finished = sum(rank_info.bye is not None for rank_info in fact_builder.rank_info)
+        waiting = sum(rank_info.questions > 0 for rank_info in fact_builder.rank_info)
+        behind = None
+        if waiting and not starting and waiting + finished == len(fact_builder.rank_info):
+            behind = next((state for state in states(timeline, fact_builder) if state.waiting), None)
+        return cls(
+            virtual_ns=timeline.now_ns,
+            ahead_ns=timeline.ahead_ns,
+            running=len(fact_builder.rank_info) - starting - finished - waiting,
+            waiting=waiting,
+            finished=finished,
+            starting=starting,
+            steps=min(host.steps for host in timeline.hosts),
+            behind=behind,
+        )
+
+
+def line(progress: Progress, stall: str = "") -> str:
+    """``virtual 12.345 s (some at 12.401 s) | 250 running, 6 waiting | step 4``; `stall` says who is waited for."""
+    counts = [
+        f"{count} {word}"
+        for count, word in (
+            (progress.starting, "starting"),
+            (progress.running, "running"),
+            (progress.waiting, "waiting"),
+            (progress.finished, "finished"),
+        )
+        if count
+    ]
+    virtual = f"virtual {progress.virtual_ns / 1e9:.3f} s"
+    if progress.ahead_ns > progress.virtual_ns:
+        virtual += f" (some at {progress.ahead_ns / 1e9:.3f} s)"
+    parts = [virtual, ", ".join(counts)]
+    if progress.steps:
+        parts.append(f"{progress.steps} step{'s' if progress.steps > 1 else ''}")
+    if stall:
+        parts.append(stall)
+    elif progress.behind is not None:
+        parts.append(f"rank {progress.behind.rank} {progress.behind.doing}")
+    return " | ".join(parts)

@@ -1,0 +1,129 @@
+"""When virtual time stands still because a rank says nothing: is it at work, or asleep until somebody else goes on?
+
+A rank that sleeps in a socket, a lock or a child cannot be told from a busy one by its records. It is passed over only
+if nothing else can move: the rank that virtual time waits for is asleep, and so is, or waits for an answer, every
+other. Whoever can still run holds virtual time, as long as it takes; so what is passed over, and when, does not depend
+on how fast this machine is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from emu.contract import records
+from phantora_async.coordinator.channel import Channel
+from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.liveness.sleep_detector import POLLING_SHARE, Processes, SleepDetector
+from phantora_async.virtual_time import Timeline
+
+FIRST_S = 0.05
+AGAIN_S = 0.01
+"""For a rank that slept when last seen: it only has to be seen to sleep still."""
+SLOWEST_S = 0.25
+PATIENCE_S = 30.0
+"""All asleep for so long, with nothing to simulate: a deadlock. Before, it may be a slow download or disk."""
+POLLS = frozenset((records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE))
+"""What a thread says that goes round in circles, such as a watchdog's."""
+
+
+def is_news(arrived: Sequence[Any]) -> bool:
+    """Do these records of a rank tell of anything but polling?"""
+    return any(record[0] not in POLLS for record in arrived)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    asleep: list[int]
+    """Ranks to pass over; empty: somebody can still run."""
+    stuck_s: float
+    """For how long all have been asleep, apart from polling, and said no news."""
+    again_s: float
+    """When to look again."""
+
+
+class BlockedRanks:
+    def __init__(
+        self,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        channels: Mapping[int, Channel],
+        processes: Processes,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._channels = channels
+        self._sleep_detector = SleepDetector(processes)
+        self._delay_s = FIRST_S
+        self._stuck_since: float | None = None
+        self._used_ns: dict[int, int] = {}
+        """Processor time of the sleepers' main threads at that moment."""
+        self.patience_s = patience_s
+
+    def rank_spoke(self, rank: int, news: bool) -> None:
+        self._sleep_detector.forget(rank)
+        if news:
+            self._stuck_since = None
+
+    def sleeps(self, rank: int) -> bool:
+        """Was it asleep when last seen?"""
+        return self._sleep_detector.slept(rank)
+
+    def computes(self, rank: int) -> bool:
+        """Is its main thread at work at this moment, outside the kernel's waits?"""
+        return rank in self._channels and self._sleep_detector.computes(self._channels[rank].pid)
+
+    def first_look_s(self) -> float:
+        """How long to wait after virtual time came to a stop."""
+        self._delay_s = FIRST_S
+        starved = self._timeline.starved
+        return AGAIN_S if starved is not None and self._sleep_detector.slept(starved.rank) else AGAIN_S / 2
+
+    def look(self) -> Verdict:
+        """Once more; to be repeated after ``again_s`` until records arrive."""
+        starved = self._timeline.starved
+        assert starved is not None, "virtual time waits for nobody"
+        if not self._asleep(starved.rank):
+            return self._not_yet()
+        sleepers = []
+        quiet = True
+        for rank, rank_info in enumerate(self._fact_builder.rank_info):
+            if rank_info.bye is not None or rank not in self._channels:
+                quiet = quiet and rank_info.bye is not None
+            elif rank_info.questions:
+                quiet = quiet and not self._sleep_detector.runnable(self._channels[rank].pid)
+            elif rank == starved.rank or self._asleep(rank):
+                sleepers.append(rank)
+            else:
+                quiet = False
+        if not quiet:
+            return self._not_yet()
+        self._delay_s = min(self._delay_s * 2, SLOWEST_S)
+        return Verdict(sleepers, self._stuck_s(sleepers), self._delay_s)
+
+    def _stuck_s(self, sleepers: Sequence[int]) -> float:
+        """Anew from zero if they were awake between looks."""
+        now_s = monotonic()
+        used_ns = {rank: self._sleep_detector.used_ns(rank) for rank in sleepers}
+        since = self._used_ns | {rank: ns for rank, ns in used_ns.items() if rank not in self._used_ns}
+        worked_ns = max(ns - since[rank] for rank, ns in used_ns.items())
+        if self._stuck_since is None or worked_ns > (now_s - self._stuck_since) * 1e9 * POLLING_SHARE + FIRST_S * 1e9:
+            self._stuck_since, self._used_ns = now_s, used_ns
+        else:
+            self._used_ns = since
+        return now_s - self._stuck_since
+
+    def _asleep(self, rank: int) -> bool:
+        channel = self._channels.get(rank)
+        if channel is None:
+            return False
+        least_s = AGAIN_S if self._sleep_detector.slept(rank) else FIRST_S
+        return self._sleep_detector.look(rank, channel.pid, int(least_s * 0.9e9))
+
+    def _not_yet(self) -> Verdict:
+        again_s = self._delay_s
+        self._delay_s = min(self._delay_s * 1.5, SLOWEST_S)
+        return Verdict([], 0.0, again_s)

@@ -1,0 +1,105 @@
+"""Asks ranks for their stacks, and reads what they write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from emu.interpreter import stacks
+from phantora_async.liveness.call_sites import Line, Site, innermost
+
+_LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
+
+
+class Stacks:
+    """Of the ranks of one run: ``ask``, wait until ``complete``, then ``where``, ``keep``."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: where ranks have their files, see ``emu.interpreter.stacks``."""
+        self._folder = folder
+        self._asked: dict[int, int] = {}
+        """Rank -> size of its file when last looked at."""
+
+    def ask(self, rank: int, pid: int) -> None:
+        """Its stacks from now on, in place of older ones. A rank that has no file cannot be asked."""
+        with contextlib.suppress(OSError):  # it has just ended
+            os.truncate(self._path(rank), 0)
+            os.kill(pid, stacks.SIGNAL)
+            self._asked[rank] = 0
+
+    def forget(self) -> None:
+        """What was asked before is of no interest any more."""
+        self._asked.clear()
+
+    def complete(self) -> bool:
+        """Has every rank that was asked answered, and written nothing more since the last call?"""
+        done = True
+        for rank, before in self._asked.items():
+            size = self._size(rank)
+            done = done and size == before > 0
+            self._asked[rank] = size
+        return done
+
+    def where(self, rank: int) -> Site | None:
+        """Where its main thread was when it answered; None if it did not, or is nowhere in Python."""
+        if rank not in self._asked:
+            return None
+        try:
+            text = self._path(rank).read_text(errors="replace")
+        except OSError:
+            return None
+        return innermost(main_thread(text))
+
+    def keep(self, run_dir: Path) -> dict[int, Path]:
+        """Moves what was written into the run's directory, for people: files by rank."""
+        kept = {}
+        for rank in self._asked:
+            with contextlib.suppress(OSError):
+                if self._size(rank):
+                    file = run_dir / f"rank{rank}.stack"
+                    file.write_bytes(self._path(rank).read_bytes())
+                    kept[rank] = file
+        return kept
+
+    def _path(self, rank: int) -> Path:
+        return Path(stacks.path_of(str(self._folder), rank))
+
+    def _size(self, rank: int) -> int:
+        try:
+            return self._path(rank).stat().st_size
+        except OSError:
+            return -1
+
+
+def main_thread(text: str) -> list[Line]:
+    """Lines of the thread that took the signal, which is the main one, innermost first; as faulthandler writes them."""
+    threads: list[list[Line]] = []
+    current = -1
+    for line in text.splitlines():
+        if "most recent call first" in line:
+            if line.startswith("Current thread"):
+                current = len(threads)
+            threads.append([])
+        elif threads and (found := _LINE.match(line)):
+            threads[-1].append(Line(found[1], int(found[2]), found[3]))
+    return threads[current] if threads else []
+
+
+def crash_site(log: Path, limit_nbytes: int = 1 << 16) -> Site | None:
+    """Where the rank was when a fault ended it, if that is the last that its log tells."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - limit_nbytes))
+            _, fault, stack = file.read().decode(errors="replace").rpartition("Fatal Python error")
+    except OSError:
+        return None
+    return innermost(main_thread(stack)) if fault else None
+
+
+def known(found: Iterable[int], these: Stacks) -> dict[int, Site]:
+    """Where each of the ranks is, of those that can be told."""
+    sites = ((rank, these.where(rank)) for rank in found)
+    return {rank: site for rank, site in sites if site is not None}

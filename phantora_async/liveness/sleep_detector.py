@@ -1,0 +1,166 @@
+"""Is a rank asleep where no record tells of it: in a socket, a file lock, waiting for a child?
+
+Seen from outside, in /proc: two looks at every thread of the rank and of the processes it started. Asleep is who was
+sleeping both times and has used no processor time between. A program that polls with short real sleeps uses a little
+time every turn; it counts as asleep if several looks in a row find no more than that.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+PROC = Path("/proc")
+WATCHERS = ("pt_nccl_", "pt_tcpstore", "pt_gloo", "gloo_", "ph_", "cuda")
+"""Threads of libraries that watch and serve; they work while their program waits."""
+MAIN = ("pt_autograd",)
+POLLING_SHARE = 0.1
+"""Processor time per time that a program may spend on polling."""
+POLLING_LOOKS = 6
+HELPERS_SHARE = 0.01
+"""The same for threads beside the main ones: libraries' own often have no name to know them by."""
+STUBBORN_NS = 20_000_000_000
+"""A thread beside the main ones that never rests no longer counts after this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    name: str
+    main: bool
+    """The first thread of its process, or one that runs backward passes."""
+    sleeping: bool
+    used_ns: int
+
+
+class Processes(Protocol):
+    """Where threads are looked up; a fake one in tests."""
+
+    def threads(self, pid: int) -> dict[int, Thread] | None:
+        """Threads of the process and of all below it, by number; None if the process has gone."""
+
+    def now_ns(self) -> int:
+        """Real time."""
+
+
+class ProcFs:
+    """/proc."""
+
+    def threads(self, pid: int) -> dict[int, Thread] | None:
+        found: dict[int, Thread] = {}
+        todo = [pid]
+        while todo:
+            process = todo.pop()
+            try:
+                tasks = list((PROC / str(process) / "task").iterdir())
+            except (FileNotFoundError, ProcessLookupError):
+                if process == pid:
+                    return None
+                continue
+            for task in tasks:
+                try:
+                    stat = (task / "stat").read_text()
+                    used_ns = int((task / "schedstat").read_text().split()[0])
+                    todo += [int(child) for child in (task / "children").read_text().split()]
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                name, _, rest = stat.partition("(")[2].rpartition(")")
+                number = int(task.name)
+                main = number == process or name.startswith(MAIN)
+                found[number] = Thread(name, main, rest.split()[0] in "SZT", used_ns)
+        return found
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+class _Look:
+    __slots__ = ("asleep", "at_ns", "awake_since_ns", "looks", "threads")
+
+    def __init__(self, at_ns: int, threads: dict[int, Thread]) -> None:
+        self.at_ns = at_ns
+        self.threads = threads
+        self.looks = 0
+        self.asleep = False
+        self.awake_since_ns = at_ns
+
+
+class SleepDetector:
+    """Remembers the last look at each rank. ``look`` at one again until it answers True, or records arrive."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._last: dict[int, _Look] = {}
+
+    def forget(self, rank: int) -> None:
+        """The rank has said something: what was seen before says nothing about now."""
+        self._last.pop(rank, None)
+
+    def look(self, rank: int, pid: int, least_ns: int) -> bool:
+        """Has the rank slept since the last look, at least `least_ns` ago? The first look always answers False."""
+        now_ns = self._processes.now_ns()
+        last = self._last.get(rank)
+        if last is not None and now_ns - last.at_ns < least_ns:
+            return False
+        threads = self._processes.threads(pid)
+        if threads is None:
+            self.forget(rank)
+            return False
+        if last is None:
+            self._last[rank] = _Look(now_ns, threads)
+            return False
+        last.asleep = self._compare(last, threads, now_ns)
+        return last.asleep
+
+    def slept(self, rank: int) -> bool:
+        """What the last look at the rank found."""
+        last = self._last.get(rank)
+        return last is not None and last.asleep
+
+    def used_ns(self, rank: int) -> int:
+        """Processor time that the main threads had used when last looked at."""
+        last = self._last.get(rank)
+        return sum(thread.used_ns for thread in last.threads.values() if thread.main) if last is not None else 0
+
+    def computes(self, pid: int) -> bool:
+        """Does the process's first thread run, or wait for a processor, at this moment?"""
+        first = (self._processes.threads(pid) or {}).get(pid)
+        return first is not None and not first.sleeping
+
+    def runnable(self, pid: int) -> bool:
+        """Does any thread run or wait for a processor, at this moment?"""
+        threads = self._processes.threads(pid) or {}
+        return any(not thread.sleeping for thread in threads.values())
+
+    def _compare(self, last: _Look, threads: dict[int, Thread], now_ns: int) -> bool:
+        """Is the rank asleep, as far as this look and those before tell? Remembers this one."""
+        for_ns = now_ns - last.at_ns
+        stubborn = now_ns - last.awake_since_ns > STUBBORN_NS
+        counted = {
+            number: thread
+            for number, thread in threads.items()
+            if thread.main or not (stubborn or thread.name.startswith(WATCHERS))
+        }
+        before = last.threads
+        last.threads, last.at_ns = threads, now_ns
+        used_ns = sum(thread.used_ns - before[n].used_ns if n in before else for_ns for n, thread in counted.items())
+        resting = stubborn or all(thread.sleeping for thread in threads.values())
+        resting = resting and all(
+            thread.sleeping and (n not in before or before[n].sleeping) for n, thread in counted.items()
+        )
+        if (
+            resting
+            and used_ns <= for_ns * HELPERS_SHARE
+            and not any(
+                thread.main and n in before and thread.used_ns != before[n].used_ns for n, thread in counted.items()
+            )
+        ):
+            return True
+        if resting and used_ns <= for_ns * POLLING_SHARE:
+            last.looks += 1
+            return last.looks >= POLLING_LOOKS
+        last.looks = 0
+        if any(thread.main and n in before and thread.used_ns != before[n].used_ns for n, thread in counted.items()):
+            last.awake_since_ns = now_ns
+        return False
