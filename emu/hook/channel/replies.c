@@ -1,8 +1,8 @@
 /*
- * Who waits for which answer, and what to do with a record from the coordinator.
+ * Which thread waits for which answer, and what becomes of a record from the coordinator.
  */
 #define _GNU_SOURCE
-#include "channel/waiters.h"
+#include "channel/internal.h"
 #include "core/warn.h"
 #include "data/data.h"
 
@@ -60,10 +60,10 @@ void ph_reply_arrived(const struct ph_header *header, const unsigned char *body,
     }
     ph_waiter *waiter = take(header->last);
     if (!waiter)
-        ph_die("the coordinator answered a question that nobody asked (kind %u, qid %llu)", header->kind,
+        ph_die("the coordinator answered a question that this rank has not asked (kind %u, qid %llu)", header->kind,
                (unsigned long long)header->last);
     memcpy(waiter->reply, body, nbytes < waiter->nbytes ? nbytes : waiter->nbytes);
-    /* the waiter's stack frame may be gone once it sees `done`: nothing of it is touched afterwards but its address */
+    /* Once the waiting thread sees `done` its stack frame may go: after the store only the address is used. */
     atomic_int *done = &waiter->done;
     atomic_store(done, 1);
     syscall(SYS_futex, done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);

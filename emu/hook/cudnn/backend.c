@@ -146,8 +146,7 @@ static backend *make(int kind) {
     return it;
 }
 
-/* ---- what is computed on finalization
- * --------------------------------------------------------------------------------- */
+/* ---- what is computed on finalization ---------------------------------------------------------------------------- */
 static void finish_engine(backend *engine) {
     int32_t note = NOTE_TENSOR_CORE;
     if (backend_int(engine, ATTR_ENGINE_INDEX, 0) == 0 && ph_cfg.cc_major >= 8)
@@ -230,8 +229,7 @@ static int finish(backend *it) {
     }
 }
 
-/* ---- the calls
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnBackendCreateDescriptor(int kind, backend **out) {
     ph_host_call(PH_CALL_QUERY);
     if (!out) return CUDNN_BAD_POINTER;

@@ -55,8 +55,7 @@ void cudnn_pack_strides(cudnn_tensor *tensor);
         return CUDNN_OK;                                                                                               \
     }
 
-/* ---- cudnn_work.c: problems are gap-free structs; their bytes are their key
- * ------------------------------------------ */
+/* ---- cudnn_work.c: problems are gap-free structs; their bytes are their key -------------------------------------- */
 typedef enum cudnn_direction { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD } cudnn_direction;
 
 typedef struct conv_problem {

@@ -263,8 +263,7 @@ JACOBI(D, DTYPE_F64, syevj)
 JACOBI(C, DTYPE_C64, heevj)
 JACOBI(Z, DTYPE_C128, heevj)
 
-/* ---- the typeless calls
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the typeless calls ------------------------------------------------------------------------------------------ */
 PH_EXPORT int cusolverDnXpotrf_bufferSize(solver *h, parameters *how, int uplo, int64_t n, int at, const void *a,
                                           int64_t lda, int compute, size_t *device, size_t *host) {
     (void)h, (void)how, (void)uplo, DROP_MATRIX, (void)compute;

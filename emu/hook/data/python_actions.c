@@ -43,7 +43,7 @@ static void start_worker(void) {
     pthread_detach(thread);
 }
 
-/* ---- called by ctypes ------------------------------------------------------------------------------------------- */
+/* ---- called by ctypes -------------------------------------------------------------------------------------------- */
 typedef struct call {
     void (*run)(uint64_t);
     uint64_t arg;

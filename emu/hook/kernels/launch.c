@@ -7,6 +7,7 @@
 #include "kernels/kernel.h"
 #include "nvtx/nvtx.h"
 #include "streams/capture.h"
+#include "streams/segment.h"
 
 #include <stdio.h>
 

@@ -124,8 +124,7 @@ int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
     return !at ? CUDA_INVALID_SYMBOL : *address ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
-/* ---- what nvcc's stubs call
- * ------------------------------------------------------------------------------------------- */
+/* ---- what nvcc's stubs call -------------------------------------------------------------------------------------- */
 
 static void *fatbin_handle; /* registrations need no handle of ours, the stubs want a non-null one */
 

@@ -8,6 +8,7 @@
 #include "core/warn.h"
 #include "process/thread.h"
 #include "streams/capture.h"
+#include "streams/wait.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -79,8 +79,7 @@ void ph_memory_drop_pages(void *start, size_t nbytes) {
     ph_data_forget(start, nbytes);
 }
 
-/* ---- capacity
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- capacity ---------------------------------------------------------------------------------------------------- */
 
 static int take(device_memory *device, size_t nbytes) {
     if (nbytes > ph_mem.capacity || device->used > ph_mem.capacity - nbytes) return CUDA_OUT_OF_MEMORY;
@@ -112,8 +111,7 @@ void ph_memory_info(int device, size_t *free_nbytes, size_t *total_nbytes) {
     pthread_mutex_unlock(&memory.lock);
 }
 
-/* ---- blocks of whole pages, under the lock
- * ------------------------------------------------------------------------------ */
+/* ---- blocks of whole pages, under the lock ----------------------------------------------------------------------- */
 
 /* The index of the last block at or below the offset, -1 if none. */
 static ptrdiff_t block_at(const device_memory *device, size_t offset) {
@@ -150,8 +148,7 @@ static void erase(device_memory *device, ptrdiff_t i) {
     memmove(device->blocks + i, device->blocks + i + 1, (device->nblocks - (size_t)i) * sizeof *device->blocks);
 }
 
-/* ---- small allocations within a shared page
- * ------------------------------------------------------------------------------ */
+/* ---- small allocations within a shared page ---------------------------------------------------------------------- */
 
 static bool bit(const chunk *c, int unit) { return c->used[unit / 64] >> (unit % 64) & 1; }
 static void flip(chunk *c, int unit) { c->used[unit / 64] ^= 1ull << (unit % 64); }

@@ -141,8 +141,7 @@ static void launch_now(nccl_call *calls, size_t ncalls) {
     for (size_t i = 0; i < ncalls; i++) settle(&calls[i]);
 }
 
-/* ---- in a CUDA graph: the calls are kept, numbered and sent anew at each launch of the graph
- * ------------------------------- */
+/* ---- in a CUDA graph: the calls are kept, numbered and sent anew at each launch of the graph --------------------- */
 typedef struct captured {
     size_t ncalls;
     nccl_call calls[];

@@ -18,6 +18,7 @@
 #include "process/python.h"
 #include "process/thread.h"
 #include "streams/capture.h"
+#include "streams/segment.h"
 
 #include <pthread.h>
 #include <signal.h>
