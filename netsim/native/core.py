@@ -85,13 +85,6 @@ class Core:
             )
         )
 
-    def add_many(self, table: FlowTable) -> list[int]:
-        """Plain flows in bulk."""
-        flows = np.empty(len(table.starts), np.int64)
-        arrays = (table.starts, table.nbytes, table.offsets, table.links, flows)
-        self._lib.ns_add_many(self._net, len(flows), *(a.ctypes.data for a in arrays))
-        return flows.tolist()
-
     def play(self, table: FlowTable, submit: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
         """Completion ticks (NEVER where a flow stalls) of flows handed over at ``submit``, and the most bytes held."""
         order = np.argsort(submit, kind="stable").astype(np.int32)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from netsim.errors import SpecError
-from netsim.topology import LinkTable, Path_, Topology
+from netsim.topology.links import LinkPath, LinkTable
+from netsim.topology.topology import Topology
 
 GBPS_PER_ASTRA = 8 * (1 << 30) / 1e9
 """ASTRA-sim's bandwidth unit, written GB/s, is 2**30 bytes per second; Gb/s of one such unit."""
@@ -20,7 +21,7 @@ KINDS = ("Ring", "FullyConnected", "Switch")
 class Dimension:
     """One dimension: NPUs that differ in this coordinate only are joined by ``kind``. ``links``: (from, to) to link id.
 
-    In a switch dimension, ``links`` has (npu, -1) and (-1, npu) for the ways to and from the switch.
+    In a switch dimension, ``links`` has (npu, -1) and (-1, npu) for the links to and from the switch.
     """
 
     kind: str
@@ -36,10 +37,10 @@ class Dimension:
             return [self.links[src, dst]]
         a, b = src // self.stride % self.size, dst // self.stride % self.size
         forward = (b - a) % self.size
-        turn = 1 if forward <= self.size - forward else -1
+        by = 1 if forward <= self.size - forward else -1
         found, here = [], src
         while here != dst:
-            there = self.neighbour(here, turn)
+            there = self.neighbour(here, by)
             found.append(self.links[here, there])
             here = there
         return found
@@ -56,7 +57,7 @@ class DimensionOrder:
 
     dimensions: tuple[Dimension, ...]
 
-    def routes(self, src: int, dst: int) -> Sequence[Path_]:
+    def routes(self, src: int, dst: int) -> Sequence[LinkPath]:
         path: list[int] = []
         for dimension in self.dimensions:
             a = src // dimension.stride % dimension.size

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netsim.errors import SpecError
-from netsim.spec import FieldError, Table
-from netsim.topology import LinkTable, Path_, Topology
+from netsim.fields import FieldError, TomlTable
+from netsim.topology.links import LinkPath, LinkTable
+from netsim.topology.topology import Topology
 
 if TYPE_CHECKING:
     import networkx
@@ -26,13 +27,13 @@ class GraphRouter:
     out: Mapping[Hashable, Sequence[tuple[int, Hashable]]]
     _far: dict[Hashable, dict[Hashable, int]] = field(default_factory=dict)
 
-    def routes(self, src: int, dst: int) -> Sequence[Path_]:
+    def routes(self, src: int, dst: int) -> Sequence[LinkPath]:
         start, goal = self.hosts[src], self.hosts[dst]
         distance = self._distances(goal)
         if start not in distance:
             return ()
-        found: list[Path_] = []
-        pending: list[tuple[Hashable, Path_]] = [(start, ())]
+        found: list[LinkPath] = []
+        pending: list[tuple[Hashable, LinkPath]] = [(start, ())]
         while pending and len(found) < MOST_ROUTES:
             here, path = pending.pop()
             if here == goal:
@@ -77,7 +78,7 @@ def build(hosts: Sequence[Hashable], cables: Iterable[tuple[Hashable, Hashable, 
     return Topology(links.links, [str(host) for host in hosts], GraphRouter(tuple(hosts), out), kind="graph")
 
 
-def from_table(table: Table) -> Topology:
+def from_table(table: TomlTable) -> Topology:
     """The topology in ``[network.graph]``: ``hosts`` and an array of tables ``link`` (from, to, gbps, latency_ns,
     both).
     """

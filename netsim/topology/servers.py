@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from netsim.spec import FieldError, Table
-from netsim.topology import LinkTable, Path_, ServerFacts
+from netsim.fields import FieldError, TomlTable
+from netsim.topology.links import LinkPath, LinkTable
+from netsim.topology.topology import ServerFacts
 
 
 class Server(Protocol):
     """One built server."""
 
-    def inside(self, a: int, b: int) -> Path_:
+    def inside(self, a: int, b: int) -> LinkPath:
         """Links from GPU a to GPU b of this server."""
         ...
 
-    def to_nic(self, gpu: int, nic: int) -> Path_:
+    def to_nic(self, gpu: int, nic: int) -> LinkPath:
         """Links from a GPU to a NIC, up to but without the NIC's own port."""
         ...
 
-    def from_nic(self, nic: int, gpu: int) -> Path_:
+    def from_nic(self, nic: int, gpu: int) -> LinkPath:
         """Links from a NIC, after its own port, to a GPU."""
         ...
 
@@ -53,16 +54,16 @@ class _NvSwitchServer:
     facts: ServerFacts
     pxn: bool
 
-    def inside(self, a: int, b: int) -> Path_:
+    def inside(self, a: int, b: int) -> LinkPath:
         return (self.out[a], self.in_[b])
 
-    def to_nic(self, gpu: int, nic: int) -> Path_:
+    def to_nic(self, gpu: int, nic: int) -> LinkPath:
         near = self._near(gpu, nic)
         if near == gpu or not self.pxn:
             return (self.pcie_out[gpu],)
         return (self.out[gpu], self.in_[near], self.pcie_out[near])
 
-    def from_nic(self, nic: int, gpu: int) -> Path_:
+    def from_nic(self, nic: int, gpu: int) -> LinkPath:
         return (self.pcie_in[gpu],)
 
     def _near(self, gpu: int, nic: int) -> int:
@@ -106,18 +107,18 @@ class _PcieServer:
     socket: tuple[int, ...]
     nic_switch: tuple[int, ...]
 
-    def inside(self, a: int, b: int) -> Path_:
+    def inside(self, a: int, b: int) -> LinkPath:
         if (a, b) in self.pairs:
             return (self.pairs[a, b],)
         return (self.out[a], *self._between(self.switch[a], self.switch[b]), self.in_[b])
 
-    def to_nic(self, gpu: int, nic: int) -> Path_:
+    def to_nic(self, gpu: int, nic: int) -> LinkPath:
         return (self.out[gpu], *self._between(self.switch[gpu], self.nic_switch[nic]))
 
-    def from_nic(self, nic: int, gpu: int) -> Path_:
+    def from_nic(self, nic: int, gpu: int) -> LinkPath:
         return (*self._between(self.nic_switch[nic], self.switch[gpu]), self.in_[gpu])
 
-    def _between(self, a: int, b: int) -> Path_:
+    def _between(self, a: int, b: int) -> LinkPath:
         if a == b:
             return ()
         x, y = self.socket[a], self.socket[b]
@@ -173,7 +174,7 @@ class Pcie:
         )
 
 
-def read(table: Table) -> Design:
+def read(table: TomlTable) -> Design:
     """The server design in ``[network.server]``."""
     kind = table.text("kind", choices=("nvswitch", "pcie", "host"))
     gpus = table.count("gpus", 1)

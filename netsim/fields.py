@@ -1,4 +1,4 @@
-"""Reading a network description: typed fields out of a table, unknown keys refused, errors that name field and line."""
+"""Reading TOML: typed fields out of a table, unknown keys refused, errors that name field and line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from netsim.errors import SpecError
 
 
 class FieldError(SpecError):
-    """A SpecError that knows which field is meant, so that the reader of a file can add the line."""
+    """A SpecError that names its field, so that ``locate`` can add the line of the file."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -20,8 +20,8 @@ class FieldError(SpecError):
         self.problem = problem
 
 
-class Table:
-    """One table of a description. Each getter takes its field away; ``end`` refuses what is left."""
+class TomlTable:
+    """One table of a description. Each getter removes its field; ``end`` refuses the fields that are left."""
 
     def __init__(self, values: object, name: str) -> None:
         if not isinstance(values, Mapping):
@@ -37,16 +37,16 @@ class Table:
         """Whether the field is given and not read yet."""
         return key in self._left
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> TomlTable:
         """A sub-table; required."""
-        return Table(self._take(key, None), self.field(key))
+        return TomlTable(self._take(key, None), self.field(key))
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[TomlTable]:
         """An array of tables; empty if absent."""
         values = self._take(key, [])
         if not isinstance(values, list):
             raise FieldError(self.field(key), f"expected an array of tables, not {values!r}")
-        return [Table(value, f"{self.field(key)}[{i}]") for i, value in enumerate(values)]
+        return [TomlTable(value, f"{self.field(key)}[{i}]") for i, value in enumerate(values)]
 
     def text(self, key: str, default: str | None = None, choices: tuple[str, ...] = ()) -> str:
         """A string, one of ``choices`` if these are given."""
@@ -87,7 +87,7 @@ class Table:
         return self._take(key, None)
 
     def end(self) -> None:
-        """Raise for a field nobody asked for."""
+        """Raise for a field that no getter has read."""
         for key in self._left:
             raise FieldError(self.field(key), "unknown field")
 

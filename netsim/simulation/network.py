@@ -1,4 +1,4 @@
-"""The network in time: flows are facts, completions are derived from them."""
+"""The network in time: flows are facts, and completions are computed from them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim import core
 from netsim.errors import CommittedError, FlowError, SpecError, TopologyError
-from netsim.groups import Changes, Group, Moved
+from netsim.native import core
+from netsim.simulation.changing import ChangingValue
+from netsim.simulation.groups import Changes, Group, Moved
 from netsim.topology import Topology
-from netsim.units import MAX_GBPS, MAX_NS, TICK_BITS, ns_from_ticks, rate_from_gbps, ticks_from_ns
+from netsim.units import MAX_GBPS, MAX_NS, TICK_BITS, TICKS_PER_NS, ns_from_ticks, rate_from_gbps, ticks_from_ns
 
 FlowId = int
 Links = tuple[tuple[int, int], ...]
@@ -24,13 +25,14 @@ _ENCODED_MOST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which of ``ways`` equally good routes a flow took at an instant: its number, its links' names, and what each
-    route's load was then (adaptive routing only; None: down).
+    """Which of ``routes`` equally good routes a flow took at an instant: its number and its links' names.
+
+    ``loads``: each route's load at that instant, None for a route that is down; empty unless routing is adaptive.
     """
 
     at_ns: int
     route: int
-    ways: int
+    routes: int
     links: tuple[str, ...]
     loads: tuple[float | None, ...] = ()
 
@@ -53,7 +55,7 @@ class Network:
 
     def __init__(self, topology: Topology) -> None:
         if topology.routing == "adaptive" != self.routing:
-            # Ignoring what the description asks for would give wrong answers without a word.
+            # A network that ignored the description would give wrong answers silently.
             raise SpecError(
                 'network.routing: "adaptive" is for flows sent through netsim.routed_network (phantora-async net); '
                 f'a {type(self).__name__} and collectives have "ecmp" only'
@@ -64,11 +66,10 @@ class Network:
         self._flows: dict[Any, FlowId] = {}
         self._latency: dict[FlowId, int] = {}
         self._starts: dict[FlowId, int] = {}
-        self._capacities: dict[int, dict[int, int]] = {}
+        self._gbps: dict[int, ChangingValue] = {}
         # By the core's number of a path: the links of that path.
         self._links: dict[FlowId, list[Links]] = {}
         self._encoded: dict[int, tuple[Any, core.Hops]] = {}
-        self._paths: dict[tuple[int, ...], tuple[Links, core.Hops]] = {}
         self._now = 0
         self._horizon = 0
         self._played_bytes = 0
@@ -96,41 +97,10 @@ class Network:
         cap = None if group.cap_gbps is None else rate_from_gbps(group.cap_gbps)
         at_ns = start_ns + group.latency_ns
         flow = self._core.add(ticks_from_ns(at_ns), group.nbytes, cap, hops)
-        self._name(flow, key, at_ns, group.links)
+        self._register(flow, key, at_ns, group.links)
         if group.latency_ns:
             self._latency[flow] = group.latency_ns
         return self._changes(flow)
-
-    def add_path(self, path: tuple[int, ...], nbytes: int, start_ns: int, key: Any) -> Changes:
-        """A plain flow along ``path`` without latency: ``add`` of a group of weights 1, a little cheaper."""
-        if nbytes < 0:
-            raise FlowError(f"flow {key!r}: negative bytes ({nbytes})")
-        known = self._paths.get(path)
-        if known is None:
-            links = tuple((link, 1) for link in path)
-            known = self._paths[path] = (links, self._hops(Group(0, links), key))
-        self._check_start(start_ns, start_ns)
-        self._check_key(key)
-        flow = self._core.add(ticks_from_ns(start_ns), nbytes, None, known[1])
-        self._name(flow, key, start_ns, known[0])
-        return self._changes(flow)
-
-    def add_many(
-        self, paths: Sequence[Sequence[int]], nbytes: Sequence[int], starts_ns: Sequence[int], keys: Sequence[Any]
-    ) -> tuple[Sequence[FlowId], tuple[Moved, ...]]:
-        """Plain flows without latency in bulk, as if added one by one; a path is a sequence of link ids.
-
-        Returns the flows and the completions that moved. Raises like ``add``, and then none was added.
-        """
-        if not len(paths) == len(nbytes) == len(starts_ns) == len(keys):
-            raise FlowError("add_many: paths, nbytes, starts_ns and keys differ in length")
-        table = self.table(paths, nbytes, starts_ns)
-        if len(set(keys)) != len(keys) or not self._flows.keys().isdisjoint(keys):
-            raise FlowError("add_many: a key is in use")
-        flows = self._core.add_many(table)
-        for flow, key, start_ns, path in zip(flows, keys, starts_ns, paths, strict=True):
-            self._name(flow, key, start_ns, tuple((link, 1) for link in path))
-        return flows, self._changes(-1).moved
 
     def table(self, paths: Sequence[Sequence[int]], nbytes: Sequence[int], starts_ns: Sequence[int]) -> core.FlowTable:
         """Plain flows in columns, checked; for ``play``. Raises like ``add``."""
@@ -163,10 +133,10 @@ class Network:
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
         """The flow starts at another time; as if it had been added so."""
         self._check_movable(flow)
-        start_ns_ = start_ns + self._latency.get(flow, 0)
-        self._check_start(start_ns_, start_ns)
-        self._core.retime(flow, ticks_from_ns(start_ns_))
-        self._starts[flow] = start_ns_
+        first_byte_ns = start_ns + self._latency.get(flow, 0)
+        self._check_start(first_byte_ns, start_ns)
+        self._core.retime(flow, ticks_from_ns(first_byte_ns))
+        self._starts[flow] = first_byte_ns
         return self._changes(flow)
 
     def retract(self, flow: FlowId) -> Changes:
@@ -189,7 +159,7 @@ class Network:
 
     def next_completion(self) -> tuple[int, FlowId] | None:
         """The earliest completion after the present, if nothing else is added."""
-        ties = self._core.next()
+        ties = self._earliest()
         if not ties:
             return None
         at, flow = min(ties, key=self._order)
@@ -199,11 +169,19 @@ class Network:
         """Move the present; the completions in (old, to_ns], by exact instant (tick), then key."""
         if not self._now <= to_ns <= MAX_NS:
             raise CommittedError(f"the present is {self._now} ns; it cannot become {to_ns} ns")
-        done = self._core.advance(ticks_from_ns(to_ns))
+        done = self._complete_until(to_ns)
         self._now = to_ns
         if len(done) > 1:
             done.sort(key=self._order)
         return [(ns_from_ticks(at), flow) for at, flow in done]
+
+    def _earliest(self) -> list[tuple[int, FlowId]]:
+        """(tick, flow) of the earliest completions after the present."""
+        return self._core.next()
+
+    def _complete_until(self, to_ns: int) -> list[tuple[int, FlowId]]:
+        """(tick, flow) of the completions after the present and up to ``to_ns``, in any order."""
+        return self._core.advance(ticks_from_ns(to_ns))
 
     def commit(self, horizon_ns: int) -> None:
         """Promise that nothing before ``horizon_ns`` (at most the present) will be asked or changed; drop history."""
@@ -221,7 +199,7 @@ class Network:
             raise FlowError(f"link {self.topology.links[link].name}: capacity {gbps} Gb/s is not in [0, {MAX_GBPS}]")
         self._check_start(at_ns, at_ns)
         self._core.set_capacity(link, ticks_from_ns(at_ns), rate_from_gbps(gbps))
-        self._capacities.setdefault(link, {})[ticks_from_ns(at_ns)] = rate_from_gbps(gbps)
+        self._gbps.setdefault(link, ChangingValue(self.topology.links[link].gbps)).set(at_ns, gbps)
         return self._changes(-1)
 
     @property
@@ -252,12 +230,10 @@ class Network:
 
     def capacity_rate(self, link: int, at_ticks: int | None) -> int:
         """A link's capacity in rate units at an instant, or as built (None)."""
-        rate = self.topology.rates[link]
-        steps = self._capacities.get(link)
-        if steps is None or at_ticks is None:
-            return rate
-        before = [at for at in steps if at <= at_ticks]
-        return steps[max(before)] if before else rate
+        changing = self._gbps.get(link)
+        if changing is None or at_ticks is None:
+            return self.topology.rates[link]
+        return rate_from_gbps(changing.at(at_ticks // TICKS_PER_NS))
 
     def counters(self) -> dict[str, int]:
         """What has been done and is held: events, solves, rollbacks, flows, bytes."""
@@ -268,7 +244,7 @@ class Network:
     def _order(self, item: tuple[int, FlowId]) -> tuple[int, Any]:
         return item[0], self._keys[item[1]]
 
-    def _name(self, flow: FlowId, key: Any, start_ns: int, *paths: Links) -> None:
+    def _register(self, flow: FlowId, key: Any, start_ns: int, *paths: Links) -> None:
         self._keys[flow] = key
         self._flows[key] = flow
         self._starts[flow] = start_ns

@@ -1,37 +1,24 @@
-"""Links, endpoints and the routes between them."""
+"""A network that does not change: its links, its endpoints, and the routes between them."""
 
 from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from netsim.errors import SpecError, TopologyError
-from netsim.groups import Group
-from netsim.spec import FieldError, Table, locate, read_toml
-from netsim.units import MAX_GBPS, rate_from_gbps
-
-Path_ = tuple[int, ...]
+from netsim.topology.links import Link, LinkPath
+from netsim.units import rate_from_gbps
 
 ROUTINGS = ("ecmp", "adaptive")
 """How a flow picks one of several equally good routes: by a hash of its endpoints, or the least loaded at its start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """One direction of a cable, port or bus. ``name`` is ``<owner>:<port>``, for example ``node000/gpu3:out``."""
-
-    name: str
-    gbps: float
-    latency_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a collective's planner asks about a server: all servers of a topology are alike."""
+    """What the planner of collectives needs to know about a server. All servers of a topology are alike."""
 
     kind: str = "host"
     gpus: int = 1
@@ -42,36 +29,16 @@ class ServerFacts:
 
 
 class Router(Protocol):
-    """Finds routes: every equally good way from one endpoint to another, in an order that never changes."""
+    """Finds all equally good routes from one endpoint to another, in an order that never changes."""
 
-    def routes(self, src: int, dst: int) -> Sequence[Path_]:
+    def routes(self, src: int, dst: int) -> Sequence[LinkPath]:
         """Link ids of each candidate path; empty if there is none."""
         ...
 
 
-@dataclass(slots=True)
-class LinkTable:
-    """Collects links while a topology is built."""
-
-    links: list[Link] = field(default_factory=list)
-    ids: dict[str, int] = field(default_factory=dict)
-
-    def add(self, name: str, gbps: float, latency_ns: int = 0) -> int:
-        """Id of a new link; SpecError if the name is taken or the figures are impossible."""
-        if name in self.ids:
-            raise SpecError(f"link {name}: declared twice")
-        if not 0 < gbps <= MAX_GBPS:
-            raise SpecError(f"link {name}: capacity {gbps} Gb/s is not in (0, {MAX_GBPS}]")
-        if latency_ns < 0:
-            raise SpecError(f"link {name}: latency {latency_ns} ns is negative")
-        self.ids[name] = len(self.links)
-        self.links.append(Link(name, gbps, latency_ns))
-        return self.ids[name]
-
-
-def ecmp(src: int, dst: int, ways: int) -> int:
-    """Which of ``ways`` equal routes a pair of endpoints uses: CRC-32 of ``"src-dst"`` modulo the number of ways."""
-    return zlib.crc32(f"{src}-{dst}".encode()) % ways
+def ecmp(src: int, dst: int, routes: int) -> int:
+    """Which of ``routes`` equal routes a pair of endpoints uses: CRC-32 of ``"src-dst"`` modulo their number."""
+    return zlib.crc32(f"{src}-{dst}".encode()) % routes
 
 
 class Topology:
@@ -95,7 +62,7 @@ class Topology:
         self.rates = array("q", [rate_from_gbps(link.gbps) for link in self.links])
         """Capacities in rate units."""
         self._ids = {link.name: i for i, link in enumerate(self.links)}
-        self._routes: dict[tuple[int, int], tuple[Path_, ...]] = {}
+        self._routes: dict[tuple[int, int], tuple[LinkPath, ...]] = {}
 
     @property
     def routing(self) -> str:
@@ -130,7 +97,7 @@ class Topology:
             raise TopologyError(f"unknown link {name!r}")
         return self._ids[name]
 
-    def routes(self, src: int, dst: int) -> tuple[Path_, ...]:
+    def routes(self, src: int, dst: int) -> tuple[LinkPath, ...]:
         """All equally good routes; TopologyError for an unknown endpoint or an unreachable pair."""
         found = self._routes.get((src, dst))
         if found is None:
@@ -142,19 +109,14 @@ class Topology:
             self._routes[src, dst] = found
         return found
 
-    def route(self, src: int, dst: int) -> Path_:
+    def route(self, src: int, dst: int) -> LinkPath:
         """The route that deterministic ECMP gives this pair."""
-        ways = self.routes(src, dst)
-        return ways[ecmp(src, dst, len(ways))] if len(ways) > 1 else ways[0]
+        routes = self.routes(src, dst)
+        return routes[ecmp(src, dst, len(routes))] if len(routes) > 1 else routes[0]
 
     def latency_ns(self, path: Sequence[int]) -> int:
         """Sum of the links' latencies."""
         return sum(self.links[link].latency_ns for link in path)
-
-    def flow(self, src: int, dst: int, nbytes: int) -> Group:
-        """A plain flow along the pair's route, with the path's latency."""
-        path = self.route(src, dst)
-        return Group(nbytes, tuple((link, 1) for link in path), latency_ns=self.latency_ns(path))
 
     def describe(self) -> dict[str, Any]:
         """JSON-ready description for reports: kind, endpoints and links with capacity and latency."""
@@ -170,30 +132,3 @@ class Topology:
     def _check(self, endpoint: int) -> None:
         if not 0 <= endpoint < len(self.endpoints):
             raise TopologyError(f"unknown endpoint {endpoint}: there are {len(self.endpoints)}")
-
-
-Builder = Callable[[Table, int], Topology]
-
-
-def build(spec: Mapping[str, Any], servers: int = 1) -> Topology:
-    """The topology that a cluster file's ``[network]`` table describes, with ``servers`` servers.
-
-    Raises SpecError naming the field that is wrong. The keys are documented in docs/netsim.md.
-    """
-    from netsim import builders
-
-    if servers < 1:
-        raise SpecError(f"a cluster needs at least one server, not {servers}")
-    return builders.from_table(Table(spec, "network"), servers)
-
-
-def load(path: str | Path, servers: int = 1) -> Topology:
-    """``build`` from a TOML file that has a ``[network]`` table; errors name the line as well."""
-    path = Path(path)
-    tables = read_toml(path)
-    try:
-        if "network" not in tables:
-            raise FieldError("network", "missing")
-        return build(tables["network"], servers)
-    except FieldError as error:
-        raise locate(error, path) from error

@@ -1,4 +1,4 @@
-"""What happened on the links: utilisation over time, who shared what, and what limited whom.
+"""What happened on the links: utilisation over time, which flows shared a link, and which link limited a flow.
 
 Everything is computed from the flows' rate segments, so it is as independent of the order of calls as they are. Time
 is given in ns as floats, to the tick. Committed history is gone: take statistics of a window before committing it.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from netsim.network import Choice, FlowId, Network, Segment
+from netsim.simulation.network import Choice, FlowId, Network, Segment
 from netsim.units import TICKS_PER_NS, gbps_from_rate
 
 BUSIEST = 5
@@ -91,6 +91,14 @@ def take(net: Network, from_ns: float = 0.0, to_ns: float | None = None, bins: i
     )
 
 
+class _Edge(NamedTuple):
+    """The begin or the end of a flow's segment."""
+
+    begins: bool
+    flow: FlowId
+    part: Segment
+
+
 def _clipped(segments: Sequence[Segment], begin: int, end: int) -> list[Segment]:
     inside = [Segment(max(s.from_ticks, begin), min(s.to_ticks, end), s.rate, s.links) for s in segments]
     return [s for s in inside if s.from_ticks < s.to_ticks]
@@ -100,25 +108,25 @@ def _sweep(
     net: Network, segments: dict[FlowId, list[Segment]]
 ) -> tuple[dict[tuple[FlowId, int], str], dict[int, _Link]]:
     """Walk through time: peaks of each link, and for each segment (flow, from) the link that limited it."""
-    turns: dict[int, list[tuple[bool, FlowId, Segment]]] = defaultdict(list)
+    edges: dict[int, list[_Edge]] = defaultdict(list)
     for flow, parts in segments.items():
         for part in parts:
-            turns[part.from_ticks].append((True, flow, part))
-            turns[part.to_ticks].append((False, flow, part))
+            edges[part.from_ticks].append(_Edge(True, flow, part))
+            edges[part.to_ticks].append(_Edge(False, flow, part))
     links: dict[int, _Link] = defaultdict(_Link)
     rates: dict[FlowId, int] = {}
     limits: dict[tuple[FlowId, int], str] = {}
-    for at in sorted(turns):
-        for starts, _, part in turns[at]:
+    for at in sorted(edges):
+        for starts, _, part in edges[at]:
             for link, weight in part.links:
                 state = links[link]
                 state.load += weight * part.rate if starts else -weight * part.rate
-        for starts, flow, part in turns[at]:
+        for starts, flow, part in edges[at]:
             if not starts:
                 rates.pop(flow, None)
                 for link, _ in part.links:
                     links[link].users.discard(flow)
-        began = [(flow, part) for starts, flow, part in turns[at] if starts]
+        began = [(flow, part) for starts, flow, part in edges[at] if starts]
         for flow, part in began:
             rates[flow] = part.rate
             for link, weight in part.links:
@@ -138,7 +146,7 @@ _BYTE = float(1 << 60)
 
 
 def _bottleneck(net: Network, part: Segment, links: dict[int, _Link], rates: dict[FlowId, int], at: int) -> str:
-    """The first of the flow's links that is full and on which nobody is faster."""
+    """The first of the flow's links that is full and on which no flow is faster."""
     for link, _ in sorted(part.links):
         state = links[link]
         full = state.load + _SLACK * len(state.users) >= net.capacity_rate(link, at)

@@ -1,6 +1,6 @@
 """The planner against measured collectives.
 
-    python -m netsim.collectives.accuracy MEASURED.jsonl [--generation hopper]
+    python -m netsim.tools.nccl_accuracy MEASURED.jsonl [--generation hopper]
 
 Each line of the file is one measurement: op, world, bytes, us_median. A measurement by events around single calls
 cannot be shorter than the host needs per call. This *floor* belongs to the host, not to the network: it is taken from
@@ -21,7 +21,7 @@ import numpy as np
 
 from netsim.collectives import planner, tuner
 from netsim.collectives.params import Params, load_params
-from netsim.network import Network
+from netsim.simulation.network import Network
 from netsim.topology import Topology, build
 
 SMALL = 64 << 10
@@ -32,7 +32,7 @@ CLEAR = 1.15
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """One line: ``us`` is the median."""
 
     op: str
@@ -41,10 +41,10 @@ class Measured:
     us: float
 
 
-def read(path: Path) -> list[Measured]:
+def read(path: Path) -> list[Measurement]:
     """The measurements of a file."""
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return [Measured(row["op"], row["world"], row["bytes"], row["us_median"]) for row in rows]
+    return [Measurement(row["op"], row["world"], row["bytes"], row["us_median"]) for row in rows]
 
 
 def server(gpus: int) -> Topology:
@@ -52,7 +52,7 @@ def server(gpus: int) -> Topology:
     return build({"server": {"kind": "nvswitch", "gpus": gpus, "gpu_gbps": 3200.0, "nvls": False}})
 
 
-def planned_us(row: Measured, topology: Topology, params: Params) -> float:
+def planned_us(row: Measurement, topology: Topology, params: Params) -> float:
     """Time that the plan takes on an otherwise idle network."""
     members = range(row.world)
     if row.op in ("send_0_1", "sendrecv_ring"):
@@ -74,7 +74,7 @@ def planned_us(row: Measured, topology: Topology, params: Params) -> float:
     return last / 1000
 
 
-def floors(rows: Iterable[Measured]) -> dict[tuple[str, int], float]:
+def floors(rows: Iterable[Measurement]) -> dict[tuple[str, int], float]:
     """The host's time per call, by operation and world."""
     small: dict[tuple[str, int], list[float]] = {}
     for row in rows:
@@ -84,7 +84,7 @@ def floors(rows: Iterable[Measured]) -> dict[tuple[str, int], float]:
     return {key: quantiles(values, n=4)[0] for key, values in small.items()}
 
 
-def fit(rows: Sequence[Measured], params: Params, floor: dict[tuple[str, int], float]) -> Params:
+def fit(rows: Sequence[Measurement], params: Params, floor: dict[tuple[str, int], float]) -> Params:
     """Ramp and turn time of the ring collectives by least squares of the relative error; all else stays."""
     ramp, turn = dict(params.simple.ramp_us), dict(params.simple.turn_us_per_mb)
     for op in tuner.REDUCTIONS:
@@ -106,14 +106,14 @@ def fit(rows: Sequence[Measured], params: Params, floor: dict[tuple[str, int], f
 
 
 def compare(
-    rows: Sequence[Measured], params: Params, floor: dict[tuple[str, int], float]
-) -> list[tuple[Measured, float]]:
+    rows: Sequence[Measurement], params: Params, floor: dict[tuple[str, int], float]
+) -> list[tuple[Measurement, float]]:
     """Each measurement with its prediction in us."""
     topologies = {world: server(world) for world in {row.world for row in rows}}
     return [(row, max(floor[row.op, row.world], planned_us(row, topologies[row.world], params))) for row in rows]
 
 
-def summary(pairs: Sequence[tuple[Measured, float]]) -> str:
+def summary(pairs: Sequence[tuple[Measurement, float]]) -> str:
     """Median and worst error; in per cent, for small messages in us."""
     if not pairs:
         return f"{'-':>14}"
@@ -127,7 +127,7 @@ def summary(pairs: Sequence[tuple[Measured, float]]) -> str:
 CLASSES = (("< 64 KiB", 0, SMALL), ("64 KiB - 8 MiB", SMALL, LARGE), (">= 8 MiB", LARGE, 1 << 60))
 
 
-def table(title: str, pairs: Sequence[tuple[Measured, float]]) -> str:
+def table(title: str, pairs: Sequence[tuple[Measurement, float]]) -> str:
     """Errors by operation, world and size class: median and worst."""
     lines = [f"{title:24}" + "".join(f"{name:>18}" for name, _, _ in CLASSES)]
     for op, world in sorted({(row.op, row.world) for row, _ in pairs}):
@@ -144,7 +144,7 @@ def table(title: str, pairs: Sequence[tuple[Measured, float]]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print how the parameters fit, and how a fit on one world predicts the other."""
-    parser = argparse.ArgumentParser(prog="python -m netsim.collectives.accuracy")
+    parser = argparse.ArgumentParser(prog="python -m netsim.tools.nccl_accuracy")
     parser.add_argument("measured", type=Path)
     parser.add_argument("--generation", default="hopper")
     parser.add_argument("--rows", action="store_true", help="print every measurement of 64 KiB and more")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from netsim.errors import SpecError
-from netsim.topology import Link, Path_, Topology
+from netsim.topology import Link, LinkPath, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Case:
 
     name: str
     topology: Topology
-    paths: tuple[Path_, ...]
+    paths: tuple[LinkPath, ...]
     nbytes: tuple[int, ...]
     start_ns: tuple[int, ...]
     submit_ns: tuple[int, ...] | None
@@ -31,7 +31,7 @@ class Case:
 class _Given:
     """A case states every flow's path, so its topology routes nothing."""
 
-    def routes(self, src: int, dst: int) -> tuple[Path_, ...]:
+    def routes(self, src: int, dst: int) -> tuple[LinkPath, ...]:
         return ()
 
 

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netsim.adaptive import routed_network
 from netsim.collectives import Params, plan
 from netsim.errors import FlowError, NetsimError, SpecError
-from netsim.routed import RoutedNetwork
-from netsim.spec import FieldError, Table
+from netsim.fields import FieldError, TomlTable
+from netsim.simulation.adaptive import routed_network
+from netsim.simulation.routed import RoutedNetwork
 from netsim.topology import Topology
 from netsim.units import MAX_NS
 
@@ -62,7 +62,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class FlowTrace:
     """A whole trace."""
 
     sends: tuple[Send, ...]
@@ -70,7 +70,7 @@ class Trace:
     faults: tuple[Fault, ...]
 
 
-def read(path: Path, topology: Topology) -> Trace:
+def read(path: Path, topology: Topology) -> FlowTrace:
     """A trace from a ``.csv`` or ``.json`` file; SpecError names the file, the entry and the field."""
     names = {name: i for i, name in enumerate(topology.endpoints)}
     try:
@@ -101,7 +101,7 @@ def _csv_rows(text: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _endpoint(table: Table, key: str, value: object, names: dict[str, int]) -> int:
+def _endpoint(table: TomlTable, key: str, value: object, names: dict[str, int]) -> int:
     if isinstance(value, str) and value in names:
         return names[value]
     if isinstance(value, int) and 0 <= value < len(names):
@@ -109,20 +109,20 @@ def _endpoint(table: Table, key: str, value: object, names: dict[str, int]) -> i
     raise FieldError(table.field(key), f"unknown endpoint {value!r}")
 
 
-def _instant(table: Table, key: str) -> int:
+def _instant(table: TomlTable, key: str) -> int:
     at_ns = table.count(key, 0, least=0)
     if at_ns > MAX_NS:
         raise FieldError(table.field(key), f"{at_ns} is beyond the clock's range ({MAX_NS})")
     return at_ns
 
 
-def _key(table: Table, number: int) -> str:
+def _key(table: TomlTable, number: int) -> str:
     value = table.raw("key") if table.has("key") else number
     return f"{value:06d}" if isinstance(value, int) else str(value)
 
 
-def _from_tables(data: object, topology: Topology, names: dict[str, int]) -> Trace:
-    root = Table(data, "")
+def _from_tables(data: object, topology: Topology, names: dict[str, int]) -> FlowTrace:
+    root = TomlTable(data, "")
     sends, collectives, faults = [], [], []
     for i, table in enumerate(root.tables("flows")):
         src, dst = (_endpoint(table, key, table.raw(key), names) for key in ("src", "dst"))
@@ -154,10 +154,10 @@ def _from_tables(data: object, topology: Topology, names: dict[str, int]) -> Tra
     for key, times in used.items():
         if times > 1:
             raise FlowError(f"the key {key!r} is used {times} times")
-    return Trace(tuple(sends), tuple(collectives), tuple(faults))
+    return FlowTrace(tuple(sends), tuple(collectives), tuple(faults))
 
 
-def run(trace: Trace, topology: Topology, params: Params) -> tuple[RoutedNetwork, dict[str, int | None]]:
+def run(trace: FlowTrace, topology: Topology, params: Params) -> tuple[RoutedNetwork, dict[str, int | None]]:
     """The network after the trace, and each entry's completion in ns (None: it stalls for ever)."""
     net = routed_network(topology)
     for fault in trace.faults:
@@ -182,6 +182,7 @@ def run(trace: Trace, topology: Topology, params: Params) -> tuple[RoutedNetwork
 
 
 def _last(least: int | None, ends: Iterable[int | None]) -> int | None:
+    """The latest of the ends; None if one of the flows never completes."""
     last = least or 0
     for end in ends:
         if end is None:

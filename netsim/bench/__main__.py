@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from netsim import cases
-from netsim.cases import Case
+from netsim.bench import cases
+from netsim.bench.cases import Case
 from netsim.errors import NetsimError
-from netsim.network import Network
+from netsim.simulation.network import Network
 from netsim.units import TICKS_PER_NS
 
 

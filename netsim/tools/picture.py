@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from netsim.errors import NetsimError
-from netsim.stats import Statistics
+from netsim.tools.stats import Statistics
 
 MOST_LINKS = 60
 

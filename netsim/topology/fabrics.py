@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from netsim.spec import FieldError, Table
-from netsim.topology import LinkTable, Path_
+from netsim.fields import FieldError, TomlTable
+from netsim.topology.links import LinkPath, LinkTable
+
+KINDS = ("switch", "leaf-spine", "rail", "fat-tree", "dragonfly")
 
 
 class Fabric(Protocol):
     """A built fabric. A NIC is named by (server, nic)."""
 
-    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[Path_]:
-        """Every shortest way from NIC a's switch to NIC b's switch (without the NICs' own ports)."""
+    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[LinkPath]:
+        """All shortest routes from NIC a's switch to NIC b's switch, without the NICs' own ports."""
         ...
 
 
@@ -22,7 +24,7 @@ class Fabric(Protocol):
 class Switch:
     """One switch that never limits: only the NICs' ports do."""
 
-    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[Path_]:
+    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[LinkPath]:
         return ((),)
 
 
@@ -40,7 +42,7 @@ class LeafSpine:
         server, rail = nic
         return server // self.servers_per_pod * self.rails + rail % self.rails
 
-    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[Path_]:
+    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[LinkPath]:
         x, y = self.leaf_of(a), self.leaf_of(b)
         if x == y:
             return ((),)
@@ -58,7 +60,7 @@ class FatTree:
     core_down: dict[tuple[int, int, int], int]
     nics: int
 
-    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[Path_]:
+    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[LinkPath]:
         half = self.half
         x, y = ((s * self.nics + n) // half for s, n in (a, b))
         if x == y:
@@ -84,20 +86,19 @@ class Dragonfly:
     wide: dict[tuple[int, int], int]
     gateway: dict[tuple[int, int], int]
 
-    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[Path_]:
+    def between(self, a: tuple[int, int], b: tuple[int, int]) -> Sequence[LinkPath]:
         x, y = ((s * self.nics + n) // self.nics_per_router for s, n in (a, b))
         g, h = x // self.routers, y // self.routers
         if g == h:
             return (self._step(x, y),)
         return ((*self._step(x, self.gateway[g, h]), self.wide[g, h], *self._step(self.gateway[h, g], y)),)
 
-    def _step(self, x: int, y: int) -> Path_:
+    def _step(self, x: int, y: int) -> LinkPath:
         return () if x == y else (self.local[x, y],)
 
 
-def build(table: Table, links: LinkTable, servers: int, nics: int, nic_gbps: float) -> Fabric:
-    """The fabric in ``[network.fabric]`` for ``servers`` servers of ``nics`` NICs."""
-    kind = table.text("kind", choices=("switch", "leaf-spine", "rail", "fat-tree", "dragonfly"))
+def build(kind: str, table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float) -> Fabric:
+    """The fabric in ``[network.fabric]``, of a kind in ``KINDS``, for ``servers`` servers of ``nics`` NICs."""
     latency_ns = table.count("latency_ns", 0, least=0)
     if kind == "switch":
         return Switch()
@@ -109,7 +110,7 @@ def build(table: Table, links: LinkTable, servers: int, nics: int, nic_gbps: flo
 
 
 def _leaf_spine(
-    table: Table, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int, rail: bool
+    table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int, rail: bool
 ) -> Fabric:
     per_pod = table.count("servers_per_leaf", 32 if rail else 4)
     rails = nics if rail else 1
@@ -125,7 +126,7 @@ def _leaf_spine(
     return LeafSpine(up, down, per_pod, rails)
 
 
-def _fat_tree(table: Table, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
+def _fat_tree(table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
     k = table.count("k", 4, least=2)
     if k % 2:
         raise FieldError(table.field("k"), f"{k} is odd")
@@ -146,7 +147,7 @@ def _fat_tree(table: Table, links: LinkTable, servers: int, nics: int, nic_gbps:
     return tree
 
 
-def _dragonfly(table: Table, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
+def _dragonfly(table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
     routers = table.count("routers_per_group", 4)
     per_router = table.count("nics_per_router", 4)
     needed = -(-servers * nics // (routers * per_router))
