@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from profiles.itanium import BUILTIN, BUILTIN_D, OPERATORS, STANDARD, SUFFIX, Cursor, Unreadable
+from profiles.kernel_names.itanium import BUILTIN, BUILTIN_D, OPERATORS, STANDARD, SUFFIX, Cursor, Unreadable
 
 
 @lru_cache(maxsize=4096)

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from math import prod
 
-from profiles.kernel_name import KernelName, integer, item_nbytes
-from profiles.machine import Machine, overlapped
+from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
+from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, Shape, elements
 
 REDUCE_INSTRUCTIONS = 18.0  # per element of a long reduction; one more set of addresses per result

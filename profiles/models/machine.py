@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from profiles.gpu import Gpu
+from profiles.descriptions.gpu import Gpu
 
 LANES_PER_CYCLE = 128  # four schedulers, one warp instruction of 32 lanes each: every NVIDIA SM since Volta
 GPCS = 8  # of a full Hopper die

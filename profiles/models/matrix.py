@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from profiles.gpu import Gpu
-from profiles.machine import Estimate, Machine, both
+from profiles.descriptions.gpu import Gpu
+from profiles.models.machine import Estimate, Machine, both
+from profiles.models.tiles import product_ns
 from profiles.signature import ITEM_NBYTES, Conv, Gemm
-from profiles.tiles import product_ns
 
 # cuDNN's implicit GEMMs next to a GEMM: share of its rate, share of streaming bandwidth, and helper kernels. Weights'
 # gradients sum over all pixels, in parts that are added by a second kernel.

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profiles.gpu import Gpu
-from profiles.machine import Estimate, Machine, both
+from profiles.descriptions.gpu import Gpu
+from profiles.models.machine import Estimate, Machine, both
 from profiles.signature import ITEM_NBYTES, Sdpa
 
 # SM cycles per pair beside the products, from cuDNN 9's kernels on an H200.

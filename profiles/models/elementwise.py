@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from math import ceil, prod
 
-from profiles.kernel_name import KernelName, integer, item_nbytes, split_arguments
-from profiles.machine import Machine, overlapped
+from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes, split_arguments
+from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, elements
 
 CAST, STRIDED, STRIDED_CAST, PLAIN = 25.0, 40.0, 67.0, 2.0

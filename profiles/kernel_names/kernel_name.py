@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from profiles.demangle import demangle
+from profiles.kernel_names.demangle import demangle
 
 _DTYPES = (
     (r"BFloat16|bfloat16|__half|c10::Half|\bHalf\b|half_t|short", 2.0),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profiles.catalog import find
-from profiles.fields import read_toml
+from profiles.descriptions.catalog import find
+from profiles.descriptions.fields import read_toml
 
 
 @dataclass(frozen=True, slots=True)

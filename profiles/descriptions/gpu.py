@@ -10,10 +10,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiles import device
-from profiles.catalog import find
+from profiles.descriptions.catalog import find
+from profiles.descriptions.cuda_attributes import Attribute
+from profiles.descriptions.device_attributes import attributes
+from profiles.descriptions.fields import Fields, read_toml
 from profiles.errors import ProfileError
-from profiles.fields import Fields, read_toml
 
 PEAK_DTYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "i8")
 
@@ -91,8 +92,8 @@ class Gpu:
     nccl: NcclKernel
     peaks: tuple[tuple[str, float], ...]
     """FLOP/s by dtype of PEAK_DTYPES."""
-    attributes: tuple[tuple[int, int], ...]
-    """cudaDeviceAttr number and value, complete."""
+    attributes: tuple[tuple[Attribute, int], ...]
+    """Every device attribute that CUDA defines, but the PCI ids of a board."""
     path: Path
 
     def peak_flops(self, dtype: str) -> float:
@@ -116,7 +117,7 @@ class Gpu:
             f"sm_count={self.sm_count}",
             f"cc_major={self.cc_major}",
             f"cc_minor={self.cc_minor}",
-            *(f"attr.{number}={value}" for number, value in self.attributes),
+            *(f"attr.{attribute.value}={value}" for attribute, value in self.attributes),
         ]
 
 
@@ -158,7 +159,7 @@ def _gpu(path: Path, top: Fields) -> Gpu:
     sm_count = top.integer("sm_count", least=1)
     sm_clock_khz = top.integer("sm_clock_khz", least=1)
     major, minor = int(version[1]), int(version[2])
-    known = device.attributes(
+    known = attributes(
         cc=(major, minor),
         sm_count=sm_count,
         sm_clock_khz=sm_clock_khz,
@@ -200,12 +201,12 @@ def _gpu(path: Path, top: Fields) -> Gpu:
     )
 
 
-def _overrides(top: Fields) -> dict[int, int]:
-    """[attributes]: cudaDeviceAttr numbers that differ from what the rest of the file implies."""
+def _overrides(top: Fields) -> dict[Attribute, int]:
+    """[attributes]: values that differ from what the rest of the file implies."""
     table = top.table("attributes", optional=True)
-    found: dict[int, int] = {}
-    for key in table.keys():  # noqa: SIM118 - Fields is no mapping
-        if not key.isdecimal():
-            raise table.error(key, "expected a cudaDeviceAttr number as the key")
-        found[int(key)] = table.integer(key, least=-1)
+    found: dict[Attribute, int] = {}
+    for name in table.keys():  # noqa: SIM118 - Fields is no mapping
+        if name not in Attribute.__members__:
+            raise table.error(name, "no such attribute; names are those of CUdevice_attribute, like ECC_ENABLED")
+        found[Attribute[name]] = table.integer(name, least=-1)
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from math import prod
 
-from profiles import elementwise, optimizers, reductions
-from profiles.attention import Problem, attention_ns
-from profiles.attention import flops as attention_flops
-from profiles.gpu import Gpu
-from profiles.kernel_name import KernelName, read_name
-from profiles.machine import Estimate, Machine, both, overlapped
-from profiles.movement import RULES as MOVEMENT
-from profiles.movement import Model
+from profiles.descriptions.gpu import Gpu
+from profiles.kernel_names.kernel_name import KernelName, read_name
+from profiles.models import elementwise, optimizers, reductions
+from profiles.models.attention import Problem, attention_ns
+from profiles.models.attention import flops as attention_flops
+from profiles.models.machine import Estimate, Machine, both, overlapped
+from profiles.models.movement import RULES as MOVEMENT
+from profiles.models.movement import Model
 from profiles.signature import Kernel, elements
 
 # An unknown kernel: every thread reads two and writes one vector of 16 bytes, or does this much arithmetic.

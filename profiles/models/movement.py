@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from profiles.kernel_name import KernelName, integer, item_nbytes
-from profiles.machine import Machine, overlapped
+from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
+from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, elements
 
 PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled

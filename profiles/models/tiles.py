@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from profiles.machine import Machine, overlapped
+from profiles.models.machine import Machine, overlapped
 
 # cuBLAS's tile shapes on Hopper as profiles of real runs name them (nvjet_sm90_..._256x128_...), both ways round.
 _SHAPES = (

@@ -1,4 +1,4 @@
-"""Where the shipped descriptions lie, and how a name or a path given by the user becomes a file."""
+"""Finds the file of a description: a shipped one by name, a user's by path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from profiles.errors import ProfileError, UnknownProfile
 
 Kind = Literal["gpu", "cluster", "host"]
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 FOLDERS: dict[Kind, Path] = {"gpu": ROOT / "gpus", "cluster": ROOT / "clusters", "host": ROOT / "hosts"}
 
 

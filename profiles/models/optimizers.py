@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from math import prod
 
-from profiles.kernel_name import KernelName, integer, item_nbytes, split_arguments
-from profiles.machine import Machine, overlapped
+from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes, split_arguments
+from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, elements
 
 CHUNK = 65536
