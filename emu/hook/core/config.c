@@ -13,7 +13,7 @@
  *
  * Unknown keys are errors: a misspelt one would silently describe another machine.
  */
-#include "core/core.h"
+#include "core/config.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,12 +32,16 @@ ph_config ph_cfg = {
     .host_mode = PH_HOST_MODELLED,
     .host_scale = 1.0,
     .queue_depth = 1024,
+    .runtime_version = 13000,
+    .driver_version = 13000,
+    .nvml_driver = "580.95.05",
 };
-ph_config_more ph_cfg_more = {.runtime_version = 13000, .driver_version = 13000, .nvml_driver = "580.95.05"};
+
+enum { MAX_ATTRIBUTES = 256 };
 
 static struct {
-    bool given[PH_MAX_ATTRIBUTES];
-    int value[PH_MAX_ATTRIBUTES];
+    bool given[MAX_ATTRIBUTES];
+    int value[MAX_ATTRIBUTES];
 } attributes;
 
 static const char *const call_kinds[8] = {"query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl"};
@@ -90,7 +94,7 @@ static bool parse_host_mode(const char *text) {
 static int set_indexed(const char *key, const char *value) {
     if (strncmp(key, "attr.", 5) == 0) {
         int n;
-        if (!parse_int(key + 5, &n) || n <= 0 || n >= PH_MAX_ATTRIBUTES) return -1;
+        if (!parse_int(key + 5, &n) || n <= 0 || n >= MAX_ATTRIBUTES) return -1;
         attributes.given[n] = true;
         return parse_int(value, &attributes.value[n]);
     }
@@ -117,10 +121,10 @@ static int set_key(const char *key, const char *value) {
     KEY(python_op_ns, parse_u32(value, &ph_cfg.python_op_ns));
     KEY(host_function_ns, parse_u32(value, &ph_cfg.host_function_ns));
     KEY(queue_depth, parse_u32(value, &ph_cfg.queue_depth));
-    KEY(runtime_version, parse_int(value, &ph_cfg_more.runtime_version));
-    KEY(driver_version, parse_int(value, &ph_cfg_more.driver_version));
-    KEY(nvlink_count, parse_int(value, &ph_cfg_more.nvlink_count));
-    KEY(nvml_driver, parse_text(value, ph_cfg_more.nvml_driver, sizeof ph_cfg_more.nvml_driver));
+    KEY(runtime_version, parse_int(value, &ph_cfg.runtime_version));
+    KEY(driver_version, parse_int(value, &ph_cfg.driver_version));
+    KEY(nvlink_count, parse_int(value, &ph_cfg.nvlink_count));
+    KEY(nvml_driver, parse_text(value, ph_cfg.nvml_driver, sizeof ph_cfg.nvml_driver));
 #undef KEY
     if (strcmp(key, "host_scale") == 0) {
         char *end;
@@ -286,7 +290,7 @@ static int by_rule(int attribute) {
 
 bool ph_device_attribute(int attribute, int *value) {
     *value = 0;
-    if (attribute <= 0 || attribute >= PH_MAX_ATTRIBUTES) return false;
+    if (attribute <= 0 || attribute >= MAX_ATTRIBUTES) return false;
     *value = attributes.given[attribute] ? attributes.value[attribute] : by_rule(attribute);
     return true;
 }

@@ -7,10 +7,19 @@
  * asynchronous one only for what finds no room in the buffer (an H100 with driver 580 took 2 MiB without waiting and
  * waited for the stream with 3 MiB). The host's part, staging, takes as long as the copy.
  */
-#include "core/core.h"
+#include "memory/copy.h"
+#include "core/config.h"
+#include "core/cuda_types.h"
+#include "core/hash.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "data/data.h"
+#include "memory/host_memory.h"
+#include "memory/memory.h"
+#include "process/thread.h"
+#include "streams/capture.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 enum {
