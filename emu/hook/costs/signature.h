@@ -32,6 +32,9 @@ ph_dtype ph_dtype_of_cudnn(int number);
 const char *ph_dtype_name(ph_dtype dtype);
 /* Packed: two items of 4 bits in a byte. */
 uint64_t ph_dtype_nbytes(ph_dtype dtype, uint64_t items);
+static inline uint64_t ph_cuda_dtype_nbytes(int number, uint64_t items) {
+    return ph_dtype_nbytes(ph_dtype_of_cuda(number), items);
+}
 
 /* ---- fields and kinds -------------------------------------------------------------------------------------------- */
 typedef const char *ph_field_text, *ph_field_op, *ph_field_sizes; /* NULL: empty */
@@ -48,7 +51,7 @@ typedef struct ph_field_dims {
 typedef ph_field_dims ph_field_dims3, ph_field_dims4;
 
 #define W(NAME, number, text) PH_##NAME = number,
-#define WORDS(set, ...) typedef enum ph_field_##set { __VA_ARGS__ } ph_field_##set;
+#define WORDS(set, ...) typedef enum ph_field_##set{__VA_ARGS__} ph_field_##set;
 #define OPEN_WORDS WORDS
 #define FLAGS WORDS
 #define FIELD(type, name) ph_field_##type name;

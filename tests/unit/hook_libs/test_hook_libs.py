@@ -13,7 +13,6 @@ HERE = Path(__file__).parent
 HOOK = HERE.parents[2] / "emu" / "hook"
 
 
-
 def sources(folder: str, *names: str) -> list[Path]:
     return [HOOK / folder / f"{name}.c" for name in names]
 
@@ -26,7 +25,7 @@ TESTS = {
         *DATA,
         *sources("cudnn", "handle", "backend", "descriptors", "graph", "work"),
         *sources("cublas", "handle", "gemm", "other", "lt"),
-        *sources("costs", "library"),
+        *sources("costs", "library", "signature"),
         *sources("core", "hash"),
         *sources("calls", "versions"),
     ],

@@ -62,7 +62,10 @@ def test_the_dataclasses_are_those_of_the_definition() -> None:
 
 
 def test_dtypes_and_words_are_unambiguous() -> None:
-    for numbers in ([one.cuda for one in DEFINITION.dtypes.values()], [one.cudnn for one in DEFINITION.dtypes.values()]):
+    for numbers in (
+        [one.cuda for one in DEFINITION.dtypes.values()],
+        [one.cudnn for one in DEFINITION.dtypes.values()],
+    ):
         known = [number for number in numbers if number is not None]
         assert len(known) == len(set(known))
     for name, words in DEFINITION.words.items():
