@@ -1,8 +1,8 @@
-"""Op names and sizes for the hook library: PyTorch's own NVTX ranges, for the life of the script.
+"""Switches PyTorch's NVTX ranges on for the life of the script: the hook library reads op names and sizes from them.
 
-PyTorch announces every op and autograd node as an NVTX range; the hook library is the NVTX injection that reads them.
-The state is that of `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. A
-profiler of the script's own has precedence: torch allows one at a time, so ours steps aside as long as it runs.
+PyTorch announces every op and every autograd node as an NVTX range; the hook library is the NVTX injection that
+receives them. The profiler state is that of `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's
+threads inherit. Torch allows one profiler at a time: while the script runs a profiler of its own, ours is suspended.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Observer:
-    """Announces ops on the rank's main thread."""
+class NvtxRanges:
+    """The NVTX profiler of one rank's main thread."""
 
     def __init__(self) -> None:
         self._thread = 0
@@ -23,7 +23,7 @@ class Observer:
         self._disable: Callable[..., Any] | None = None
 
     def install(self) -> None:
-        """Once, in the forker: lets the script's profilers pass."""
+        """In the forker, once: makes profilers that the script starts suspend ours."""
         import torch.autograd.profiler
         import torch.autograd.profiler_legacy
 
@@ -33,9 +33,9 @@ class Observer:
             (torch.autograd.profiler, "_enable_profiler", "_disable_profiler"),
             (torch.autograd.profiler_legacy, "_enable_profiler_legacy", "_disable_profiler_legacy"),
         ):
-            setattr(module, enable, self._stepping_aside(getattr(module, enable)))
-            setattr(module, disable, self._coming_back(getattr(module, disable)))
-        os.register_at_fork(after_in_child=self._forget_in_child)
+            setattr(module, enable, self._suspending_before(getattr(module, enable)))
+            setattr(module, disable, self._resuming_after(getattr(module, disable)))
+        os.register_at_fork(after_in_child=self._stop_in_child)
 
     def start(self) -> None:
         """In the rank, on the thread that will run the script."""
@@ -48,8 +48,15 @@ class Observer:
         from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 
         assert self._enable is not None, "install comes first"
-        record_shapes = True
-        config = ProfilerConfig(ProfilerState.NVTX, record_shapes, False, False, False, False, _ExperimentalConfig())
+        config = ProfilerConfig(
+            ProfilerState.NVTX,
+            True,  # record shapes
+            False,  # profile memory
+            False,  # with stack
+            False,  # with flops
+            False,  # with modules
+            _ExperimentalConfig(),
+        )
         self._enable(config, set())
         self._on = True
 
@@ -59,7 +66,7 @@ class Observer:
             self._disable()
             self._on = False
 
-    def _stepping_aside(self, enable: Callable[..., Any]) -> Callable[..., Any]:
+    def _suspending_before(self, enable: Callable[..., Any]) -> Callable[..., Any]:
         def enable_profiler(*arguments: Any, **options: Any) -> Any:
             self._suspend()
             try:
@@ -70,7 +77,7 @@ class Observer:
 
         return enable_profiler
 
-    def _coming_back(self, disable: Callable[..., Any]) -> Callable[..., Any]:
+    def _resuming_after(self, disable: Callable[..., Any]) -> Callable[..., Any]:
         def disable_profiler(*arguments: Any, **options: Any) -> Any:
             try:
                 return disable(*arguments, **options)
@@ -79,7 +86,7 @@ class Observer:
 
         return disable_profiler
 
-    def _forget_in_child(self) -> None:
-        """A rank's worker process is not observed."""
+    def _stop_in_child(self) -> None:
+        """A worker process of the rank announces no ranges."""
         self._suspend()
         self._thread = 0

@@ -1,7 +1,7 @@
-"""Which ATen operations are computed for real when their tensors are small, as `name.overload` of the schema.
+"""Which ATen operations are computed for real when their tensors are small: `name.overload`, as in their schemas.
 
-Only what a CPU kernel computes exactly as the GPU's would; random numbers, floating-point reductions of real data and
-the like are no control data.
+To compute one more, add it to the list whose rule holds for it, and a case to `tests/e2e/scripts/control_tensors.py`.
+Only operations belong here that a CPU kernel computes as the GPU's would.
 """
 
 from __future__ import annotations
@@ -56,14 +56,19 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 POINTWISE = _names(_POINTWISE + _AMP)
-"""Outputs are as large as the largest input."""
+"""The outputs are as large as the largest input."""
 SHRINKING = _names(_REDUCTIONS + _INDEXING + _ORDER)
 """A small output may come from large inputs."""
 FILLS = _names(_FILLS)
-"""What they write to, they do not read."""
+"""They do not read the tensor that they write to."""
+LISTS_OF_FLOATS = _names("_foreach_norm.Scalar")
+"""They return a list of floating-point scalars, which are not computed."""
 COMPARISONS = _names(
     "eq.Scalar eq.Tensor ne.Scalar ne.Tensor lt.Scalar lt.Tensor le.Scalar le.Tensor"
     " gt.Scalar gt.Tensor ge.Scalar ge.Tensor isnan isposinf.out isneginf.out"
 )
+"""Unknown floats compare as finite numbers."""
 RANDOM = _names("random_ random_.from random_.to randperm.generator_out")
+"""Integers are drawn on the CPU."""
 UNIQUE = _names("_unique2 unique_dim unique_consecutive")
+"""The outputs' sizes depend on data."""

@@ -1,9 +1,9 @@
-"""Where CPython keeps the frames of a thread: byte offsets that the hook library follows.
+"""Finds out where CPython keeps the frames of a thread: byte offsets, by which the hook library reads them.
 
-A call of NCCL or CUDA comes without Python's lock, and to take it there could deadlock: torch holds locks of its own.
-But a thread that has let go of the lock changes none of its own frames, so it may read them. Their layout differs from
-version to version (it is in CPython's `Include/internal/pycore_frame.h`); so it is found out here, on frames whose
-contents Python tells, and nothing is read where it cannot be found.
+Calls of NCCL and CUDA come without Python's lock, and taking it there could deadlock: torch holds locks of its own. A
+thread that has released the lock does not change its own frames, so it may read them. Their layout differs between
+versions of CPython (`Include/internal/pycore_frame.h`). So it is searched for here, in frames whose contents Python
+tells; where it cannot be found, no frames are read.
 """
 
 from __future__ import annotations
@@ -19,35 +19,39 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 _OBJECT_FRAME = 24
-"""In a frame object, after its head and f_back: the interpreter's own frame."""
+"""Offset in a frame object, behind its head and f_back, of the pointer to the interpreter's internal frame."""
 _TAG = 7
-"""Low bits of a reference that may mark what kind it is."""
+"""Low bits of a pointer that CPython may use as flags."""
 _THREAD_NBYTES, _FRAME_NBYTES, _CODE_NBYTES = 1024, 80, 256
 
 
 class UnknownLayout(Exception):
-    """An interpreter unlike those that this was written for."""
+    """This interpreter's frames cannot be read: it differs from those that this module was written for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FrameLayout:
     """Offsets in bytes, in the order in which the hook library takes them."""
 
     thread_link: int
-    """From a thread's state to the word that leads to its newest frame; through one more structure in 3.11 and 3.12."""
+    """In a thread's state: the pointer to its newest frame, or (3.11 and 3.12) to a structure that has this pointer."""
     link_frame: int
-    """In that structure; -1 if there is none and the word is the frame itself."""
+    """In that structure: the pointer to the newest frame; -1 if there is no such structure."""
     frame_previous: int
     frame_code: int
     frame_instruction: int
     code_start: int
-    """Of the instructions, so that instruction - start is what f_lasti says."""
+    """Where a code object's instructions begin: a frame's instruction minus this address is its f_lasti."""
     code_filename: int
     code_function: int
 
+    def offsets(self) -> tuple[int, ...]:
+        """As the hook library takes them."""
+        return astuple(self)
 
-def find_layout() -> Layout:
-    """Raises UnknownLayout. On the calling thread, which holds Python's lock."""
+
+def find_layout() -> FrameLayout:
+    """The layout of this interpreter. Raises UnknownLayout; OSError if the process cannot read its own memory."""
     memory = os.open("/proc/self/mem", os.O_RDONLY)  # a wrong address is an error there, not the process's end
     try:
         return _Finder(memory).outer()
@@ -55,20 +59,17 @@ def find_layout() -> Layout:
         os.close(memory)
 
 
-def offsets(layout: Layout) -> tuple[int, ...]:
-    """As the hook library takes them."""
-    return astuple(layout)
-
-
 class _Finder:
+    """Compares the memory of two known frames with what Python tells of them."""
+
     def __init__(self, memory: int) -> None:
         self._memory = memory
 
-    def outer(self) -> Layout:
-        """A frame that waits in a call, for ``_find`` to look at."""
+    def outer(self) -> FrameLayout:
+        """Calls ``_find`` with the frame of this call, which cannot change meanwhile."""
         return self._find(sys._getframe())
 
-    def _find(self, caller: types.FrameType) -> Layout:
+    def _find(self, caller: types.FrameType) -> FrameLayout:
         here = sys._getframe()
         thread_state = ctypes.pythonapi.PyThreadState_Get
         thread_state.restype = ctypes.c_void_p
@@ -100,33 +101,33 @@ class _Finder:
             "a frame's instruction",
         )
         parts = self._words(id(code), _CODE_NBYTES)
-        layout = Layout(
-            thread_link,
-            link_frame,
-            previous,
-            frame_code,
-            instruction,
-            start,
-            _only((at for at, word in parts.items() if word == id(code.co_filename)), "a code's file"),
-            min((at for at, word in parts.items() if word == id(code.co_qualname)), default=-1),
+        layout = FrameLayout(
+            thread_link=thread_link,
+            link_frame=link_frame,
+            frame_previous=previous,
+            frame_code=frame_code,
+            frame_instruction=instruction,
+            code_start=start,
+            code_filename=_only((at for at, word in parts.items() if word == id(code.co_filename)), "a code's file"),
+            code_function=min((at for at, word in parts.items() if word == id(code.co_qualname)), default=-1),
         )
         self._check(layout, older, caller)
         return layout
 
-    def _check(self, layout: Layout, address: int, frame: types.FrameType | None) -> None:
-        """From there on outwards, what is read must be what Python tells of the frames."""
+    def _check(self, layout: FrameLayout, address: int, frame: types.FrameType | None) -> None:
+        """Reads all frames from `address` outwards. Raises UnknownLayout unless they are what Python tells."""
         while frame is not None:
             code = self._word(address + layout.frame_code) & ~_TAG
             if code == id(frame.f_code):
                 at = self._word(address + layout.frame_instruction) - code - layout.code_start
                 names = [self._word(code + place) for place in (layout.code_filename, layout.code_function)]
                 if at != frame.f_lasti or names != [id(frame.f_code.co_filename), id(frame.f_code.co_qualname)]:
-                    raise UnknownLayout("frames of Python that read differently from memory")
+                    raise UnknownLayout("frames read from memory differ from those that Python tells")
                 frame = frame.f_back
-            # Else an entry from C, which Python does not show.
+            # Else it is the frame of a call from C, which Python does not show.
             address = self._word(address + layout.frame_previous)
             if not address and frame is not None:
-                raise UnknownLayout("fewer frames in memory than Python tells of")
+                raise UnknownLayout("fewer frames are in memory than Python tells")
 
     def _word(self, address: int) -> int:
         try:
@@ -141,5 +142,5 @@ class _Finder:
 def _only(found: Iterable[_T], what: str) -> _T:
     values = list(found)
     if len(values) != 1:
-        raise UnknownLayout(f"{what} is at {len(values)} places")
+        raise UnknownLayout(f"{what} is found at {len(values)} places instead of one")
     return values[0]

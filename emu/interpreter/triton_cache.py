@@ -1,7 +1,7 @@
-"""Triton kernels are compiled once for all ranks of a machine.
+"""Compiles each Triton kernel once for all ranks.
 
-On a cluster every process compiles for itself, at the same time as all others; here they share a few cores, and one
-cache. A rank that misses a kernel there holds a lock while it compiles; the others wait and find it.
+On a cluster every process compiles for itself, in parallel with all others. Here all ranks share a few cores and one
+cache folder: the first rank that misses a kernel holds a lock file while it compiles, the others wait and then find it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import time
 from typing import Any
 
+from . import real_time
+
 _WAIT_S = 180.0
-"""Longer than any kernel compiles. Then a rank compiles too: one that failed may hold its lock until it ends."""
+"""Longer than any kernel compiles. After that a rank compiles too: one that failed may hold its lock until it ends."""
 _POLL_S = 0.02
-# Bound before emu.clock.virtual_clock gives ranks another time: what waits here waits for processes.
-_now, _sleep = time.monotonic, time.sleep
 
 
 def install() -> None:
-    """In the forker, once. Nothing to do without Triton: it comes with torch where torch can use it."""
+    """In the forker, once: replaces the look-up and the storing of Triton's cache. Does nothing without Triton, which
+    comes with torch wherever torch can use it.
+    """
     try:
         from triton.runtime.cache import FileCacheManager
     except ImportError:
@@ -54,10 +55,11 @@ def install() -> None:
 
 
 def _lock(fileno: int) -> bool:
-    until = _now() + _WAIT_S
-    while _now() < until:
+    """Waits up to `_WAIT_S` for an exclusive lock of the file; returns whether it was got."""
+    deadline_s = real_time.monotonic() + _WAIT_S
+    while real_time.monotonic() < deadline_s:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(fileno, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        _sleep(_POLL_S)
+        real_time.sleep(_POLL_S)
     return False

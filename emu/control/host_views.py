@@ -1,8 +1,8 @@
-"""Device memory as the host sees it: CPU tensors over the bytes of CUDA tensors.
+"""CPU tensors over the bytes of CUDA tensors.
 
-The hook library reserves one range of host-readable addresses for all emulated devices. One giant CPU tensor of each
-dtype over that range makes any CUDA tensor's twin a strided view: no copy, no ownership, so the device's allocator
-may reuse the memory as it would.
+The hook library takes all emulated device memory from one range of addresses that the host can read and write. One CPU
+tensor of each dtype spans the whole range. The host view of a CUDA tensor is a strided view of it: it copies nothing
+and owns nothing, so torch's allocator may reuse the memory as on a GPU.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from torch import Tensor, dtype
 
 
-class DeviceMemory:
-    """Twins of CUDA tensors, and the address ranges that these span."""
+class NoHostView(Exception):
+    """The tensor's bytes cannot be seen as a CPU tensor."""
+
+
+class HostViews:
+    """Makes host views of CUDA tensors."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
         self._start = 0
         self._nbytes = 0
-        self._typed: dict[dtype, Tensor] = {}
+        self._whole_range: dict[dtype, Tensor] = {}
 
     def _map(self) -> None:
         import torch
@@ -45,13 +49,13 @@ class DeviceMemory:
             torch.float32,
             torch.float64,
         ):
-            self._typed[dtype] = all_bytes.view(dtype)
+            self._whole_range[dtype] = all_bytes.view(dtype)
 
-    def twin(self, tensor: Tensor) -> Tensor | None:
-        """The CPU tensor over the same bytes; None if there is none (other dtypes, other memory, unaligned views)."""
-        if not self._typed:
+    def view(self, tensor: Tensor) -> Tensor | None:
+        """The CPU tensor over the same bytes; None for other dtypes, other memory and unaligned tensors."""
+        if not self._whole_range:
             self._map()
-        base = self._typed.get(tensor.dtype)
+        base = self._whole_range.get(tensor.dtype)
         offset = tensor.data_ptr() - self._start
         if base is None or not 0 <= offset < self._nbytes:
             return None
@@ -60,7 +64,7 @@ class DeviceMemory:
 
 
 def span(tensor: Tensor) -> tuple[int, int]:
-    """Address and length of the bytes from a tensor's first element to its last."""
+    """Address and bytes of the memory from a tensor's first element to its last."""
     item = tensor.element_size()
     if tensor.is_contiguous():
         return tensor.data_ptr(), tensor.numel() * item

@@ -1,7 +1,7 @@
-"""Names of Python threads that the operating system knows too, as Python 3.14 gives them.
+"""Gives Python's threads their names in the operating system too, as Python 3.14 does by itself.
 
-The hook library tells by its name whether a thread belongs to the program or only watches it, as PyTorch's watchdogs in
-C++ and in Python do.
+The hook library uses these names to tell the program's threads from PyTorch's watchdog threads, of which some are
+written in C++ and some in Python.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _libc = ctypes.CDLL(None)
 
 
 def install() -> None:
-    """From now on; before the script starts its threads."""
+    """In the forker, once: threads that are started from now on have their names."""
     if sys.version_info >= (3, 14):
         return
     bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]  # private, but there since 3.3
