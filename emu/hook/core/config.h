@@ -28,7 +28,7 @@ extern ph_config ph_cfg;
 /* 0, or -1 with the reason in `error`: unknown keys are errors. */
 int ph_config_read(const char *path, char *error, size_t capacity);
 
-/* Device attributes come as lines `attr.<number>=<value>`, by cudaDeviceAttr numbers. */
-bool ph_device_attribute(int cuda_attr, int *value);
+/* The value that the device file gives for a cudaDeviceAttr. False, and 0, if it gives none. */
+bool ph_device_attribute(int attribute, int *value);
 
 #endif

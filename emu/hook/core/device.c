@@ -3,6 +3,7 @@
  */
 #include "core/device.h"
 #include "core/cuda_types.h"
+#include "core/device_attributes.h"
 #include "core/hash.h"
 #include "process/process.h"
 
@@ -10,28 +11,31 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PCI_BUS = 33, PCI_DEVICE = 34, PCI_DOMAIN = 50 };
+enum { FIRST_PCI_BUS = 0x10 };
 
 /* A child that a rank forked (data loader workers, shells) has no context, as with real CUDA. */
 int ph_device_usable(void) { return UNLIKELY(ph_run.orphan) ? CUDA_NOT_INITIALIZED : CUDA_OK; }
 
 int ph_device_attr(int attribute, int device, int *value) {
     *value = 0;
-    if (device < 0 || device >= ph_cfg.device_count) return CUDA_INVALID_DEVICE;
+    if (!ph_device_exists(device)) return CUDA_INVALID_DEVICE;
     if (!ph_device_attribute(attribute, value)) return CUDA_INVALID_VALUE;
-    if (attribute == PCI_BUS) *value = 0x10 + device;
+    if (attribute == cudaDevAttrPciBusId) *value = ph_device_pci_bus(device);
     return CUDA_OK;
 }
 
+int ph_device_pci_bus(int device) { return FIRST_PCI_BUS + device; }
+
 void ph_device_pci(int device, char *text, size_t capacity) {
-    snprintf(text, capacity, "0000:%02X:00.0", 0x10 + device);
+    snprintf(text, capacity, "0000:%02X:00.0", ph_device_pci_bus(device));
 }
 
 int ph_device_of_pci(const char *text) {
     unsigned domain, bus, slot;
-    if (sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3 || bus < 0x10 || (int)(bus - 0x10) >= ph_cfg.device_count)
+    if (sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3 || bus < FIRST_PCI_BUS ||
+        (int)(bus - FIRST_PCI_BUS) >= ph_cfg.device_count)
         return -1;
-    return (int)(bus - 0x10);
+    return (int)(bus - FIRST_PCI_BUS);
 }
 
 /* Different for every device of every server: ProcessGroupNCCL and others tell GPUs apart by it. */

@@ -9,6 +9,7 @@ static inline bool ph_device_exists(int device) { return device >= 0 && device <
 int ph_device_usable(void); /* 0, or cudaErrorInitializationError in a child that a rank forked */
 int ph_device_attr(int attribute, int device, int *value);
 int ph_device_of_pci(const char *text); /* -1: none of ours */
+int ph_device_pci_bus(int device);
 void ph_device_pci(int device, char *text, size_t capacity);
 void ph_device_uuid(int device, unsigned char uuid[16]);
 

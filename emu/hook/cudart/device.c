@@ -1,6 +1,7 @@
 /*
  * Runtime: devices, their properties, peers, versions.
  */
+#include "core/device_attributes.h"
 #include "core/host.h"
 #include "core/warn.h"
 #include "cudart/cudart.h"
@@ -49,50 +50,135 @@ static int value_of(int attribute, int device) {
     return value;
 }
 
-/* Members that both layouts have, with the attribute that tells each. */
+/* Members that both layouts have, each with the attribute (cudaDevAttr...) that gives its value. */
 // clang-format off
 #define COMMON_MEMBERS(V)                                                                                              \
-    V(sharedMemPerBlock, 8) V(regsPerBlock, 12) V(warpSize, 10) V(memPitch, 11) V(maxThreadsPerBlock, 1)               \
-    V(maxThreadsDim[0], 2) V(maxThreadsDim[1], 3) V(maxThreadsDim[2], 4) V(maxGridSize[0], 5) V(maxGridSize[1], 6)     \
-    V(maxGridSize[2], 7) V(totalConstMem, 9) V(major, 75) V(minor, 76) V(textureAlignment, 14)                         \
-    V(texturePitchAlignment, 51) V(multiProcessorCount, 16) V(integrated, 18) V(canMapHostMemory, 19)                  \
-    V(maxTexture1D, 21) V(maxTexture1DMipmap, 77) V(maxTexture2D[0], 22) V(maxTexture2D[1], 23)                        \
-    V(maxTexture2DMipmap[0], 73) V(maxTexture2DMipmap[1], 74) V(maxTexture2DLinear[0], 70)                             \
-    V(maxTexture2DLinear[1], 71) V(maxTexture2DLinear[2], 72) V(maxTexture2DGather[0], 45)                             \
-    V(maxTexture2DGather[1], 46) V(maxTexture3D[0], 24) V(maxTexture3D[1], 25) V(maxTexture3D[2], 26)                  \
-    V(maxTexture3DAlt[0], 47) V(maxTexture3DAlt[1], 48) V(maxTexture3DAlt[2], 49) V(maxTextureCubemap, 52)             \
-    V(maxTexture1DLayered[0],42) V(maxTexture1DLayered[1],43) V(maxTexture2DLayered[0],27)                             \
-    V(maxTexture2DLayered[1], 28) V(maxTexture2DLayered[2], 29) V(maxTextureCubemapLayered[0], 53)                     \
-    V(maxTextureCubemapLayered[1], 54) V(maxSurface1D, 55) V(maxSurface2D[0], 56) V(maxSurface2D[1], 57)               \
-    V(maxSurface3D[0], 58) V(maxSurface3D[1], 59) V(maxSurface3D[2], 60) V(maxSurface1DLayered[0],61)                  \
-    V(maxSurface1DLayered[1],62) V(maxSurface2DLayered[0],63) V(maxSurface2DLayered[1],64)                             \
-    V(maxSurface2DLayered[2], 65) V(maxSurfaceCubemap, 66) V(maxSurfaceCubemapLayered[0], 67)                          \
-    V(maxSurfaceCubemapLayered[1], 68) V(surfaceAlignment,30) V(concurrentKernels, 31) V(ECCEnabled, 32)               \
-    V(pciBusID, 33) V(pciDeviceID, 34) V(pciDomainID, 50) V(tccDriver, 35) V(asyncEngineCount, 40)                     \
-    V(unifiedAddressing, 41) V(memoryBusWidth, 37) V(l2CacheSize, 38) V(persistingL2CacheMaxSize,108)                  \
-    V(maxThreadsPerMultiProcessor,39) V(streamPrioritiesSupported,78) V(globalL1CacheSupported,79)                     \
-    V(localL1CacheSupported,80) V(sharedMemPerMultiprocessor, 81) V(regsPerMultiprocessor, 82) V(managedMemory, 83)    \
-    V(isMultiGpuBoard, 84) V(multiGpuBoardGroupID, 85) V(hostNativeAtomicSupported, 86) V(pageableMemoryAccess, 88)    \
-    V(concurrentManagedAccess, 89) V(computePreemptionSupported, 90) V(canUseHostPointerForRegisteredMem, 91)          \
-    V(cooperativeLaunch, 95) V(sharedMemPerBlockOptin, 97) V(pageableMemoryAccessUsesHostPageTables,100)               \
-    V(directManagedMemAccessFromHost,101) V(maxBlocksPerMultiProcessor, 106) V(accessPolicyMaxWindowSize,109)          \
-    V(reservedSharedMemPerBlock,111) V(hostRegisterSupported, 99) V(sparseCudaArraySupported, 112)                     \
-    V(hostRegisterReadOnlySupported,113) V(timelineSemaphoreInteropSupported,114) V(memoryPoolsSupported, 115)         \
-    V(gpuDirectRDMASupported,116) V(gpuDirectRDMAFlushWritesOptions, 117) V(gpuDirectRDMAWritesOrdering, 118)          \
-    V(memoryPoolSupportedHandleTypes, 119) V(deferredMappingCudaArraySupported,121) V(ipcEventSupported,125)           \
-    V(clusterLaunch, 120) V(unifiedFunctionPointers, 129)
+    V(sharedMemPerBlock, MaxSharedMemoryPerBlock)                                                                      \
+    V(regsPerBlock, MaxRegistersPerBlock)                                                                              \
+    V(warpSize, WarpSize)                                                                                              \
+    V(memPitch, MaxPitch)                                                                                              \
+    V(maxThreadsPerBlock, MaxThreadsPerBlock)                                                                          \
+    V(maxThreadsDim[0], MaxBlockDimX)                                                                                  \
+    V(maxThreadsDim[1], MaxBlockDimY)                                                                                  \
+    V(maxThreadsDim[2], MaxBlockDimZ)                                                                                  \
+    V(maxGridSize[0], MaxGridDimX)                                                                                     \
+    V(maxGridSize[1], MaxGridDimY)                                                                                     \
+    V(maxGridSize[2], MaxGridDimZ)                                                                                     \
+    V(totalConstMem, TotalConstantMemory)                                                                              \
+    V(major, ComputeCapabilityMajor)                                                                                   \
+    V(minor, ComputeCapabilityMinor)                                                                                   \
+    V(textureAlignment, TextureAlignment)                                                                              \
+    V(texturePitchAlignment, TexturePitchAlignment)                                                                    \
+    V(multiProcessorCount, MultiProcessorCount)                                                                        \
+    V(integrated, Integrated)                                                                                          \
+    V(canMapHostMemory, CanMapHostMemory)                                                                              \
+    V(maxTexture1D, MaxTexture1DWidth)                                                                                 \
+    V(maxTexture1DMipmap, MaxTexture1DMipmappedWidth)                                                                  \
+    V(maxTexture2D[0], MaxTexture2DWidth)                                                                              \
+    V(maxTexture2D[1], MaxTexture2DHeight)                                                                             \
+    V(maxTexture2DMipmap[0], MaxTexture2DMipmappedWidth)                                                               \
+    V(maxTexture2DMipmap[1], MaxTexture2DMipmappedHeight)                                                              \
+    V(maxTexture2DLinear[0], MaxTexture2DLinearWidth)                                                                  \
+    V(maxTexture2DLinear[1], MaxTexture2DLinearHeight)                                                                 \
+    V(maxTexture2DLinear[2], MaxTexture2DLinearPitch)                                                                  \
+    V(maxTexture2DGather[0], MaxTexture2DGatherWidth)                                                                  \
+    V(maxTexture2DGather[1], MaxTexture2DGatherHeight)                                                                 \
+    V(maxTexture3D[0], MaxTexture3DWidth)                                                                              \
+    V(maxTexture3D[1], MaxTexture3DHeight)                                                                             \
+    V(maxTexture3D[2], MaxTexture3DDepth)                                                                              \
+    V(maxTexture3DAlt[0], MaxTexture3DWidthAlt)                                                                        \
+    V(maxTexture3DAlt[1], MaxTexture3DHeightAlt)                                                                       \
+    V(maxTexture3DAlt[2], MaxTexture3DDepthAlt)                                                                        \
+    V(maxTextureCubemap, MaxTextureCubemapWidth)                                                                       \
+    V(maxTexture1DLayered[0], MaxTexture1DLayeredWidth)                                                                \
+    V(maxTexture1DLayered[1], MaxTexture1DLayeredLayers)                                                               \
+    V(maxTexture2DLayered[0], MaxTexture2DLayeredWidth)                                                                \
+    V(maxTexture2DLayered[1], MaxTexture2DLayeredHeight)                                                               \
+    V(maxTexture2DLayered[2], MaxTexture2DLayeredLayers)                                                               \
+    V(maxTextureCubemapLayered[0], MaxTextureCubemapLayeredWidth)                                                      \
+    V(maxTextureCubemapLayered[1], MaxTextureCubemapLayeredLayers)                                                     \
+    V(maxSurface1D, MaxSurface1DWidth)                                                                                 \
+    V(maxSurface2D[0], MaxSurface2DWidth)                                                                              \
+    V(maxSurface2D[1], MaxSurface2DHeight)                                                                             \
+    V(maxSurface3D[0], MaxSurface3DWidth)                                                                              \
+    V(maxSurface3D[1], MaxSurface3DHeight)                                                                             \
+    V(maxSurface3D[2], MaxSurface3DDepth)                                                                              \
+    V(maxSurface1DLayered[0], MaxSurface1DLayeredWidth)                                                                \
+    V(maxSurface1DLayered[1], MaxSurface1DLayeredLayers)                                                               \
+    V(maxSurface2DLayered[0], MaxSurface2DLayeredWidth)                                                                \
+    V(maxSurface2DLayered[1], MaxSurface2DLayeredHeight)                                                               \
+    V(maxSurface2DLayered[2], MaxSurface2DLayeredLayers)                                                               \
+    V(maxSurfaceCubemap, MaxSurfaceCubemapWidth)                                                                       \
+    V(maxSurfaceCubemapLayered[0], MaxSurfaceCubemapLayeredWidth)                                                      \
+    V(maxSurfaceCubemapLayered[1], MaxSurfaceCubemapLayeredLayers)                                                     \
+    V(surfaceAlignment, SurfaceAlignment)                                                                              \
+    V(concurrentKernels, ConcurrentKernels)                                                                            \
+    V(ECCEnabled, EccEnabled)                                                                                          \
+    V(pciBusID, PciBusId)                                                                                              \
+    V(pciDeviceID, PciDeviceId)                                                                                        \
+    V(pciDomainID, PciDomainId)                                                                                        \
+    V(tccDriver, TccDriver)                                                                                            \
+    V(asyncEngineCount, AsyncEngineCount)                                                                              \
+    V(unifiedAddressing, UnifiedAddressing)                                                                            \
+    V(memoryBusWidth, GlobalMemoryBusWidth)                                                                            \
+    V(l2CacheSize, L2CacheSize)                                                                                        \
+    V(persistingL2CacheMaxSize, MaxPersistingL2CacheSize)                                                              \
+    V(maxThreadsPerMultiProcessor, MaxThreadsPerMultiProcessor)                                                        \
+    V(streamPrioritiesSupported, StreamPrioritiesSupported)                                                            \
+    V(globalL1CacheSupported, GlobalL1CacheSupported)                                                                  \
+    V(localL1CacheSupported, LocalL1CacheSupported)                                                                    \
+    V(sharedMemPerMultiprocessor, MaxSharedMemoryPerMultiprocessor)                                                    \
+    V(regsPerMultiprocessor, MaxRegistersPerMultiprocessor)                                                            \
+    V(managedMemory, ManagedMemory)                                                                                    \
+    V(isMultiGpuBoard, IsMultiGpuBoard)                                                                                \
+    V(multiGpuBoardGroupID, MultiGpuBoardGroupID)                                                                      \
+    V(hostNativeAtomicSupported, HostNativeAtomicSupported)                                                            \
+    V(pageableMemoryAccess, PageableMemoryAccess)                                                                      \
+    V(concurrentManagedAccess, ConcurrentManagedAccess)                                                                \
+    V(computePreemptionSupported, ComputePreemptionSupported)                                                          \
+    V(canUseHostPointerForRegisteredMem, CanUseHostPointerForRegisteredMem)                                            \
+    V(cooperativeLaunch, CooperativeLaunch)                                                                            \
+    V(sharedMemPerBlockOptin, MaxSharedMemoryPerBlockOptin)                                                            \
+    V(pageableMemoryAccessUsesHostPageTables, PageableMemoryAccessUsesHostPageTables)                                  \
+    V(directManagedMemAccessFromHost, DirectManagedMemAccessFromHost)                                                  \
+    V(maxBlocksPerMultiProcessor, MaxBlocksPerMultiprocessor)                                                          \
+    V(accessPolicyMaxWindowSize, MaxAccessPolicyWindowSize)                                                            \
+    V(reservedSharedMemPerBlock, ReservedSharedMemoryPerBlock)                                                         \
+    V(hostRegisterSupported, HostRegisterSupported)                                                                    \
+    V(sparseCudaArraySupported, SparseCudaArraySupported)                                                              \
+    V(hostRegisterReadOnlySupported, HostRegisterReadOnlySupported)                                                    \
+    V(timelineSemaphoreInteropSupported, TimelineSemaphoreInteropSupported)                                            \
+    V(memoryPoolsSupported, MemoryPoolsSupported)                                                                      \
+    V(gpuDirectRDMASupported, GPUDirectRDMASupported)                                                                  \
+    V(gpuDirectRDMAFlushWritesOptions, GPUDirectRDMAFlushWritesOptions)                                                \
+    V(gpuDirectRDMAWritesOrdering, GPUDirectRDMAWritesOrdering)                                                        \
+    V(memoryPoolSupportedHandleTypes, MemoryPoolSupportedHandleTypes)                                                  \
+    V(deferredMappingCudaArraySupported, DeferredMappingCudaArraySupported)                                            \
+    V(ipcEventSupported, IpcEventSupport)                                                                              \
+    V(clusterLaunch, ClusterLaunch)                                                                                    \
+    V(unifiedFunctionPointers, UnifiedFunctionPointers)
 
 #define MEMBERS_12(V)                                                                                                  \
-    V(clockRate, 13) V(deviceOverlap, 15) V(kernelExecTimeoutEnabled, 17) V(computeMode, 20)                           \
-    V(maxTexture1DLinear, 69) V(memoryClockRate, 36) V(singleToDoublePrecisionPerfRatio, 87)                           \
-    V(cooperativeMultiDeviceLaunch, 96)
+    V(clockRate, ClockRate)                                                                                            \
+    V(deviceOverlap, GpuOverlap)                                                                                       \
+    V(kernelExecTimeoutEnabled, KernelExecTimeout)                                                                     \
+    V(computeMode, ComputeMode)                                                                                        \
+    V(maxTexture1DLinear, MaxTexture1DLinearWidth)                                                                     \
+    V(memoryClockRate, MemoryClockRate)                                                                                \
+    V(singleToDoublePrecisionPerfRatio, SingleToDoublePrecisionPerfRatio)                                              \
+    V(cooperativeMultiDeviceLaunch, CooperativeMultiDeviceLaunch)
 
 #define MEMBERS_13(V)                                                                                                  \
-    V(deviceNumaConfig, 130) V(deviceNumaId, 131) V(mpsEnabled, 133) V(hostNumaId, 134) V(gpuPciDeviceID, 139)         \
-    V(gpuPciSubsystemID, 140) V(hostNumaMultinodeIpcSupported, 143)
+    V(deviceNumaConfig, NumaConfig)                                                                                    \
+    V(deviceNumaId, NumaId)                                                                                            \
+    V(mpsEnabled, MpsEnabled)                                                                                          \
+    V(hostNumaId, HostNumaId)                                                                                          \
+    V(gpuPciDeviceID, GpuPciDeviceId)                                                                                  \
+    V(gpuPciSubsystemID, GpuPciSubsystemId)                                                                            \
+    V(hostNumaMultinodeIpcSupported, HostNumaMultinodeIpcSupported)
 // clang-format on
 
-#define FILL(member, attribute) to->member = (__typeof__(to->member))value_of(attribute, device);
+#define FILL(member, attribute) to->member = (__typeof__(to->member))value_of(cudaDevAttr##attribute, device);
 #define HEAD                                                                                                           \
     memset(to, 0, sizeof *to);                                                                                         \
     memcpy(to->name, ph_cfg.device_name, sizeof to->name);                                                             \
@@ -134,8 +220,8 @@ PH_EXPORT int cudaDeviceGetByPCIBusId(int *device, const char *text) {
 }
 
 PH_EXPORT int cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-    if (least) *least = 0;
-    if (greatest) *greatest = -5;
+    if (least) *least = PH_LEAST_PRIORITY;
+    if (greatest) *greatest = PH_GREATEST_PRIORITY;
     return CUDA_OK;
 }
 

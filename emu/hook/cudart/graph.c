@@ -258,7 +258,7 @@ PH_EXPORT int cudaDeviceGetGraphMemAttribute(int device, int attribute, void *va
 }
 
 PH_EXPORT int cudaDeviceSetGraphMemAttribute(int device, int attribute, void *value) {
-    (void)value; /* high-water recordings can only be reset */
+    (void)value; /* high-water marks can only be reset */
     return result(!ph_device_exists(device)          ? CUDA_INVALID_DEVICE
                   : attribute != 1 && attribute != 3 ? CUDA_INVALID_VALUE
                                                      : CUDA_OK);

@@ -16,7 +16,7 @@ PH_EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t sha
 
 PH_EXPORT int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_nbytes, void *stream) {
     ph_thread *thread = ph_self();
-    if (thread->nconfigs == 0) return result(52); /* cudaErrorMissingConfiguration */
+    if (thread->nconfigs == 0) return result(CUDA_MISSING_CONFIGURATION);
     const ph_call_config *config = &thread->configs[--thread->nconfigs];
     *grid = config->grid;
     *block = config->block;

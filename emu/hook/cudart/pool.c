@@ -133,6 +133,6 @@ PH_EXPORT int cudaMemPoolSetAccess(void *handle, const struct CUmemAccessDesc *a
 }
 
 PH_EXPORT int cudaMemPoolGetAccess(int *flags, void *handle, struct cudaMemLocation *location) {
-    *flags = pool_of(handle) && ph_device_exists(location->id) ? 3 : 0; /* read and write */
+    *flags = pool_of(handle) && ph_device_exists(location->id) ? cudaMemAccessFlagsProtReadWrite : 0;
     return result(*flags ? CUDA_OK : CUDA_INVALID_VALUE);
 }

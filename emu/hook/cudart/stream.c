@@ -15,11 +15,7 @@ static int create(void **out, unsigned flags, int priority) {
         *out = NULL;
         return result(CUDA_INVALID_VALUE);
     }
-    return result(ph_stream_create(ph_self()->device, flags,
-                                   priority < -5  ? -5
-                                   : priority > 0 ? 0
-                                                  : priority,
-                                   (ph_stream **)out));
+    return result(ph_stream_create(ph_self()->device, flags, priority, (ph_stream **)out));
 }
 
 PH_EXPORT int cudaStreamCreate(void **out) { return create(out, 0, 0); }

@@ -167,8 +167,8 @@ PH_EXPORT int cuCtxGetApiVersion(void *handle, unsigned *version) {
 }
 
 PH_EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
-    if (least) *least = 0;
-    if (greatest) *greatest = -5;
+    if (least) *least = PH_LEAST_PRIORITY;
+    if (greatest) *greatest = PH_GREATEST_PRIORITY;
     return CUDA_OK;
 }
 

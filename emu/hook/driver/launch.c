@@ -140,7 +140,6 @@ PH_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *fun
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads, shared_nbytes, 0);
 }
 
-/* Launch attribute 4 is the cluster's shape. */
 static unsigned cluster_blocks(const struct CUlaunchConfig *config) {
     const struct {
         int id;
@@ -150,7 +149,8 @@ static unsigned cluster_blocks(const struct CUlaunchConfig *config) {
     } *attributes = config->attrs;
     _Static_assert(sizeof *attributes == 72, "CUlaunchAttribute");
     for (unsigned i = 0; i < config->numAttrs; i++)
-        if (attributes[i].id == 4) return attributes[i].x * attributes[i].y * attributes[i].z;
+        if (attributes[i].id == cudaLaunchAttributeClusterDimension)
+            return attributes[i].x * attributes[i].y * attributes[i].z;
     return 1;
 }
 

@@ -163,6 +163,7 @@ enum {
     POINTER_TYPE = 2,
     POINTER_DEVICE = 3,
     POINTER_HOST = 4,
+    POINTER_P2P_TOKENS = 5, /* refused: long deprecated */
     POINTER_SYNC = 6,
     POINTER_ID = 7,
     POINTER_MANAGED = 8,
@@ -175,6 +176,9 @@ enum {
     POINTER_RDMA = 15,
     POINTER_ACCESS = 16,
     POINTER_POOL = 17,
+    POINTER_MAPPING_NBYTES = 18,
+    POINTER_MAPPING_START = 19,
+    POINTER_BLOCK_ID = 20,
     POINTER_LAST = 21
 };
 
@@ -188,9 +192,9 @@ static size_t width_of(int attribute) {
     case POINTER_NBYTES:
     case POINTER_HANDLES:
     case POINTER_POOL:
-    case 18:
-    case 19:
-    case 20:
+    case POINTER_MAPPING_NBYTES:
+    case POINTER_MAPPING_START:
+    case POINTER_BLOCK_ID:
         return 8;
     case POINTER_TYPE:
     case POINTER_SYNC:
@@ -207,7 +211,8 @@ static int pointer_attribute(void *out, int attribute, const void *p) {
     bool on_device = device >= 0, pinned = !on_device && ph_host_pinned(p);
     void *start = NULL, *current = NULL;
     size_t nbytes = 0;
-    if (attribute < POINTER_CONTEXT || attribute > POINTER_LAST || attribute == 5) return CUDA_INVALID_VALUE;
+    if (attribute < POINTER_CONTEXT || attribute > POINTER_LAST || attribute == POINTER_P2P_TOKENS)
+        return CUDA_INVALID_VALUE;
     memset(out, 0, width_of(attribute));
     if (on_device)
         ph_memory_range_of(p, &start, &nbytes);
@@ -224,10 +229,10 @@ static int pointer_attribute(void *out, int attribute, const void *p) {
         [POINTER_START] = (uintptr_t)start,
         [POINTER_NBYTES] = nbytes,
         [POINTER_MAPPED] = 1,
-        [POINTER_ACCESS] = 3,
-        [18] = nbytes,
-        [19] = (uintptr_t)start,
-        [20] = (uintptr_t)start,
+        [POINTER_ACCESS] = cudaMemAccessFlagsProtReadWrite,
+        [POINTER_MAPPING_NBYTES] = nbytes,
+        [POINTER_MAPPING_START] = (uintptr_t)start,
+        [POINTER_BLOCK_ID] = (uintptr_t)start,
     };
     if (attribute == POINTER_HOST && !pinned) return CUDA_INVALID_VALUE;
     memcpy(out, &wide[attribute], width_of(attribute));
@@ -243,7 +248,7 @@ PH_EXPORT int cuPointerGetAttribute(void *out, int attribute, CUdeviceptr addres
 PH_EXPORT int cuPointerGetAttributes(unsigned n, const int *attributes, void **out, CUdeviceptr address) {
     ph_host_call(PH_CALL_QUERY);
     for (unsigned i = 0; i < n; i++)
-        if (attributes[i] < POINTER_CONTEXT || attributes[i] > POINTER_LAST || attributes[i] == 5)
+        if (attributes[i] < POINTER_CONTEXT || attributes[i] > POINTER_LAST || attributes[i] == POINTER_P2P_TOKENS)
             return CUDA_INVALID_VALUE;
     for (unsigned i = 0; i < n; i++) {
         memset(out[i], 0, width_of(attributes[i]));
@@ -258,7 +263,9 @@ PH_EXPORT int cuPointerGetAttributes(unsigned n, const int *attributes, void **o
 PH_EXPORT int cuMemGetAllocationGranularity(size_t *nbytes, const struct CUmemAllocationProp *properties, int option) {
     (void)option;
     *nbytes = PH_PAGE;
-    return properties->location.type == 1 && !ph_device_exists(properties->location.id) ? CUDA_INVALID_DEVICE : CUDA_OK;
+    return properties->location.type == cudaMemLocationTypeDevice && !ph_device_exists(properties->location.id)
+               ? CUDA_INVALID_DEVICE
+               : CUDA_OK;
 }
 
 PH_EXPORT int cuMemAddressReserve(CUdeviceptr *out, size_t nbytes, size_t alignment, CUdeviceptr wished,
@@ -281,8 +288,9 @@ PH_EXPORT int cuMemCreate(uint64_t *handle, size_t nbytes, const struct CUmemAll
     ph_host_call(PH_CALL_ALLOC);
     *handle = 0;
     if (flags) return CUDA_INVALID_VALUE;
-    /* A file descriptor may be asked for (exporting it is refused); fabric handles are not offered: attribute 128. */
-    if (properties->requestedHandleTypes & ~1) return CUDA_NOT_SUPPORTED;
+    /* A handle that can be exported as a file descriptor is made; the export itself is refused. Other kinds are refused
+     * here, as drivers do where no fabric manager runs. */
+    if (properties->requestedHandleTypes & ~cudaMemHandleTypePosixFileDescriptor) return CUDA_NOT_SUPPORTED;
     return ph_vmm_create(handle, nbytes, properties);
 }
 
@@ -304,7 +312,8 @@ PH_EXPORT int cuMemUnmap(CUdeviceptr address, size_t nbytes) {
 PH_EXPORT int cuMemSetAccess(CUdeviceptr address, size_t nbytes, const struct CUmemAccessDesc *access, size_t n) {
     ph_host_call(PH_CALL_ALLOC);
     for (size_t i = 0; i < n; i++)
-        if (access[i].location.type == 1 && !ph_device_exists(access[i].location.id)) return CUDA_INVALID_DEVICE;
+        if (access[i].location.type == cudaMemLocationTypeDevice && !ph_device_exists(access[i].location.id))
+            return CUDA_INVALID_DEVICE;
     return ph_vmm_set_access(pointer_of(address), nbytes);
 }
 

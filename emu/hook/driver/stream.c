@@ -7,11 +7,7 @@
 
 PH_EXPORT int cuStreamCreateWithPriority(void **out, unsigned flags, int priority) {
     ph_host_call(PH_CALL_QUERY);
-    return ph_stream_create(ph_self()->device, flags & STREAM_NONBLOCKING,
-                            priority < -5  ? -5
-                            : priority > 0 ? 0
-                                           : priority,
-                            (ph_stream **)out);
+    return ph_stream_create(ph_self()->device, flags & STREAM_NONBLOCKING, priority, (ph_stream **)out);
 }
 PH_EXPORT int cuStreamCreate(void **out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
 

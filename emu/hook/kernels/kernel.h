@@ -17,6 +17,15 @@ typedef struct ph_kernel {
 } ph_kernel;
 enum { PH_KERNEL_MAGIC = 0x4b524e4c };
 
+/* Limits that are the same on all GPUs. */
+enum {
+    PH_WARP_THREADS = 32,
+    PH_MAX_BLOCK_THREADS = 1024,
+    PH_MAX_BLOCK_Z = 64,
+    PH_MAX_GRID_YZ = 65535,
+    PH_SHARED_WITHOUT_OPTIN = 48 << 10, /* more dynamic shared memory needs cudaFuncSetAttribute first */
+};
+
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream);
 /* A cooperative grid must be resident as a whole. */
 int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes);

@@ -37,10 +37,10 @@ static uint64_t key_of(const launch *l) {
 /* What CUDA checks before it launches. */
 static int check(const ph_kernel *kernel, const launch *l) {
     uint64_t threads = (uint64_t)l->block.x * l->block.y * l->block.z;
-    if (UNLIKELY(threads == 0 || threads > 1024 || l->block.z > 64 || l->grid.x == 0 || l->grid.y - 1u >= 65535 ||
-                 l->grid.z - 1u >= 65535 || l->grid.x > INT32_MAX))
+    if (UNLIKELY(threads == 0 || threads > PH_MAX_BLOCK_THREADS || l->block.z > PH_MAX_BLOCK_Z || l->grid.x == 0 ||
+                 l->grid.y - 1u >= PH_MAX_GRID_YZ || l->grid.z - 1u >= PH_MAX_GRID_YZ || l->grid.x > INT32_MAX))
         return CUDA_INVALID_CONFIGURATION;
-    if (UNLIKELY(l->shared_nbytes > 48 << 10) && l->shared_nbytes > (size_t)kernel->max_dynamic_shared)
+    if (UNLIKELY(l->shared_nbytes > PH_SHARED_WITHOUT_OPTIN) && l->shared_nbytes > (size_t)kernel->max_dynamic_shared)
         return CUDA_INVALID_VALUE;
     return CUDA_OK;
 }

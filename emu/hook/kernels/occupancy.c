@@ -2,9 +2,11 @@
  * What a kernel is like: its attributes, and how many of its blocks fit an SM.
  */
 #include "core/config.h"
+#include "core/device_attributes.h"
 #include "kernels/kernel.h"
 
-enum { USUAL_REGISTERS = 32 };
+/* Kernels registered by nvcc's stubs do not tell how many registers they take. */
+enum { ASSUMED_REGISTERS = 32, REGISTER_UNIT = 256, SHARED_UNIT = 128 };
 
 static int device_value(int attribute) {
     int value;
@@ -13,7 +15,7 @@ static int device_value(int attribute) {
 }
 
 static int registers_of(const ph_kernel *kernel) {
-    return kernel && kernel->registers ? kernel->registers : USUAL_REGISTERS;
+    return kernel && kernel->registers ? kernel->registers : ASSUMED_REGISTERS;
 }
 
 static int capability(void) { return ph_cfg.cc_major * 10 + ph_cfg.cc_minor; }
@@ -22,12 +24,12 @@ void ph_kernel_attributes(const ph_kernel *kernel, struct cudaFuncAttributes *ou
     *out = (struct cudaFuncAttributes){
         .sharedSizeBytes = (size_t)kernel->static_shared,
         .localSizeBytes = (size_t)kernel->local_nbytes,
-        .maxThreadsPerBlock = 1024,
+        .maxThreadsPerBlock = PH_MAX_BLOCK_THREADS,
         .numRegs = registers_of(kernel),
         .ptxVersion = capability(),
         .binaryVersion = capability(),
         .maxDynamicSharedSizeBytes =
-            kernel->max_dynamic_shared ? kernel->max_dynamic_shared : (48 << 10) - kernel->static_shared,
+            kernel->max_dynamic_shared ? kernel->max_dynamic_shared : PH_SHARED_WITHOUT_OPTIN - kernel->static_shared,
         .preferredShmemCarveout = kernel->carveout ? kernel->carveout : -1,
         .nonPortableClusterSizeAllowed = kernel->nonportable,
     };
@@ -60,22 +62,24 @@ int ph_kernel_attribute(const ph_kernel *kernel, int attribute, int *value) {
 
 int ph_kernel_set_attribute(ph_kernel *kernel, int attribute, int value) {
     switch (attribute) {
-    case 8: /* dynamic shared memory, beyond 48 KiB by consent only */
-        if (value < 0 || value > device_value(97) - kernel->static_shared) return CUDA_INVALID_VALUE;
+    case cudaFuncAttributeMaxDynamicSharedMemorySize:
+        if (value < 0 || value > device_value(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kernel->static_shared)
+            return CUDA_INVALID_VALUE;
         kernel->max_dynamic_shared = value;
         return CUDA_OK;
-    case 9:
+    case cudaFuncAttributePreferredSharedMemoryCarveout:
         if (value < -1 || value > 100) return CUDA_INVALID_VALUE;
         kernel->carveout = value;
         return CUDA_OK;
-    case 14:
+    case cudaFuncAttributeNonPortableClusterSizeAllowed:
         kernel->nonportable = value;
         return CUDA_OK;
-    case 10:
-    case 11:
-    case 12:
-    case 13:
-    case 15: /* cluster shapes: nothing of ours depends on them */
+    case cudaFuncAttributeClusterDimMustBeSet:
+    case cudaFuncAttributeRequiredClusterWidth:
+    case cudaFuncAttributeRequiredClusterHeight:
+    case cudaFuncAttributeRequiredClusterDepth:
+    case cudaFuncAttributeClusterSchedulingPolicyPreference:
+        /* The cluster's shape changes neither a signature nor occupancy as it is computed here. */
         return CUDA_OK;
     default:
         return CUDA_INVALID_VALUE;
@@ -84,22 +88,27 @@ int ph_kernel_set_attribute(ph_kernel *kernel, int attribute, int value) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* CUDA's occupancy rules: threads, blocks, registers (allocated per warp in units of 256) and shared memory per SM. */
+static int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
+
+/* CUDA's occupancy rules: threads, blocks, registers (allocated per warp) and shared memory limit the blocks of an SM.
+ */
 int ph_occupancy_blocks(const ph_kernel *kernel, int block_threads, size_t dynamic_shared) {
-    if (block_threads <= 0 || block_threads > 1024) return 0;
-    int warps = (block_threads + 31) / 32;
-    int blocks = least(device_value(106), device_value(39) / (warps * 32));
-    int registers_per_warp = (registers_of(kernel) * 32 + 255) / 256 * 256;
-    blocks = least(blocks, device_value(82) / registers_per_warp / warps);
+    if (block_threads <= 0 || block_threads > PH_MAX_BLOCK_THREADS) return 0;
+    int threads = round_up(block_threads, PH_WARP_THREADS);
+    int blocks = least(device_value(cudaDevAttrMaxBlocksPerMultiprocessor),
+                       device_value(cudaDevAttrMaxThreadsPerMultiProcessor) / threads);
+    int registers_per_warp = round_up(registers_of(kernel) * PH_WARP_THREADS, REGISTER_UNIT);
+    int warps_by_registers = device_value(cudaDevAttrMaxRegistersPerMultiprocessor) / registers_per_warp;
+    blocks = least(blocks, warps_by_registers / (threads / PH_WARP_THREADS));
     size_t shared = dynamic_shared + (kernel ? (size_t)kernel->static_shared : 0);
-    if (shared > (size_t)device_value(97)) return 0;
-    size_t per_block = (shared + (size_t)device_value(111) + 127) / 128 * 128;
-    return per_block ? least(blocks, (int)((size_t)device_value(81) / per_block)) : blocks;
+    if (shared > (size_t)device_value(cudaDevAttrMaxSharedMemoryPerBlockOptin)) return 0;
+    int per_block = round_up((int)shared + device_value(cudaDevAttrReservedSharedMemoryPerBlock), SHARED_UNIT);
+    return per_block ? least(blocks, device_value(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / per_block) : blocks;
 }
 
 int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes) {
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, threads = (uint64_t)block.x * block.y * block.z;
-    if (!kernel || threads == 0 || threads > 1024) return CUDA_OK; /* the launch itself says what is wrong */
+    if (!kernel || threads == 0 || threads > PH_MAX_BLOCK_THREADS) return CUDA_OK; /* the launch itself is refused */
     uint64_t resident = (uint64_t)ph_occupancy_blocks(kernel, (int)threads, shared_nbytes) * (uint64_t)ph_cfg.sm_count;
     return blocks <= resident ? CUDA_OK : CUDA_COOPERATIVE_TOO_LARGE;
 }

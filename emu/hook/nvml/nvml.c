@@ -3,6 +3,7 @@
  * temperature, clocks) is refused rather than invented.
  */
 #include "core/device.h"
+#include "core/device_attributes.h"
 #include "memory/memory.h"
 
 #include <stdio.h>
@@ -160,9 +161,9 @@ PH_EXPORT int nvmlDeviceGetPciInfo_v3(nvml_device *device, nvml_pci *out) {
     ph_device_pci(index, out->legacy, sizeof out->legacy);
     memcpy(out->text, "0000", 4); /* here the domain has eight digits */
     memcpy(out->text + 4, out->legacy, sizeof out->legacy);
-    out->bus = 0x10u + (unsigned)index;
-    ph_device_attr(139, index, (int *)&out->id);
-    ph_device_attr(140, index, (int *)&out->subsystem);
+    out->bus = (unsigned)ph_device_pci_bus(index);
+    ph_device_attr(cudaDevAttrGpuPciDeviceId, index, (int *)&out->id);
+    ph_device_attr(cudaDevAttrGpuPciSubsystemId, index, (int *)&out->subsystem);
     return NVML_OK;
 }
 PH_EXPORT int nvmlDeviceGetPciInfo_v2(nvml_device *device, nvml_pci *out) {

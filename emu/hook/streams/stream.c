@@ -114,13 +114,18 @@ static void follow(ph_stream *behind, ph_stream *ahead) {
     ph_recording_drop(recording);
 }
 
+static int clamped(int priority) {
+    if (priority < PH_GREATEST_PRIORITY) return PH_GREATEST_PRIORITY;
+    return priority > PH_LEAST_PRIORITY ? PH_LEAST_PRIORITY : priority;
+}
+
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out) {
     *out = NULL;
     int status = ph_device_usable();
     if (status) return status;
     ph_record_lock();
     ph_context_use(device);
-    *out = make(device, flags, priority, false);
+    *out = make(device, flags, clamped(priority), false);
     ph_record_unlock();
     return *out ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }

@@ -10,7 +10,7 @@
 #include "core/base.h"
 #include "costs/cost.h"
 
-enum { PH_STREAM_MAGIC = 0x5354524d };
+enum { PH_STREAM_MAGIC = 0x5354524d, PH_GREATEST_PRIORITY = -5, PH_LEAST_PRIORITY = 0 };
 
 typedef struct ph_stream ph_stream;
 struct ph_stream {
@@ -42,6 +42,7 @@ bool ph_stream_capturing(const ph_stream *stream);
 int ph_streams_make_defaults(void);
 void ph_streams_announce(void);
 ph_stream *ph_default_stream(int device);
+/* A priority out of range becomes the nearest one. */
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out);
 int ph_stream_destroy(ph_stream *stream);
 

@@ -1,6 +1,6 @@
 /*
- * What a launch costs: nanoseconds of CPU per __cudaLaunchKernel within NVTX ranges, as torch makes them, beside the
- * same call of a function that does nothing. Run by test_launch_cost.py as a rank.
+ * What a launch costs: nanoseconds of CPU per __cudaLaunchKernel, beside the same call of a function that does nothing.
+ * launch_cost.py runs it as a rank.
  */
 #define _GNU_SOURCE
 #include "core/cuda_types.h"
