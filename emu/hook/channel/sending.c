@@ -1,7 +1,6 @@
 /*
  * Batches leave. Whoever sends takes the whole batch that has gathered and leaves an empty one in its place.
  */
-#include "channel/channel.h"
 #include "channel/internal.h"
 #include "process/process.h"
 

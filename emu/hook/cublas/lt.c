@@ -219,7 +219,7 @@ PH_EXPORT int cublasLtMatmul(cublas_handle *handle, const descriptor *operation,
                     .n = cols,
                     .k = number(a_layout, transa ? LAYOUT_ROWS : LAYOUT_COLS, 0),
                     .batch = batch,
-                    .call = LT_MATMUL,
+                    .call = PH_LT_MATMUL,
                     .epilogue = (uint32_t)number(operation, DESC_EPILOGUE, 1),
                     .compute = (uint32_t)number(operation, DESC_COMPUTE_TYPE, COMPUTE_32F),
                     .transa = (uint8_t)transa,
@@ -229,8 +229,8 @@ PH_EXPORT int cublasLtMatmul(cublas_handle *handle, const descriptor *operation,
                     .c = (uint8_t)number(d_layout, LAYOUT_TYPE, 0)};
     if (transa < 0 || transa > 2 || transb < 0 || transb > 2) return CUBLAS_INVALID_VALUE;
     if (rows > 0 && cols > 0 && batch > 0)
-        ph_data_forget(d, (size_t)((batch - 1) * number(d_layout, LAYOUT_STRIDE, 0) +
-                                   (cols - 1) * number(d_layout, LAYOUT_LD, rows) + rows) *
-                              ph_dtype_nbytes(problem.c));
+        ph_data_forget(
+            d, ph_cuda_dtype_nbytes(problem.c, (uint64_t)((batch - 1) * number(d_layout, LAYOUT_STRIDE, 0) +
+                                                          (cols - 1) * number(d_layout, LAYOUT_LD, rows) + rows)));
     return ph_gemm_launch(stream, &problem);
 }

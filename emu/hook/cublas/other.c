@@ -11,7 +11,7 @@
 
 static int charge(cublas_handle *handle, const char *name, int64_t elements, int dtype) {
     if (!handle) return CUBLAS_NOT_INITIALIZED;
-    uint64_t nbytes = elements > 0 ? (uint64_t)elements * ph_dtype_nbytes(dtype) : 0;
+    uint64_t nbytes = elements > 0 ? ph_cuda_dtype_nbytes(dtype, (uint64_t)elements) : 0;
     return ph_library_launch(handle->stream, name, nbytes) ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
 }
 
@@ -34,21 +34,21 @@ static int reduce(cublas_handle *handle, const char *name, int64_t n, int dtype,
 PH_EXPORT int cublasDotEx(cublas_handle *handle, int n, const void *x, int xt, int incx, const void *y, int yt,
                           int incy, void *result, int rt, int et) {
     (void)x, (void)incx, (void)y, (void)yt, (void)incy, (void)et;
-    return reduce(handle, "cublasDotEx", n, xt, result, ph_dtype_nbytes(rt));
+    return reduce(handle, "cublasDotEx", n, xt, result, ph_cuda_dtype_nbytes(rt, 1));
 }
 
 #define DOT(Name, dtype)                                                                                               \
     PH_EXPORT int cublas##Name##_v2(cublas_handle *handle, int n, const void *x, int incx, const void *y, int incy,    \
                                     void *result) {                                                                    \
         (void)x, (void)incx, (void)y, (void)incy;                                                                      \
-        return reduce(handle, "cublas" #Name, n, dtype, result, ph_dtype_nbytes(dtype));                               \
+        return reduce(handle, "cublas" #Name, n, dtype, result, ph_cuda_dtype_nbytes(dtype, 1));                       \
     }
-DOT(Sdot, DTYPE_F32)
-DOT(Ddot, DTYPE_F64)
-DOT(Cdotu, DTYPE_C64)
-DOT(Cdotc, DTYPE_C64)
-DOT(Zdotu, DTYPE_C128)
-DOT(Zdotc, DTYPE_C128)
+DOT(Sdot, CUDA_DTYPE_F32)
+DOT(Ddot, CUDA_DTYPE_F64)
+DOT(Cdotu, CUDA_DTYPE_C64)
+DOT(Cdotc, CUDA_DTYPE_C64)
+DOT(Zdotu, CUDA_DTYPE_C128)
+DOT(Zdotc, CUDA_DTYPE_C128)
 
 /* Writes batch times 1..n, the pivots of a matrix whose rows stay in place. */
 static void no_pivoting(int *pivots, int64_t n, int64_t batch) {
@@ -109,7 +109,7 @@ static void no_pivoting(int *pivots, int64_t n, int64_t batch) {
         return charge(handle, "cublas" #T "gelsBatched", 2 * (int64_t)batch * (m * (int64_t)n + m * (int64_t)nrhs),    \
                       dtype);                                                                                          \
     }
-TYPED(S, DTYPE_F32)
-TYPED(D, DTYPE_F64)
-TYPED(C, DTYPE_C64)
-TYPED(Z, DTYPE_C128)
+TYPED(S, CUDA_DTYPE_F32)
+TYPED(D, CUDA_DTYPE_F64)
+TYPED(C, CUDA_DTYPE_C64)
+TYPED(Z, CUDA_DTYPE_C128)

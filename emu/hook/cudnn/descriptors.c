@@ -3,15 +3,12 @@
 
 #include <stdlib.h>
 
-size_t cudnn_dtype_nbytes(int dtype) {
-    static const unsigned char nbytes[] = {4, 8, 2, 1, 4, 4, 1, 4, 32, 2, 8, 1, 1, 1, 4, 1, 1, 1, 1, 4, 8, 16};
-    return dtype >= 0 && (size_t)dtype < sizeof nbytes ? nbytes[dtype] : 4;
-}
+uint64_t cudnn_dtype_nbytes(int dtype, uint64_t items) { return ph_dtype_nbytes(ph_dtype_of_cudnn(dtype), items); }
 
 uint64_t cudnn_tensor_nbytes(const cudnn_tensor *tensor) {
     uint64_t elements = tensor->ndims ? 1 : 0;
     for (int i = 0; i < tensor->ndims; i++) elements *= (uint64_t)(tensor->dims[i] > 0 ? tensor->dims[i] : 0);
-    return elements * cudnn_dtype_nbytes(tensor->dtype);
+    return cudnn_dtype_nbytes(tensor->dtype, elements);
 }
 
 void cudnn_pack_strides(cudnn_tensor *tensor) {

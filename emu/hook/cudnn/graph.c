@@ -20,7 +20,7 @@ static void tensor_of(const backend *node, cudnn_tensor *out) {
     const int64_t *dims = backend_get(node, ATTR_TENSOR_DIMS, &ndims),
                   *strides = backend_get(node, ATTR_TENSOR_STRIDES, &nstrides);
     memset(out, 0, sizeof *out);
-    out->dtype = (int)backend_int(node, ATTR_TENSOR_DTYPE, CUDNN_FLOAT);
+    out->dtype = (int)backend_int(node, ATTR_TENSOR_DTYPE, CUDNN_DTYPE_F32);
     out->ndims = (int)(ndims < CUDNN_MAX_DIMS ? ndims : CUDNN_MAX_DIMS);
     for (int i = 0; i < out->ndims; i++) {
         out->dims[i] = dims[i];
@@ -37,12 +37,12 @@ static const backend *operation(const backend *graph, int64_t i) { return backen
 static bool convolution(const backend *node, bool tensor_cores, conv_problem *out) {
     static const struct {
         backend_kind kind;
-        cudnn_direction direction;
+        ph_field_conv_direction direction;
         backend_attribute how, x, w, y;
     } forms[] = {
-        {BACKEND_OP_CONV_FORWARD, CONV_FORWARD, ATTR_FORWARD_CONV, ATTR_FORWARD_X, ATTR_FORWARD_W, ATTR_FORWARD_Y},
-        {BACKEND_OP_CONV_DGRAD, CONV_DGRAD, ATTR_DGRAD_CONV, ATTR_DGRAD_DX, ATTR_DGRAD_W, ATTR_DGRAD_DY},
-        {BACKEND_OP_CONV_WGRAD, CONV_WGRAD, ATTR_WGRAD_CONV, ATTR_WGRAD_X, ATTR_WGRAD_DW, ATTR_WGRAD_DY}};
+        {BACKEND_OP_CONV_FORWARD, PH_CONV_FORWARD, ATTR_FORWARD_CONV, ATTR_FORWARD_X, ATTR_FORWARD_W, ATTR_FORWARD_Y},
+        {BACKEND_OP_CONV_DGRAD, PH_CONV_DGRAD, ATTR_DGRAD_CONV, ATTR_DGRAD_DX, ATTR_DGRAD_W, ATTR_DGRAD_DY},
+        {BACKEND_OP_CONV_WGRAD, PH_CONV_WGRAD, ATTR_WGRAD_CONV, ATTR_WGRAD_X, ATTR_WGRAD_DW, ATTR_WGRAD_DY}};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         if (backend_kind_of(node) != forms[i].kind) continue;
         const backend *how = backend_child(node, forms[i].how, 0);
@@ -68,8 +68,8 @@ static bool norm(const backend *node, norm_problem *out) {
     tensor_of(backend_child(node, backward ? ATTR_NORM_BACKWARD_X : ATTR_NORM_FORWARD_X, 0), &x);
     memset(out, 0, sizeof *out);
     out->backward = backward;
-    out->mode = 3 + (int32_t)backend_int(node, backward ? ATTR_NORM_BACKWARD_MODE : ATTR_NORM_FORWARD_MODE,
-                                         0); /* after the legacy modes */
+    out->mode = PH_NORM_LAYER + (int32_t)backend_int(node, backward ? ATTR_NORM_BACKWARD_MODE : ATTR_NORM_FORWARD_MODE,
+                                                     0); /* after the legacy modes */
     out->dtype = x.dtype;
     out->nhwc = x.ndims > 2 && x.strides[1] == 1;
     out->ndims = x.ndims;

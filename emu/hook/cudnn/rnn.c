@@ -131,7 +131,7 @@ static int64_t weights(const rnn *it) {
 PH_EXPORT int cudnnGetRNNWeightSpaceSize(cudnn_handle *handle, rnn *it, size_t *nbytes) {
     ph_host_call(PH_CALL_QUERY);
     if (!handle || !it || !nbytes) return CUDNN_BAD_POINTER;
-    *nbytes = (size_t)weights(it) * cudnn_dtype_nbytes(it->dtype);
+    *nbytes = cudnn_dtype_nbytes(it->dtype, (uint64_t)weights(it));
     return CUDNN_OK;
 }
 
@@ -152,7 +152,6 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
     int g = gates(it);
     bool recurrent = linear >= g, projection = linear == 2 * g;
     if (linear > 2 * g || (projection && !projects(it))) return CUDNN_BAD_PARAM;
-    size_t element = cudnn_dtype_nbytes(it->dtype);
     int64_t input = layer_input(it, pseudo_layer), at = all_matrices(it, pseudo_layer);
     if (projection)
         at += g * (int64_t)it->hidden * (input + it->projection);
@@ -165,7 +164,7 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
                  projection  ? it->hidden
                  : recurrent ? it->projection
                              : input);
-    if (matrix_at) *matrix_at = space ? (char *)(uintptr_t)space + (size_t)at * element : NULL;
+    if (matrix_at) *matrix_at = space ? (char *)(uintptr_t)space + cudnn_dtype_nbytes(it->dtype, (uint64_t)at) : NULL;
     bool has_bias = !projection && (biases(it) == 2 || (biases(it) == 1 && recurrent == (it->bias == BIAS_RECURRENT)));
     int64_t within = biases(it) == 2 ? linear : linear % g;
     at = all_matrices(it, it->layers * directions(it)) + pseudo_layer * layer_biases(it) + within * it->hidden;
@@ -173,7 +172,8 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
         describe(bias, it->dtype, it->hidden, 1);
     else if (bias)
         *bias = (cudnn_tensor){.dtype = it->dtype};
-    if (bias_at) *bias_at = space && has_bias ? (char *)(uintptr_t)space + (size_t)at * element : NULL;
+    if (bias_at)
+        *bias_at = space && has_bias ? (char *)(uintptr_t)space + cudnn_dtype_nbytes(it->dtype, (uint64_t)at) : NULL;
     return CUDNN_OK;
 }
 
@@ -181,8 +181,8 @@ PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forwa
                                         size_t *work_nbytes, size_t *reserve_nbytes) {
     ph_host_call(PH_CALL_QUERY);
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;
-    size_t per_layer = (size_t)x->steps * (size_t)x->batch * (size_t)it->hidden * (size_t)(gates(it) + 2) *
-                       cudnn_dtype_nbytes(it->dtype);
+    uint64_t elements = (uint64_t)x->steps * (uint64_t)x->batch * (uint64_t)it->hidden * (uint64_t)(gates(it) + 2);
+    size_t per_layer = cudnn_dtype_nbytes(it->dtype, elements);
     if (work_nbytes) *work_nbytes = per_layer * (size_t)directions(it);
     if (reserve_nbytes)
         *reserve_nbytes = forward_mode == FORWARD_TRAINING ? per_layer * (size_t)(directions(it) * it->layers) : 0;
@@ -197,8 +197,8 @@ static int run(cudnn_handle *handle, const char *name, const rnn *it, const rnn_
         (uint64_t)weights(it) + (uint64_t)x->steps * (uint64_t)x->batch *
                                     ((uint64_t)x->width + (uint64_t)it->layers * (uint64_t)directions(it) *
                                                               (uint64_t)it->hidden * (uint64_t)(gates(it) + 2));
-    return ph_library_launch(handle->stream, name, elements * cudnn_dtype_nbytes(it->dtype)) ? CUDNN_OK
-                                                                                             : CUDNN_BAD_PARAM;
+    return ph_library_launch(handle->stream, name, cudnn_dtype_nbytes(it->dtype, elements)) ? CUDNN_OK
+                                                                                            : CUDNN_BAD_PARAM;
 }
 
 PH_EXPORT int cudnnRNNForward(cudnn_handle *handle, rnn *it, int forward_mode, const int32_t lengths[], rnn_data *x) {

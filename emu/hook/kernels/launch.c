@@ -4,12 +4,11 @@
  */
 #include "core/hash.h"
 #include "core/host.h"
+#include "costs/signature.h"
 #include "kernels/kernel.h"
 #include "nvtx/nvtx.h"
 #include "streams/capture.h"
 #include "streams/segment.h"
-
-#include <stdio.h>
 
 typedef struct launch {
     const ph_kernel *kernel;
@@ -20,9 +19,13 @@ typedef struct launch {
 
 static size_t describe(const void *what, char *text, size_t capacity) {
     const launch *l = what;
-    return (size_t)snprintf(text, capacity, "kernel;%s;%u,%u,%u;%u,%u,%u;%zu;%s;%s", l->kernel->name, l->grid.x,
-                            l->grid.y, l->grid.z, l->block.x, l->block.y, l->block.z, l->shared_nbytes, l->op->name,
-                            l->op->sizes);
+    ph_signature_kernel signature = {.name = l->kernel->name,
+                                     .grid = {l->grid.x, l->grid.y, l->grid.z},
+                                     .block = {l->block.x, l->block.y, l->block.z},
+                                     .shared_nbytes = l->shared_nbytes,
+                                     .op = l->op->name,
+                                     .sizes = l->op->sizes};
+    return ph_format_kernel(&signature, text, capacity);
 }
 
 static uint64_t key_of(const launch *l) {

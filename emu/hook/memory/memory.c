@@ -11,6 +11,7 @@
 #include "memory/memory.h"
 #include "core/device.h"
 #include "core/warn.h"
+#include "costs/signature.h"
 #include "data/data.h"
 #include "memory/vmm.h"
 

@@ -25,7 +25,7 @@ TESTS = {
         *DATA,
         *sources("cudnn", "handle", "backend", "descriptors", "graph", "work"),
         *sources("cublas", "handle", "gemm", "other", "lt"),
-        *sources("costs", "library"),
+        *sources("costs", "library", "signature"),
         *sources("core", "hash"),
         *sources("calls", "versions"),
     ],
