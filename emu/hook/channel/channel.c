@@ -4,6 +4,7 @@
  */
 #include "channel/channel.h"
 #include "channel/internal.h"
+#include "core/alloc.h"
 #include "core/host.h"
 #include "core/warn.h"
 #include "process/python.h"
@@ -12,7 +13,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct ph_channel ph_channel = {
@@ -32,8 +32,7 @@ unsigned char *ph_buffer_room(ph_buffer *buffer, size_t nbytes) {
     if (buffer->n + nbytes > buffer->capacity) {
         size_t capacity = buffer->capacity ? buffer->capacity : 2 * PH_BATCH_NBYTES;
         while (capacity < buffer->n + nbytes) capacity *= 2;
-        buffer->bytes = realloc(buffer->bytes, capacity);
-        if (!buffer->bytes) ph_die("out of host memory for %zu bytes of records", capacity);
+        buffer->bytes = ph_reallocate(buffer->bytes, capacity);
         buffer->capacity = capacity;
     }
     return buffer->bytes + buffer->n;

@@ -2,8 +2,8 @@
  * Runtime: stream capture and graphs.
  */
 #include "channel/channel.h"
+#include "core/alloc.h"
 #include "core/host.h"
-#include "core/warn.h"
 #include "cudart/cudart.h"
 #include "streams/graph.h"
 
@@ -140,9 +140,8 @@ static int instantiate(void **out, void *handle) {
     *out = NULL;
     ph_graph *graph = graph_of(handle);
     if (!graph) return CUDA_INVALID_VALUE;
-    ph_graph_exec *exec = calloc(1, sizeof *exec);
-    ph_stream **branches = calloc((size_t)graph->nbranches, sizeof *branches);
-    if (!exec || !branches) ph_die("out of host memory");
+    ph_graph_exec *exec = ph_allocate(sizeof *exec);
+    ph_stream **branches = ph_allocate((size_t)graph->nbranches * sizeof *branches);
     *exec = (ph_graph_exec){.magic = EXEC_MAGIC, .graph = graph, .branches = branches};
     graph->references++;
     *out = exec;
@@ -198,8 +197,7 @@ PH_EXPORT int cudaUserObjectCreate(void **out, void *object, void (*destroy)(voi
     *out = NULL;
     if (!destroy || references == 0 || flags != 1) /* cudaUserObjectNoDestructorSync is the only and a necessary flag */
         return result(CUDA_INVALID_VALUE);
-    ph_user_object *made = malloc(sizeof *made);
-    if (!made) ph_die("out of host memory");
+    ph_user_object *made = ph_allocate(sizeof *made);
     *made = (ph_user_object){
         .magic = USER_OBJECT_MAGIC, .references = (int)references, .object = object, .destroy = destroy};
     *out = made;
@@ -222,8 +220,7 @@ PH_EXPORT int cudaGraphRetainUserObject(void *handle, void *object_handle, unsig
     ph_graph *graph = graph_of(handle);
     ph_user_object *object = object_of(object_handle);
     if (!graph || !object || count == 0 || (flags & ~(unsigned)MOVE)) return result(CUDA_INVALID_VALUE);
-    ph_owned *owned = malloc(sizeof *owned);
-    if (!owned) ph_die("out of host memory");
+    ph_owned *owned = ph_allocate(sizeof *owned);
     *owned = (ph_owned){.object = object, .count = (int)count, .next = graph->owned};
     graph->owned = owned;
     if (!(flags & MOVE)) object->references += (int)count;

@@ -1,8 +1,8 @@
 /*
  * Runtime: streams, events, host functions.
  */
+#include "core/alloc.h"
 #include "core/host.h"
-#include "core/warn.h"
 #include "cudart/cudart.h"
 #include "streams/capture.h"
 #include "streams/host_function.h"
@@ -105,8 +105,7 @@ PH_EXPORT int cudaStreamAddCallback(void *handle, void (*function)(void *, int, 
         ph_capture_invalidate(stream);
         return result(CUDA_CAPTURE_UNSUPPORTED);
     }
-    stream_callback *callback = malloc(sizeof *callback);
-    if (!callback) ph_die("out of host memory");
+    stream_callback *callback = ph_allocate(sizeof *callback);
     *callback = (stream_callback){function, handle, arg};
     ph_host_function(stream, call_back, callback);
     return CUDA_OK;

@@ -1,6 +1,7 @@
 /*
  * Driver: memory, copies, sets, virtual memory.
  */
+#include "core/alloc.h"
 #include "core/host.h"
 #include "core/warn.h"
 #include "data/data.h"
@@ -120,8 +121,7 @@ static int set(CUdeviceptr dst, uint32_t value, size_t width, size_t n, void *st
         ph_data_forget(pointer_of(dst), nbytes);
         return status;
     }
-    pattern *p = malloc(sizeof *p);
-    if (!p) ph_die("out of host memory");
+    pattern *p = ph_allocate(sizeof *p);
     *p = (pattern){pointer_of(dst), n, width, value};
     ph_range written = {pointer_of(dst), nbytes};
     ph_data_action(NULL, 0, &written, 1, repeat, p);

@@ -9,8 +9,8 @@
  */
 #define _GNU_SOURCE
 #include "memory/memory.h"
+#include "core/alloc.h"
 #include "core/device.h"
-#include "core/warn.h"
 #include "costs/signature.h"
 #include "data/data.h"
 #include "memory/vmm.h"
@@ -132,11 +132,7 @@ static block *insert(device_memory *device, size_t nbytes) {
     for (; i < device->nblocks && device->blocks[i].offset - offset < nbytes; i++)
         offset = device->blocks[i].offset + device->blocks[i].nbytes;
     if (offset + nbytes > ph_mem.slice_nbytes - STATIC_NBYTES || take(device, nbytes) != CUDA_OK) return NULL;
-    if (device->nblocks == device->capacity) {
-        device->capacity = device->capacity ? device->capacity * 2 : 64;
-        device->blocks = realloc(device->blocks, device->capacity * sizeof *device->blocks);
-        if (!device->blocks) ph_die("out of host memory");
-    }
+    device->blocks = ph_room_for_one(device->blocks, device->nblocks, &device->capacity, sizeof *device->blocks);
     memmove(device->blocks + i + 1, device->blocks + i, (device->nblocks - i) * sizeof *device->blocks);
     device->nblocks++;
     device->blocks[i] = (block){.offset = offset, .nbytes = nbytes};
@@ -174,8 +170,7 @@ static void *alloc_small(device_memory *device, unsigned char *slice, size_t nby
             return slice + device->blocks[i].offset + (size_t)unit * ALIGNMENT;
     block *page = insert(device, PH_PAGE);
     if (!page) return NULL;
-    page->small = calloc(1, sizeof *page->small);
-    if (!page->small) ph_die("out of host memory");
+    page->small = ph_allocate(sizeof *page->small);
     chunk_take(page->small, nunits);
     return slice + page->offset;
 }

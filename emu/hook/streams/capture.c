@@ -7,15 +7,14 @@
  * which calls are meant, and with which error, it is what driver 580 does on an H100.
  */
 #include "streams/capture.h"
+#include "core/alloc.h"
 #include "core/cuda_types.h"
-#include "core/warn.h"
 #include "process/thread.h"
 #include "streams/graph.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 static struct {
     pthread_mutex_t lock;
@@ -105,9 +104,8 @@ int ph_capture_begin(ph_stream *stream, int mode) {
     if (mode < MODE_GLOBAL || mode > MODE_RELAXED) return CUDA_INVALID_VALUE;
     if (stream->legacy) return CUDA_CAPTURE_UNSUPPORTED;
     if (stream->capture) return CUDA_ILLEGAL_STATE;
-    ph_capture *capture = calloc(1, sizeof *capture);
-    ph_tails *tails = calloc(1, sizeof *tails);
-    if (!capture || !tails) ph_die("out of host memory");
+    ph_capture *capture = ph_allocate(sizeof *capture);
+    ph_tails *tails = ph_allocate(sizeof *tails);
     *capture = (ph_capture){.id = __atomic_add_fetch(&captures.last_id, 1, __ATOMIC_RELAXED),
                             .mode = mode,
                             .graph = ph_graph_new(stream->device),

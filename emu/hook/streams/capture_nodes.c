@@ -2,8 +2,8 @@
  * What a capture records: the nodes of its graph, what each depends on, and how a stream joins a capture by waiting for
  * one of its events.
  */
+#include "core/alloc.h"
 #include "core/cuda_types.h"
-#include "core/warn.h"
 #include "streams/graph.h"
 
 #include <stdlib.h>
@@ -12,8 +12,7 @@
 /* ---- dependencies ------------------------------------------------------------------------------------------------ */
 
 static void set_tails(ph_tails *tails, ph_graph_item *const *items, size_t n) {
-    ph_graph_item **copy = n ? malloc(n * sizeof *copy) : NULL;
-    if (n && !copy) ph_die("out of host memory");
+    ph_graph_item **copy = n ? ph_allocate(n * sizeof *copy) : NULL;
     if (n) memcpy(copy, items, n * sizeof *copy);
     free(tails->items);
     *tails = (ph_tails){copy, n};
@@ -24,8 +23,7 @@ static void add_tails(ph_tails *tails, ph_graph_item *const *items, size_t n) {
         size_t at = 0;
         while (at < tails->n && tails->items[at] != items[i]) at++;
         if (at < tails->n) continue;
-        tails->items = realloc(tails->items, (tails->n + 1) * sizeof *tails->items);
-        if (!tails->items) ph_die("out of host memory");
+        tails->items = ph_reallocate(tails->items, (tails->n + 1) * sizeof *tails->items);
         tails->items[tails->n++] = items[i];
     }
 }
@@ -123,8 +121,7 @@ bool ph_capture_event(ph_stream *stream, ph_event *event) {
 
 static int join_capture(ph_stream *stream, ph_capture *capture) {
     int branch = capture->graph->nbranches++;
-    capture->tails = realloc(capture->tails, (size_t)capture->graph->nbranches * sizeof *capture->tails);
-    if (!capture->tails) ph_die("out of host memory");
+    capture->tails = ph_reallocate(capture->tails, (size_t)capture->graph->nbranches * sizeof *capture->tails);
     capture->tails[branch] = (ph_tails){0};
     return ph_capture_enlist(stream, capture, branch) ? CUDA_OK : CUDA_CAPTURE_UNSUPPORTED;
 }

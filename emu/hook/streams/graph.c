@@ -5,8 +5,8 @@
  */
 #include "streams/graph.h"
 #include "channel/channel.h"
+#include "core/alloc.h"
 #include "core/cuda_types.h"
-#include "core/warn.h"
 #include "data/data.h"
 #include "nvtx/nvtx.h"
 #include "process/process.h"
@@ -16,8 +16,7 @@
 #include <stdlib.h>
 
 ph_graph *ph_graph_new(int device) {
-    ph_graph *graph = calloc(1, sizeof *graph);
-    if (!graph) ph_die("out of host memory");
+    ph_graph *graph = ph_allocate(sizeof *graph);
     graph->magic = GRAPH_MAGIC;
     graph->references = 1;
     graph->device = device;
@@ -26,12 +25,8 @@ ph_graph *ph_graph_new(int device) {
 }
 
 ph_graph_item *ph_graph_add(ph_graph *graph, enum ph_graph_item_kind kind, int branch) {
-    if (graph->nitems == graph->capacity) {
-        graph->capacity = graph->capacity ? graph->capacity * 2 : 64;
-        graph->items = realloc(graph->items, graph->capacity * sizeof *graph->items);
-    }
-    ph_graph_item *item = calloc(1, sizeof *item);
-    if (!graph->items || !item) ph_die("out of host memory");
+    graph->items = ph_room_for_one(graph->items, graph->nitems, &graph->capacity, sizeof *graph->items);
+    ph_graph_item *item = ph_allocate(sizeof *item);
     *item = (ph_graph_item){.kind = kind, .branch = branch, .graph = graph};
     graph->items[graph->nitems++] = item;
     graph->nnodes += ph_is_node(item);
@@ -146,8 +141,7 @@ int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
     begin_launch(exec, stream);
     const ph_graph *graph = exec->graph;
     bool queued = true; /* the first node that is given to the stream itself stands for all */
-    uint64_t *recordings = calloc(graph->nitems + 1, sizeof *recordings);
-    if (!recordings) ph_die("out of host memory");
+    uint64_t *recordings = ph_allocate((graph->nitems + 1) * sizeof *recordings);
     for (size_t i = 0; i < graph->nitems; i++) {
         const ph_graph_item *item = graph->items[i];
         ph_stream *on = branch_stream(exec, item->branch, stream);

@@ -22,7 +22,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 
 static struct {
     pthread_mutex_t lock;
