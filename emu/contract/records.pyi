@@ -1,23 +1,17 @@
-# Printed by `python -m emu.contract.records`; do not edit.
+# Printed by `python -m emu.contract.records_stub`; do not edit.
 # ruff: noqa
 # fmt: off
-from collections.abc import Iterator
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-DEFINITION: Final[Path]
+from .records_definition import RecordError as RecordError
+
 MAX_NBYTES: Final[int]
 VERSION: Final[int]
 NAMES: Final[dict[int, str]]
 REPLY_OF: Final[dict[int, int]]
 
-class RecordError(ValueError):
-    before: tuple[Any, ...]
-    def __init__(self, message: str, before: tuple[Any, ...] = ...) -> None: ...
-
 def class_name(name: str) -> str: ...
-def stub() -> Iterator[str]: ...
 Up = Hello | Bye | Warning | Memory | Counters | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Data | Comm | Clock | ElapsedNs | Done | CostOf

@@ -8,8 +8,17 @@
  * has run since the last step ends a step, as far as can be told without looking ahead; of several optimizers in a row
  * the first. A range or mark named `phantora.step` says so explicitly and switches the rule off.
  */
-#include "core/core.h"
+#include "nvtx/nvtx.h"
+#include "channel/channel.h"
+#include "core/config.h"
+#include "core/counters.h"
+#include "core/hash.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "process/thread.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
