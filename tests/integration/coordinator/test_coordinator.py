@@ -138,7 +138,7 @@ async def test_data_crosses_at_once_while_virtual_time_stands_still(two: Run) ->
 
 async def test_costs_are_answered_and_shared(two: Run) -> None:
     async def program(rank: FakeRank) -> None:
-        signature = b"gemm;cublasGemmEx;n;n;4096;4096;4096;1;bf16;bf16;bf16;f32;none;aten::mm;"
+        signature = b"gemm;cublasGemmEx;n;n;4096;4096;4096;1;bf16;bf16;bf16;f32;default;aten::mm;"
         cost = await rank.ask(records.Cost.encode(0, 5, 0xABC, payload=signature))
         assert cost.flops == 2 * 4096**3
         table = two.spec.cost_table.read_bytes()
@@ -159,7 +159,7 @@ async def test_the_report_has_steps_shares_and_memory(two: Run) -> None:
             rank.say(records.Segment.encode(1000, 1, 10, 4_000_000, 5_000_000, 4_000_000))
             rank.collective(NcclKind.ALL_REDUCE, 1 << 20, dtype=7)
             rank.sync()
-            rank.say(records.Counters.encode(0, 11 * step, 0, 0, 4_000_000 * step, 1e12 * step, 5, 5, 0, 0))
+            rank.say(records.Counters.encode(0, 11 * step, 0, 0, 4_000_000 * step, 0, 1e12 * step, 5, 5, 0, 0))
             rank.say(records.Marker.encode(0, MarkerKind.STEP, 0))
         rank.say(records.Memory.encode(0, 0, 0, 1 << 30, 2 << 30, 2 << 30))
         rank.bye()
