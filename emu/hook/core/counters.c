@@ -2,7 +2,7 @@
 #include "core/counters.h"
 #include "channel/channel.h"
 #include "core/host.h"
-#include "streams/stream.h"
+#include "streams/segment.h"
 
 #include <stdatomic.h>
 
