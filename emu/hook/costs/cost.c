@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "costs/cost.h"
 #include "channel/channel.h"
-#include "core/warn.h"
+#include "core/alloc.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -74,8 +74,7 @@ static void grow_own(void) {
     ph_cost **old = table.own;
     size_t old_capacity = table.own_capacity;
     table.own_capacity = old_capacity ? old_capacity * 2 : 256;
-    table.own = calloc(table.own_capacity, sizeof *table.own);
-    if (!table.own) ph_die("out of host memory");
+    table.own = ph_allocate(table.own_capacity * sizeof *table.own);
     for (size_t i = 0; i < old_capacity; i++)
         if (old[i]) *own_slot(old[i]->key) = old[i];
     free(old);
@@ -93,8 +92,7 @@ static const ph_cost *keep(const ph_cost *cost) {
     if (table.nown * 2 >= table.own_capacity) grow_own();
     ph_cost **slot = own_slot(cost->key);
     if (!*slot) {
-        *slot = malloc(sizeof **slot);
-        if (!*slot) ph_die("out of host memory");
+        *slot = ph_allocate(sizeof **slot);
         **slot = *cost;
         table.nown++;
     }
@@ -105,13 +103,11 @@ static const ph_cost *keep(const ph_cost *cost) {
 
 static const ph_cost *ask(uint64_t key, ph_describe describe, const void *what) {
     size_t capacity = 4096, n;
-    char *text = malloc(capacity);
-    while (text && (n = describe(what, text, capacity)) >= capacity) {
-        free(text);
+    char *text = ph_allocate(capacity);
+    while ((n = describe(what, text, capacity)) >= capacity) {
         capacity = n + 1;
-        text = malloc(capacity);
+        text = ph_reallocate(text, capacity);
     }
-    if (!text) ph_die("out of host memory");
     struct ph_COST question = {.key = key};
     struct ph_COST_OF answer = {0};
     ph_ask_out_of_band(PH_KIND_COST, &question, sizeof question, text, n, &answer, sizeof answer);

@@ -4,7 +4,7 @@
 #include "core/host.h"
 #include "costs/cost.h"
 #include "nvtx/nvtx.h"
-#include "streams/stream.h"
+#include "streams/segment.h"
 
 #include <string.h>
 

@@ -124,8 +124,7 @@ ACCESS(MatmulDesc)
 ACCESS(MatrixLayout)
 ACCESS(MatmulPreference)
 
-/* ---- handle and versions
- * ----------------------------------------------------------------------------------------------- */
+/* ---- handle and versions ----------------------------------------------------------------------------------------- */
 PH_EXPORT int cublasLtCreate(cublas_handle **handle) {
     ph_host_call(PH_CALL_QUERY);
     return handle && (*handle = calloc(1, sizeof **handle)) ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
@@ -205,8 +204,7 @@ PH_EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *algo, int at
     return CUBLAS_OK;
 }
 
-/* ---- the product
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the product ------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cublasLtMatmul(cublas_handle *handle, const descriptor *operation, const void *alpha, const void *a,
                              const descriptor *a_layout, const void *b, const descriptor *b_layout, const void *beta,
                              const void *c, const descriptor *c_layout, void *d, const descriptor *d_layout,

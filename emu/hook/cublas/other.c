@@ -3,6 +3,7 @@
  * far as PyTorch calls them. Their time is that of the bytes they move. Floats stay uncomputed; what steers a program
  * (status words, pivots) is written.
  */
+#include "core/alloc.h"
 #include "core/warn.h"
 #include "cublas/cublas.h"
 #include "data/data.h"
@@ -54,8 +55,7 @@ DOT(Zdotc, CUDA_DTYPE_C128)
 static void no_pivoting(int *pivots, int64_t n, int64_t batch) {
     size_t nbytes = (size_t)(n * batch) * sizeof(int);
     if (!pivots || n <= 0 || batch <= 0) return;
-    int *values = malloc(nbytes);
-    if (!values) ph_die("out of host memory for %zu bytes of pivots", nbytes);
+    int *values = ph_allocate(nbytes);
     for (int64_t i = 0; i < n * batch; i++) values[i] = (int)(i % n) + 1;
     ph_data_copy(pivots, values, nbytes);
     free(values);

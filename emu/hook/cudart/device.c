@@ -5,6 +5,7 @@
 #include "core/host.h"
 #include "core/warn.h"
 #include "cudart/cudart.h"
+#include "streams/wait.h"
 
 #include <string.h>
 

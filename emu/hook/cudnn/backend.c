@@ -7,6 +7,7 @@
  * a handle that asks for a descriptor-valued attribute becomes another name of the one stored.
  */
 #include "cudnn/backend.h"
+#include "core/alloc.h"
 #include "core/config.h"
 #include "core/warn.h"
 
@@ -50,12 +51,6 @@ static size_t type_nbytes(int type) {
     }
 }
 
-static void *allocate(size_t n, size_t nbytes) {
-    void *p = calloc(n ? n : 1, nbytes);
-    if (!p) ph_die("out of host memory for a cuDNN descriptor");
-    return p;
-}
-
 static const backend *resolve(const backend *it) {
     while (it && it->same_as) it = it->same_as;
     return it;
@@ -95,15 +90,14 @@ static attribute *find(const backend *it, int name) {
 
 static void set(backend *it, int name, int type, int64_t count, const void *elements) {
     attribute *a = find(it, name);
-    unsigned char *bytes = allocate((size_t)count, type_nbytes(type));
+    unsigned char *bytes = ph_allocate((size_t)count * type_nbytes(type));
     if (count) memcpy(bytes, elements, (size_t)count * type_nbytes(type));
     if (type == TYPE_DESCRIPTOR)
         for (int64_t i = 0; i < count; i++) ((backend **)(void *)bytes)[i] = retain(((backend **)(void *)bytes)[i]);
     if (a) {
         clear(a);
     } else {
-        it->attributes = realloc(it->attributes, (it->nattributes + 1) * sizeof *it->attributes);
-        if (!it->attributes) ph_die("out of host memory for a cuDNN descriptor");
+        it->attributes = ph_reallocate(it->attributes, (it->nattributes + 1) * sizeof *it->attributes);
         a = &it->attributes[it->nattributes++];
     }
     *a = (attribute){name, type, count, bytes};
@@ -140,14 +134,13 @@ int64_t backend_int(const backend *it, backend_attribute name, int64_t otherwise
 }
 
 static backend *make(int kind) {
-    backend *it = allocate(1, sizeof *it);
+    backend *it = ph_allocate(sizeof *it);
     it->references = 1;
     it->kind = kind;
     return it;
 }
 
-/* ---- what is computed on finalization
- * --------------------------------------------------------------------------------- */
+/* ---- what is computed on finalization ---------------------------------------------------------------------------- */
 static void finish_engine(backend *engine) {
     int32_t note = NOTE_TENSOR_CORE;
     if (backend_int(engine, ATTR_ENGINE_INDEX, 0) == 0 && ph_cfg.cc_major >= 8)
@@ -193,7 +186,7 @@ static void finish_heuristics(backend *heuristics) {
 }
 
 static void finish_plan(backend *plan) {
-    plan->work = allocate(1, sizeof *plan->work);
+    plan->work = ph_allocate(sizeof *plan->work);
     work_of_config(backend_child(plan, ATTR_PLAN_CONFIG, 0), plan->work);
     int64_t workspace = (int64_t)graph_workspace(plan->work);
     set(plan, ATTR_PLAN_WORKSPACE, TYPE_INT64, 1, &workspace);
@@ -230,8 +223,7 @@ static int finish(backend *it) {
     }
 }
 
-/* ---- the calls
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnBackendCreateDescriptor(int kind, backend **out) {
     ph_host_call(PH_CALL_QUERY);
     if (!out) return CUDNN_BAD_POINTER;

@@ -95,8 +95,7 @@ enum {
 
 typedef struct backend backend;
 
-/* ---- cudnn_graph.c
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- cudnn_graph.c ----------------------------------------------------------------------------------------------- */
 typedef struct graph_work {
     enum { WORK_CONV, WORK_NORM, WORK_SDPA, WORK_OTHER } kind;
     union {
@@ -112,8 +111,7 @@ void graph_work_of(const backend *graph, bool tensor_cores, graph_work *out);
 size_t graph_workspace(const graph_work *work);
 int graph_launch(void *stream, const graph_work *work);
 
-/* ---- cudnn_backend.c
- * -------------------------------------------------------------------------------------------------- */
+/* ---- cudnn_backend.c --------------------------------------------------------------------------------------------- */
 backend_kind backend_kind_of(const backend *it);
 /* The attribute's elements and their number; NULL and 0 if it was never set. */
 const void *backend_get(const backend *it, backend_attribute name, int64_t *count);

@@ -54,8 +54,8 @@ void cudnn_pack_strides(cudnn_tensor *tensor);
         return CUDNN_OK;                                                                                               \
     }
 
-/* ---- cudnn_work.c: problems are gap-free structs; their bytes are their key
- * ------------------------------------------ */
+/* ---- work.c: problems are gap-free structs; their bytes are their key ----------------------------------------------
+ */
 typedef struct conv_problem {
     int32_t direction; /* PH_CONV_FORWARD ... */
     int32_t dtype, nhwc, tf32;

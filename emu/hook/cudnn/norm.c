@@ -29,8 +29,7 @@ PH_EXPORT int cudnnSetActivationDescriptor(activation *it, int mode, int nan, do
     return CUDNN_OK;
 }
 
-/* ---- batch norm
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- batch norm -------------------------------------------------------------------------------------------------- */
 static int run(cudnn_handle *handle, bool backward, int mode, const cudnn_tensor *x) {
     if (!handle || !x) return CUDNN_BAD_POINTER;
     norm_problem problem;
@@ -94,8 +93,7 @@ PH_EXPORT int cudnnBatchNormalizationBackwardEx(cudnn_handle *handle, int mode, 
     return run(handle, true, mode, x);
 }
 
-/* ---- spatial transformer: charged by the bytes of its output
- * ---------------------------------------------------------- */
+/* ---- spatial transformer: charged by the bytes of its output ----------------------------------------------------- */
 PH_EXPORT int cudnnSetSpatialTransformerNdDescriptor(transformer *it, int kind, int dtype, int ndims,
                                                      const int dims[]) {
     ph_host_call(PH_CALL_QUERY);

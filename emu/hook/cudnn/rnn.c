@@ -42,8 +42,7 @@ CUDNN_DESCRIPTOR(Dropout, dropout)
 CUDNN_DESCRIPTOR(RNN, rnn)
 CUDNN_DESCRIPTOR(RNNData, rnn_data)
 
-/* ---- dropout
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnDropoutGetStatesSize(cudnn_handle *handle, size_t *nbytes) {
     if (!handle || !nbytes) return CUDNN_BAD_POINTER;
     *nbytes = (size_t)ph_cfg.sm_count * STATES_NBYTES_PER_SM;
@@ -69,8 +68,7 @@ PH_EXPORT int cudnnRestoreDropoutDescriptor(dropout *it, cudnn_handle *handle, f
     return set_dropout(it, probability, states, nbytes, seed);
 }
 
-/* ---- shape
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- shape ------------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnSetRNNDescriptor_v8(rnn *it, int algo, int mode, int bias, int direction, int input_mode, int dtype,
                                        int math_precision, int math_type, int32_t input, int32_t hidden,
                                        int32_t projection, int32_t layers, dropout *drop, uint32_t flags) {
@@ -191,9 +189,7 @@ PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forwa
     return CUDNN_OK;
 }
 
-/* ---- work
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- work -------------------------------------------------------------------------------------------------------- */
 /* Every step reads the recurrent weights again unless they stay in caches, which they do for all but the largest. */
 static int run(cudnn_handle *handle, const char *name, const rnn *it, const rnn_data *x) {
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;

@@ -11,7 +11,7 @@
 #include "costs/cost.h"
 #include "cudnn/cudnn.h"
 #include "nvtx/nvtx.h"
-#include "streams/stream.h"
+#include "streams/segment.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
  * The values stay uncomputed; the status words say "no error" and pivots say "no exchange", since programs read them.
  * Time is that of a library call by its bytes. Workspaces are sized as LAPACK's blocked algorithms would.
  */
+#include "core/alloc.h"
 #include "core/host.h"
-#include "core/warn.h"
 #include "costs/library.h"
 #include "data/data.h"
 
@@ -94,8 +94,7 @@ static int charge(solver *handle, const char *name, int64_t elements, int dtype,
 
 static void no_pivoting(int *pivots, int64_t n) {
     if (!pivots || n <= 0) return;
-    int *values = malloc((size_t)n * sizeof *values);
-    if (!values) ph_die("out of host memory for %lld pivots", (long long)n);
+    int *values = ph_allocate((size_t)n * sizeof *values);
     for (int64_t i = 0; i < n; i++) values[i] = (int)i + 1;
     ph_data_copy(pivots, values, (size_t)n * sizeof *values);
     free(values);
@@ -263,8 +262,7 @@ JACOBI(D, CUDA_DTYPE_F64, syevj)
 JACOBI(C, CUDA_DTYPE_C64, heevj)
 JACOBI(Z, CUDA_DTYPE_C128, heevj)
 
-/* ---- the typeless calls
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the typeless calls ------------------------------------------------------------------------------------------ */
 PH_EXPORT int cusolverDnXpotrf_bufferSize(solver *h, parameters *how, int uplo, int64_t n, int at, const void *a,
                                           int64_t lda, int compute, size_t *device, size_t *host) {
     (void)h, (void)how, (void)uplo, DROP_MATRIX, (void)compute;

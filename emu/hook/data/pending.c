@@ -10,7 +10,7 @@
  * lock or use this engine itself. A running action stays in the list, so whoever needs its result keeps waiting.
  */
 #include "channel/channel.h"
-#include "core/warn.h"
+#include "core/alloc.h"
 #include "data/action.h"
 #include "memory/memory.h"
 #include "process/python.h"
@@ -40,15 +40,9 @@ static early *early_arrivals;
 /* An action's own waits must not wait for the action itself. */
 static _Thread_local int running_here;
 
-static void *allocate(size_t nbytes) {
-    void *p = calloc(1, nbytes);
-    if (!p) ph_die("out of host memory (%zu bytes) for deferred device data", nbytes);
-    return p;
-}
-
 ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nreads, const ph_range *writes,
                          int nwrites) {
-    ph_action *action = allocate(sizeof *action + (size_t)(nreads + nwrites) * sizeof(ph_range));
+    ph_action *action = ph_allocate(sizeof *action + (size_t)(nreads + nwrites) * sizeof(ph_range));
     action->kind = kind;
     action->nreads = nreads;
     action->nwrites = nwrites;
@@ -86,11 +80,8 @@ static bool writes_host(const ph_action *action) {
 }
 
 static void add_dependent(ph_action *blocker, ph_action *dependent) {
-    if (blocker->ndependents == blocker->dependents_capacity) {
-        blocker->dependents_capacity = blocker->dependents_capacity ? 2 * blocker->dependents_capacity : 4;
-        blocker->dependents = realloc(blocker->dependents, blocker->dependents_capacity * sizeof(ph_action *));
-        if (!blocker->dependents) ph_die("out of host memory for deferred device data");
-    }
+    blocker->dependents =
+        ph_room_for_one(blocker->dependents, blocker->ndependents, &blocker->dependents_capacity, sizeof(ph_action *));
     blocker->dependents[blocker->ndependents++] = dependent;
     dependent->blockers++;
 }
@@ -169,7 +160,7 @@ bool ph_action_submit(ph_action *action) {
             if ((*at)->token == action->token) {
                 early *it = *at;
                 *at = it->next;
-                action->staged = allocate(it->nbytes ? it->nbytes : 1);
+                action->staged = ph_allocate(it->nbytes ? it->nbytes : 1);
                 memcpy(action->staged, it->bytes, it->nbytes);
                 action->staged_nbytes = it->nbytes;
                 action->arrived = true;
@@ -206,7 +197,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
     ph_action *action = first;
     while (action && (action->kind != PH_ACTION_EXPECT || action->token != token)) action = action->next;
     if (!action) {
-        early *it = allocate(sizeof *it + nbytes);
+        early *it = ph_allocate(sizeof *it + nbytes);
         it->token = token;
         it->nbytes = nbytes;
         if (nbytes) memcpy(it->bytes, bytes, nbytes);
@@ -215,7 +206,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
         pthread_mutex_unlock(&lock);
         return;
     }
-    action->staged = allocate(nbytes ? nbytes : 1);
+    action->staged = ph_allocate(nbytes ? nbytes : 1);
     if (nbytes) memcpy(action->staged, bytes, nbytes);
     action->staged_nbytes = nbytes;
     action->arrived = true;

@@ -8,6 +8,7 @@
  * The hook is not linked with Python: the interpreter's functions are looked up in the process, and absent in C tests.
  */
 #define _GNU_SOURCE
+#include "core/alloc.h"
 #include "core/warn.h"
 #include "data/action.h"
 #include "process/python.h"
@@ -43,7 +44,7 @@ static void start_worker(void) {
     pthread_detach(thread);
 }
 
-/* ---- called by ctypes ------------------------------------------------------------------------------------------- */
+/* ---- called by ctypes -------------------------------------------------------------------------------------------- */
 typedef struct call {
     void (*run)(uint64_t);
     uint64_t arg;
@@ -63,12 +64,10 @@ static void *pointer(uint64_t address) { return (void *)(uintptr_t)address; }
 PH_EXPORT int phantora_data_action(const uint64_t *reads, int nreads, const uint64_t *writes, int nwrites,
                                    void (*run)(uint64_t), uint64_t arg) {
     ph_range stack[16], *ranges = stack;
-    if (nreads + nwrites > 16 && !(ranges = malloc((size_t)(nreads + nwrites) * sizeof *ranges)))
-        ph_die("out of host memory for a control tensor's ranges");
+    if (nreads + nwrites > 16) ranges = ph_allocate((size_t)(nreads + nwrites) * sizeof *ranges);
     for (int i = 0; i < nreads; i++) ranges[i] = (ph_range){pointer(reads[2 * i]), reads[2 * i + 1]};
     for (int i = 0; i < nwrites; i++) ranges[nreads + i] = (ph_range){pointer(writes[2 * i]), writes[2 * i + 1]};
-    call *it = malloc(sizeof *it);
-    if (!it) ph_die("out of host memory for a control tensor");
+    call *it = ph_allocate(sizeof *it);
     *it = (call){run, arg};
     ph_action *action = ph_action_new(PH_ACTION_PYTHON, ranges, nreads, ranges + nreads, nwrites);
     action->run = run_call;

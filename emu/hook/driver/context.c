@@ -4,6 +4,7 @@
 #include "core/host.h"
 #include "core/warn.h"
 #include "driver/driver.h"
+#include "streams/wait.h"
 
 #include <string.h>
 
@@ -94,8 +95,7 @@ PH_EXPORT int cuDeviceCanAccessPeer(int *can, int device, int peer) {
     return exist ? CUDA_OK : CUDA_INVALID_DEVICE;
 }
 
-/* ---- contexts
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int cuDevicePrimaryCtxRetain(void **out, int device) {
     *out = NULL;

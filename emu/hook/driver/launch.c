@@ -81,8 +81,7 @@ PH_EXPORT int cuFuncSetCacheConfig(void *function, int preference) {
     return kernel_of(function) ? CUDA_OK : CUDA_INVALID_HANDLE;
 }
 
-/* ---- launches
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
 
 /* The driver has one code for what the runtime tells apart. */
 static int driver_status(int status) {
@@ -121,9 +120,7 @@ PH_EXPORT int cuLaunchHostFunc(void *stream, void (*function)(void *), void *arg
     return ph_host_function_launch(on, function, arg);
 }
 
-/* ---- occupancy
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- occupancy --------------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, void *function, int block_threads,
                                                                    size_t shared_nbytes, unsigned flags) {
@@ -164,9 +161,7 @@ PH_EXPORT int cuOccupancyMaxActiveClusters(int *clusters, void *function, const 
     return CUDA_OK;
 }
 
-/* ---- tensor maps
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- tensor maps ------------------------------------------------------------------------------------------------- */
 
 /* 128 opaque bytes that only kernels read. No kernel runs: they identify the tensor, the same for the same arguments.
  */

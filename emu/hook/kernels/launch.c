@@ -8,6 +8,7 @@
 #include "kernels/kernel.h"
 #include "nvtx/nvtx.h"
 #include "streams/capture.h"
+#include "streams/segment.h"
 
 typedef struct launch {
     const ph_kernel *kernel;

@@ -19,6 +19,8 @@
 #include "memory/memory.h"
 #include "process/thread.h"
 #include "streams/capture.h"
+#include "streams/segment.h"
+#include "streams/wait.h"
 
 #include <sys/mman.h>
 

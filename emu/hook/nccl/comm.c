@@ -10,6 +10,7 @@
  */
 #define _GNU_SOURCE
 #include "channel/channel.h"
+#include "core/alloc.h"
 #include "core/host.h"
 #include "core/warn.h"
 #include "nccl/nccl.h"
@@ -43,12 +44,6 @@ static _Thread_local struct {
     size_t count, capacity;
 } waiting;
 
-static void *allocate(size_t nbytes) {
-    void *p = calloc(1, nbytes);
-    if (!p) ph_die("out of host memory for an NCCL communicator");
-    return p;
-}
-
 static void ask(job *it) {
     struct ph_COMM reply = {0};
     if (it->split)
@@ -63,8 +58,8 @@ static void ask(job *it) {
     }
     it->comm->rank = (int)reply.rank;
     it->comm->nranks = (int)reply.nranks;
-    it->comm->sent = allocate(reply.nranks * sizeof(uint64_t));
-    it->comm->received = allocate(reply.nranks * sizeof(uint64_t));
+    it->comm->sent = ph_allocate(reply.nranks * sizeof(uint64_t));
+    it->comm->received = ph_allocate(reply.nranks * sizeof(uint64_t));
     it->comm->id = reply.comm;
 }
 
@@ -79,7 +74,7 @@ int nccl_comm_jobs_run(void) {
     waiting.count = 0;
     if (count == 1) ask(&waiting.jobs[0]);
     if (count <= 1) return NCCL_OK;
-    pthread_t *threads = allocate(count * sizeof *threads);
+    pthread_t *threads = ph_allocate(count * sizeof *threads);
     uint16_t site = ph_site();
     void *interpreter = ph_python_release();
     for (size_t i = 0; i < count; i++) waiting.jobs[i].site = site;
@@ -94,12 +89,8 @@ int nccl_comm_jobs_run(void) {
 
 /* *out is the handle at once, as in the real library, and of use once the group has ended. */
 static int enqueue(job it, int device, nccl_comm **out) {
-    if (waiting.count == waiting.capacity) {
-        waiting.capacity = waiting.capacity ? 2 * waiting.capacity : 4;
-        waiting.jobs = realloc(waiting.jobs, waiting.capacity * sizeof *waiting.jobs);
-        if (!waiting.jobs) ph_die("out of host memory for NCCL communicators");
-    }
-    it.comm = allocate(sizeof *it.comm);
+    waiting.jobs = ph_room_for_one(waiting.jobs, waiting.count, &waiting.capacity, sizeof *waiting.jobs);
+    it.comm = ph_allocate(sizeof *it.comm);
     it.comm->device = device;
     it.out = out;
     *out = it.comm;

@@ -8,6 +8,7 @@
  * output is expected: its calls are concurrent, an in-place buffer must not wait for itself.
  */
 #include "channel/channel.h"
+#include "core/alloc.h"
 #include "core/warn.h"
 #include "data/data.h"
 #include "nccl/nccl.h"
@@ -28,12 +29,6 @@ static _Thread_local struct {
 static atomic_uint_fast64_t last_token;
 
 bool nccl_in_group(void) { return group.depth > 0; }
-
-static void *grow(void *p, size_t nbytes) {
-    p = realloc(p, nbytes);
-    if (!p) ph_die("out of host memory for an NCCL group");
-    return p;
-}
 
 static size_t padded(size_t nbytes) { return (nbytes + 7) & ~(size_t)7; }
 
@@ -71,7 +66,7 @@ static void send_late_input(void *arg) {
 }
 
 static void follow_up(const nccl_call *call) {
-    late_input *it = grow(NULL, sizeof *it);
+    late_input *it = ph_allocate(sizeof *it);
     ph_range read = {call->input, call->input_nbytes};
     it->fields =
         (struct ph_NCCL_DATA){.comm = call->op.comm, .seq = call->op.seq, .op = call->op.op, .peer = call->op.peer};
@@ -86,7 +81,8 @@ static void emit(const nccl_call *calls, size_t ncalls, ph_stream *stream) {
     for (size_t i = 0; i < ncalls; i++)
         if (calls[i].stream == stream)
             nbytes += sizeof(struct ph_NCCL_OP) + (calls[i].deferred ? 0 : padded(calls[i].op.data_nbytes));
-    if (nbytes > group.payload_capacity) group.payload = grow(group.payload, group.payload_capacity = 2 * nbytes);
+    if (nbytes > group.payload_capacity)
+        group.payload = ph_reallocate(group.payload, group.payload_capacity = 2 * nbytes);
     unsigned char *at = group.payload;
     for (size_t i = 0; i < ncalls; i++)
         if (calls[i].stream == stream) {
@@ -141,8 +137,7 @@ static void launch_now(nccl_call *calls, size_t ncalls) {
     for (size_t i = 0; i < ncalls; i++) settle(&calls[i]);
 }
 
-/* ---- in a CUDA graph: the calls are kept, numbered and sent anew at each launch of the graph
- * ------------------------------- */
+/* ---- in a CUDA graph: the calls are kept, numbered and sent anew at each launch of the graph --------------------- */
 typedef struct captured {
     size_t ncalls;
     nccl_call calls[];
@@ -150,7 +145,7 @@ typedef struct captured {
 
 static void replay(ph_stream *stream, void *arg) {
     const captured *kept = arg;
-    nccl_call *calls = grow(NULL, kept->ncalls * sizeof *calls);
+    nccl_call *calls = ph_allocate(kept->ncalls * sizeof *calls);
     memcpy(calls, kept->calls, kept->ncalls * sizeof *calls);
     bool alive = true;
     for (size_t i = 0; i < kept->ncalls; i++) {
@@ -167,7 +162,7 @@ static void replay(ph_stream *stream, void *arg) {
 
 /* Takes the calls on one captured stream out of the array; returns how many are left. */
 static size_t capture(nccl_call *calls, size_t ncalls, ph_stream *stream) {
-    captured *kept = grow(NULL, sizeof *kept + ncalls * sizeof *calls);
+    captured *kept = ph_allocate(sizeof *kept + ncalls * sizeof *calls);
     size_t left = 0;
     kept->ncalls = 0;
     for (size_t i = 0; i < ncalls; i++)
@@ -199,9 +194,7 @@ int nccl_submit(const nccl_call *call) {
         nccl_call alone = *call;
         return launch(&alone, 1);
     }
-    if (group.count == group.capacity)
-        group.calls =
-            grow(group.calls, (group.capacity = group.capacity ? 2 * group.capacity : 16) * sizeof *group.calls);
+    group.calls = ph_room_for_one(group.calls, group.count, &group.capacity, sizeof *group.calls);
     group.calls[group.count++] = *call;
     return NCCL_OK;
 }

@@ -18,8 +18,7 @@ size_t nccl_dtype_nbytes(int dtype) {
 
 bool nccl_dtype_is_float(int dtype) { return dtype >= 6; } /* ncclFloat16 and all after it */
 
-/* ---- reduction operators made by ncclRedOpCreatePreMulSum: numbers from NCCL_BUILTIN_REDOPS on
- * ----------------------- */
+/* ---- reduction operators made by ncclRedOpCreatePreMulSum: numbers from NCCL_BUILTIN_REDOPS on ------------------- */
 #define MADE 1024
 static struct {
     bool used;

@@ -95,8 +95,7 @@ PH_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version) {
 }
 PH_EXPORT int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
 
-/* ---- handles
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- handles ----------------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int nvmlDeviceGetCount_v2(unsigned *count) {
     *count = (unsigned)ph_cfg.device_count;
@@ -131,8 +130,7 @@ PH_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device **out) {
     return NVML_NOT_FOUND;
 }
 
-/* ---- a device's facts
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- a device's facts -------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int nvmlDeviceGetIndex(nvml_device *device, unsigned *index) {
     int i = index_of(device);
@@ -227,8 +225,7 @@ PH_EXPORT int nvmlDeviceGetP2PStatus(nvml_device *a, nvml_device *b, int which, 
     return index_of(a) < 0 || index_of(b) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
 }
 
-/* ---- NVLink: every link of a server's GPUs ends at a switch
- * ------------------------------------------------------------------------- */
+/* ---- NVLink: every link of a server's GPUs ends at a switch ------------------------------------------------------ */
 
 PH_EXPORT int nvmlDeviceGetNvLinkState(nvml_device *device, unsigned link, unsigned *active) {
     *active = index_of(device) >= 0 && link < (unsigned)ph_cfg.nvlink_count;

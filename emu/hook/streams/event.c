@@ -9,6 +9,8 @@
 #include "process/process.h"
 #include "process/thread.h"
 #include "streams/capture.h"
+#include "streams/segment.h"
+#include "streams/wait.h"
 #include "streams/watch.h"
 
 #include <stdlib.h>

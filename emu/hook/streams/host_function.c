@@ -18,10 +18,10 @@
 #include "process/python.h"
 #include "process/thread.h"
 #include "streams/capture.h"
+#include "streams/segment.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 
 static struct {
     pthread_mutex_t lock;
