@@ -8,33 +8,24 @@ from __future__ import annotations
 
 import mmap
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from emu.contract import records
 from emu.contract.records import CostEntry, CostHeader, RecordError
+from profiles import Cost, CostModel, Source
 
 DEFAULT_CAPACITY = 1 << 16
 MAX_LOAD = 0.75
 
 
-class Cost(Protocol):
-    """What ``profiles.CostModel`` answers."""
+@dataclass(slots=True)
+class Unrecognised:
+    """Signatures that the cost model does not recognise, for one reason."""
 
-    @property
-    def solo_ns(self) -> int: ...
-    @property
-    def contended_ns(self) -> int: ...
-    @property
-    def flops(self) -> float: ...
-    @property
-    def source(self) -> int: ...
-
-
-class CostModel(Protocol):
-    """``profiles.CostModel``: what a signature costs. Raises ValueError if it is malformed."""
-
-    def cost(self, signature: str) -> Cost: ...
+    signatures: int
+    example: str
+    """The first of them in alphabetical order: it does not depend on which rank asked first."""
 
 
 class CostTable:
@@ -88,14 +79,14 @@ class Costs:
         self._model = model
         self._table = table
         self._known: dict[int, tuple[str, Cost]] = {}
-        self.asked = 0
+        self.unrecognised: dict[str, Unrecognised] = {}
+        """By what the model does not know. They cost an estimate."""
 
     def answer(self, ask: records.Cost) -> bytes:
         """The encoded COST_OF, its entry in the table already.
 
-        Raises RecordError for a key that is 0 or stands for two signatures, and what the model raises.
+        Raises RecordError for a key that is 0 or stands for two signatures. Every signature has a cost.
         """
-        self.asked += 1
         signature = ask.payload.rstrip(b"\0").decode(errors="replace")
         known = self._known.get(ask.key)
         if known is None:
@@ -103,9 +94,16 @@ class Costs:
                 raise RecordError("COST with key 0")
             cost = self._model.cost(signature)
             self._known[ask.key] = signature, cost
+            if cost.source is Source.UNRECOGNISED:
+                self._note_unrecognised(signature, cost.unknown)
             self._table.write(ask.key, cost)
         else:
             other, cost = known
             if other != signature:
                 raise RecordError(f"key {ask.key:#x} stands for {other!r} and for {signature!r}")
         return records.CostOf.encode(ask.qid, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
+
+    def _note_unrecognised(self, signature: str, reason: str) -> None:
+        noted = self.unrecognised.setdefault(reason, Unrecognised(0, signature))
+        noted.signatures += 1
+        noted.example = min(noted.example, signature)

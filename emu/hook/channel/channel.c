@@ -42,6 +42,9 @@ unsigned char *ph_buffer_room(ph_buffer *buffer, size_t nbytes) {
 static void append(uint16_t kind, uint16_t site, uint64_t host_ns, const void *fields, size_t fields_nbytes,
                    const void *payload, size_t payload_nbytes) {
     if (!ph_channel.open) return;
+    if (UNLIKELY(!ph_record_fits(kind, fields_nbytes + payload_nbytes)))
+        ph_die("record %u: %zu bytes of fields and %zu of payload are not what records.def says", kind, fields_nbytes,
+               payload_nbytes);
     size_t exact = sizeof(struct ph_header) + fields_nbytes + payload_nbytes, padded = (exact + 7) & ~(size_t)7;
     struct ph_header header = {.kind = kind, .site = site, .nbytes = (uint32_t)exact, .last = host_ns};
     unsigned char *at = ph_buffer_room(&ph_channel.gathering, padded);

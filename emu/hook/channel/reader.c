@@ -49,7 +49,7 @@ static void receive(ph_buffer *in) {
     while (in->n - at >= sizeof(struct ph_header)) {
         struct ph_header header;
         memcpy(&header, in->bytes + at, sizeof header);
-        if (header.nbytes < sizeof header)
+        if (header.nbytes < sizeof header || !ph_record_fits(header.kind, header.nbytes - sizeof header))
             ph_die("the coordinator sent a malformed record (kind %u, %u bytes)", header.kind, header.nbytes);
         size_t padded = ((size_t)header.nbytes + 7) & ~(size_t)7;
         if (in->n - at < padded) break;

@@ -15,6 +15,7 @@ void ph_emit_counters(void) {
         .measured_ns = ph_counts.solo_ns[PH_SOURCE_MEASURED],
         .interpolated_ns = ph_counts.solo_ns[PH_SOURCE_INTERPOLATED],
         .roofline_ns = ph_counts.solo_ns[PH_SOURCE_ROOFLINE],
+        .unrecognised_ns = ph_counts.solo_ns[PH_SOURCE_UNRECOGNISED],
         .flops = ph_counts.flops,
         .api_calls = atomic_load(&ph_counts.api_calls),
         .ops = atomic_load(&ph_counts.ops),

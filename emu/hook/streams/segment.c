@@ -68,7 +68,7 @@ void ph_launch(ph_stream *stream, const ph_cost *cost) {
 void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
     ph_record_lock();
     ph_counts.launches++;
-    ph_counts.solo_ns[cost->source & 3] += cost->solo_ns;
+    ph_counts.solo_ns[cost->source & 7] += cost->solo_ns;
     ph_counts.flops += cost->flops;
     if (LIKELY(ph_run.started)) {
         ph_order_default(stream);

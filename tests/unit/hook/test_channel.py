@@ -119,7 +119,7 @@ def test_a_child_of_a_rank_cannot_use_the_device_nor_the_channel(running):
 
     told = running(program)
     assert not told.of(records.MARKER)
-    assert [r.launches for r in told.of(records.SEGMENT)] == [2]
+    assert sum(r.launches for r in told.of(records.SEGMENT)) == 2  # in one segment or, on a busy machine, in two
 
 
 def test_children_die_with_their_rank(running):
