@@ -12,7 +12,7 @@ from phantora_async import terminal
 from phantora_async.config import Config
 from phantora_async.coordinator.coordinator import Coordinator, Outcome
 from phantora_async.errors import EnvironmentUnusable, ExitCode, Interrupted, PhantoraError, RunFailed
-from phantora_async.failures import RankDied
+from phantora_async.errors import RankDied
 from phantora_async.launcher import GRACE_S, Launcher, Runtime, make_runtime
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal

@@ -462,6 +462,9 @@ class CostEntry(NamedTuple):
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[CostEntry]: ...
 
+class ExitKind(IntEnum):
+    INTERNAL = 70
+
 class MarkerKind(IntEnum):
     STEP = 1
     NAMED = 2

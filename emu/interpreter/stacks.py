@@ -8,15 +8,8 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import signal
 
-SIGNAL = signal.SIGRTMAX - 3
-"""A real-time signal, of which the C library and PyTorch use none up here."""
-
-
-def path_of(folder: str, rank: int) -> str:
-    """The rank's file. It exists before the coordinator hears of the rank: then the signal may be sent."""
-    return os.path.join(folder, f"rank{rank}.stack")
+from ..contract.stack_request import SIGNAL, path_of
 
 
 def register(folder: str, rank: int) -> None:

@@ -28,6 +28,7 @@ from ..clock import timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..contract.job import Job
 from ..contract.messages import ControlSocket
+from ..contract.process_setup import adopt_orphans
 from ..control import control_tensors
 from ..interpreter import compile_once, heap, script, threads
 from ..interpreter.hook_library import Hook, HookError
@@ -77,7 +78,7 @@ def main(fileno: int) -> None:
         return
     message.pop("event")
     job = Job.parse(message)
-    processes.adopt_orphans()
+    adopt_orphans()
     try:
         # Nothing is below it yet, and importing torch takes seconds in which it does not listen.
         processes.die_with_parent(os.getppid())

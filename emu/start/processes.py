@@ -1,49 +1,28 @@
-"""What Linux offers to keep a tree of processes together: ties to the parent, adopted orphans, killing all below."""
+"""What Linux offers to keep a tree of processes together: ties to the parent, the list of descendants, killing them."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
 from collections.abc import Iterator
 
+from ..contract.process_setup import prctl
+
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_ADDR_NO_RANDOMIZE = 0x0040000
-_libc = ctypes.CDLL(None, use_errno=True)
 # Bound before emu.clock.virtual_clock gives ranks another time: what waits here waits for processes.
 _now, _sleep = time.monotonic, time.sleep
 
 
-def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"prctl({option}): {os.strerror(error)}")
-
-
 def die_with_parent(parent: int) -> None:
     """SIGKILL for this process as soon as `parent`, which forked it, ends - also if it has ended already."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 
 
 def outlive_parent() -> None:
-    _prctl(_PR_SET_PDEATHSIG, 0)
-
-
-def fix_addresses() -> None:
-    """The next program of this process, and all below it, are laid out alike in every run, where the kernel lets us.
-
-    Python's order of objects in sets is that of their addresses.
-    """
-    _libc.personality(ctypes.c_ulong(_ADDR_NO_RANDOMIZE))
-
-
-def adopt_orphans() -> None:
-    """Descendants whose parent ends become children of this process."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def descendants(ancestor: int) -> list[int]:

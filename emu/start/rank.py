@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..contract.job import Job, Seat, torchrun_environment
+from ..contract.records import ExitKind
 from ..interpreter import memory, seeds, stacks
 from ..interpreter.script import is_ours, is_the_user_s
 from . import processes
@@ -33,7 +34,7 @@ _exit = os._exit
 
 def main(job: Job, seat: Seat, warmed: Warm, server: int) -> NoReturn:
     """The rank's process; never returns to the server's code."""
-    code = 70
+    code: int = ExitKind.INTERNAL
     try:
         processes.die_with_parent(server)
         _set_up_process(job, seat)

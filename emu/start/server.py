@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ..contract.job import Job, Seat
 from ..contract.messages import ControlSocket
+from ..contract.process_setup import adopt_orphans
+from ..contract.records import ExitKind
 from . import isolation, processes, rank
 
 if TYPE_CHECKING:
@@ -20,10 +22,10 @@ _WATCHED = (signal.SIGCHLD, signal.SIGTERM)
 
 def main(job: Job, index: int, warmed: Warm, control: ControlSocket, forker: int) -> NoReturn:
     """The server's process; never returns to the forker's code."""
-    code = 70
+    code: int = ExitKind.INTERNAL
     try:
         processes.die_with_parent(forker)
-        processes.adopt_orphans()
+        adopt_orphans()
         isolation.enter(job.isolation, index)
         # Blocked, they wait for sigtimedwait: none can slip in between a look and a sleep.
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)

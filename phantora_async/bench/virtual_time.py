@@ -24,8 +24,8 @@ from random import Random
 import netsim
 from emu.contract import records
 from emu.contract.records import NcclKind, ScopeKind
-from phantora_async.coordinator.costs import Costs, CostTable
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.costs import Costs, CostTable
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.virtual_time import POLICIES, Collective, NetworkModel, Revised, SpeculationPolicy, Stop, Timeline
 from profiles import CostModel, load_cluster, load_gpu

@@ -7,16 +7,16 @@ import os
 from pathlib import Path
 
 from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, STALL_TIMEOUT_S, resolve
-from phantora_async.errors import EXIT_CODES_HELP, NotWritten
-from phantora_async.liveness.call_sites import short
+from phantora_async.errors import NotWritten, exit_codes_help
 from phantora_async.virtual_time.speculation_policy import POLICIES
+from phantora_async.wording import short
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "phantora-async run [-n WORLD | --nnodes N --nproc-per-node GPUS] [options] (SCRIPT | -m MODULE) [arguments]"
     )
-    parser.epilog = EXIT_CODES_HELP
+    parser.epilog = exit_codes_help()
     job = parser.add_argument_group("job")
     job.add_argument(
         "-n", type=int, metavar="WORLD", help="GPUs in all: 12 are a server of 8 and one of 4 (default: 1)"

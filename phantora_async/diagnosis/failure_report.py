@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.diagnosis.rank_states import RankState, describe_all, describe_sides, sides_document
-from phantora_async.failures import Mismatch, RankDied, RunFailure
-from phantora_async.liveness.call_sites import Site
+from phantora_async.errors import Mismatch, RankDied, RunFailure
+from phantora_async.ingest.call_sites import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Ending:
     def _shown(self) -> list[RankState]:
         if isinstance(self.failure, RankDied):
             return [state for state in self.states if state.waiting and state.rank != self.failure.rank]
-        return list(self.states) if self.failure.picture else []
+        return list(self.states) if self.failure.shows_ranks else []
 
     def document(self, fact_builder: FactBuilder, run_dir: Path) -> dict[str, Any]:
         """The report's entry ``failure``."""
@@ -69,4 +69,4 @@ class Ending:
 
 def worth_stacks(failure: RunFailure) -> bool:
     """Does it help to know where ranks are now? Not where one has ended on its own, or the simulator failed."""
-    return failure.picture or isinstance(failure, Mismatch)
+    return failure.shows_ranks or isinstance(failure, Mismatch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.diagnosis.rank_states import RankState, states
 from phantora_async.virtual_time import Timeline
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from emu.contract import records
-from phantora_async.coordinator.communicators import named
-from phantora_async.coordinator.fact_builder import FactBuilder
-from phantora_async.failures import Side
-from phantora_async.liveness.call_sites import Site, short, texts
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.errors import Side
+from phantora_async.ingest.call_sites import Site, texts
 from phantora_async.virtual_time import CommCreation, Timeline
 from phantora_async.virtual_time.entities import (
     Device,
@@ -23,6 +22,7 @@ from phantora_async.virtual_time.entities import (
     StreamState,
 )
 from phantora_async.virtual_time.facts import Collective
+from phantora_async.wording import named, short
 
 SHOWN = 16
 """Groups of ranks that a message lists."""
@@ -49,7 +49,7 @@ class RankState:
 
 def states(timeline: Timeline, fact_builder: FactBuilder, asleep: Container[int] = ()) -> list[RankState]:
     """One for every rank. ``asleep``: those of whom it is known beside what the timeline knows."""
-    unanswered = fact_builder.communicators.unanswered()
+    unanswered = fact_builder.incomplete_collectives()
     found = []
     for host in timeline.hosts:
         doing, waiting, site = _doing(host, timeline, fact_builder, host.rank in asleep)
@@ -160,8 +160,7 @@ def _unanswered(collective: Collective, rank: int, fact_builder: FactBuilder) ->
 
 
 def _finished(host: Host, fact_builder: FactBuilder) -> str:
-    bye = fact_builder.rank_info[host.rank].bye
-    words = bye.payload.rstrip(b"\0").decode(errors="replace") if bye is not None else ""
+    words = fact_builder.rank_info[host.rank].last_words
     return f"finished: {words}" if words else "finished"
 
 

@@ -14,8 +14,7 @@ from time import monotonic
 from typing import Any
 
 from emu.contract import records
-from phantora_async.coordinator.channel import Channel
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.sleep_detector import POLLING_SHARE, Processes, SleepDetector
 from phantora_async.virtual_time import Timeline
 
@@ -23,15 +22,13 @@ FIRST_S = 0.05
 AGAIN_S = 0.01
 """For a rank that slept when last seen: it only has to be seen to sleep still."""
 SLOWEST_S = 0.25
-PATIENCE_S = 30.0
-"""All asleep for so long, with nothing to simulate: a deadlock. Before, it may be a slow download or disk."""
 POLLS = frozenset((records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE))
 """What a thread says that goes round in circles, such as a watchdog's."""
 
 
 def is_news(arrived: Sequence[Any]) -> bool:
     """Do these records of a rank tell of anything but polling?"""
-    return any(record[0] not in POLLS for record in arrived)
+    return any(record.kind not in POLLS for record in arrived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +46,17 @@ class BlockedRanks:
         self,
         timeline: Timeline,
         fact_builder: FactBuilder,
-        channels: Mapping[int, Channel],
+        pids: Mapping[int, int],
         processes: Processes,
-        patience_s: float = PATIENCE_S,
     ) -> None:
         self._timeline = timeline
         self._fact_builder = fact_builder
-        self._channels = channels
+        self._pids = pids
         self._sleep_detector = SleepDetector(processes)
         self._delay_s = FIRST_S
         self._stuck_since: float | None = None
         self._used_ns: dict[int, int] = {}
         """Processor time of the sleepers' main threads at that moment."""
-        self.patience_s = patience_s
 
     def rank_spoke(self, rank: int, news: bool) -> None:
         self._sleep_detector.forget(rank)
@@ -74,7 +69,7 @@ class BlockedRanks:
 
     def computes(self, rank: int) -> bool:
         """Is its main thread at work at this moment, outside the kernel's waits?"""
-        return rank in self._channels and self._sleep_detector.computes(self._channels[rank].pid)
+        return rank in self._pids and self._sleep_detector.computes(self._pids[rank])
 
     def first_look_s(self) -> float:
         """How long to wait after virtual time came to a stop."""
@@ -91,10 +86,10 @@ class BlockedRanks:
         sleepers = []
         quiet = True
         for rank, rank_info in enumerate(self._fact_builder.rank_info):
-            if rank_info.bye is not None or rank not in self._channels:
+            if rank_info.bye is not None or rank not in self._pids:
                 quiet = quiet and rank_info.bye is not None
             elif rank_info.questions:
-                quiet = quiet and not self._sleep_detector.runnable(self._channels[rank].pid)
+                quiet = quiet and not self._sleep_detector.runnable(self._pids[rank])
             elif rank == starved.rank or self._asleep(rank):
                 sleepers.append(rank)
             else:
@@ -117,11 +112,11 @@ class BlockedRanks:
         return now_s - self._stuck_since
 
     def _asleep(self, rank: int) -> bool:
-        channel = self._channels.get(rank)
-        if channel is None:
+        pid = self._pids.get(rank)
+        if pid is None:
             return False
         least_s = AGAIN_S if self._sleep_detector.slept(rank) else FIRST_S
-        return self._sleep_detector.look(rank, channel.pid, int(least_s * 0.9e9))
+        return self._sleep_detector.look(rank, pid, int(least_s * 0.9e9))
 
     def _not_yet(self) -> Verdict:
         again_s = self._delay_s

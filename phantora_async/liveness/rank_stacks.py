@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from emu.interpreter import stacks
-from phantora_async.liveness.call_sites import Line, Site, innermost
+from emu.contract import stack_request
+from phantora_async.ingest.call_sites import Line, Site, innermost
 
 _LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 
@@ -18,7 +18,7 @@ class Stacks:
     """Of the ranks of one run: ``ask``, wait until ``complete``, then ``where``, ``keep``."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: where ranks have their files, see ``emu.interpreter.stacks``."""
+        """`folder`: where ranks have their files, see ``emu.contract.stack_request``."""
         self._folder = folder
         self._asked: dict[int, int] = {}
         """Rank -> size of its file when last looked at."""
@@ -27,7 +27,7 @@ class Stacks:
         """Its stacks from now on, in place of older ones. A rank that has no file cannot be asked."""
         with contextlib.suppress(OSError):  # it has just ended
             os.truncate(self._path(rank), 0)
-            os.kill(pid, stacks.SIGNAL)
+            os.kill(pid, stack_request.SIGNAL)
             self._asked[rank] = 0
 
     def forget(self) -> None:
@@ -65,7 +65,7 @@ class Stacks:
         return kept
 
     def _path(self, rank: int) -> Path:
-        return Path(stacks.path_of(str(self._folder), rank))
+        return Path(stack_request.path_of(str(self._folder), rank))
 
     def _size(self, rank: int) -> int:
         try:

@@ -10,15 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 
-from phantora_async.coordinator.channel import Channel
-from phantora_async.coordinator.communicators import named
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.diagnosis.rank_states import last_site
 from phantora_async.liveness.blocked_ranks import BlockedRanks
-from phantora_async.liveness.call_sites import Site
+from phantora_async.ingest.call_sites import Site
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.virtual_time import Timeline
 from phantora_async.virtual_time.facts import Collective
+from phantora_async.wording import named
 
 STALL_S = 3.0
 """Before, a wait is nothing to speak of."""
@@ -57,13 +56,13 @@ class StallWatch:
         self,
         timeline: Timeline,
         fact_builder: FactBuilder,
-        channels: Mapping[int, Channel],
+        pids: Mapping[int, int],
         blocked_ranks: BlockedRanks,
         stacks: Stacks,
     ) -> None:
         self._timeline = timeline
         self._fact_builder = fact_builder
-        self._channels = channels
+        self._pids = pids
         self._blocked_ranks = blocked_ranks
         self._stacks = stacks
         self._heard_s: dict[int, float] = {}
@@ -80,7 +79,7 @@ class StallWatch:
         starved = self._timeline.starved
         if starved is None or self._fact_builder.rank_info[starved.rank].bye is not None:
             return None
-        unanswered = self._fact_builder.communicators.unanswered() if self._blocked_ranks.sleeps(starved.rank) else {}
+        unanswered = self._fact_builder.incomplete_collectives() if self._blocked_ranks.sleeps(starved.rank) else {}
         rank = self._blocker(starved.rank, unanswered)
         for_s = monotonic() - self._heard_s.get(rank, self._started_s)
         if for_s < STALL_S:
@@ -96,7 +95,7 @@ class StallWatch:
             self._asked = (-1, 0.0)
         else:
             self._ask(rank)
-        if rank not in self._channels:
+        if rank not in self._pids:
             doing = "has not started yet"
         elif self._fact_builder.rank_info[rank].questions:
             doing = "asks for the time, or whether work is done, again and again"
@@ -134,4 +133,4 @@ class StallWatch:
         due = self._asked[0] != rank or now_s - self._asked[1] >= ASK_EVERY_S
         if due and self._blocked_ranks.computes(rank):
             self._asked = rank, now_s
-            self._stacks.ask(rank, self._channels[rank].pid)
+            self._stacks.ask(rank, self._pids[rank])

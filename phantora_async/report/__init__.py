@@ -5,6 +5,7 @@ agree on it to the byte. What the simulator itself needed is under ``document["s
 """
 
 from phantora_async.report.document import SCHEMA, Document, build, to_json
+from phantora_async.report.simulator import Usage
 from phantora_async.report.text import terminal_report
 
-__all__ = ["SCHEMA", "Document", "build", "terminal_report", "to_json"]
+__all__ = ["SCHEMA", "Document", "Usage", "build", "terminal_report", "to_json"]

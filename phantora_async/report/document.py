@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec

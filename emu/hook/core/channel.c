@@ -95,8 +95,12 @@ void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_
     append_at(kind, 0, at_ns, fields, fields_nbytes, payload, payload_nbytes);
 }
 
-/* The coordinator has gone, and with it the run. */
-static _Noreturn void vanish(void) { _exit(74); }
+/* The coordinator has closed the connection: the run is over. */
+static _Noreturn void vanish(void) {
+    fprintf(stderr, "phantora-async: rank %u: the coordinator has closed the connection, so this rank ends\n",
+            ph_run.rank);
+    _exit(PH_EXIT_INTERNAL);
+}
 
 /* Under the send lock: whatever has gathered leaves; all of it, or (without blocking) what the socket takes. */
 static void send_gathered(bool may_block) {

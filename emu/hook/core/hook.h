@@ -62,7 +62,7 @@ void ph_warn_once(const char *name, const char *format, ...) __attribute__((form
 /* A refused call: warns once by name, counts, returns status. */
 int ph_refuse(const char *name, int status);
 _Noreturn void ph_die(const char *format, ...)
-    __attribute__((format(printf, 1, 2))); /* internal errors: message, exit 70 */
+    __attribute__((format(printf, 1, 2))); /* internal errors: message, exit PH_EXIT_INTERNAL */
 
 /* ---- stream.c: streams, events, segments: the op stream -------------------------------------------------------- */
 typedef struct ph_stream ph_stream;

@@ -17,7 +17,7 @@ import uvloop
 from emu.contract import records
 from emu.contract.records import MarkerKind, NcclKind
 from phantora_async.coordinator.coordinator import Coordinator, Outcome
-from phantora_async.failures import INTERNAL, STUCK
+from phantora_async.errors import INTERNAL, STUCK
 from phantora_async.liveness.sleep_detector import Thread
 from phantora_async.report import terminal_report
 from phantora_async.run_spec import RunSpec
@@ -438,7 +438,7 @@ async def test_a_fast_rank_is_held_back_and_let_go_when_a_slow_one_sleeps(
     two: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 1 says more than may queue, then sends rank 0, asleep, the message that it waits for."""
-    monkeypatch.setattr("phantora_async.coordinator.backpressure.RANK_FACTS", 100)
+    monkeypatch.setattr("phantora_async.ingest.backpressure.RANK_FACTS", 100)
     message = asyncio.Event()
     counts: dict[str, Any] = {}
 

@@ -6,8 +6,8 @@ import pytest
 
 from emu.contract import records
 from emu.contract.records import NcclKind
-from phantora_async.coordinator.communicators import Answers, Communicators, compact, named
-from phantora_async.failures import Deadlock, Mismatch, ProtocolError
+from phantora_async.ingest.communicators import Answers, Communicators, compact, named
+from phantora_async.errors import Deadlock, Mismatch, ProtocolError
 
 
 def init(rank: int, place: int, size: int, unique: bytes = b"id") -> records.CommInit:

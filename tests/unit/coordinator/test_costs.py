@@ -9,7 +9,7 @@ import pytest
 
 from emu.contract import records
 from emu.contract.records import RecordError
-from phantora_async.coordinator.costs import Cost, Costs, CostTable
+from phantora_async.ingest.costs import Cost, Costs, CostTable
 
 
 def find(path: Path, key: int) -> records.CostEntry | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from emu.contract import records
-from phantora_async.coordinator import backpressure
-from phantora_async.coordinator.backpressure import Backpressure
+from phantora_async.ingest import backpressure
+from phantora_async.ingest.backpressure import Backpressure
 from phantora_async.diagnosis.progress import Progress, line
 from phantora_async.virtual_time import Timeline
 

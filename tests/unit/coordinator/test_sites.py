@@ -7,7 +7,7 @@ from pathlib import Path
 
 import emu
 from emu.contract import records
-from phantora_async.liveness.call_sites import Line, Site, from_record, innermost, texts
+from phantora_async.ingest.call_sites import Line, Site, from_record, innermost, texts
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, main_thread
 
 PACKAGES = "/opt/venv/lib/python3.12/site-packages"

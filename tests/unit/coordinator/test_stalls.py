@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from emu.contract import records
-from phantora_async.coordinator.channel import Channel
+from phantora_async.ingest.channel import Channel
 from phantora_async.liveness import blocked_ranks
 from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
 from phantora_async.liveness.sleep_detector import Thread

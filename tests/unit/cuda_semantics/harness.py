@@ -19,8 +19,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from emu.contract import records
-from phantora_async.coordinator.costs import Costs, CostTable
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.costs import Costs, CostTable
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Timeline
 from tests.unit.hook.coordinator import DEVICE_FILE, Dim3, Rank
 from tests.unit.virtual_time.scripted import FixedFabric

@@ -12,8 +12,8 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind, NcclKind, ScopeKind
-from phantora_async.coordinator.costs import Costs, CostTable
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.costs import Costs, CostTable
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Collective, Revised, Stop, Timeline
 
 

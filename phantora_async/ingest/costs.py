@@ -1,7 +1,7 @@
-"""What work costs, known to all ranks: a table in a mapped file that the coordinator alone writes.
+"""Kernel costs for all ranks: a table in a mapped file, which only the coordinator writes, and answers to COST.
 
-Layout and protocol: COST_HEADER and COST_ENTRY of records.def. A reader may look at any time, so an entry's key is
-written last, as one aligned 64-bit store.
+Layout and protocol: COST_HEADER and COST_ENTRY of records.def. A rank may read at any time, so an entry's key is written
+last, as one aligned 64-bit store.
 """
 
 from __future__ import annotations
@@ -9,26 +9,16 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from emu.contract import records
 from emu.contract.records import CostEntry, CostHeader, RecordError
+from profiles import Cost
 
-DEFAULT_CAPACITY = 1 << 16
+CAPACITY = 1 << 16
 MAX_LOAD = 0.75
-
-
-class Cost(Protocol):
-    """What ``profiles.CostModel`` answers."""
-
-    @property
-    def solo_ns(self) -> int: ...
-    @property
-    def contended_ns(self) -> int: ...
-    @property
-    def flops(self) -> float: ...
-    @property
-    def source(self) -> int: ...
+_KEY_NBYTES = 8
+"""COST_ENTRY begins with its key."""
 
 
 class CostModel(Protocol):
@@ -38,13 +28,12 @@ class CostModel(Protocol):
 
 
 class CostTable:
-    """The shared file, created empty. One writer; closes with ``close``."""
+    """The shared file, created empty."""
 
-    def __init__(self, path: Path, capacity: int = DEFAULT_CAPACITY) -> None:
-        if capacity & (capacity - 1):
-            raise ValueError(f"capacity {capacity} is not a power of two")
-        self.capacity = capacity
-        self.used = 0
+    def __init__(self, path: Path, capacity: int = CAPACITY) -> None:
+        """`capacity`: a power of two."""
+        self._capacity = capacity
+        self._used = 0
         nbytes = len(CostHeader.encode(0, 0, 0)) + capacity * CostEntry.size()
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -58,19 +47,19 @@ class CostTable:
         self._words = memoryview(self._file).cast("Q")
 
     def write(self, key: int, cost: Cost) -> bool:
-        """Publishes a cost under its key. False if the table is full: ranks then ask, which is slower but right."""
-        if self.used >= self.capacity * MAX_LOAD:
+        """Publishes a cost under its key. False if the table is full: ranks then ask each time, which is slower."""
+        if self._used >= self._capacity * MAX_LOAD:
             return False
-        slot = key & (self.capacity - 1)
+        slot = key & (self._capacity - 1)
         while (found := self._words[self._word(slot)]) and found != key:
-            slot = (slot + 1) & (self.capacity - 1)
+            slot = (slot + 1) & (self._capacity - 1)
         if found:
             return True
         start = self._first + slot * CostEntry.size()
         entry = CostEntry.encode(0, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
-        self._file[start + 8 : start + CostEntry.size()] = entry[8:]
+        self._file[start + _KEY_NBYTES : start + CostEntry.size()] = entry[_KEY_NBYTES:]
         self._words[self._word(slot)] = key
-        self.used += 1
+        self._used += 1
         return True
 
     def _word(self, slot: int) -> int:
@@ -81,31 +70,33 @@ class CostTable:
         self._file.close()
 
 
+class _Known(NamedTuple):
+    signature: str
+    cost: Cost
+
+
 class Costs:
-    """Answers COST: each signature is asked of the model once, for all ranks."""
+    """Answers COST. Each signature is priced once, for all ranks."""
 
     def __init__(self, model: CostModel, table: CostTable) -> None:
         self._model = model
         self._table = table
-        self._known: dict[int, tuple[str, Cost]] = {}
-        self.asked = 0
+        self._known: dict[int, _Known] = {}
+        """By key."""
 
     def answer(self, ask: records.Cost) -> bytes:
-        """The encoded COST_OF, its entry in the table already.
+        """The encoded COST_OF. Its entry is in the table already.
 
         Raises RecordError for a key that is 0 or stands for two signatures, and what the model raises.
         """
-        self.asked += 1
         signature = ask.payload.rstrip(b"\0").decode(errors="replace")
         known = self._known.get(ask.key)
         if known is None:
             if not ask.key:
                 raise RecordError("COST with key 0")
-            cost = self._model.cost(signature)
-            self._known[ask.key] = signature, cost
-            self._table.write(ask.key, cost)
-        else:
-            other, cost = known
-            if other != signature:
-                raise RecordError(f"key {ask.key:#x} stands for {other!r} and for {signature!r}")
+            known = self._known[ask.key] = _Known(signature, self._model.cost(signature))
+            self._table.write(ask.key, known.cost)
+        elif known.signature != signature:
+            raise RecordError(f"key {ask.key:#x} stands for {known.signature!r} and for {signature!r}")
+        cost = known.cost
         return records.CostOf.encode(ask.qid, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
