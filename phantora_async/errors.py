@@ -103,8 +103,8 @@ class RunFailure(PhantoraError):
     shows_ranks = False
     """Do the details list what every rank is doing, and where?"""
 
-    def __init__(self, message: str, sides: tuple[Side, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, sides: tuple[Side, ...] = (), details: str = "") -> None:
+        super().__init__(message, details=details)
         self.sides = sides
 
     def __str__(self) -> str:

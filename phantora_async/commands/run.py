@@ -101,19 +101,18 @@ def run(given: argparse.Namespace) -> int:
     # Not before the command line is known to be good: these take longer to import than everything else.
     import uvloop
 
-    from phantora_async.report import terminal_report
+    from phantora_async.report import terminal_report, to_json
     from phantora_async.session import Session
 
-    session = Session(config)
-    outcome = uvloop.run(session.run())
-    unwritten = _write(config.report, outcome.report_json())
+    outcome = uvloop.run(Session(config).run())
+    unwritten = _write(config.report, to_json(outcome.report))
     logs = f"logs: {short(config.run_dir)}/rank*.log"
-    if (error := session.error(outcome)) is not None:
-        error.hint = f"{unwritten or f'report: {short(config.report)}'}; {logs}"
-        raise error
+    if outcome.failure is not None:
+        outcome.failure.hint = f"{unwritten or f'report: {short(config.report)}'}; {logs}"
+        raise outcome.failure
     print(terminal_report(outcome.report))
     if unwritten:
-        raise NotWritten(unwritten, f"what it would say for people stands above; {logs}")
+        raise NotWritten(unwritten, f"its text is printed above; {logs}")
     print(f"report: {config.report}; logs: {config.run_dir}/rank*.log")
     print(f"again:  phantora-async report {config.report}")
     return 0

@@ -65,6 +65,7 @@ class Coordinator:
         self._over = asyncio.Event()
         """The run has ended, or has failed."""
         self._server: asyncio.Server | None = None
+        self._connections: list[Channel] = []
         self._gc_threshold = gc.get_threshold()
         self._turn_due = False
         self._stop = Stop.STARVED
@@ -79,7 +80,7 @@ class Coordinator:
         loop.set_exception_handler(self._unexpected)
         self._gc_threshold = gc.get_threshold()
         gc.set_threshold(*GC_THRESHOLD)
-        self._server = await loop.create_unix_server(lambda: Channel(self), str(self._spec.socket))
+        self._server = await loop.create_unix_server(self._connection, str(self._spec.socket))
 
     def rank_exited(self, rank: int, returncode: int, signal: int | None) -> None:
         """The rank's process has ended, with this exit code or by this signal."""
@@ -130,9 +131,15 @@ class Coordinator:
         """Closes the connections. To be called when the ranks have ended: one that is still running would end itself
         with ``ExitCode.INTERNAL``.
         """
-        self._intake.close()
+        for channel in self._connections:
+            channel.close()
 
     # ---- for the channels, see ``channel.Receiver`` ----------------------------------------------------------------
+
+    def _connection(self) -> Channel:
+        channel = Channel(self)
+        self._connections.append(channel)
+        return channel
 
     def connected(self, channel: Channel, hello: records.Hello) -> None:
         self._intake.connect(channel, hello)
@@ -238,10 +245,11 @@ class Coordinator:
     def _rank_states(self) -> list[RankState]:
         """What every rank is doing now."""
         ranks = range(self._spec.world_size)
-        return states(self._timeline, self._fact_builder, {rank for rank in ranks if self._blocked_ranks.sleeps(rank)})
+        sleeping = {rank for rank in ranks if self._blocked_ranks.sleeps(rank)}
+        return states(self._timeline.snapshot(), self._fact_builder, sleeping)
 
     def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An unexpected exception in a callback: the run must not continue without what the callback should have done."""
+        """An unexpected exception in a callback ends the run: part of the callback's work was not done."""
         error = context.get("exception")
         text = "".join(traceback.format_exception(error)) if error is not None else ""
         self._fail(InternalError(f"internal error: {context['message']}", details=text.rstrip()))

@@ -70,8 +70,3 @@ class Intake:
         for rank in resumed:
             self._channels[rank].resume()
         return bool(resumed)
-
-    def close(self) -> None:
-        """Closes all connections."""
-        for channel in list(self._channels.values()):
-            channel.close()

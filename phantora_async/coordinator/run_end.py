@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import NamedTuple
 
-from phantora_async.diagnosis.failure_report import Ending, worth_stacks
-from phantora_async.diagnosis.rank_states import RankState, last_site
+from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
+from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
@@ -67,7 +67,7 @@ class RunEnd:
             self.failure = failure
             self._states = states
             self._stacks.forget()
-            if worth_stacks(failure):
+            if needs_stacks(failure):
                 for rank, pid in pids.items():
                     if rank not in self.exits:
                         self._stacks.ask(rank, pid)
@@ -90,14 +90,16 @@ class RunEnd:
         """The report, and the failure with its details."""
         failure = self.failure
         if failure is None:
-            return Outcome(None, build(self._spec, self._timeline, self._fact_builder, usage, 0, None))
+            return Outcome(None, self._report(usage, 0, None))
         run_dir = self._spec.run_dir
-        seen = known(range(self._spec.world_size), self._stacks)
-        ending = Ending(failure, self._states, seen, self._stacks.keep(run_dir))
-        document = ending.document(self._fact_builder, run_dir)
-        report = build(self._spec, self._timeline, self._fact_builder, usage, int(failure.exit_code), document)
-        failure.details = document["text"].removeprefix(failure.message).lstrip("\n")
-        return Outcome(failure, report)
+        seen_at = known(range(self._spec.world_size), self._stacks)
+        found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
+        failure.details = found_out.details(self._fact_builder, run_dir)
+        document = found_out.document(self._fact_builder, run_dir)
+        return Outcome(failure, self._report(usage, int(failure.exit_code), document))
+
+    def _report(self, usage: Usage, exit_code: int, failure: Document | None) -> Document:
+        return build(self._spec, self._timeline.snapshot(), self._fact_builder, usage, exit_code, failure)
 
     def rank_died(self, rank: int) -> RankDied:
         """The failure of a rank that ended, or said it ends, with an error."""
@@ -115,7 +117,8 @@ class RunEnd:
         if exit.signal:
             name = Signals(exit.signal).name if exit.signal in set(Signals) else f"signal {exit.signal}"
             text += f"was ended by {name}"
-            crashed, called = crash_site(log), last_site(self._timeline.hosts[rank], self._fact_builder)
+            (snapshot,) = self._timeline.snapshot([rank]).ranks
+            crashed, called = crash_site(log), self._fact_builder.site(rank, snapshot.last_site)
             text += f" at {crashed}" if crashed else f"; its last call before was at {called}" if called else ""
         else:
             text += f"ended with exit code {exit.code}"

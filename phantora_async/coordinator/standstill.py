@@ -30,9 +30,10 @@ class Standstill:
         if not verdict.asleep or self._intake.resume_all():
             return verdict.again_s
         if verdict.stuck_s > PATIENCE_S:
+            asleep = f"{named(verdict.asleep)} {'is' if len(verdict.asleep) == 1 else 'are'} asleep"
             raise Deadlock(
-                f"deadlock: no rank has made progress for {verdict.stuck_s:.0f} s; {named(verdict.asleep)} "
-                f"{'sleeps' if len(verdict.asleep) == 1 else 'sleep'} in a lock, a socket or a child process of the script"
+                f"deadlock: no rank has made progress for {verdict.stuck_s:.0f} s; {asleep} in a lock, a socket or a "
+                "child process of the script"
             )
         self._timeline.pass_over(verdict.asleep)
         self.passed_over += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phantora_async.diagnosis.progress import Progress, line
+from phantora_async.diagnosis.progress import Progress, examples, line
 from phantora_async.errors import Stalled
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.stall_watch import StallWatch
@@ -37,5 +37,5 @@ class StatusView:
             limit_s = self._stall_timeout_s
             if limit_s and stall.waiting and stall.for_s > limit_s:
                 raise Stalled(f"{stall.notice()}; that is longer than --stall-timeout {limit_s:g}")
-        progress = Progress.of(self._timeline, self._fact_builder)
+        progress = Progress.of(self._timeline.snapshot(examples(self._fact_builder)), self._fact_builder)
         return Status(line(progress, str(stall) if stall else ""), notice)

@@ -1,7 +1,7 @@
 """Kernel costs for all ranks: a table in a mapped file, which only the coordinator writes, and answers to COST.
 
-Layout and protocol: COST_HEADER and COST_ENTRY of records.def. A rank may read at any time, so an entry's key is written
-last, as one aligned 64-bit store.
+Layout and protocol: COST_HEADER and COST_ENTRY of records.def. A rank may read at any time, so an entry's key is
+written last, as one aligned 64-bit store.
 """
 
 from __future__ import annotations
@@ -64,10 +64,6 @@ class CostTable:
 
     def _word(self, slot: int) -> int:
         return int(self._first + slot * CostEntry.size()) // 8
-
-    def close(self) -> None:
-        self._words.release()
-        self._file.close()
 
 
 class _Known(NamedTuple):

@@ -75,8 +75,7 @@ class _Simulation(threading.Thread):
             pending = (pending + data)[taken:]
             self._timeline.feed(0, self._fact_builder.take(0, found))
             self._timeline.run(1 << 30)
-            answers = [*self._fact_builder.outgoing, *self._timeline.take_answers()]
-            self._fact_builder.outgoing.clear()
+            answers = [*self._fact_builder.take_answers(), *self._timeline.take_answers()]
             if answers:
                 connection.sendall(b"".join(answer for _, answer in answers))
 
