@@ -92,9 +92,10 @@ def _print(error: PhantoraError) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    parser = Parser(prog="phantora-async", description=DESCRIPTION, epilog=_epilog())
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.add_argument("command", nargs="?", metavar="COMMAND", help="see the list below")
+    usage = "phantora-async COMMAND [arguments]"
+    parser = Parser(prog="phantora-async", usage=usage, description=DESCRIPTION, epilog=_epilog())
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.version:

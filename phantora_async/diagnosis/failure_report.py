@@ -33,7 +33,11 @@ class FailureReport:
         shown = self._shown()
         if shown:
             if self.failure.sides or isinstance(self.failure, RankDied):
-                parts.append("what ranks were doing:")
+                parts.append(
+                    "what the other ranks were doing:"
+                    if isinstance(self.failure, RankDied)
+                    else "what the ranks were doing:"
+                )
             parts.append(describe_all(shown, run_dir, self.seen_at, self.stacks))
         return "\n".join(filter(None, parts))
 

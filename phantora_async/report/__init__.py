@@ -1,7 +1,10 @@
 """The report of a run: one JSON document, and the text that is made of it.
 
-``document["simulated"]`` holds what the emulated cluster did; two runs of the same program with modelled host time
-agree on it to the byte. What the simulator itself needed is under ``document["simulator"]``.
+``document["simulated"]`` is what the emulated cluster did. Two runs of the same script with modelled host time agree on
+it to the byte. ``document["simulator"]`` is what the simulation itself cost.
+In: a ``virtual_time.Snapshot``, and what ``ingest.FactBuilder`` knows of ranks.
+Out: the document; its JSON; its text.
+Imports: ingest, run_spec, virtual_time.
 """
 
 from phantora_async.report.document import SCHEMA, Document, build, to_json

@@ -358,7 +358,7 @@ async def test_an_interrupted_run_tells_who_waits(two: Run, monkeypatch: pytest.
     outcome = await two.play(asks, silent)
     assert failure_of(outcome).exit_code == ExitCode.INTERRUPTED
     assert re.match(r"interrupted while waiting \d+ s for rank 1, which is running\n", failure_of(outcome).text)
-    assert "rank 0: waits for the time until slower ranks have caught up" in failure_of(outcome).text
+    assert "rank 0: waits for the time, which depends on slower ranks" in failure_of(outcome).text
 
 
 async def test_a_rank_that_ends_while_others_wait_for_it(two: Run) -> None:

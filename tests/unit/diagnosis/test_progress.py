@@ -28,4 +28,4 @@ def test_when_all_wait_the_line_says_for_what() -> None:
     timeline.run(4)
     text = line(Progress.of(timeline.snapshot(examples(fact_builder)), fact_builder))
     assert text.startswith("virtual 0.000 s | 2 waiting")
-    assert text.endswith("rank 0 waits for the time until slower ranks have caught up")
+    assert text.endswith("rank 0 waits for the time, which depends on slower ranks")
