@@ -30,6 +30,7 @@ class ExitCode(enum.IntEnum):
     INTERNAL = int(ExitKind.INTERNAL), "an internal error of phantora-async"
     NOT_WRITTEN = 74, "a file could not be written (for example, the disk is full)"
     STUCK = 75, "the script cannot continue (mismatched collectives, a deadlock, --stall-timeout)"
+    DISCONNECTED = int(ExitKind.DISCONNECTED), "a rank lost its connection to the coordinator"
     INTERRUPTED = 130, "interrupted (Ctrl-C or SIGTERM)"
 
 
@@ -80,6 +81,12 @@ class NotWritten(PhantoraError):
     """A file of the run could not be written."""
 
     exit_code = ExitCode.NOT_WRITTEN
+
+
+class JobsFailed(PhantoraError):
+    """Jobs of `phantora-async validate` failed."""
+
+    exit_code = 1
 
 
 # ---- failures of a run ---------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from netsim import NetsimError, Topology, astra, load, picture, stats, trace
+from netsim import NetsimError, Topology, load
 from netsim.collectives import load_params
-from netsim.topology import ROUTINGS
+from netsim.tools import picture, stats, trace
+from netsim.topology import ROUTINGS, astra_sim
 from phantora_async.errors import NotWritten, UsageError
 
 USAGE = (
@@ -86,7 +87,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _topology(given: argparse.Namespace) -> Topology:
     if given.network.suffix.lower() in (".yml", ".yaml"):
-        return astra.from_yaml(given.network)
+        return astra_sim.from_yaml(given.network)
     return load(given.network, given.servers)
 
 

@@ -44,7 +44,7 @@ def _list() -> None:
     for name in cluster_names():
         cluster = load_cluster(name)
         print(f"  {name:<18} {cluster.gpus_per_server} x {cluster.gpu} per server, host {cluster.host}")
-    print("hosts (a cluster names its host)")
+    print("hosts (`host` in a cluster's file)")
     for name in host_names():
         print(f"  {name}")
 
@@ -60,5 +60,5 @@ def _copy(name: str, target: Path) -> None:
     except OSError as error:
         raise NotWritten(f"cannot write {target}: {error.strerror}") from None
     option = {"gpus": "--gpu", "clusters": "--cluster"}.get(source.parent.name)
-    use = f"phantora-async run {option} {target} ..." if option else "name it as `host` in a cluster's description"
+    use = f"phantora-async run {option} {target} ..." if option else f'set host = "{target}" in a cluster\'s file'
     print(f"created {target}; edit it, then: {use}")

@@ -129,7 +129,7 @@ class Coordinator:
 
     def close(self) -> None:
         """Closes the connections. To be called when the ranks have ended: one that is still running would end itself
-        with ``ExitCode.INTERNAL``.
+        with ``ExitCode.DISCONNECTED``.
         """
         for channel in self._connections:
             channel.close()

@@ -1,4 +1,4 @@
-"""netsim as virtual time uses it: a meeting becomes a plan, the plan's groups become flows."""
+"""netsim as virtual time uses it: a collective becomes a plan, and the plan's groups become flows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZED_BY_MEMBERS = (
     NcclKind.GATHER,
     NcclKind.SCATTER,
 )
-"""NCCL's count is one member's part; netsim wants the whole."""
+"""NCCL counts one member's part of these operations; netsim takes the whole."""
 
 
 class NetsimNetworkModel:
@@ -36,16 +36,16 @@ class NetsimNetworkModel:
         """Flow -> key"""
         self._done: dict[Collective, int] = {}
         """Key -> when it completes, if that is known."""
-        self._unnamed: list[tuple[int, Collective]] = []
-        """Heap of known completions that ``complete`` has not named; valid while ``_done`` agrees."""
-        self._named: dict[Collective, int] = {}
-        """In the order in which they were named, nearly; kept until that is committed."""
+        self._unreported: list[tuple[int, Collective]] = []
+        """Heap of known completions that ``complete`` has not returned; an entry is valid while ``_done`` agrees."""
+        self._reported: dict[Collective, int] = {}
+        """Completions that ``complete`` has returned, until they are committed."""
         self._moving = 0
         """Keys whose completion is not known."""
         self._committed_ns = 0
 
     def plan(self, collective: Collective) -> Plan:
-        """How the network carries the meeting."""
+        """How the network carries the collective."""
         if collective.op == NcclKind.SEND:
             members = tuple(self._endpoint(collective, rank) for rank in collective.ranks)
             if members[0] == members[1]:
@@ -74,7 +74,7 @@ class NetsimNetworkModel:
         start_ns = at_ns + latency_ns
         if not plan.groups:
             self._done[key] = start_ns
-            heappush(self._unnamed, (start_ns, key))
+            heappush(self._unreported, (start_ns, key))
             return ()
         flows: dict[int, int | None] = {}
         moved: list[netsim.Moved] = []
@@ -91,7 +91,7 @@ class NetsimNetworkModel:
         """See ``virtual_time.NetworkModel``."""
         if self._done.pop(key, None) is None:
             self._moving -= 1
-        self._named.pop(key, None)
+        self._reported.pop(key, None)
         moved: list[netsim.Moved] = []
         for flow in self._flows.pop(key, {}):
             del self._key_of[flow]
@@ -99,7 +99,7 @@ class NetsimNetworkModel:
         return self._note(moved) if moved else ()
 
     def _note(self, moved: Sequence[netsim.Moved]) -> Revised:
-        """Flows' completions are others than before: so may be their meetings'."""
+        """Flows complete at other times than before: so may their collectives."""
         keys: dict[Collective, None] = {}
         for change in moved:
             key = self._key_of.get(change.flow)
@@ -115,20 +115,20 @@ class NetsimNetworkModel:
                 del self._done[key]
             else:
                 self._done[key] = after_ns
-                heappush(self._unnamed, (after_ns, key))
+                heappush(self._unreported, (after_ns, key))
             self._moving += (after_ns is None) - (before_ns is None)
-            named_ns = self._named.pop(key, None)
-            if named_ns is not None:
-                revised.append((key, named_ns, after_ns))
+            reported_ns = self._reported.pop(key, None)
+            if reported_ns is not None:
+                revised.append((key, reported_ns, after_ns))
         return revised
 
     def next_ns(self) -> int | None:
         """See ``virtual_time.NetworkModel``."""
         flow = self._network.next_completion() if self._moving else None
-        unnamed = self._unnamed
-        while unnamed and (self._done.get(unnamed[0][1]) != unnamed[0][0] or unnamed[0][1] in self._named):
-            heappop(unnamed)
-        known_ns = unnamed[0][0] if unnamed else None
+        heap = self._unreported
+        while heap and (self._done.get(heap[0][1]) != heap[0][0] or heap[0][1] in self._reported):
+            heappop(heap)
+        known_ns = heap[0][0] if heap else None
         if flow is None:
             return known_ns
         return flow[0] if known_ns is None else min(flow[0], known_ns)
@@ -144,12 +144,12 @@ class NetsimNetworkModel:
                 if last_ns is not None:
                     self._moving -= 1
                     self._done[key] = last_ns
-                    heappush(self._unnamed, (last_ns, key))
+                    heappush(self._unreported, (last_ns, key))
         keys = []
-        while self._unnamed and self._unnamed[0][0] <= at_ns:
-            done_ns, key = heappop(self._unnamed)
-            if self._done.get(key) == done_ns and key not in self._named:
-                self._named[key] = done_ns
+        while self._unreported and self._unreported[0][0] <= at_ns:
+            done_ns, key = heappop(self._unreported)
+            if self._done.get(key) == done_ns and key not in self._reported:
+                self._reported[key] = done_ns
                 keys.append(key)
         return sorted(keys) if len(keys) > 1 else keys
 
@@ -157,8 +157,8 @@ class NetsimNetworkModel:
         """See ``virtual_time.NetworkModel``. The network's own present may be earlier: nothing has completed since."""
         horizon_ns = min(at_ns, self._network.now_ns)
         if horizon_ns > self._committed_ns:
-            for key in [key for key, done_ns in self._named.items() if done_ns < horizon_ns]:
-                del self._named[key], self._done[key]
+            for key in [key for key, done_ns in self._reported.items() if done_ns < horizon_ns]:
+                del self._reported[key], self._done[key]
                 for flow in self._flows.pop(key, ()):
                     del self._key_of[flow]
             self._network.commit(horizon_ns)

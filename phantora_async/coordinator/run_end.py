@@ -23,6 +23,8 @@ SETTLE_S = 0.5
 STACKS_S = 5.0
 """How long ranks may take to write their stacks: hundreds of them share this machine's processors."""
 STACKS_EVERY_S = 0.05
+ENDED_BY_EMULATION = {int(code): code.meaning for code in (ExitCode.INTERNAL, ExitCode.DISCONNECTED)}
+"""Exit codes of a rank that the emulation ended, not its script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,6 @@ class RunEnd:
             text += f" at {crashed}" if crashed else f"; its last call before was at {called}" if called else ""
         else:
             text += f"ended with exit code {exit.code}"
-            if rank_info.bye is None and exit.code == ExitCode.INTERNAL:
-                words = ExitCode.INTERNAL.meaning
+            if rank_info.bye is None:
+                words = ENDED_BY_EMULATION.get(exit.code, "")
         return f"{text}{': ' + words if words else ''}; its log is {short(log)}"

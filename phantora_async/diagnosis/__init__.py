@@ -1,8 +1,8 @@
 """What ranks are doing and why a run failed, in words.
 
-Here: each rank's state and for whom it waits (rank_states), the status line (progress), the details of a failure
+Lives here: each rank's state and for whom it waits (rank_states), the status line (progress), the details of a failure
 (failure_report).
-In: a ``virtual_time.Snapshot``, what ``ingest.FactBuilder`` knows of ranks, a ``RunFailure``.
-Out: text for people, entries of the report.
-Imports: emu.contract, errors, wording, ingest, virtual_time.
+Comes in: a ``virtual_time.Snapshot``, what ``ingest.FactBuilder`` knows of ranks, a ``RunFailure``.
+Goes out: text for people, entries of the report.
+May import: emu.contract, errors, wording, ingest, virtual_time.
 """

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import mmap
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from emu.contract import records
 from emu.contract.records import CostEntry, CostHeader, RecordError
-from profiles import Cost
+from profiles import Cost, CostModel, Source
 
 CAPACITY = 1 << 16
 MAX_LOAD = 0.75
@@ -21,10 +22,13 @@ _KEY_NBYTES = 8
 """COST_ENTRY begins with its key."""
 
 
-class CostModel(Protocol):
-    """``profiles.CostModel``: what a signature costs. Raises ValueError if it is malformed."""
+@dataclass(slots=True)
+class Unrecognised:
+    """Signatures that the cost model does not recognise, for one reason."""
 
-    def cost(self, signature: str) -> Cost: ...
+    signatures: int
+    example: str
+    """The first of them in alphabetical order: it does not depend on which rank asked first."""
 
 
 class CostTable:
@@ -79,11 +83,13 @@ class Costs:
         self._table = table
         self._known: dict[int, _Known] = {}
         """By key."""
+        self.unrecognised: dict[str, Unrecognised] = {}
+        """By what the model does not know. They cost an estimate."""
 
     def answer(self, ask: records.Cost) -> bytes:
         """The encoded COST_OF. Its entry is in the table already.
 
-        Raises RecordError for a key that is 0 or stands for two signatures, and what the model raises.
+        Raises RecordError for a key that is 0 or stands for two signatures. Every signature has a cost.
         """
         signature = ask.payload.rstrip(b"\0").decode(errors="replace")
         known = self._known.get(ask.key)
@@ -91,8 +97,15 @@ class Costs:
             if not ask.key:
                 raise RecordError("COST with key 0")
             known = self._known[ask.key] = _Known(signature, self._model.cost(signature))
+            if known.cost.source is Source.UNRECOGNISED:
+                self._note_unrecognised(signature, known.cost.unknown)
             self._table.write(ask.key, known.cost)
         elif known.signature != signature:
             raise RecordError(f"key {ask.key:#x} stands for {known.signature!r} and for {signature!r}")
         cost = known.cost
         return records.CostOf.encode(ask.qid, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
+
+    def _note_unrecognised(self, signature: str, reason: str) -> None:
+        noted = self.unrecognised.setdefault(reason, Unrecognised(0, signature))
+        noted.signatures += 1
+        noted.example = min(noted.example, signature)

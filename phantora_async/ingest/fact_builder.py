@@ -53,7 +53,7 @@ class FactBuilder:
 
     def __init__(self, world_size: int, costs: Costs) -> None:
         self._world_size = world_size
-        self._costs = costs
+        self.costs = costs
         self._exchange = DataExchange()
         self.communicators = Communicators()
         self._matching = CollectiveMatching(self.communicators)
@@ -188,8 +188,8 @@ class FactBuilder:
 
     def _cost(self, rank: int, record: records.Cost) -> records.Cost | None:
         try:
-            self._answers.append((rank, self._costs.answer(record)))
-        except ValueError as error:
+            self._answers.append((rank, self.costs.answer(record)))
+        except RecordError as error:
             raise ProtocolError(rank, str(error)) from None
         return record if record.host_ns else None
 

@@ -2,9 +2,9 @@
 
 ``document["simulated"]`` is what the emulated cluster did. Two runs of the same script with modelled host time agree on
 it to the byte. ``document["simulator"]`` is what the simulation itself cost.
-In: a ``virtual_time.Snapshot``, and what ``ingest.FactBuilder`` knows of ranks.
-Out: the document; its JSON; its text.
-Imports: ingest, run_spec, virtual_time.
+Comes in: a ``virtual_time.Snapshot``, and what ``ingest.FactBuilder`` knows of ranks.
+Goes out: the document; its JSON; its text.
+May import: ingest, run_spec, virtual_time.
 """
 
 from phantora_async.report.document import SCHEMA, Document, build, to_json

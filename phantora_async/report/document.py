@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
@@ -75,7 +76,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "collectives": snapshot.collectives,
         "step": step_document(snapshot),
         "work": _work(spec, ranks),
-        "cost_sources": _cost_sources(snapshot.ranks),
+        "cost_sources": _cost_sources(snapshot.ranks) | _unrecognised(snapshot.ranks, fact_builder.costs),
         "memory": {
             "capacity_nbytes": spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes,
             "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
@@ -131,5 +132,23 @@ def _cost_sources(ranks: Sequence[RankSnapshot]) -> Document:
         "interpolated": sum(rank.counters.interpolated_ns for rank in ranks),
         "roofline": sum(rank.counters.roofline_ns for rank in ranks),
     }
-    total_ns = sum(sums.values())
+    total_ns = _gpu_ns(ranks)
     return {source: for_ns / total_ns if total_ns else 0.0 for source, for_ns in sums.items()} | {"gpu_ns": total_ns}
+
+
+def _unrecognised(ranks: Sequence[RankSnapshot], costs: Costs) -> Document:
+    """Only if there are such signatures: their share of GPU time, and what is not known of them."""
+    if not costs.unrecognised:
+        return {}
+    total_ns = _gpu_ns(ranks)
+    reasons = [
+        {"reason": reason, "signatures": noted.signatures, "example": noted.example}
+        for reason, noted in sorted(costs.unrecognised.items())
+    ]
+    share = sum(rank.counters.unrecognised_ns for rank in ranks) / total_ns if total_ns else 0.0
+    return {"unrecognised": share, "unrecognised_signatures": reasons}
+
+
+def _gpu_ns(ranks: Sequence[RankSnapshot]) -> int:
+    totals = (rank.counters for rank in ranks)
+    return sum(one.measured_ns + one.interpolated_ns + one.roofline_ns + one.unrecognised_ns for one in totals)

@@ -13,6 +13,10 @@ from rich.table import Table
 ALL_RANKS = 16
 """Up to this many ranks, each has a row. Of more ranks the table shows quantiles and the busiest ones."""
 BUSIEST = 3
+WARNINGS = 10
+"""How many are shown. The JSON report has all."""
+EXAMPLE = 160
+"""How many characters of a signature are shown."""
 COLUMNS = (
     ("compute", "compute_ns"),
     ("transfer", "transfer_ns"),
@@ -20,6 +24,7 @@ COLUMNS = (
     ("host-bound", "host_bound_ns"),
     ("idle", "idle_ns"),
 )
+SOURCES = {"measured": ".0%", "interpolated": ".0%", "roofline": ".0%", "unrecognised": ".1%"}
 Rank = Mapping[str, Any]
 
 
@@ -105,21 +110,33 @@ def share(rank: Rank, key: str) -> float:
     return float(rank[key]) / total if total else 0.0
 
 
+def _unrecognised(reasons: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Signatures whose cost is an estimate because the cost model does not recognise them."""
+    notes = []
+    for one in reasons[:WARNINGS]:
+        count = f"{one['signatures']} cost signatures are" if one["signatures"] > 1 else "1 cost signature is"
+        notes.append(f"warning: {count} not recognised ({one['reason']}) and estimated: {one['example'][:EXAMPLE]}")
+    if len(reasons) > WARNINGS:
+        notes.append(f"{len(reasons) - WARNINGS} more reasons in the JSON report")
+    return notes
+
+
 def _notes(simulated: Mapping[str, Any]) -> list[str]:
     sources = simulated["cost_sources"]
-    shares = ", ".join(f"{sources[name]:.0%} {name}" for name in ("measured", "interpolated", "roofline"))
+    shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
+    notes += _unrecognised(sources.get("unrecognised_signatures", []))
     if any(rank["window"] == "run" for rank in simulated["ranks"]):
         notes.append("for ranks without two optimizer steps, shares are of the whole run")
     if simulated["unmodelled_reads"]:
         notes.append(f"{simulated['unmodelled_reads']} reads of values that were not computed (0 was read)")
     if simulated["refused_calls"]:
         notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
-    for warning in simulated["warnings"][:10]:
+    for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")
-    if len(simulated["warnings"]) > 10:
-        notes.append(f"{len(simulated['warnings']) - 10} more warnings in the JSON report")
+    if len(simulated["warnings"]) > WARNINGS:
+        notes.append(f"{len(simulated['warnings']) - WARNINGS} more warnings in the JSON report")
     return notes
 
 

@@ -30,9 +30,11 @@ from phantora_async.errors import (
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_rank_s_internal_error_has_the_code_that_the_contract_gives_it() -> None:
+def test_the_exit_codes_of_a_rank_that_emulation_ends_are_the_contract_s() -> None:
     definition = (ROOT / "emu" / "contract" / "records.def").read_text()
-    assert re.findall(r"ENUM\(EXIT, INTERNAL, (\d+)\)", definition) == [str(ExitCode.INTERNAL.value)]
+    defined = dict(re.findall(r"ENUM\(EXIT, (\w+), (\d+)\)", definition))
+    assert defined == {"INTERNAL": "70", "DISCONNECTED": "76"}
+    assert {name: str(ExitCode[name].value) for name in defined} == defined
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/endings.md"])

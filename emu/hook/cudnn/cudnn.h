@@ -13,7 +13,8 @@
 #ifndef PHANTORA_CUDNN_H
 #define PHANTORA_CUDNN_H
 
-#include "core/hook.h"
+#include "core/host.h"
+#include "costs/signature.h"
 
 enum {
     CUDNN_OK = 0,
@@ -24,8 +25,6 @@ enum {
     CUDNN_NO_MEMORY = 4003
 };
 enum { CUDNN_MAX_DIMS = 8 };
-/* cudnnDataType_t */
-enum { CUDNN_FLOAT = 0, CUDNN_DOUBLE = 1, CUDNN_HALF = 2, CUDNN_BFLOAT16 = 9 };
 
 typedef struct cudnn_handle {
     void *stream;
@@ -38,7 +37,7 @@ typedef struct cudnn_tensor {
 } cudnn_tensor;
 
 uint64_t cudnn_tensor_nbytes(const cudnn_tensor *tensor);
-size_t cudnn_dtype_nbytes(int dtype);
+uint64_t cudnn_dtype_nbytes(int dtype, uint64_t items); /* dtype: cudnnDataType_t, as everywhere here */
 /* Fills in the strides of a packed tensor: format 0 nchw, 1 nhwc. */
 void cudnn_pack_strides(cudnn_tensor *tensor);
 
@@ -55,19 +54,20 @@ void cudnn_pack_strides(cudnn_tensor *tensor);
         return CUDNN_OK;                                                                                               \
     }
 
-/* ---- cudnn_work.c: problems are gap-free structs; their bytes are their key
- * ------------------------------------------ */
-typedef enum cudnn_direction { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD } cudnn_direction;
-
+/* ---- work.c: problems are gap-free structs; their bytes are their key ----------------------------------------------
+ */
 typedef struct conv_problem {
-    int32_t direction, dtype, nhwc, tf32;
+    int32_t direction; /* PH_CONV_FORWARD ... */
+    int32_t dtype, nhwc, tf32;
     int64_t groups, nspatial;
     int64_t ndims;
     int64_t x[5], w[5], y[5], pad[3], stride[3], dilation[3];
 } conv_problem;
 
 typedef struct norm_problem {
-    int32_t backward, mode, dtype, nhwc;
+    int32_t backward;
+    int32_t mode; /* PH_NORM_SPATIAL ... */
+    int32_t dtype, nhwc;
     int64_t ndims, x[CUDNN_MAX_DIMS];
 } norm_problem;
 
@@ -76,9 +76,9 @@ typedef struct sdpa_problem {
     int64_t q[4], k[4], v[4];
 } sdpa_problem;
 
-void conv_problem_make(conv_problem *out, cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
-                       const cudnn_tensor *y, int nspatial, const int64_t *pad, const int64_t *stride,
-                       const int64_t *dilation, bool tf32);
+void conv_problem_make(conv_problem *out, ph_field_conv_direction direction, const cudnn_tensor *x,
+                       const cudnn_tensor *w, const cudnn_tensor *y, int nspatial, const int64_t *pad,
+                       const int64_t *stride, const int64_t *dilation, bool tf32);
 size_t conv_workspace(const conv_problem *problem);
 int conv_launch(void *stream, const conv_problem *problem);
 int norm_launch(void *stream, const norm_problem *problem);

@@ -2,7 +2,8 @@
  * cuFFT: plans and their execution as a library call by the bytes of its input and output. PyTorch asks a plan for its
  * workspace and allocates that; a transform out of place over powers of two needs about its output again.
  */
-#include "core/gemm.h"
+#include "core/host.h"
+#include "costs/library.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -73,9 +74,9 @@ PH_EXPORT int cufftXtMakePlanMany(int number, int rank, long long *n, long long 
     if (!n || !work_nbytes || rank < 1 || rank > MAX_RANK || batch < 1) return FFT_INVALID_SIZE;
     uint64_t elements = (uint64_t)batch;
     for (int i = 0; i < rank; i++) elements *= (uint64_t)n[i];
-    it->nbytes = elements * (ph_dtype_nbytes(input) + ph_dtype_nbytes(output));
+    it->nbytes = ph_cuda_dtype_nbytes(input, elements) + ph_cuda_dtype_nbytes(output, elements);
     it->made = true;
-    *work_nbytes = elements * ph_dtype_nbytes(output);
+    *work_nbytes = ph_cuda_dtype_nbytes(output, elements);
     return FFT_OK;
 }
 

@@ -5,7 +5,10 @@
  * The values stay uncomputed; the status words say "no error" and pivots say "no exchange", since programs read them.
  * Time is that of a library call by its bytes. Workspaces are sized as LAPACK's blocked algorithms would.
  */
-#include "core/gemm.h"
+#include "core/alloc.h"
+#include "core/host.h"
+#include "costs/library.h"
+#include "data/data.h"
 
 #include <stdlib.h>
 
@@ -76,7 +79,7 @@ static int size(int *out, int64_t elements) {
 static int sizes(size_t *device, size_t *host, int64_t elements, int dtype) {
     ph_host_call(PH_CALL_QUERY);
     if (!device || !host || elements < 0) return SOLVER_INVALID_VALUE;
-    *device = (size_t)elements * ph_dtype_nbytes(dtype);
+    *device = ph_cuda_dtype_nbytes(dtype, (uint64_t)elements);
     *host = 0;
     return SOLVER_OK;
 }
@@ -85,14 +88,13 @@ static int charge(solver *handle, const char *name, int64_t elements, int dtype,
     if (!handle) return SOLVER_NOT_INITIALIZED;
     if (elements < 0 || ninfo < 0) return SOLVER_INVALID_VALUE;
     if (info) ph_data_set(info, 0, (size_t)ninfo * sizeof *info);
-    uint64_t nbytes = (uint64_t)elements * ph_dtype_nbytes(dtype);
+    uint64_t nbytes = ph_cuda_dtype_nbytes(dtype, (uint64_t)elements);
     return ph_library_launch(handle->stream, name, nbytes) ? SOLVER_OK : SOLVER_INVALID_VALUE;
 }
 
 static void no_pivoting(int *pivots, int64_t n) {
     if (!pivots || n <= 0) return;
-    int *values = malloc((size_t)n * sizeof *values);
-    if (!values) ph_die("out of host memory for %lld pivots", (long long)n);
+    int *values = ph_allocate((size_t)n * sizeof *values);
     for (int64_t i = 0; i < n; i++) values[i] = (int)i + 1;
     ph_data_copy(pivots, values, (size_t)n * sizeof *values);
     free(values);
@@ -200,10 +202,10 @@ static void no_pivoting(int *pivots, int64_t n) {
         (void)nwork, (void)how;                                                                                        \
         return charge(h, "cusolverDn" #T "gesvdj", 4 * (int64_t)m * n, dtype, info, 1);                                \
     }
-TYPED(S, DTYPE_F32, orgqr, ormqr, syevd)
-TYPED(D, DTYPE_F64, orgqr, ormqr, syevd)
-TYPED(C, DTYPE_C64, ungqr, unmqr, heevd)
-TYPED(Z, DTYPE_C128, ungqr, unmqr, heevd)
+TYPED(S, CUDA_DTYPE_F32, orgqr, ormqr, syevd)
+TYPED(D, CUDA_DTYPE_F64, orgqr, ormqr, syevd)
+TYPED(C, CUDA_DTYPE_C64, ungqr, unmqr, heevd)
+TYPED(Z, CUDA_DTYPE_C128, ungqr, unmqr, heevd)
 
 /* Jacobi's methods, which PyTorch takes for small matrices, and the batched singular values. */
 #define JACOBI(T, dtype, syevj)                                                                                        \
@@ -255,13 +257,12 @@ TYPED(Z, DTYPE_C128, ungqr, unmqr, heevd)
         for (int i = 0; residuals && i < batch; i++) residuals[i] = 0; /* on the host */                               \
         return charge(h, "cusolverDn" #T "gesvdaStridedBatched", 4 * (int64_t)batch * m * n, dtype, info, batch);      \
     }
-JACOBI(S, DTYPE_F32, syevj)
-JACOBI(D, DTYPE_F64, syevj)
-JACOBI(C, DTYPE_C64, heevj)
-JACOBI(Z, DTYPE_C128, heevj)
+JACOBI(S, CUDA_DTYPE_F32, syevj)
+JACOBI(D, CUDA_DTYPE_F64, syevj)
+JACOBI(C, CUDA_DTYPE_C64, heevj)
+JACOBI(Z, CUDA_DTYPE_C128, heevj)
 
-/* ---- the typeless calls
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the typeless calls ------------------------------------------------------------------------------------------ */
 PH_EXPORT int cusolverDnXpotrf_bufferSize(solver *h, parameters *how, int uplo, int64_t n, int at, const void *a,
                                           int64_t lda, int compute, size_t *device, size_t *host) {
     (void)h, (void)how, (void)uplo, DROP_MATRIX, (void)compute;

@@ -7,8 +7,14 @@
  * takes a new one).
  */
 #include "data/data.h"
+#include "core/alloc.h"
+#include "core/config.h"
+#include "core/counters.h"
+#include "core/warn.h"
+#include "data/action.h"
+#include "memory/host_memory.h"
+#include "memory/memory.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -130,7 +136,7 @@ void ph_data_copy(void *dst, const void *src, size_t nbytes) {
     ph_action *action = ph_action_new(PH_ACTION_COPY, &read, stage ? 0 : 1, &write, 1);
     action->source = src;
     if (stage) {
-        if (!(action->staged = malloc(nbytes))) ph_die("out of host memory (%zu bytes) for a deferred copy", nbytes);
+        action->staged = ph_allocate(nbytes);
         memcpy(action->staged, src, nbytes);
     }
     ph_action_submit(action);

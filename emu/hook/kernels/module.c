@@ -2,7 +2,10 @@
  * Code that programs load by themselves (Triton, Inductor, NVRTC users): cubins name their kernels, with registers and
  * shared memory, in ELF sections; of other images (PTX, fat binaries) any name is believed.
  */
-#include "core/core.h"
+#include "kernels/module.h"
+#include "core/alloc.h"
+#include "core/device.h"
+#include "kernels/registry.h"
 
 #include <elf.h>
 #include <stdio.h>
@@ -29,8 +32,7 @@ static function *find(const module *m, const char *name) {
 }
 
 static function *add(module *m, const char *name) {
-    function *f = malloc(sizeof *f);
-    if (!f) ph_die("out of host memory");
+    function *f = ph_allocate(sizeof *f);
     *f = (function){.kernel = ph_kernel_make(name), .next = m->functions};
     m->functions = f;
     return f;
@@ -70,8 +72,7 @@ int ph_module_load(const void *image, void **out) {
     if (!image) return CUDA_INVALID_VALUE;
     int status = ph_device_usable();
     if (status) return status;
-    module *m = calloc(1, sizeof *m);
-    if (!m) ph_die("out of host memory");
+    module *m = ph_allocate(sizeof *m);
     m->magic = MODULE_MAGIC;
     if (is_cubin(image)) read_cubin(m, image);
     *out = m;

@@ -4,9 +4,13 @@
  * Names are hashed here, once, in the process that all ranks are forked from, and never copied. An address registered
  * again (a library unloaded, another one in its place) takes the new name.
  */
-#include "core/core.h"
 #include "kernels/registry.h"
+#include "core/alloc.h"
+#include "core/hash.h"
+#include "memory/memory.h"
+#include "process/thread.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,8 +45,7 @@ static void grow(void) {
     entry *old = registry.slots;
     size_t old_capacity = registry.capacity;
     registry.capacity = old_capacity ? old_capacity * 2 : 1 << 15;
-    registry.slots = calloc(registry.capacity, sizeof *registry.slots);
-    if (!registry.slots) ph_die("out of host memory");
+    registry.slots = ph_allocate(registry.capacity * sizeof *registry.slots);
     for (size_t i = 0; i < old_capacity; i++)
         if (old[i].address) *slot_of(old[i].address) = old[i];
     free(old);
@@ -52,8 +55,7 @@ static void grow(void) {
 static ph_kernel *from_arena(const char *name) {
     if (registry.arena_left == 0) {
         registry.arena_left = 1024;
-        registry.arena = calloc(registry.arena_left, sizeof *registry.arena);
-        if (!registry.arena) ph_die("out of host memory");
+        registry.arena = ph_allocate(registry.arena_left * sizeof *registry.arena);
     }
     registry.arena_left--;
     ph_kernel *kernel = registry.arena++;
@@ -64,8 +66,8 @@ static ph_kernel *from_arena(const char *name) {
 }
 
 ph_kernel *ph_kernel_make(const char *name) {
-    char *copy = strdup(name);
-    if (!copy) ph_die("out of host memory");
+    char *copy = ph_allocate(strlen(name) + 1);
+    strcpy(copy, name);
     pthread_mutex_lock(&registry.lock);
     ph_kernel *kernel = from_arena(copy);
     pthread_mutex_unlock(&registry.lock);
@@ -93,8 +95,7 @@ ph_kernel *ph_kernel_of(const void *function) {
 }
 
 void ph_register_variable(const void *address, size_t nbytes) {
-    variable *added = calloc(1, sizeof *added);
-    if (!added) ph_die("out of host memory");
+    variable *added = ph_allocate(sizeof *added);
     added->address = address;
     added->nbytes = nbytes;
     pthread_mutex_lock(&registry.lock);
@@ -120,8 +121,7 @@ int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
     return !at ? CUDA_INVALID_SYMBOL : *address ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
-/* ---- what nvcc's stubs call
- * ------------------------------------------------------------------------------------------- */
+/* ---- what nvcc's stubs call -------------------------------------------------------------------------------------- */
 
 static void *fatbin_handle; /* registrations need no handle of ours, the stubs want a non-null one */
 

@@ -7,10 +7,21 @@
  * asynchronous one only for what finds no room in the buffer (an H100 with driver 580 took 2 MiB without waiting and
  * waited for the stream with 3 MiB). The host's part, staging, takes as long as the copy.
  */
-#include "core/core.h"
+#include "memory/copy.h"
+#include "core/config.h"
+#include "core/cuda_types.h"
+#include "core/hash.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "costs/signature.h"
+#include "data/data.h"
+#include "memory/host_memory.h"
+#include "memory/memory.h"
+#include "process/thread.h"
+#include "streams/capture.h"
+#include "streams/segment.h"
+#include "streams/wait.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 enum {
@@ -23,19 +34,29 @@ typedef struct copy_key {
     uint32_t direction, pinned;
 } copy_key;
 
-enum { PEER = 4, SET = 5 };
-static const char *const directions[] = {"h2h", "h2d", "d2h", "d2d", "p2p"};
+_Static_assert(COPY_H2H == (int)PH_COPY_H2H && COPY_H2D == (int)PH_COPY_H2D && COPY_D2H == (int)PH_COPY_D2H &&
+                   COPY_D2D == (int)PH_COPY_D2D,
+               "a signature's directions begin with the numbers of cudaMemcpyKind");
 
 static size_t describe_copy(const void *what, char *text, size_t capacity) {
     const copy_key *key = what;
-    if (key->direction == SET) return (size_t)snprintf(text, capacity, "memset;%llu", (unsigned long long)key->nbytes);
-    return (size_t)snprintf(text, capacity, "copy;%s;%llu;%s", directions[key->direction],
-                            (unsigned long long)key->nbytes, key->pinned ? "pinned" : "pageable");
+    ph_signature_copy signature = {
+        .direction = key->direction, .nbytes = key->nbytes, .memory = key->pinned ? PH_PINNED : PH_PAGEABLE};
+    return ph_format_copy(&signature, text, capacity);
 }
 
-static const ph_cost *cost_of(int direction, size_t nbytes, bool pinned) {
+static const ph_cost *copy_cost(int direction, size_t nbytes, bool pinned) {
     copy_key key = {.nbytes = nbytes, .direction = (uint32_t)direction, .pinned = pinned};
     return ph_cost_of(ph_hash(0xc0b1, &key, sizeof key), describe_copy, &key);
+}
+
+static size_t describe_set(const void *what, char *text, size_t capacity) {
+    ph_signature_memset signature = {.nbytes = *(const uint64_t *)what};
+    return ph_format_memset(&signature, text, capacity);
+}
+
+static const ph_cost *set_cost(uint64_t nbytes) {
+    return ph_cost_of(ph_hash(0x5e70, &nbytes, sizeof nbytes), describe_set, &nbytes);
 }
 
 typedef struct route {
@@ -46,7 +67,7 @@ typedef struct route {
 static int find_route(route *out, const void *dst, const void *src, int kind) {
     bool to_device = ph_is_device_pointer(dst), from_device = ph_is_device_pointer(src);
     int actual = from_device ? (to_device ? COPY_D2D : COPY_D2H) : (to_device ? COPY_H2D : COPY_H2H);
-    if (kind < COPY_H2H || kind > COPY_DEFAULT) return 21; /* cudaErrorInvalidMemcpyDirection */
+    if (kind < COPY_H2H || kind > COPY_DEFAULT) return CUDA_INVALID_COPY_DIRECTION;
     if (kind != COPY_DEFAULT && kind != actual && !(ph_host_pinned(dst) || ph_host_pinned(src)))
         return CUDA_INVALID_VALUE;
     out->direction = actual;
@@ -56,7 +77,7 @@ static int find_route(route *out, const void *dst, const void *src, int kind) {
     else if (actual == COPY_D2H)
         out->pinned = ph_host_pinned(dst);
     else if (actual == COPY_D2D && ph_memory_device_of(dst) != ph_memory_device_of(src))
-        out->direction = PEER;
+        out->direction = PH_COPY_P2P;
     return CUDA_OK;
 }
 
@@ -110,7 +131,7 @@ int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stre
     if (nbytes == 0) return ph_stream_usable(stream);
     int status = begin(&way, dst, src, kind, stream, async);
     if (status) return status;
-    const ph_cost *cost = cost_of(way.direction, nbytes, way.pinned);
+    const ph_cost *cost = copy_cost(way.direction, nbytes, way.pinned);
     if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_copy(stream, cost, dst, src, nbytes)) return CUDA_OK;
     ph_launch(stream, cost);
     if (way.direction == COPY_H2D && ph_self()->kernel_data_depth)
@@ -123,7 +144,7 @@ int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stre
 
 int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height, int kind,
                ph_stream *stream, bool async) {
-    if (width > dst_pitch || width > src_pitch) return 12; /* cudaErrorInvalidPitchValue */
+    if (width > dst_pitch || width > src_pitch) return CUDA_INVALID_PITCH;
     size_t nbytes = width * height;
     if ((width == dst_pitch && width == src_pitch) || nbytes == 0)
         return ph_copy(dst, src, nbytes, kind, stream, async);
@@ -131,7 +152,7 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
     int status = begin(&way, dst, src, kind, stream, async);
     if (status) return status;
     if (ph_stream_capturing(stream)) return ph_refuse("capturing a 2D copy", CUDA_CAPTURE_UNSUPPORTED);
-    const ph_cost *cost = cost_of(way.direction, nbytes, way.pinned);
+    const ph_cost *cost = copy_cost(way.direction, nbytes, way.pinned);
     ph_launch(stream, cost);
     if (nbytes > ph_cfg.data_limit_nbytes)
         ph_data_forget(dst, dst_pitch * height);
@@ -144,14 +165,14 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
 
 int ph_set_time(size_t nbytes, ph_stream *stream) {
     int status = ph_stream_usable(stream);
-    if (status == CUDA_OK && nbytes) ph_launch(stream, cost_of(SET, nbytes, true));
+    if (status == CUDA_OK && nbytes) ph_launch(stream, set_cost(nbytes));
     return status;
 }
 
 int ph_set(void *dst, int value, size_t nbytes, ph_stream *stream, bool async) {
     int status = ph_stream_usable(stream);
     if (status || nbytes == 0) return status;
-    const ph_cost *cost = cost_of(SET, nbytes, true);
+    const ph_cost *cost = set_cost(nbytes);
     if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_set(stream, cost, dst, value, nbytes)) return CUDA_OK;
     ph_launch(stream, cost);
     ph_data_set(dst, value, nbytes);

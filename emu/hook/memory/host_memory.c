@@ -2,8 +2,16 @@
  * Pinned host memory: ordinary memory whose ranges are remembered, because copies from and to it are faster and do not
  * stop the host.
  */
-#include "core/core.h"
+#include "memory/host_memory.h"
+#include "core/alloc.h"
+#include "core/cuda_types.h"
+#include "core/device.h"
+#include "core/warn.h"
+#include "process/thread.h"
+#include "streams/capture.h"
+#include "streams/wait.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,11 +48,7 @@ static bool add(void *start, size_t nbytes, bool registered) {
     bool overlaps = (before >= 0 && host.ranges[before].start + host.ranges[before].nbytes > from) ||
                     (i < host.n && host.ranges[i].start < from + nbytes);
     if (!overlaps) {
-        if (host.n == host.capacity) {
-            host.capacity = host.capacity ? host.capacity * 2 : 64;
-            host.ranges = realloc(host.ranges, host.capacity * sizeof *host.ranges);
-            if (!host.ranges) ph_die("out of host memory");
-        }
+        host.ranges = ph_room_for_one(host.ranges, host.n, &host.capacity, sizeof *host.ranges);
         memmove(host.ranges + i + 1, host.ranges + i, (host.n++ - i) * sizeof *host.ranges);
         host.ranges[i] = (pinned){from, nbytes, registered, ph_self()->device};
     }

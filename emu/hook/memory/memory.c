@@ -8,8 +8,14 @@
  * bytes aligned, as cudaMalloc does. The lowest fitting hole is taken, so addresses are the same in every run.
  */
 #define _GNU_SOURCE
-#include "core/core.h"
+#include "memory/memory.h"
+#include "core/alloc.h"
+#include "core/device.h"
+#include "costs/signature.h"
+#include "data/data.h"
+#include "memory/vmm.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -74,8 +80,7 @@ void ph_memory_drop_pages(void *start, size_t nbytes) {
     ph_data_forget(start, nbytes);
 }
 
-/* ---- capacity
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- capacity ---------------------------------------------------------------------------------------------------- */
 
 static int take(device_memory *device, size_t nbytes) {
     if (nbytes > ph_mem.capacity || device->used > ph_mem.capacity - nbytes) return CUDA_OUT_OF_MEMORY;
@@ -107,8 +112,7 @@ void ph_memory_info(int device, size_t *free_nbytes, size_t *total_nbytes) {
     pthread_mutex_unlock(&memory.lock);
 }
 
-/* ---- blocks of whole pages, under the lock
- * ------------------------------------------------------------------------------ */
+/* ---- blocks of whole pages, under the lock ----------------------------------------------------------------------- */
 
 /* The index of the last block at or below the offset, -1 if none. */
 static ptrdiff_t block_at(const device_memory *device, size_t offset) {
@@ -128,11 +132,7 @@ static block *insert(device_memory *device, size_t nbytes) {
     for (; i < device->nblocks && device->blocks[i].offset - offset < nbytes; i++)
         offset = device->blocks[i].offset + device->blocks[i].nbytes;
     if (offset + nbytes > ph_mem.slice_nbytes - STATIC_NBYTES || take(device, nbytes) != CUDA_OK) return NULL;
-    if (device->nblocks == device->capacity) {
-        device->capacity = device->capacity ? device->capacity * 2 : 64;
-        device->blocks = realloc(device->blocks, device->capacity * sizeof *device->blocks);
-        if (!device->blocks) ph_die("out of host memory");
-    }
+    device->blocks = ph_room_for_one(device->blocks, device->nblocks, &device->capacity, sizeof *device->blocks);
     memmove(device->blocks + i + 1, device->blocks + i, (device->nblocks - i) * sizeof *device->blocks);
     device->nblocks++;
     device->blocks[i] = (block){.offset = offset, .nbytes = nbytes};
@@ -145,8 +145,7 @@ static void erase(device_memory *device, ptrdiff_t i) {
     memmove(device->blocks + i, device->blocks + i + 1, (device->nblocks - (size_t)i) * sizeof *device->blocks);
 }
 
-/* ---- small allocations within a shared page
- * ------------------------------------------------------------------------------ */
+/* ---- small allocations within a shared page ---------------------------------------------------------------------- */
 
 static bool bit(const chunk *c, int unit) { return c->used[unit / 64] >> (unit % 64) & 1; }
 static void flip(chunk *c, int unit) { c->used[unit / 64] ^= 1ull << (unit % 64); }
@@ -171,8 +170,7 @@ static void *alloc_small(device_memory *device, unsigned char *slice, size_t nby
             return slice + device->blocks[i].offset + (size_t)unit * ALIGNMENT;
     block *page = insert(device, PH_PAGE);
     if (!page) return NULL;
-    page->small = calloc(1, sizeof *page->small);
-    if (!page->small) ph_die("out of host memory");
+    page->small = ph_allocate(sizeof *page->small);
     chunk_take(page->small, nunits);
     return slice + page->offset;
 }

@@ -5,8 +5,13 @@
  * addresses are readable at any time; that two mappings of one handle show the same bytes is not modelled, and a second
  * mapping of a handle is refused.
  */
-#include "core/core.h"
+#include "memory/vmm.h"
+#include "core/alloc.h"
+#include "core/device.h"
+#include "core/warn.h"
+#include "memory/memory.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,14 +55,6 @@ static void drop_if_unused(physical *p) {
     free(p);
 }
 
-static void *grown(void *array, size_t n, size_t *capacity, size_t each) {
-    if (n < *capacity) return array;
-    *capacity = *capacity ? *capacity * 2 : 64;
-    array = realloc(array, *capacity * each);
-    if (!array) ph_die("out of host memory");
-    return array;
-}
-
 int ph_vmm_reserve(void **out, size_t nbytes, size_t alignment) {
     *out = NULL;
     if (nbytes == 0 || nbytes % PH_PAGE) return CUDA_INVALID_VALUE;
@@ -72,7 +69,7 @@ int ph_vmm_reserve(void **out, size_t nbytes, size_t alignment) {
         at = ((uintptr_t)vmm.ranges[i].start + vmm.ranges[i].nbytes + unit - 1) & ~(unit - 1);
     bool fits = at < end && end - at >= nbytes;
     if (fits) {
-        vmm.ranges = grown(vmm.ranges, vmm.nranges, &vmm.ranges_capacity, sizeof *vmm.ranges);
+        vmm.ranges = ph_room_for_one(vmm.ranges, vmm.nranges, &vmm.ranges_capacity, sizeof *vmm.ranges);
         memmove(vmm.ranges + i + 1, vmm.ranges + i, (vmm.nranges++ - i) * sizeof *vmm.ranges);
         vmm.ranges[i] = (range){(unsigned char *)at, nbytes};
         *out = (void *)at;
@@ -104,8 +101,7 @@ int ph_vmm_create(uint64_t *handle, size_t nbytes, const struct CUmemAllocationP
     int status = ph_device_usable();
     if (status == CUDA_OK) status = ph_memory_take(device, nbytes);
     if (status) return status;
-    physical *p = malloc(sizeof *p);
-    if (!p) ph_die("out of host memory");
+    physical *p = ph_allocate(sizeof *p);
     *p = (physical){
         .magic = PHYSICAL_MAGIC, .references = 1, .device = device, .nbytes = nbytes, .properties = *properties};
     *handle = (uint64_t)(uintptr_t)p;
@@ -155,7 +151,7 @@ int ph_vmm_map(void *start, size_t nbytes, size_t offset, uint64_t handle) {
                              : CUDA_OK;
     if (status == CUDA_OK) {
         p->mapped = true;
-        vmm.mappings = grown(vmm.mappings, vmm.nmappings, &vmm.capacity, sizeof *vmm.mappings);
+        vmm.mappings = ph_room_for_one(vmm.mappings, vmm.nmappings, &vmm.capacity, sizeof *vmm.mappings);
         size_t i = (size_t)(before + 1);
         memmove(vmm.mappings + i + 1, vmm.mappings + i, (vmm.nmappings++ - i) * sizeof *vmm.mappings);
         vmm.mappings[i] = (mapping){at, nbytes, p};

@@ -156,7 +156,7 @@ async def test_data_crosses_at_once_while_virtual_time_stands_still(two: Run) ->
 
 async def test_costs_are_answered_and_shared(two: Run) -> None:
     async def program(rank: FakeRank) -> None:
-        signature = b"gemm;cublasGemmEx;n;n;4096;4096;4096;1;bf16;bf16;bf16;f32;none;aten::mm;"
+        signature = b"gemm;cublasGemmEx;n;n;4096;4096;4096;1;bf16;bf16;bf16;f32;default;aten::mm;"
         cost = await rank.ask(records.Cost.encode(0, 5, 0xABC, payload=signature))
         assert cost.flops == 2 * 4096**3
         table = two.spec.cost_table.read_bytes()
@@ -170,6 +170,28 @@ async def test_costs_are_answered_and_shared(two: Run) -> None:
     assert (await two.play(program, program)).failure is None
 
 
+async def test_signatures_that_nobody_knows_cost_an_estimate_which_the_report_names(two: Run) -> None:
+    async def program(rank: FakeRank) -> None:
+        texts = [b"nonsense", b"gemm;cublasLtMatmul;t;n;8;8;8;1;other;other;bf16;f32;default;;"]
+        for key, text in enumerate(texts, start=1):
+            cost = await rank.ask(records.Cost.encode(0, 5, key, payload=text))
+            assert (cost.source, cost.solo_ns > 1) == (records.SourceKind.UNRECOGNISED, True)
+        rank.say(records.Counters.encode(0, 11, 0, 0, 3_000, 1_000, 0.0, 5, 5, 0, 0))
+        rank.bye()
+
+    outcome = await two.play(program, program)
+    assert outcome.failure is None
+    sources = outcome.report["simulated"]["cost_sources"]
+    assert (sources["roofline"], sources["unrecognised"], sources["gpu_ns"]) == (0.75, 0.25, 8_000)
+    gemm, nonsense = sources["unrecognised_signatures"]
+    assert gemm["reason"] == "gemm a: unknown dtype 'other', gemm b: unknown dtype 'other'"
+    assert (nonsense["signatures"], nonsense["example"]) == (1, "nonsense")
+    text = terminal_report(outcome.report)
+    assert "75% roofline, 25.0% unrecognised" in text
+    assert "warning: 1 cost signature is not recognised (unknown kind 'nonsense'; known: kernel" in text
+    assert "warning: 1 cost signature is not recognised (gemm a: unknown dtype 'other'" in text
+
+
 async def test_the_report_has_steps_shares_and_memory(two: Run) -> None:
     async def program(rank: FakeRank) -> None:
         await rank.join_world()
@@ -177,7 +199,7 @@ async def test_the_report_has_steps_shares_and_memory(two: Run) -> None:
             rank.say(records.Segment.encode(1000, 1, 10, 4_000_000, 5_000_000, 4_000_000))
             rank.collective(NcclKind.ALL_REDUCE, 1 << 20, dtype=7)
             rank.sync()
-            rank.say(records.Counters.encode(0, 11 * step, 0, 0, 4_000_000 * step, 1e12 * step, 5, 5, 0, 0))
+            rank.say(records.Counters.encode(0, 11 * step, 0, 0, 4_000_000 * step, 0, 1e12 * step, 5, 5, 0, 0))
             rank.say(records.Marker.encode(0, MarkerKind.STEP, 0))
         rank.say(records.Memory.encode(0, 0, 0, 1 << 30, 2 << 30, 2 << 30))
         rank.bye()
@@ -428,7 +450,7 @@ async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
         (records.Segment.encode(0, 9, 1, 1, 1, 1), "rank 1: .*stream 9 was never created"),
         (records.NcclData.encode(0, 5, 0, 1, 0), "rank 1: .*was not announced"),
         (records.CommSplit.encode(0, 1, 77, 0, 0, 0), "rank 1: .*communicator 0x4d is unknown"),
-        (records.Cost.encode(0, 1, 5, payload=b"nonsense"), "rank 1: .*nonsense"),
+        (records.Cost.encode(0, 1, 0, payload=b"memset;8"), "rank 1: .*COST with key 0"),
         (records.Hello.encode(0, records.VERSION, 1, 2, 0, 1, 1), "rank 1: .*HELLO twice"),
     ],
 )
@@ -494,3 +516,16 @@ async def test_an_error_of_our_own_ends_the_run(two: Run, monkeypatch: pytest.Mo
     assert failure_of(outcome).exit_code == ExitCode.INTERNAL
     assert "ZeroDivisionError: a bug" in failure_of(outcome).text
     assert "test_coordinator.py" in failure_of(outcome).text
+
+
+@pytest.mark.parametrize("exit_code", [ExitCode.INTERNAL, ExitCode.DISCONNECTED])
+async def test_a_rank_that_emulation_ended_says_why(two: Run, exit_code: ExitCode) -> None:
+    async def waits(rank: FakeRank) -> None:
+        await rank.clock(after=10)
+
+    async def ends(rank: FakeRank) -> None:
+        two.coordinator.rank_exited(rank.rank, int(exit_code), 0)
+
+    failure = failure_of(await two.play(waits, ends))
+    assert failure.exit_code == exit_code
+    assert f"rank 1 (server 0) ended with exit code {exit_code:d}: {exit_code.meaning}; its log is" in failure.text

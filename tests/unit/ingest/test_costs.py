@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from emu.contract import records
 from emu.contract.records import RecordError
-from phantora_async.ingest.costs import Cost, Costs, CostTable
+from phantora_async.ingest.costs import Costs, CostTable, Unrecognised
+from profiles import Cost, CostModel, Source, load_gpu
 
 
 def find(path: Path, key: int) -> records.CostEntry | None:
@@ -27,7 +27,7 @@ def find(path: Path, key: int) -> records.CostEntry | None:
 
 
 def cost(solo_ns: int) -> Cost:
-    return SimpleNamespace(solo_ns=solo_ns, contended_ns=2 * solo_ns, flops=3.0, source=2)
+    return Cost(solo_ns, 2 * solo_ns, 3.0, Source.INTERPOLATED)
 
 
 def test_entries_that_collide_take_the_next_slots(tmp_path: Path) -> None:
@@ -67,3 +67,26 @@ def test_a_signature_is_estimated_once(tmp_path: Path) -> None:
         costs.answer(question._replace(payload=b"memset;9"))
     with pytest.raises(RecordError, match="key 0"):
         costs.answer(question._replace(key=0))
+
+
+def test_a_cost_s_sources_are_those_of_the_records() -> None:
+    assert {one.name: one.value for one in Source} == {one.name: one.value for one in records.SourceKind}
+
+
+def test_what_the_model_does_not_recognise_costs_an_estimate_and_is_noted(tmp_path: Path) -> None:
+    costs = Costs(CostModel(load_gpu("h200")), CostTable(tmp_path / "t", 64))
+    f3 = "gemm;cublasLtMatmul;t;n;8;8;{};1;f3;f3;bf16;f32;default;;"
+    for key, text in enumerate([f3.format(9), "memset;8", f3.format(7), "what\xff is this", f3.format(8)], start=1):
+        encoded = costs.answer(records.Cost(69, 0, 0, 0, 11, key, text.encode("latin-1")))
+        (answer,), _ = records.decode_down(encoded)
+        assert isinstance(answer, records.CostOf)
+        source = Source.ROOFLINE if text == "memset;8" else Source.UNRECOGNISED
+        assert (answer.source, answer.solo_ns > 1) == (source, True)
+        entry = find(tmp_path / "t", key)
+        assert entry is not None
+        assert entry.source == source
+    assert list(costs.unrecognised.values()) == [
+        Unrecognised(3, f3.format(7)),
+        Unrecognised(1, "what\ufffd is this"),
+    ]
+    assert next(iter(costs.unrecognised)) == "gemm a: unknown dtype 'f3', gemm b: unknown dtype 'f3'"
