@@ -459,6 +459,7 @@ class CostEntry(NamedTuple):
 
 class ExitKind(IntEnum):
     INTERNAL = 70
+    DISCONNECTED = 76
 
 class MarkerKind(IntEnum):
     STEP = 1

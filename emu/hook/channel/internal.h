@@ -21,8 +21,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The exit code of a rank whose coordinator is gone. */
-enum { PH_EXIT_COORDINATOR_GONE = 76 };
 enum { PH_BATCH_NBYTES = 32 << 10, PH_BACKLOG_NBYTES = 1 << 20 };
 
 typedef struct ph_buffer {

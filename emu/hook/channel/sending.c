@@ -13,7 +13,7 @@
 _Noreturn void ph_coordinator_is_gone(void) {
     fprintf(stderr, "phantora-async: rank %u: the coordinator has closed the connection: this rank ends\n",
             ph_run.rank);
-    _exit(PH_EXIT_COORDINATOR_GONE);
+    _exit(PH_EXIT_DISCONNECTED);
 }
 
 /* Under the send lock. */

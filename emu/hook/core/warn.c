@@ -63,7 +63,7 @@ void ph_die(const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     fprintf(stderr, "phantora-async: rank %u: internal error: %s\n", ph_run.rank, text);
-    _exit(70);
+    _exit(PH_EXIT_INTERNAL);
 }
 
 /* The same for warnings of emu's Python side. */

@@ -6,7 +6,7 @@
 void ph_warn_once(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A refused call: warns once by name, counts, returns status. */
 int ph_refuse(const char *name, int status);
-/* Internal errors: prints the message and ends the process with exit code 70. */
+/* Internal errors: prints the message and ends the process with PH_EXIT_INTERNAL. */
 _Noreturn void ph_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

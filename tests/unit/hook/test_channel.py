@@ -90,14 +90,14 @@ def test_a_vanished_coordinator_ends_the_rank(running):
         until(lambda: coordinator.records)
         coordinator.connection.shutdown(2)
 
-    running(program, watch=watch, status=76)
+    running(program, watch=watch, status=records.ExitKind.DISCONNECTED)
 
 
 def test_a_vanished_coordinator_ends_a_rank_that_asks(running):
     def answer(record):
         raise VanishError
 
-    running(lambda rank: rank.c.phantora_clock_ns(), status=76, answer=answer)
+    running(lambda rank: rank.c.phantora_clock_ns(), status=records.ExitKind.DISCONNECTED, answer=answer)
 
 
 def test_a_child_of_a_rank_cannot_use_the_device_nor_the_channel(running):

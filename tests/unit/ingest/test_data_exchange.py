@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from emu.contract import records
 from emu.contract.records import NcclKind
-from phantora_async.coordinator import small_floats
-from phantora_async.coordinator.data_exchange import FOLLOWS, DataExchange, reduced
-from phantora_async.failures import ProtocolError
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest import small_floats
+from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange, reduced
 from phantora_async.virtual_time.facts import Collective, Comm
 
 I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 = range(12)
