@@ -34,7 +34,7 @@ unsigned char *ph_buffer_room(ph_buffer *buffer, size_t nbytes);
 extern struct ph_channel {
     pthread_mutex_t records, send;
     int fd, wake;     /* the socket; an eventfd that wakes the reader */
-    atomic_bool open; /* false before the rank's start, after its end and in its children: records are dropped */
+    atomic_bool open; /* false before the rank's start, after its end and in its children: then records are dropped */
     /* under the record lock */
     ph_buffer gathering; /* the batch that records are appended to */
     uint64_t last_instant;

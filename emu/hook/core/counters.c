@@ -1,4 +1,4 @@
-/* The totals that a rank tells at every step and at its end. */
+/* The COUNTERS record: sent at the end of every step and of the rank. */
 #include "core/counters.h"
 #include "channel/channel.h"
 #include "core/host.h"

@@ -1,4 +1,4 @@
-/* What this rank has done so far: the totals of a COUNTERS record. */
+/* Totals since the rank's start, for COUNTERS records. */
 #ifndef PHANTORA_COUNTERS_H
 #define PHANTORA_COUNTERS_H
 
@@ -15,7 +15,7 @@ typedef struct ph_counters {
 extern ph_counters ph_counts;
 
 void ph_emit_counters(void);
-/* The program was given device memory that nothing modelled wrote. */
+/* The program has read device memory whose bytes nothing modelled wrote. */
 void ph_count_unmodelled_read(void);
 
 #endif

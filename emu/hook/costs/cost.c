@@ -1,7 +1,9 @@
 /*
- * Durations by signature: first the table that all ranks map, then what only this rank was told, then the question.
+ * Durations by signature. They are looked up in the table that all ranks share, then among the answers that only this
+ * rank has got; a signature that is in neither is asked.
  *
- * The question closes no segment: whether another rank has asked before must not change this rank's op stream.
+ * The question is out of band and closes no segment: this rank's op stream must not depend on whether another rank has
+ * asked before.
  */
 #define _GNU_SOURCE
 #include "costs/cost.h"
@@ -17,18 +19,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(ph_cost) == sizeof(struct ph_COST_ENTRY), "an entry of the shared table is used in place");
+_Static_assert(sizeof(ph_cost) == sizeof(struct ph_COST_ENTRY), "entries of the shared table are used as ph_cost");
 _Static_assert(offsetof(ph_cost, flops) == offsetof(struct ph_COST_ENTRY, flops), "same layout");
 
 static struct {
     const ph_cost *entries; /* shared, read only */
     uint64_t mask;
-    pthread_mutex_t lock; /* own entries: those that the shared table had no room for */
+    pthread_mutex_t lock; /* of the own entries: answers that the shared table had no room for */
     ph_cost **own;
     size_t nown, own_capacity;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Before the start nothing is timed; with PHANTORA_DETACHED a fixed value keeps tests meaningful. */
+/* Before the rank's start work takes no time; with PHANTORA_DETACHED it takes a fixed time. */
 static const ph_cost untimed = {.key = 1},
                      fixed = {.key = 1, .solo_ns = 1000, .contended_ns = 1000, .source = PH_SOURCE_ROOFLINE};
 

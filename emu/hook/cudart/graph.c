@@ -49,7 +49,7 @@ PH_EXPORT int cudaStreamGetCaptureInfo_v2(void *handle, int *status, unsigned lo
     return result(ph_capture_info(handle, status, id, graph, dependencies, NULL, n));
 }
 
-/* CUDA 13 gave the plain name to _v3's signature; before, it had the first three parameters only. */
+/* Since CUDA 13 the plain name has the parameters of _v3; before, it had the first three only. */
 PH_EXPORT int cudaStreamGetCaptureInfo(void *handle, int *status, unsigned long long *id, void **graph,
                                        void ***dependencies, void **edges, size_t *n) {
     if (ph_cfg.runtime_version < 13000) return result(ph_capture_info(handle, status, id, NULL, NULL, NULL, NULL));
@@ -117,7 +117,7 @@ static int dependencies(void *node, void **out, struct cudaGraphEdgeData *edges,
     return CUDA_OK;
 }
 
-/* CUDA 13 put the edges' data before the count. */
+/* Since CUDA 13 the edges' data come before the count. */
 PH_EXPORT int cudaGraphNodeGetDependencies(void *node, void **out, void *third, size_t *fourth) {
     if (ph_cfg.runtime_version < 13000) return result(dependencies(node, out, NULL, third));
     return result(dependencies(node, out, third, fourth));
@@ -149,7 +149,7 @@ static int instantiate(void **out, void *handle) {
 }
 
 PH_EXPORT int cudaGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
-    (void)flags; /* automatic freeing, device launch and priorities: for node kinds that captures here do not make */
+    (void)flags; /* automatic freeing, device launch, priorities: they concern nodes that captures here do not make */
     return result(instantiate(exec, graph));
 }
 
@@ -195,7 +195,7 @@ static ph_user_object *object_of(void *handle) {
 PH_EXPORT int cudaUserObjectCreate(void **out, void *object, void (*destroy)(void *), unsigned references,
                                    unsigned flags) {
     *out = NULL;
-    if (!destroy || references == 0 || flags != 1) /* cudaUserObjectNoDestructorSync is the only and a necessary flag */
+    if (!destroy || references == 0 || flags != 1) /* the only flag, cudaUserObjectNoDestructorSync, is required */
         return result(CUDA_INVALID_VALUE);
     ph_user_object *made = ph_allocate(sizeof *made);
     *made = (ph_user_object){
@@ -216,7 +216,7 @@ PH_EXPORT int cudaUserObjectRelease(void *handle, unsigned count) {
 }
 
 PH_EXPORT int cudaGraphRetainUserObject(void *handle, void *object_handle, unsigned count, unsigned flags) {
-    enum { MOVE = 1 }; /* the caller's references become the graph's */
+    enum { MOVE = 1 }; /* the graph takes the caller's references over */
     ph_graph *graph = graph_of(handle);
     ph_user_object *object = object_of(object_handle);
     if (!graph || !object || count == 0 || (flags & ~(unsigned)MOVE)) return result(CUDA_INVALID_VALUE);
@@ -243,7 +243,7 @@ PH_EXPORT int cudaGraphReleaseUserObject(void *handle, void *object_handle, unsi
     return result(CUDA_INVALID_VALUE);
 }
 
-/* Memory that graphs hold: captures here make no allocation nodes, so there is none. */
+/* Graphs hold no memory: captures here make no allocation nodes. */
 PH_EXPORT int cudaDeviceGetGraphMemAttribute(int device, int attribute, void *value) {
     memset(value, 0, sizeof(uint64_t));
     return result(!ph_device_exists(device)        ? CUDA_INVALID_DEVICE

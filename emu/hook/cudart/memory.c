@@ -1,5 +1,5 @@
 /*
- * Runtime: memory, copies and sets, pools, pointers.
+ * Runtime: memory, copies and sets, pointers, variables of modules.
  */
 #include "core/host.h"
 #include "cudart/cudart.h"
@@ -19,7 +19,7 @@ PH_EXPORT int cudaMalloc(void **out, size_t nbytes) {
     return result(status ? status : ph_device_alloc(ph_self()->device, nbytes, out));
 }
 
-/* Freeing waits for the device (CUDA documents it as possibly synchronous; the caching allocators rely on it). */
+/* Waits for the device: CUDA documents that cudaFree may synchronise, and caching allocators rely on it. */
 PH_EXPORT int cudaFree(void *p) {
     ph_host_call(PH_CALL_ALLOC);
     int status = ph_device_usable();

@@ -113,7 +113,8 @@ PH_EXPORT int cudaStreamAddCallback(void *handle, void (*function)(void *, int, 
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-/* Making and destroying events costs no host time: how often it happens is up to caches that the watchdog fills. */
+/* Creating and destroying events costs no host time, because how often PyTorch does so depends on its cache of events,
+ * which the watchdog fills in real time. */
 PH_EXPORT int cudaEventCreateWithFlags(void **out, unsigned flags) {
     return result(ph_event_create(flags, (ph_event **)out));
 }

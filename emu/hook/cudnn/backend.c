@@ -1,10 +1,10 @@
 /*
  * cuDNN's graph API: descriptors.
  *
- * A descriptor is a bag of attributes, kept as the bytes they were set with: nothing here needs to know the hundreds
- * that exist. A few are computed when a descriptor is finalized: the engine configurations that heuristics offer, and a
- * plan's workspace. Descriptors hold references on those they name, since a program may destroy its own handles early;
- * a handle that asks for a descriptor-valued attribute becomes another name of the one stored.
+ * A descriptor stores its attributes by number, as the bytes that they were set with; most are never interpreted. A few
+ * are computed when a descriptor is finalized: the engine configurations that heuristics offer, and a plan's workspace.
+ * A descriptor holds references to those that it names, because a program may destroy its own handles early. When a
+ * program reads an attribute that is a descriptor, its empty descriptor becomes an alias of the stored one.
  */
 #include "cudnn/backend.h"
 #include "core/alloc.h"
@@ -27,10 +27,10 @@ struct backend {
     atomic_int references;
     int kind;
     bool finalized;
-    backend *same_as; /* another name of that one */
+    backend *same_as; /* an alias of that descriptor */
     attribute *attributes;
     size_t nattributes;
-    graph_work *work; /* of a finalized plan */
+    graph_work *work; /* if it is a finalized plan */
 };
 
 static size_t type_nbytes(int type) {
@@ -166,7 +166,7 @@ static void finish_config(backend *config) {
     set(config, ATTR_CFG_SHARED_MEMORY, TYPE_INT32, 1, &shared_nbytes);
 }
 
-/* Engine 0 uses tensor cores, engine 1 does not: programs that forbid TF32 filter by that note. */
+/* Engine 0 uses tensor cores, engine 1 does not. Programs that forbid TF32 choose engines by this note. */
 static void finish_heuristics(backend *heuristics) {
     const backend *graph = backend_child(heuristics, ATTR_HEUR_GRAPH, 0);
     backend *configs[ENGINES];
@@ -250,7 +250,7 @@ PH_EXPORT int cudnnBackendGetAttribute(backend *it, int name, int type, int64_t 
     const attribute *a = find(it, name);
     int64_t has = a ? a->count : 0;
     if (a && type_nbytes(a->type) != type_nbytes(type)) return CUDNN_BAD_PARAM;
-    /* Asked with an array: how many were put there. Callers resize to that. */
+    /* With an array: the number of elements written, to which callers shrink it. */
     int64_t give = elements && has > requested ? requested : has;
     if (count) *count = give;
     if (!elements) return CUDNN_OK;
@@ -258,7 +258,7 @@ PH_EXPORT int cudnnBackendGetAttribute(backend *it, int name, int type, int64_t 
         if (give) memcpy(elements, a->bytes, (size_t)give * type_nbytes(type));
         return CUDNN_OK;
     }
-    for (int64_t i = 0; i < give; i++) { /* the caller made empty descriptors to be filled */
+    for (int64_t i = 0; i < give; i++) { /* the caller passes empty descriptors */
         backend *into = ((backend **)elements)[i];
         if (!into) return CUDNN_BAD_POINTER;
         backend *from = retain(((backend **)(void *)a->bytes)[i]);

@@ -1,11 +1,9 @@
 /*
- * The data engine for emu's Python side (ctypes), and Python's lock.
+ * Data functions for emu's Python side, which calls them through ctypes.
  *
- * A deferred control tensor is computed by Python code when its inputs arrive. That needs the interpreter's lock, which
- * the thread that waits for the result may hold. So: whoever blocks lets go of the lock first, and Python actions run
- * on one thread of ours that takes the lock before it takes the action. Nothing holds the engine's lock meanwhile.
- *
- * The hook is not linked with Python: the interpreter's functions are looked up in the process, and absent in C tests.
+ * A deferred control tensor is computed by Python code when its inputs have arrived. That needs Python's lock, which
+ * the thread that waits for the result may hold. So a thread releases Python's lock before it blocks, and deferred
+ * Python actions run on one thread of the library, which takes Python's lock before it takes an action.
  */
 #define _GNU_SOURCE
 #include "core/alloc.h"
@@ -33,7 +31,7 @@ static void *worker(void *unused) {
     return NULL;
 }
 
-/* Once per process: a forked child has none of its parent's threads. */
+/* Once per process: a forked child has only the thread that forked. */
 static void start_worker(void) {
     static atomic_int owner;
     int before = owner, self = getpid();
@@ -58,9 +56,9 @@ static void run_call(void *arg) {
 
 static void *pointer(uint64_t address) { return (void *)(uintptr_t)address; }
 
-/* reads and writes: pairs of address and bytes. Runs at once, on this thread, unless an input or output is pending;
- * returns 1 if it ran, 0 if it was deferred: `run` must stay callable, and whatever keeps the tensors alive must live,
- * till then. */
+/* reads and writes: pairs of address and number of bytes. run(arg) is called now, on this thread, unless an input or
+ * output is pending. Returns 1 if it was called, 0 if it is deferred: then `run` must stay callable, and the tensors
+ * must stay alive, until it has been called. */
 PH_EXPORT int phantora_data_action(const uint64_t *reads, int nreads, const uint64_t *writes, int nwrites,
                                    void (*run)(uint64_t), uint64_t arg) {
     ph_range stack[16], *ranges = stack;

@@ -103,7 +103,7 @@ typedef struct pattern {
 static void repeat(void *arg) {
     pattern *p = arg;
     for (size_t i = 0; i < p->n; i++)
-        memcpy(p->dst + i * p->width, &p->value, p->width); /* little-endian: the low bytes */
+        memcpy(p->dst + i * p->width, &p->value, p->width); /* the low bytes: little-endian */
     ph_data_mark_known(p->dst, p->n * p->width);
     free(p);
 }
@@ -115,7 +115,8 @@ static int set(CUdeviceptr dst, uint32_t value, size_t width, size_t n, void *st
     uint32_t spread = (value & 0xff) * 0x01010101u, mask = width == 4 ? UINT32_MAX : (1u << (8 * width)) - 1;
     if ((spread & mask) == (value & mask)) return ph_set(pointer_of(dst), (int)(value & 0xff), width * n, on, async);
     size_t nbytes = width * n;
-    if (ph_stream_capturing(on)) return ph_refuse("capturing a set of wider elements", CUDA_CAPTURE_UNSUPPORTED);
+    if (ph_stream_capturing(on))
+        return ph_refuse("a set of 16 or 32 bit elements in a stream capture", CUDA_CAPTURE_UNSUPPORTED);
     int status = ph_set_time(nbytes, on);
     if (status || nbytes > ph_cfg.data_limit_nbytes) {
         ph_data_forget(pointer_of(dst), nbytes);

@@ -1,5 +1,5 @@
 /*
- * Driver: what a pointer points to.
+ * Driver: attributes of pointers.
  */
 #include "core/host.h"
 #include "driver/driver.h"
@@ -22,7 +22,7 @@ enum {
     POINTER_TYPE = 2,
     POINTER_DEVICE = 3,
     POINTER_HOST = 4,
-    POINTER_P2P_TOKENS = 5, /* refused: long deprecated */
+    POINTER_P2P_TOKENS = 5, /* deprecated, and an error here */
     POINTER_SYNC = 6,
     POINTER_ID = 7,
     POINTER_MANAGED = 8,
@@ -103,7 +103,7 @@ PH_EXPORT int cuPointerGetAttribute(void *out, int attribute, CUdeviceptr addres
     return pointer_attribute(out, attribute, pointer_of(address));
 }
 
-/* Unlike the single query this one succeeds for any address: what does not apply is 0. */
+/* Unlike cuPointerGetAttribute this succeeds for any address: attributes that it does not have are 0. */
 PH_EXPORT int cuPointerGetAttributes(unsigned n, const int *attributes, void **out, CUdeviceptr address) {
     ph_host_call(PH_CALL_QUERY);
     for (unsigned i = 0; i < n; i++)

@@ -1,6 +1,7 @@
 /*
- * Code that programs load by themselves (Triton, Inductor, NVRTC users): cubins name their kernels, with registers and
- * shared memory, in ELF sections; of other images (PTX, fat binaries) any name is believed.
+ * Modules that programs load at run time (Triton, Inductor, programs that use NVRTC). A cubin is an ELF file whose
+ * sections tell its kernels, their registers and their shared memory. Other images (PTX, fat binaries) are not read:
+ * any kernel name is found in them.
  */
 #include "kernels/module.h"
 #include "core/alloc.h"
@@ -38,8 +39,8 @@ static function *add(module *m, const char *name) {
     return f;
 }
 
-/* A section `.text.NAME` holds a kernel, its sh_info the registers in the top byte; `.nv.shared.NAME` its static
- * memory. */
+/* The section `.text.NAME` holds a kernel; the top byte of its sh_info is the number of registers. The size of
+ * `.nv.shared.NAME` is the kernel's static shared memory. */
 static void read_cubin(module *m, const unsigned char *image) {
     Elf64_Ehdr head;
     memcpy(&head, image, sizeof head);

@@ -1,8 +1,8 @@
 /*
- * Kernels and variables that the compilers' start-up code registers: a host address stands for a name.
+ * Kernels and variables that the start-up code of nvcc registers: host addresses and their names.
  *
- * Names are hashed here, once, in the process that all ranks are forked from, and never copied. An address registered
- * again (a library unloaded, another one in its place) takes the new name.
+ * Names are not copied. They are hashed at registration, which mostly happens in the forker: ranks share its pages. If
+ * an address is registered again (a library was unloaded and another one loaded in its place) it has the new name.
  */
 #include "kernels/registry.h"
 #include "core/alloc.h"
@@ -61,7 +61,8 @@ static ph_kernel *from_arena(const char *name) {
     ph_kernel *kernel = registry.arena++;
     kernel->magic = PH_KERNEL_MAGIC;
     kernel->name = name;
-    kernel->name_hash = ph_hash(5, name, strlen(name)); /* now: a rank's first launch must not write to shared pages */
+    kernel->name_hash = ph_hash(
+        5, name, strlen(name)); /* now, because a rank's first launch must not write to pages that ranks share */
     return kernel;
 }
 
@@ -83,7 +84,7 @@ void ph_register_kernel(const void *address, const char *name) {
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Launches pass the host function's address (older stubs) or the handle that __cudaGetKernel gave. */
+/* Older stubs of nvcc launch by the address of the host function, newer ones by the handle from __cudaGetKernel. */
 ph_kernel *ph_kernel_of(const void *function) {
     if (!function) return NULL;
     pthread_mutex_lock(&registry.lock);
@@ -104,7 +105,7 @@ void ph_register_variable(const void *address, size_t nbytes) {
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Its place on the calling thread's device, made at first use. */
+/* The variable's place on the calling thread's device, allocated at its first use. */
 int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
     *address = NULL;
     *nbytes = 0;
@@ -123,7 +124,7 @@ int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
 
 /* ---- what nvcc's stubs call -------------------------------------------------------------------------------------- */
 
-static void *fatbin_handle; /* registrations need no handle of ours, the stubs want a non-null one */
+static void *fatbin_handle; /* no handle is needed here, but the stubs expect one that is not NULL */
 
 PH_EXPORT void **__cudaRegisterFatBinary(void *fatbin) {
     (void)fatbin;
@@ -156,7 +157,7 @@ PH_EXPORT void __cudaRegisterManagedVar(void **handle, void **host_variable, cha
     ph_register_variable(host_variable, nbytes);
 }
 
-/* Newer stubs ask once for a handle and launch by it. */
+/* nvcc's newer stubs ask once for a handle, by which they launch. */
 PH_EXPORT int __cudaGetKernel(ph_kernel **kernel, const void *host_function) {
     *kernel = ph_kernel_of(host_function);
     return *kernel ? CUDA_OK : CUDA_INVALID_DEVICE_FUNCTION;

@@ -1,10 +1,12 @@
 /*
- * Stream capture: what is given to a captured stream becomes a item of a graph. A stream that waits for an event of the
- * capture joins it as a branch; at the end every branch must have been joined by the origin again.
+ * Stream capture: begin and end, the streams that are members of a capture, and what a capture forbids.
  *
- * What is forbidden meanwhile, and what that leaves of the capture, follows the programming guide ("Prohibited and
- * unhandled operations", "Invalidation") and the modes of cudaThreadExchangeStreamCaptureMode. Where they leave open
- * which calls are meant, and with which error, it is what driver 580 does on an H100.
+ * A stream that waits for an event of the capture becomes a member, as a branch of its own. When the capture ends, its
+ * origin must have waited for every branch.
+ *
+ * Which calls are forbidden, and whether they invalidate the capture, follows CUDA's programming guide ("Prohibited and
+ * unhandled operations", "Invalidation") and the modes of cudaThreadExchangeStreamCaptureMode. Where these do not say
+ * which calls are meant or which error they return, this code does what driver 580 did on an H100.
  */
 #include "streams/capture.h"
 #include "core/alloc.h"
@@ -19,10 +21,10 @@
 static struct {
     pthread_mutex_t lock;
     uint64_t last_id;
-    ph_stream *members[256]; /* streams that are being captured now */
+    ph_stream *members[256]; /* of all captures that are going on */
     int nmembers;
 } captures = {.lock = PTHREAD_MUTEX_INITIALIZER};
-atomic_int ph_captured_streams; /* as many: read without the lock */
+atomic_int ph_captured_streams; /* equal to captures.nmembers, to be read without the lock */
 
 enum { MODE_GLOBAL = 0, MODE_RELAXED = 2 };
 
@@ -52,7 +54,7 @@ bool ph_capture_running(const ph_event *event) {
 
 /* ---- what a capture forbids -------------------------------------------------------------------------------------- */
 
-/* Invalidates the captures of all members for which that is so, and says whether there were any. */
+/* Invalidates the captures of all members that the call concerns. Returns whether there are any. */
 static bool invalidate_where(bool (*concerns)(const ph_stream *member, int device), int device) {
     pthread_mutex_lock(&captures.lock);
     bool any = false;
@@ -65,7 +67,7 @@ static bool invalidate_where(bool (*concerns)(const ph_stream *member, int devic
 static bool blocking_on(const ph_stream *member, int device) { return member->blocking && member->device == device; }
 static bool on(const ph_stream *member, int device) { return member->device == device; }
 
-/* By the captures' modes and the calling thread's own. */
+/* Does the member's capture forbid potentially unsafe calls on this thread? Depends on the modes of both. */
 static bool unsafe_here(const ph_stream *member, int unused) {
     (void)unused;
     const ph_capture *capture = member->capture;
@@ -78,7 +80,7 @@ int ph_capture_admits(ph_stream *stream) {
     return stream->legacy && invalidate_where(blocking_on, stream->device) ? CUDA_CAPTURE_IMPLICIT : CUDA_OK;
 }
 
-/* When watching threads look is up to this machine: they harm no capture. */
+/* Watching threads run in real time, so their calls must not invalidate captures. */
 int ph_uncapturable(void) {
     if (LIKELY(!ph_captured_streams) || ph_self()->capture_mode == MODE_RELAXED || ph_thread_is_watcher())
         return CUDA_OK;
@@ -89,7 +91,7 @@ int ph_capture_encompassed(int device) {
     return !ph_thread_is_watcher() && invalidate_where(on, device) ? CUDA_CAPTURE_UNSUPPORTED : CUDA_OK;
 }
 
-/* An event of a capture that has ended stands for nothing; the driver calls it an invalid value. */
+/* The driver returns an invalid value for an event whose capture has ended. */
 int ph_captured_event(ph_event *event, bool invalidate) {
     if (!ph_capture_running(event)) return CUDA_INVALID_VALUE;
     if (invalidate) event->capture->invalid = true;
@@ -120,7 +122,7 @@ void ph_capture_invalidate(ph_stream *stream) {
 }
 
 static bool all_joined(const ph_capture *capture) {
-    /* dependencies point backwards: one pass in reverse order marks all that the origin has waited for */
+    /* Items depend on earlier ones only: one pass in reverse order reaches all that the origin has waited for. */
     for (size_t i = 0; i < capture->tails[0].n; i++) capture->tails[0].items[i]->reached = true;
     for (size_t i = capture->graph->nitems; i-- > 0;) {
         ph_graph_item *item = capture->graph->items[i];
@@ -134,7 +136,7 @@ static bool all_joined(const ph_capture *capture) {
 static bool in_capture(const ph_stream *member, const void *capture) { return member->capture == capture; }
 static bool is_stream(const ph_stream *member, const void *stream) { return member == stream; }
 
-static void discharge(bool (*goes)(const ph_stream *member, const void *what), const void *what) {
+static void remove_members(bool (*goes)(const ph_stream *member, const void *what), const void *what) {
     pthread_mutex_lock(&captures.lock);
     int kept = 0;
     for (int i = 0; i < captures.nmembers; i++) {
@@ -150,12 +152,12 @@ static void discharge(bool (*goes)(const ph_stream *member, const void *what), c
 
 bool ph_capture_leave(ph_stream *stream) {
     if (stream->capture->origin == stream) return false;
-    discharge(is_stream, stream);
+    remove_members(is_stream, stream);
     return true;
 }
 
-static void dissolve(ph_capture *capture) {
-    discharge(in_capture, capture);
+static void free_capture(ph_capture *capture) {
+    remove_members(in_capture, capture);
     for (int branch = 0; branch < capture->graph->nbranches; branch++) free(capture->tails[branch].items);
     free(capture->tails);
     free(capture);
@@ -176,7 +178,7 @@ int ph_capture_end(ph_stream *stream, ph_graph **out) {
                                        : CUDA_CAPTURE_UNJOINED;
     if (status == CUDA_OK) *out = capture->graph;
     ph_graph *graph = capture->graph;
-    dissolve(capture);
+    free_capture(capture);
     if (status) ph_graph_release(graph);
     return status;
 }

@@ -1,6 +1,6 @@
 /*
- * What a capture records: the nodes of its graph, what each depends on, and how a stream joins a capture by waiting for
- * one of its events.
+ * What a capture records: the items of its graph, what each depends on, and how a stream joins a capture by waiting for
+ * one of its events. `tails` are the items that the next one of a branch depends on.
  */
 #include "core/alloc.h"
 #include "core/cuda_types.h"
@@ -85,7 +85,7 @@ bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (
     return true;
 }
 
-/* cudaEventRecordExternal and cudaEventWaitExternal: the event itself, at each launch of the graph. */
+/* cudaEventRecordExternal and cudaEventWaitExternal: each launch of the graph records the event, or waits for it. */
 static int add_external(ph_stream *stream, enum ph_graph_item_kind kind, ph_event *event) {
     int status = ph_stream_usable(stream);
     if (status) return status;
@@ -126,14 +126,14 @@ static int join_capture(ph_stream *stream, ph_capture *capture) {
     return ph_capture_enlist(stream, capture, branch) ? CUDA_OK : CUDA_CAPTURE_UNSUPPORTED;
 }
 
-/* A wait that no capture can hold: both sides' captures are lost. */
+/* For a wait that cannot be captured: invalidates the captures of both sides. */
 static int refuse_wait(ph_stream *stream, ph_capture *capture, int status) {
     ph_capture_invalidate(stream);
     if (capture) capture->invalid = true;
     return status;
 }
 
-/* The stream or the event is part of a capture, or the event was. */
+/* Called if the stream is being captured, or if the last record of the event is in a capture. */
 int ph_capture_wait(ph_stream *stream, ph_event *event) {
     ph_capture *capture = event->capture;
     if (!capture) return event->recording ? refuse_wait(stream, NULL, CUDA_CAPTURE_ISOLATION) : CUDA_OK;

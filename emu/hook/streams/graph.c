@@ -1,7 +1,9 @@
 /*
- * Graphs: their items, what they own, and their launch. A launch gives every item to the stream it was captured for:
- * the origin's to the stream of the launch, a side branch's to a stream of the executable's own, ordered by the forks
- * and joins of the capture. The host pays for one call, and the launch queue holds it as one.
+ * Graphs: their items, the user objects that they own, and their launch.
+ *
+ * A launch gives every item to a stream: those of branch 0 to the stream of the launch, those of another branch to a
+ * stream of the executable graph, ordered by the forks and joins of the capture. It costs the host one call and takes
+ * one place in the launch queue.
  */
 #include "streams/graph.h"
 #include "channel/channel.h"
@@ -72,7 +74,7 @@ static ph_stream *branch_stream(ph_graph_exec *exec, int branch, ph_stream *stre
     return exec->branches[branch];
 }
 
-/* A side branch is ordered by recordings, which live as long as this launch. */
+/* Orders branches by recordings, which exist for this launch only. */
 static void replay_order(const ph_graph_item *item, size_t index, ph_stream *stream, uint64_t *recordings) {
     if (!ph_run.started || (item->kind == ITEM_FORK && !item->joined)) return;
     ph_record_lock();
@@ -113,7 +115,7 @@ static void replay_node(const ph_graph_item *item, ph_stream *stream, bool queue
     }
 }
 
-/* Behind the stream's work and behind the executable's last launch, whichever stream that was given to. */
+/* A launch runs after earlier work of its stream, and after the last launch of the same executable on any stream. */
 static void begin_launch(const ph_graph_exec *exec, ph_stream *stream) {
     if (!ph_run.started) return;
     ph_record_lock();
@@ -140,7 +142,7 @@ int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
     ph_graph_replayed();
     begin_launch(exec, stream);
     const ph_graph *graph = exec->graph;
-    bool queued = true; /* the first node that is given to the stream itself stands for all */
+    bool queued = true; /* only the first node on the launch's own stream takes a place */
     uint64_t *recordings = ph_allocate((graph->nitems + 1) * sizeof *recordings);
     for (size_t i = 0; i < graph->nitems; i++) {
         const ph_graph_item *item = graph->items[i];

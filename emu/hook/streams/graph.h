@@ -1,7 +1,7 @@
 /*
- * Graphs: what a capture recorded, in the order it was given. `branch` is the captured stream it was given to; the
- * capture's origin is branch 0. Two kinds are no nodes but order: FORK (an event recorded), JOIN (a stream waits for
- * it).
+ * Graphs: the items that a capture has recorded, in order. `branch` numbers the captured streams; the capture's origin
+ * is branch 0. Most items are CUDA's graph nodes. Two kinds only order branches: FORK (an event was recorded) and JOIN
+ * (a stream waits for that event).
  */
 #ifndef PHANTORA_GRAPH_H
 #define PHANTORA_GRAPH_H
@@ -34,9 +34,9 @@ typedef struct ph_graph_item {
     void (*run)(ph_stream *stream, void *arg);
     void *arg;
     ph_event *event;
-    int fork;                     /* JOIN: which fork, by its index */
-    bool joined;                  /* FORK: somebody waits for it */
-    bool reached;                 /* while looking for what was not joined */
+    int fork;                     /* JOIN: the index of its FORK */
+    bool joined;                  /* FORK: a stream waits for it */
+    bool reached;                 /* used while the capture ends */
     struct ph_graph_item **after; /* direct dependencies */
     size_t nafter;
     ph_graph *graph;
@@ -57,7 +57,7 @@ typedef struct ph_owned {
 
 struct ph_graph {
     uint32_t magic;
-    int references; /* the graph's handle and its executables */
+    int references; /* by the graph's handle and by executable graphs */
     int device;
     ph_graph_item **items;
     size_t nitems, capacity, nnodes;
@@ -65,12 +65,12 @@ struct ph_graph {
     ph_owned *owned;
 };
 
-/* An executable graph and the streams that its side branches run on. */
+/* An executable graph and the streams that its branches but the first run on. */
 typedef struct ph_graph_exec {
     uint32_t magic;
     ph_graph *graph;
     ph_stream **branches;
-    uint64_t recording; /* behind its last launch: it does not run beside itself */
+    uint64_t recording; /* after its last launch: two launches never overlap */
     uint32_t stream_id;
 } ph_graph_exec;
 
@@ -81,7 +81,7 @@ static inline bool ph_is_node(const ph_graph_item *item) { return item->kind < I
 typedef struct ph_tails {
     ph_graph_item **items;
     size_t n;
-} ph_tails; /* what the next node of a branch depends on */
+} ph_tails; /* the items that the next one of a branch depends on */
 
 typedef struct ph_capture ph_capture;
 struct ph_capture {

@@ -17,7 +17,8 @@
 #include <stdlib.h>
 
 static struct {
-    ph_stream *all, *retired; /* destroyed ones are reused, never freed: a stale handle is recognised */
+    ph_stream *all,
+        *retired; /* destroyed ones are kept for reuse and never freed, so that a stale handle is recognised */
     ph_stream *legacy[PH_MAX_DEVICES];
     uint32_t last_id;
 } streams;
@@ -46,7 +47,7 @@ static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
         .flags = flags,
         .legacy = legacy,
         .blocking = !legacy && !(flags & STREAM_NONBLOCKING),
-        /* waits for what the legacy default stream was given before this one was made, if anything */
+        /* differs from `work` if the legacy default stream has been given work: this stream will wait for it */
         .legacy_seen = legacy || streams.legacy[device]->work == 0 ? 0 : UINT64_MAX,
         .next = streams.all,
     };
@@ -67,7 +68,8 @@ int ph_streams_make_defaults(void) {
 
 void ph_streams_announce(void) {
     ph_record_lock();
-    for (uint32_t id = 1; id <= streams.last_id; id++) /* the list is newest first, ids go out in order */
+    for (uint32_t id = 1; id <= streams.last_id;
+         id++) /* the list has the newest first, but streams are announced by number */
         for (ph_stream *stream = streams.all; stream; stream = stream->next)
             if (stream->id == id) {
                 announce(stream);
@@ -100,7 +102,7 @@ uint32_t ph_stream_id(const ph_stream *stream) { return stream->id; }
 int ph_stream_device(const ph_stream *stream) { return stream->device; }
 bool ph_stream_capturing(const ph_stream *stream) { return stream->capture != NULL; }
 
-/* Under the record lock: `behind` goes on when all that `ahead` has been given is done. */
+/* Under the record lock: later work of `behind` waits for all work that `ahead` has been given. */
 static void follow(ph_stream *behind, ph_stream *ahead) {
     uint64_t recording = ph_record_on(ahead, 0);
     ph_recording_wait(behind, recording);
@@ -127,7 +129,7 @@ int ph_stream_destroy(ph_stream *stream) {
     if (stream->capture && !ph_capture_leave(stream)) return CUDA_CAPTURE_UNSUPPORTED;
     ph_record_lock();
     ph_close_segments();
-    /* what it still has to do goes before the legacy default stream's next action */
+    /* the legacy default stream's next work must still wait for what this stream has been given */
     if (ph_run.started && stream->blocking && stream->work != stream->seen_by_legacy)
         follow(streams.legacy[stream->device], stream);
     if (ph_run.started) {
@@ -147,7 +149,9 @@ int ph_stream_destroy(ph_stream *stream) {
 
 /* ---- order with the legacy default stream ------------------------------------------------------------------------ */
 
-/* Under the record lock: the legacy default stream waits for what its device's blocking streams have been given. */
+/* Under the record lock: the legacy default stream waits for all work that its device's blocking streams have been
+ * given.
+ */
 static void follow_blocking(ph_stream *legacy) {
     for (ph_stream *other = streams.all; other; other = other->next) {
         if (!other->blocking || other->device != legacy->device || other->work == other->seen_by_legacy) continue;

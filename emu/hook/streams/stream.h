@@ -19,21 +19,22 @@ struct ph_stream {
     int device, priority;
     unsigned flags;
     bool legacy;   /* the device's legacy default stream */
-    bool blocking; /* waits for it, and it for this one */
-    /* the open segment, empty if launches is 0; under the record lock. queued: how many of them the launch queue holds
-     */
+    bool blocking; /* is ordered with the legacy default stream */
+    /* the open segment, under the record lock: number of launches, 0 if none is open; places that they take in the
+     * launch queue; and the fields of a SEGMENT record */
     uint32_t launches, queued;
     uint64_t first_ns, solo_ns, contended_ns, tail_ns;
     ph_stream *next_open;
-    /* implicit ordering with the legacy default stream: counts of things given to either */
+    /* order with the legacy default stream: how often this stream was given work; how much of the legacy default
+     * stream's work this one waits for; how much of this one's work the legacy default stream waits for */
     uint64_t work, legacy_seen, seen_by_legacy;
-    /* capture */
     struct ph_capture *capture;
     int branch;
-    ph_stream *next; /* all streams alive */
+    ph_stream *next; /* in the list of all streams */
 };
 
-/* NULL and 1: legacy default stream; 2: per-thread default stream; else a handle. Unknown handles: NULL. */
+/* The stream of a handle: NULL and 1 mean the legacy default stream, 2 the per-thread default stream. NULL if there is
+ * no such stream. */
 ph_stream *ph_stream_of(void *handle);
 uint32_t ph_stream_id(const ph_stream *stream);
 int ph_stream_device(const ph_stream *stream);
@@ -46,7 +47,7 @@ ph_stream *ph_default_stream(int device);
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out);
 int ph_stream_destroy(ph_stream *stream);
 
-/* Before a record of your own that puts work on a stream (NCCL_LAUNCH): orders the stream with the legacy default
+/* To be called before a record that puts work on a stream (NCCL_LAUNCH): orders the stream with the legacy default
  * stream where CUDA does. */
 void ph_stream_touch(ph_stream *stream);
 

@@ -1,6 +1,6 @@
 /*
- * Where the host waits for the device, or asks whether it is done. A wait is a record: the rank itself goes on at once,
- * but for bytes and host functions that are really still to come. A query is a question.
+ * Where the host waits for the device, or asks whether it is done. A wait is a record, and the rank goes on at once;
+ * only for bytes that have not arrived and for host functions that have not run it really waits. A query is a question.
  */
 #include "streams/wait.h"
 #include "channel/channel.h"
@@ -20,7 +20,7 @@ static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     ph_host_functions_wait();
 }
 
-/* May the host look at the stream, or wait for it? */
+/* May the host query the stream, or wait for it? */
 static int observable(ph_stream *stream) {
     int status = ph_stream_usable(stream);
     if (LIKELY(!ph_captured_streams) || status) return status;
