@@ -48,12 +48,12 @@ class FixedFabric:
     def __init__(self) -> None:
         self._due: list[tuple[int, Collective]] = []
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
-        heappush(self._due, (at_ns + max(collective.nbytes // 100, 1), key))
+    def begin(self, collective: Collective, at_ns: int) -> Revised:
+        heappush(self._due, (at_ns + max(collective.nbytes // 100, 1), collective))
         return ()
 
-    def retract(self, key: Collective) -> Revised:
-        self._due = [(at_ns, other) for at_ns, other in self._due if other is not key]
+    def retract(self, collective: Collective) -> Revised:
+        self._due = [(at_ns, other) for at_ns, other in self._due if other is not collective]
         heapify(self._due)
         return ()
 

@@ -19,24 +19,24 @@ Revised = Sequence[tuple[Collective, int, int | None]]
 class NetworkModel(Protocol):
     """The network as virtual time uses it; ``phantora_async.coordinator.network_model`` makes one of netsim.
 
-    Keys are hashable and sortable. A meeting of several ranks takes at least a nanosecond: nothing that one rank does
-    reaches another at the same instant.
+    A meeting of several ranks takes at least a nanosecond: nothing that one rank does reaches another at the same
+    instant.
     """
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int) -> Revised:
         """All members have come at this instant, which may be earlier than one named before.
 
         Returns the meetings that ``complete`` has named and whose completion has moved. They complete again.
         """
 
-    def retract(self, key: Collective) -> Revised:
+    def retract(self, collective: Collective) -> Revised:
         """The meeting never began; it may be complete. It may begin again."""
 
     def next_ns(self) -> int | None:
         """When the next begun meeting completes that ``complete`` has not named."""
 
     def complete(self, at_ns: int) -> list[Collective]:
-        """Goes on to this instant, ``next_ns``'s answer. Keys of the meetings that complete then, ascending."""
+        """Goes on to this instant, ``next_ns``'s answer. The meetings that complete then, ascending."""
 
     def commit(self, at_ns: int) -> None:
         """Nothing will begin or be taken back before this instant: history before it may be dropped."""
@@ -162,7 +162,7 @@ class Collectives:
                 device.transferring += 1
             launch.active += 1
         self._stale = True
-        revised = self._network.begin(transfer.collective, transfer.collective, now_ns)
+        revised = self._network.begin(transfer.collective, now_ns)
         if revised:
             self._revise(revised)
             rollback_log.settle()

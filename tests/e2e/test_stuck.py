@@ -251,7 +251,7 @@ def test_who_is_waited_for_is_told_while_waiting_and_at_ctrl_c(tmp_path: Path) -
         assert "for rank 1, which is running at case.py:" in notice
         assert notice.endswith("in spin; rank 0 waits\n")
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate()
         assert process.returncode == 130, output
         assert "interrupted while waiting" in output
         assert re.search(r"rank 0: waits at case\.py:\d+ ", output), output

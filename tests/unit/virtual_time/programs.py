@@ -145,14 +145,14 @@ class Watched:
         self.begun: dict[Collective, int] = {}
         self.next_ns, self.complete, self.commit = network.next_ns, network.complete, network.commit
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int) -> Revised:
         assert collective not in self.begun
         self.begun[collective] = at_ns
-        return self._network.begin(key, collective, at_ns)
+        return self._network.begin(collective, at_ns)
 
-    def retract(self, key: Collective) -> Revised:
-        del self.begun[key]
-        return self._network.retract(key)
+    def retract(self, collective: Collective) -> Revised:
+        del self.begun[collective]
+        return self._network.retract(collective)
 
 
 def fixed() -> NetworkModel:

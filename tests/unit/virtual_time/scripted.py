@@ -29,15 +29,15 @@ class FixedFabric:
     def begun(self) -> list[tuple[int, str]]:
         return sorted((at_ns, collective.describe()) for collective, at_ns in self._begun.items())
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
-        assert key not in self._due
+    def begin(self, collective: Collective, at_ns: int) -> Revised:
+        assert collective not in self._due
         self._begun[collective] = at_ns
-        self._due[key] = at_ns + max(self._duration_ns(collective), 1)
+        self._due[collective] = at_ns + max(self._duration_ns(collective), 1)
         return ()
 
-    def retract(self, key: Collective) -> Revised:
-        self._due.pop(key, None)
-        del self._begun[key]
+    def retract(self, collective: Collective) -> Revised:
+        self._due.pop(collective, None)
+        del self._begun[collective]
         return ()
 
     def next_ns(self) -> int | None:
