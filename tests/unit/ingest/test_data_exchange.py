@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from emu.contract import records
 from emu.contract.records import NcclKind
-from phantora_async.coordinator import small_floats
-from phantora_async.coordinator.data_exchange import FOLLOWS, DataExchange, reduced
-from phantora_async.failures import ProtocolError
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest import small_floats
+from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange, reduced
 from phantora_async.virtual_time.facts import Collective, Comm
 
 I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 = range(12)
@@ -127,17 +127,32 @@ def test_half_precision_is_rounded_once() -> None:
 
 
 @given(st.floats(width=32))
-def test_bf16_rounds_to_nearest_even(value: float) -> None:
+def test_bf16_rounds_to_a_nearest_value(value: float) -> None:
     single = np.array([value], "<f4")
     back = small_floats.load(small_floats.store(single, BF16), BF16)[0]
     if math.isnan(value):
         assert math.isnan(back)
         return
-    bits = int(single.view("<u4")[0])
-    below, above = bits & 0xFFFF0000, (bits & 0xFFFF0000) + 0x10000
-    rest = bits & 0xFFFF
-    expected = below if rest < 0x8000 or (rest == 0x8000 and not (below >> 16) & 1) else above
-    assert int(np.array([back], "<f4").view("<u4")[0]) == expected
+    if abs(value) > LARGEST_BF16:
+        assert abs(back) in (LARGEST_BF16, math.inf)
+        return
+    neighbours = np.array([back], "<f4").view("<u4") + np.array([-0x10000, 0, 0x10000]).astype("<u4")
+    distances = [abs(float(neighbour) - value) for neighbour in neighbours.view("<f4") if math.isfinite(neighbour)]
+    assert abs(float(back) - value) == min(distances)
+
+
+LARGEST_BF16 = 2.0**127 * (2 - 2**-7)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1.0, 1.0), (1 + 2**-8, 1.0), (1 + 3 * 2**-8, 1 + 2**-6), (1 + 2**-8 + 2**-20, 1 + 2**-7),
+        (-(1 + 2**-8), -1.0), (2**-133, 2**-133), (2**-134, 0.0), (LARGEST_BF16, LARGEST_BF16), (3.4e38, math.inf),
+    ],
+)  # fmt: skip
+def test_bf16_ties_go_to_even(value: float, expected: float) -> None:
+    assert small_floats.load(small_floats.store(np.array([value], "<f4"), BF16), BF16)[0] == expected
 
 
 @pytest.mark.parametrize("dtype", [E4M3, E5M2])

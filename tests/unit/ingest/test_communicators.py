@@ -1,13 +1,12 @@
-"""Who makes up a communicator, and which calls belong together."""
+"""Which ranks make up a communicator."""
 
 from __future__ import annotations
 
 import pytest
 
 from emu.contract import records
-from emu.contract.records import NcclKind
-from phantora_async.coordinator.communicators import Answers, Communicators, compact, named
-from phantora_async.failures import Deadlock, Mismatch, ProtocolError
+from phantora_async.errors import Deadlock, Mismatch
+from phantora_async.ingest.communicators import Answers, Communicators
 
 
 def init(rank: int, place: int, size: int, unique: bytes = b"id") -> records.CommInit:
@@ -36,13 +35,9 @@ def world(communicators: Communicators, ranks: list[int], unique: bytes = b"id")
     return decoded(answers)[ranks[0]].comm
 
 
-def call(comm: int, op: int = NcclKind.ALL_REDUCE, *, seq: int = 0, peer: int = 0, count: int = 4) -> records.NcclOp:
-    return records.NcclOp(comm, seq, op, 7, 0, peer, count, 0, 0, 1.0)
-
-
 def test_members_are_answered_when_the_last_has_asked() -> None:
     communicators = Communicators()
-    assert communicators.init(4, init(4, 1, 2))[1] == []
+    assert communicators.init(4, init(4, 1, 2)).answers == []
     _, answers = communicators.init(2, init(2, 0, 2))
     got = decoded(answers)
     assert {rank: (a.qid, a.rank, a.nranks) for rank, a in got.items()} == {2: (1002, 0, 2), 4: (1004, 1, 2)}
@@ -100,69 +95,9 @@ def test_two_that_disagree_about_the_size() -> None:
         communicators.init(1, init(1, 1, 3))
 
 
-def test_calls_meet_by_their_number_not_by_their_arrival() -> None:
-    communicators = Communicators()
-    comm = world(communicators, [0, 1])
-    first, second = (communicators.join(0, call(comm, seq=seq)) for seq in (0, 1))
-    assert communicators.join(1, call(comm, seq=0)) is first
-    assert communicators.join(1, call(comm, seq=1)) is second
-
-
-def test_messages_of_a_pair_meet_in_order_and_by_direction() -> None:
-    communicators = Communicators()
-    comm = world(communicators, [5, 6])
-    there = communicators.join(5, call(comm, NcclKind.SEND, peer=1))
-    back = communicators.join(5, call(comm, NcclKind.RECV, peer=1))
-    assert there is not back
-    assert communicators.join(6, call(comm, NcclKind.SEND, peer=0)) is back
-    assert communicators.join(6, call(comm, NcclKind.RECV, peer=0)) is there
-
-
-@pytest.mark.parametrize(
-    ("op", "message"),
-    [
-        (call(1), "communicator 0x1 is unknown"),
-        (call(0, NcclKind.SEND, peer=9), "rank 9 of the communicator"),
-        (call(0, seq=3), "its next call is not all_reduce #3"),
-        (call(0, 77), "NCCL_OP 77"),
-        (call(0)._replace(dtype=99), "dtype 99"),
-    ],
-)
-def test_impossible_calls(op: records.NcclOp, message: str) -> None:
-    communicators = Communicators()
-    comm = world(communicators, [0, 1])
-    with pytest.raises(ProtocolError, match=f"rank 1: .*{message}"):
-        communicators.join(1, op if op.comm else op._replace(comm=comm))
-
-
-def test_a_call_on_a_communicator_of_others() -> None:
-    communicators = Communicators()
-    comm = world(communicators, [0, 1])
-    with pytest.raises(ProtocolError, match=r"rank 7: .*no member of the communicator of ranks 0-1"):
-        communicators.join(7, call(comm))
-
-
-def test_an_ended_rank_is_missed_by_those_who_called_and_those_who_will() -> None:
-    communicators = Communicators()
-    comm = world(communicators, [0, 1, 2])
-    communicators.leave(2)
-    with pytest.raises(Deadlock, match=r"rank 2 ended without calling all_reduce #0 .*, but rank 0 called it"):
-        communicators.join(0, call(comm))
-    with pytest.raises(Deadlock, match=r"ranks 1-2 ended without calling all_reduce #0 .*, but rank 0 called it"):
-        communicators.leave(1)
-
-
 def test_a_rank_that_ends_before_a_split() -> None:
     communicators = Communicators()
     comm = world(communicators, [0, 1])
     communicators.split(0, split(0, comm, 0, 0))
     with pytest.raises(Deadlock, match="rank 1 has ended, but rank 0 asked for split #0 of communicator of ranks 0-1"):
-        communicators.leave(1)
-
-
-def test_numbers_of_ranks_read_well() -> None:
-    assert compact([3, 1, 2, 7]) == "1-3,7"
-    assert compact(range(0, 64, 8)) == "0-56:8"
-    assert compact([0, 8]) == "0,8"
-    assert named([5]) == "rank 5"
-    assert named(range(4)) == "ranks 0-3"
+        communicators.rank_ended(1)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import emu
-from emu.contract import records
-from phantora_async.liveness.call_sites import Line, Site, from_record, innermost, texts
+from emu.contract import installed, records
+from phantora_async.ingest.call_sites import Line, Site, from_record, innermost, texts
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, main_thread
 
 PACKAGES = "/opt/venv/lib/python3.12/site-packages"
-OURS = f"{Path(emu.__file__).parent}/start/rank.py"
+OURS = f"{installed.EMU}/start/rank.py"
 DUMP = f"""\
 Thread 0x00007f0001 (most recent call first):
   File "/usr/lib/python3.12/threading.py", line 355 in wait

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from emu.contract import records
-from phantora_async.coordinator.channel import Channel
 from phantora_async.liveness import blocked_ranks
 from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
 from phantora_async.liveness.sleep_detector import Thread
@@ -26,8 +25,7 @@ class Machine:
         timeline, fact_builder = Timeline(1, FixedFabric(), 1024), new_intake(1)
         timeline.feed(0, fact_builder.take(0, records.decode_up(b"".join(Script(0, 1).records))[0]))
         assert timeline.run(100) is Stop.STARVED
-        channel = cast(Channel, type("Fake", (), {"pid": 1})())
-        self.blocked_ranks = BlockedRanks(timeline, fact_builder, {0: channel}, self)
+        self.blocked_ranks = BlockedRanks(timeline, fact_builder, {0: 1}, self)
 
     def threads(self, pid: int) -> dict[int, Thread] | None:
         return {1: Thread("python", True, True, self.used_ns)}

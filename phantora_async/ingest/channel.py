@@ -9,53 +9,55 @@ from typing import Any, Protocol, cast
 
 from emu.contract import records
 from emu.contract.records import RecordError
-from phantora_async.failures import ProtocolError
+from phantora_async.errors import ProtocolError
 
 _CREDENTIALS = struct.Struct("3i")
+"""struct ucred: process id, user id, group id."""
 
 
 class Receiver(Protocol):
-    """Who takes what channels bring. Exceptions of these calls end the run through ``failed``."""
+    """Receives what the channels bring. An exception that one of these methods raises is passed to ``failed``."""
 
     def connected(self, channel: Channel, hello: records.Hello) -> None:
-        """The first record of a new channel, which names its rank."""
+        """A new channel's first record, which says which rank it belongs to."""
 
     def received(self, rank: int, arrived: list[Any], nbytes: int) -> None:
-        """Records, HELLO among them, in order."""
+        """Records of one rank in their order, HELLO among them; ``nbytes`` is their size on the wire."""
 
     def closed(self, rank: int) -> None:
         """The rank will send nothing more."""
 
     def failed(self, error: Exception) -> None:
-        """The run cannot go on: a RunFailure, or a bug."""
+        """The run cannot continue: a RunFailure, or a bug."""
 
 
 class Channel(asyncio.Protocol):
-    """``rank`` is -1 until the peer has said HELLO."""
+    """One connection. ``rank`` is -1 until HELLO has arrived."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._transport: asyncio.Transport | None = None
-        self._rest = b""
+        self._incomplete = b""
+        """The beginning of a record whose end has not arrived."""
         self.rank = -1
         self.pid = 0
-        """The rank's process as this one sees it; what HELLO says is its number in its own namespace."""
+        """The rank's process id as this process sees it. HELLO has the id inside the rank's own pid namespace."""
         self.paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from asyncio.Transport
         peer = transport.get_extra_info("socket")
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        self.pid = int(_CREDENTIALS.unpack(credentials)[0])
+        self.pid, _, _ = _CREDENTIALS.unpack(credentials)
 
     def data_received(self, data: bytes) -> None:
-        stream = self._rest + data if self._rest else data
+        stream = self._incomplete + data if self._incomplete else data
         malformed: RecordError | None = None
         try:
             arrived, used = records.decode_up(stream)
         except RecordError as error:
             malformed, arrived, used = error, list(error.before), len(stream)
-        self._rest = stream[used:]
+        self._incomplete = stream[used:]
         try:
             if arrived:
                 if self.rank < 0:
@@ -64,8 +66,8 @@ class Channel(asyncio.Protocol):
             if malformed is not None:
                 raise ProtocolError(self.rank, str(malformed))
         except Exception as error:
-            # Whatever it is, the receiver ends the run with it. Nothing more is read, but the line stays open: the rank
-            # would end when it closes, and its end would hide the reason.
+            # The receiver ends the run, whatever the error is. Nothing more is read, but the connection stays open: a
+            # rank ends when its connection closes, and its end would hide the reason.
             self.pause()
             self._receiver.failed(error)
 
@@ -76,7 +78,7 @@ class Channel(asyncio.Protocol):
         if first.version != records.VERSION:
             raise ProtocolError(
                 first.rank,
-                f"version {first.version} of the records, this coordinator speaks version {records.VERSION}; "
+                f"it uses version {first.version} of the records and this coordinator version {records.VERSION}; "
                 "the hook library and the Python package are of different builds",
             )
         self._receiver.connected(self, first)
@@ -86,12 +88,12 @@ class Channel(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """A rank that was killed may leave half a record behind; that it died is reported by whoever waits for it."""
+        """A killed rank may leave an incomplete record; the server that watches the process reports its death."""
         if self.rank >= 0:
             self._receiver.closed(self.rank)
 
     def send(self, encoded: bytes) -> None:
-        """Whole records. What a rank that has gone would have been told is dropped."""
+        """Sends whole records; drops them if the rank has gone."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(encoded)
 

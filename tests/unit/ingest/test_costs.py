@@ -8,7 +8,7 @@ import pytest
 
 from emu.contract import records
 from emu.contract.records import RecordError
-from phantora_async.coordinator.costs import Costs, CostTable, Unrecognised
+from phantora_async.ingest.costs import Costs, CostTable, Unrecognised
 from profiles import Cost, CostModel, Source, load_gpu
 
 
@@ -40,14 +40,12 @@ def test_entries_that_collide_take_the_next_slots(tmp_path: Path) -> None:
         found = find(tmp_path / "t", key)
         assert found is not None
         assert (found.solo_ns, found.contended_ns, found.flops, found.source) == (number + 1, 2 * number + 2, 3.0, 2)
-    table.close()
 
 
 def test_a_full_table_takes_no_more(tmp_path: Path) -> None:
     table = CostTable(tmp_path / "t", 8)
     assert [table.write(key, cost(1)) for key in range(1, 9)] == [True] * 6 + [False] * 2
     assert find(tmp_path / "t", 8) is None
-    table.close()
 
 
 def test_a_signature_is_estimated_once(tmp_path: Path) -> None:

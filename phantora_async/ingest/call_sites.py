@@ -1,25 +1,18 @@
-"""Places in the user's program, as ranks tell them and as people read them."""
+"""Call sites: lines of the user's program, as ranks announce them and as messages show them."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import emu
-from emu.contract import records
+from emu.contract import installed, records
+from phantora_async.wording import short
 
-_EMU = f"{Path(emu.__file__).parent}/"
+_EMU = f"{installed.EMU}/"
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 _STDLIB = re.compile(r"/lib/python3\.\d+/")
-
-
-def short(path: str | Path) -> str:
-    """As the user would write it from where the command was typed."""
-    return str(path).removeprefix(os.getcwd().rstrip("/") + "/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +24,7 @@ class Line:
     function: str
 
     def __str__(self) -> str:
-        """``train.py:42 in train_step``, a file below the working directory or among packages by its short name."""
+        """``train.py:42 in train_step``; the file relative to the working directory or to site-packages."""
         text = f"{short(_PACKAGES.sub('', self.file))}:{self.line}"
         return f"{text} in {self.function}" if self.function and self.function != "<module>" else text
 
@@ -41,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a call was made: the user's line, and the library's line that made it where that is another."""
+    """Where a call was made: the user's line, and the library's line that made the call if the user's did not."""
 
     line: Line
     via: Line | None = None
@@ -54,7 +47,7 @@ class Site:
 
 
 def from_record(record: records.Site) -> Site | None:
-    """What a rank announced; None if it knew neither line."""
+    """The call site that a rank announced; None if it could tell neither line."""
     texts = record.payload.rstrip(b"\0").decode(errors="replace").split("\n")
     file, function, via_file, via_function = (*texts, "", "", "", "")[:4]
     user = Line(file, record.line, function) if file else None
@@ -65,7 +58,7 @@ def from_record(record: records.Site) -> Site | None:
 
 
 def innermost(lines: Sequence[Line]) -> Site | None:
-    """The same choice as the hook library's (``sites.c``) for a stack, innermost line first."""
+    """The call site in a stack, innermost line first, chosen as the hook library's ``sites.c`` chooses it."""
     via: Line | None = None
     outermost: Line | None = None
     for line in lines:
@@ -83,5 +76,5 @@ def innermost(lines: Sequence[Line]) -> Site | None:
 
 
 def texts(sites: Iterable[Site | None]) -> str:
-    """``a.py:3`` or ``a.py:3, b.py:4``, each once; "" if none is known."""
+    """``a.py:3`` or ``a.py:3, b.py:4``, each site once; "" if none is known."""
     return ", ".join(dict.fromkeys(str(site) for site in sites if site is not None))

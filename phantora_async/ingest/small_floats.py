@@ -1,4 +1,4 @@
-"""bf16, f8e4m3 and f8e5m2, which numpy lacks: bytes to single precision and back, rounded to nearest, ties to even."""
+"""bf16, f8e4m3 and f8e5m2, which numpy lacks: to single precision and back, rounded to nearest, ties to even."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 
 def _values(exponent_bits: int, mantissa_bits: int, *, infinities: bool) -> Array:
-    """What the 256 codes of an 8-bit format stand for. Without infinities (OCP E4M3), only all ones is no number."""
+    """The values of the 256 codes of an 8-bit format. Without infinities (OCP E4M3), only all ones is NaN."""
     codes = np.arange(256)
     sign = np.where(codes & 0x80, -1.0, 1.0)
     exponent = (codes >> mantissa_bits) & ((1 << exponent_bits) - 1)
@@ -45,7 +45,7 @@ def load(data: bytes, dtype: int) -> Array:
 
 
 def store(array: Array, dtype: int) -> bytes:
-    """Elements of single precision, rounded. E4M3 saturates at 448, its largest number; E5M2, bf16 go to infinity."""
+    """Rounded from single precision. E4M3 saturates at 448, its largest number; E5M2 and bf16 overflow to infinity."""
     single = array.astype("<f4")
     if dtype == BF16:
         bits = single.view("<u4").astype("<u8")
@@ -56,7 +56,7 @@ def store(array: Array, dtype: int) -> bytes:
 
 
 def _nearest(single: Array, values: Array) -> NDArray[np.uint8]:
-    """Codes of the nearest values; of two equally near ones the even code."""
+    """The codes of the nearest values; of two equally near values, the even code."""
     finite = np.flatnonzero(np.isfinite(values[:128]))
     grid = values[finite].astype("<f8")
     size = np.abs(single).astype("<f8")

@@ -1,7 +1,7 @@
-"""What a record means at the moment it arrives, whatever virtual time it belongs to.
+"""Records become facts of virtual time.
 
-Some things need no virtual time: costs, who makes up a communicator, which calls belong together, small data. They are
-answered here and now, so that ranks run on. What is left are facts for the timeline.
+Some questions need no virtual time: costs, the members of a communicator, which calls belong together, small data.
+They are answered here when they arrive, so that ranks continue. What remains are facts for the timeline.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import RecordError
-from phantora_async.coordinator.communicators import Communicators
-from phantora_async.coordinator.costs import Costs
-from phantora_async.coordinator.data_exchange import FOLLOWS, DataExchange
-from phantora_async.failures import ProtocolError
-from phantora_async.liveness.call_sites import Site, from_record
-from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest.call_sites import Site, from_record
+from phantora_async.ingest.collective_matching import CollectiveMatching
+from phantora_async.ingest.communicators import Answers, Communicators, Created
+from phantora_async.ingest.costs import Costs
+from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
+from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
 @dataclass(slots=True)
@@ -27,32 +28,40 @@ class RankInfo:
     hello: records.Hello | None = None
     bye: records.Bye | None = None
     questions: int = 0
-    """Asked and not answered."""
+    """Questions that are not answered yet."""
     last_question: Any = None
-    """The record of the last one asked."""
+    """The record of the last question."""
     sites: dict[int, Site] = field(default_factory=dict)
-    """By the rank's own numbers."""
+    """Call sites by the numbers under which the rank announced them."""
+
+    @property
+    def last_words(self) -> str:
+        """What BYE says about the end: the line of an uncaught exception; "" for an ordinary end, or before it."""
+        return _text(self.bye.payload) if self.bye is not None else ""
 
 
 @dataclass(slots=True)
-class Warned:
+class WarningCount:
+    """Who gave one warning, and how often in all."""
+
     ranks: set[int] = field(default_factory=set)
     count: int = 0
 
 
 class FactBuilder:
-    """``take`` records of a rank in their order; returns facts and leaves answers in ``outgoing``."""
+    """``take`` gives a rank's records in their order and returns facts; then ``take_answers``."""
 
     def __init__(self, world_size: int, costs: Costs) -> None:
         self._world_size = world_size
         self.costs = costs
         self._exchange = DataExchange()
         self.communicators = Communicators()
+        self._matching = CollectiveMatching(self.communicators)
         self.rank_info = [RankInfo() for _ in range(world_size)]
-        self.warnings: dict[str, Warned] = {}
-        self.outgoing: list[tuple[int, bytes]] = []
-        """(rank, encoded record) that may leave at once."""
-        self._special: dict[int, Callable[[int, Any], Any]] = {
+        self.warnings: dict[str, WarningCount] = {}
+        """By their texts."""
+        self._answers: Answers = []
+        self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
             records.BYE: self._bye,
             records.WARNING: self._warning,
@@ -66,38 +75,51 @@ class FactBuilder:
             records.ELAPSED: self._question,
             records.QUERY: self._question,
         }
+        """Each returns the fact, or None if there is none. Other records are facts as they are."""
 
     def take(self, rank: int, arrived: list[Any]) -> list[Any]:
-        """Facts for the timeline, in order. Raises RunFailure for what cannot be."""
+        """Facts for the timeline, in order. Raises RunFailure if the run cannot continue after these records."""
         rank_info = self.rank_info[rank]
         if rank_info.bye is not None and arrived:
             raise ProtocolError(rank, f"{records.NAMES[arrived[0].kind]} after BYE")
         if rank_info.hello is None and arrived and arrived[0].kind != records.HELLO:
             raise ProtocolError(rank, f"{records.NAMES[arrived[0].kind]} before HELLO")
-        find = self._special.get
+        find = self._handlers.get
         facts = []
         for record in arrived:
-            special = find(record[0])
-            if special is not None:
-                record = special(rank, record)
-                if record is None:
-                    continue
-            facts.append(record)
+            handler = find(record.kind)
+            fact = record if handler is None else handler(rank, record)
+            if fact is not None:
+                facts.append(fact)
         return facts
 
-    def end(self, rank: int) -> list[Any]:
-        """The rank has ended well and said nothing: as if it had said BYE. Raises Deadlock if others wait for it."""
-        bye = records.decode_up(records.Bye.encode(0, 0, 0))[0][0]
+    def take_answers(self) -> Answers:
+        """What ranks are to be sent now, since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def rank_ended(self, rank: int) -> list[Any]:
+        """The facts of a rank that ended with exit code 0 without a BYE: the same as with one.
+
+        Raises Deadlock if others wait for it.
+        """
+        (bye,), _ = records.decode_up(records.Bye.encode(0, 0, 0))
         assert isinstance(bye, records.Bye)
         return [self._bye(rank, bye)]
 
     def answered(self, rank: int) -> None:
-        """A question of the rank has been answered by virtual time."""
+        """Virtual time has answered one question of the rank."""
         self.rank_info[rank].questions -= 1
 
     def site(self, rank: int, number: int) -> Site | None:
-        """What the rank announced under that number; None if it did not know."""
+        """The call site that the rank announced under that number; None if it announced none."""
         return self.rank_info[rank].sites.get(number)
+
+    def incomplete_collectives(self) -> dict[int, Collective]:
+        """For each rank the oldest collective that it has called and other members have not, if there is one."""
+        return self._matching.incomplete()
+
+    # ---- handlers --------------------------------------------------------------------------------------------------
 
     def _site(self, rank: int, record: records.Site) -> None:
         site = from_record(record)
@@ -115,13 +137,14 @@ class FactBuilder:
     def _bye(self, rank: int, record: records.Bye) -> records.Bye:
         self.rank_info[rank].bye = record
         if record.exit_code == 0:
-            self.communicators.leave(rank)
+            self._matching.rank_ended(rank)
+            self.communicators.rank_ended(rank)
         return record
 
     def _warning(self, rank: int, record: records.Warning) -> records.Warning:
-        warned = self.warnings.setdefault(record.payload.rstrip(b"\0").decode(errors="replace"), Warned())
-        warned.ranks.add(rank)
-        warned.count += record.count
+        warning = self.warnings.setdefault(_text(record.payload), WarningCount())
+        warning.ranks.add(rank)
+        warning.count += record.count
         return record
 
     def _launch(self, rank: int, record: records.NcclLaunch) -> NcclKernelFact:
@@ -133,40 +156,39 @@ class FactBuilder:
         start = record.nops * records.NcclOp.size()
         collectives = []
         for op in ops:
-            collective = self.communicators.join(rank, op, record.site)
+            collective = self._matching.join(rank, op, record.site)
             data = b""
             if op.data_nbytes and op.data_nbytes != FOLLOWS:
                 data = payload[start : start + op.data_nbytes]
                 if len(data) != op.data_nbytes:
                     raise ProtocolError(rank, f"NCCL_LAUNCH without the {op.data_nbytes} bytes it announces")
                 start += op.data_nbytes + (-op.data_nbytes % 8)
-            self.outgoing += self._exchange.join(rank, collective, op, data)
+            self._answers += self._exchange.join(rank, collective, op, data)
             collectives.append(collective)
         return NcclKernelFact(
             record.kind, record.site, record.nbytes, record.host_ns, record.stream, tuple(collectives)
         )
 
     def _data(self, rank: int, record: records.NcclData) -> None:
-        self.outgoing += self._exchange.late(rank, record)
+        self._answers += self._exchange.late(rank, record)
 
     def _comm_init(self, rank: int, record: records.CommInit) -> CommCreationFact:
-        creation, answers = self.communicators.init(rank, record)
-        return self._creation(rank, record, creation, answers)
+        self._question(rank, record)
+        return self._created(record, self.communicators.init(rank, record))
 
     def _comm_split(self, rank: int, record: records.CommSplit) -> CommCreationFact:
-        creation, answers = self.communicators.split(rank, record)
-        return self._creation(rank, record, creation, answers)
-
-    def _creation(self, rank: int, record: Any, creation: Any, answers: list[tuple[int, bytes]]) -> CommCreationFact:
         self._question(rank, record)
-        self.outgoing += answers
-        for other, _ in answers:
-            self.rank_info[other].questions -= 1
-        return CommCreationFact(record.kind, record.site, record.nbytes, record.host_ns, creation)
+        return self._created(record, self.communicators.split(rank, record))
+
+    def _created(self, record: Any, created: Created) -> CommCreationFact:
+        self._answers += created.answers
+        for rank, _ in created.answers:
+            self.answered(rank)
+        return CommCreationFact(record.kind, record.site, record.nbytes, record.host_ns, created.creation)
 
     def _cost(self, rank: int, record: records.Cost) -> records.Cost | None:
         try:
-            self.outgoing.append((rank, self.costs.answer(record)))
+            self._answers.append((rank, self.costs.answer(record)))
         except RecordError as error:
             raise ProtocolError(rank, str(error)) from None
         return record if record.host_ns else None
@@ -176,3 +198,7 @@ class FactBuilder:
         rank_info.questions += 1
         rank_info.last_question = record
         return record
+
+
+def _text(payload: bytes) -> str:
+    return payload.rstrip(b"\0").decode(errors="replace")

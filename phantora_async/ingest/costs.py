@@ -1,6 +1,6 @@
-"""What work costs, known to all ranks: a table in a mapped file that the coordinator alone writes.
+"""Kernel costs for all ranks: a table in a mapped file, which only the coordinator writes, and answers to COST.
 
-Layout and protocol: COST_HEADER and COST_ENTRY of records.def. A reader may look at any time, so an entry's key is
+Layout and protocol: COST_HEADER and COST_ENTRY of records.def. A rank may read at any time, so an entry's key is
 written last, as one aligned 64-bit store.
 """
 
@@ -10,13 +10,16 @@ import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from emu.contract import records
 from emu.contract.records import CostEntry, CostHeader, RecordError
 from profiles import Cost, CostModel, Source
 
-DEFAULT_CAPACITY = 1 << 16
+CAPACITY = 1 << 16
 MAX_LOAD = 0.75
+_KEY_NBYTES = 8
+"""COST_ENTRY begins with its key."""
 
 
 @dataclass(slots=True)
@@ -29,13 +32,12 @@ class Unrecognised:
 
 
 class CostTable:
-    """The shared file, created empty. One writer; closes with ``close``."""
+    """The shared file, created empty."""
 
-    def __init__(self, path: Path, capacity: int = DEFAULT_CAPACITY) -> None:
-        if capacity & (capacity - 1):
-            raise ValueError(f"capacity {capacity} is not a power of two")
-        self.capacity = capacity
-        self.used = 0
+    def __init__(self, path: Path, capacity: int = CAPACITY) -> None:
+        """`capacity`: a power of two."""
+        self._capacity = capacity
+        self._used = 0
         nbytes = len(CostHeader.encode(0, 0, 0)) + capacity * CostEntry.size()
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -49,41 +51,43 @@ class CostTable:
         self._words = memoryview(self._file).cast("Q")
 
     def write(self, key: int, cost: Cost) -> bool:
-        """Publishes a cost under its key. False if the table is full: ranks then ask, which is slower but right."""
-        if self.used >= self.capacity * MAX_LOAD:
+        """Publishes a cost under its key. False if the table is full: ranks then ask each time, which is slower."""
+        if self._used >= self._capacity * MAX_LOAD:
             return False
-        slot = key & (self.capacity - 1)
+        slot = key & (self._capacity - 1)
         while (found := self._words[self._word(slot)]) and found != key:
-            slot = (slot + 1) & (self.capacity - 1)
+            slot = (slot + 1) & (self._capacity - 1)
         if found:
             return True
         start = self._first + slot * CostEntry.size()
         entry = CostEntry.encode(0, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
-        self._file[start + 8 : start + CostEntry.size()] = entry[8:]
+        self._file[start + _KEY_NBYTES : start + CostEntry.size()] = entry[_KEY_NBYTES:]
         self._words[self._word(slot)] = key
-        self.used += 1
+        self._used += 1
         return True
 
     def _word(self, slot: int) -> int:
         return int(self._first + slot * CostEntry.size()) // 8
 
-    def close(self) -> None:
-        self._words.release()
-        self._file.close()
+
+class _Known(NamedTuple):
+    signature: str
+    cost: Cost
 
 
 class Costs:
-    """Answers COST: each signature is asked of the model once, for all ranks."""
+    """Answers COST. Each signature is priced once, for all ranks."""
 
     def __init__(self, model: CostModel, table: CostTable) -> None:
         self._model = model
         self._table = table
-        self._known: dict[int, tuple[str, Cost]] = {}
+        self._known: dict[int, _Known] = {}
+        """By key."""
         self.unrecognised: dict[str, Unrecognised] = {}
         """By what the model does not know. They cost an estimate."""
 
     def answer(self, ask: records.Cost) -> bytes:
-        """The encoded COST_OF, its entry in the table already.
+        """The encoded COST_OF. Its entry is in the table already.
 
         Raises RecordError for a key that is 0 or stands for two signatures. Every signature has a cost.
         """
@@ -92,15 +96,13 @@ class Costs:
         if known is None:
             if not ask.key:
                 raise RecordError("COST with key 0")
-            cost = self._model.cost(signature)
-            self._known[ask.key] = signature, cost
-            if cost.source is Source.UNRECOGNISED:
-                self._note_unrecognised(signature, cost.unknown)
-            self._table.write(ask.key, cost)
-        else:
-            other, cost = known
-            if other != signature:
-                raise RecordError(f"key {ask.key:#x} stands for {other!r} and for {signature!r}")
+            known = self._known[ask.key] = _Known(signature, self._model.cost(signature))
+            if known.cost.source is Source.UNRECOGNISED:
+                self._note_unrecognised(signature, known.cost.unknown)
+            self._table.write(ask.key, known.cost)
+        elif known.signature != signature:
+            raise RecordError(f"key {ask.key:#x} stands for {known.signature!r} and for {signature!r}")
+        cost = known.cost
         return records.CostOf.encode(ask.qid, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
 
     def _note_unrecognised(self, signature: str, reason: str) -> None:
