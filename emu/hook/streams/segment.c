@@ -8,8 +8,8 @@
 #include "channel/channel.h"
 #include "core/counters.h"
 #include "core/host.h"
+#include "graphs/capture.h"
 #include "process/process.h"
-#include "streams/capture.h"
 
 enum { SEGMENT_LAUNCHES = 256 };
 
