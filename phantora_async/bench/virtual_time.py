@@ -196,8 +196,8 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
         table.close()
     rollback_log, peak = timeline.rollback_log, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Measured(
-        *(policy_name, world_size, count, decode_s, intake_s, run_s, timeline.now_ns, timeline.turns),
-        *(rollback_log.turns, rollback_log.rollbacks, timeline.speculation.most_kept, peak),
+        *(policy_name, world_size, count, decode_s, intake_s, run_s, timeline.now_ns, timeline.events),
+        *(rollback_log.events, rollback_log.rollbacks, timeline.speculation.most_kept, peak),
     )
 
 

@@ -80,13 +80,13 @@ class BlockedRanks:
         """How long to wait after virtual time came to a stop."""
         self._delay_s = FIRST_S
         starved = self._timeline.starved
-        return AGAIN_S if starved is not None and self._sleep_detector.slept(starved.rank) else AGAIN_S / 2
+        return AGAIN_S if starved is not None and self._sleep_detector.slept(starved) else AGAIN_S / 2
 
     def look(self) -> Verdict:
         """Once more; to be repeated after ``again_s`` until records arrive."""
         starved = self._timeline.starved
         assert starved is not None, "virtual time waits for nobody"
-        if not self._asleep(starved.rank):
+        if not self._asleep(starved):
             return self._not_yet()
         sleepers = []
         quiet = True
@@ -95,7 +95,7 @@ class BlockedRanks:
                 quiet = quiet and rank_info.bye is not None
             elif rank_info.questions:
                 quiet = quiet and not self._sleep_detector.runnable(self._channels[rank].pid)
-            elif rank == starved.rank or self._asleep(rank):
+            elif rank == starved or self._asleep(rank):
                 sleepers.append(rank)
             else:
                 quiet = False

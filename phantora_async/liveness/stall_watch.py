@@ -77,10 +77,10 @@ class StallWatch:
     def look(self) -> Stall | None:
         """Who is waited for at this moment, if it has been for a while. Asks that rank where it is."""
         starved = self._timeline.starved
-        if starved is None or self._fact_builder.rank_info[starved.rank].bye is not None:
+        if starved is None or self._fact_builder.rank_info[starved].bye is not None:
             return None
-        unanswered = self._fact_builder.communicators.unanswered() if self._blocked_ranks.sleeps(starved.rank) else {}
-        rank = self._blocker(starved.rank, unanswered)
+        unanswered = self._fact_builder.communicators.unanswered() if self._blocked_ranks.sleeps(starved) else {}
+        rank = self._blocker(starved, unanswered)
         for_s = monotonic() - self._heard_s.get(rank, self._started_s)
         if for_s < STALL_S:
             self._notice_s = FIRST_NOTICE_S

@@ -6,9 +6,19 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
-from phantora_async.virtual_time.entities import NCCL_ITEM, SEGMENT_ITEM, NcclKernel, Stream, StreamState, Transfer
+from phantora_async.virtual_time.entities import (
+    NCCL_ITEM,
+    SEGMENT_ITEM,
+    Host,
+    NcclKernel,
+    Stream,
+    StreamState,
+    Transfer,
+)
 from phantora_async.virtual_time.event_queue import NEVER, EventQueue
 from phantora_async.virtual_time.facts import Collective
+from phantora_async.virtual_time.output import Output
+from phantora_async.virtual_time.results import LOGGED_RANK
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
@@ -59,8 +69,9 @@ class Collectives:
             "_network",
             "_network_ns",
             "_finished",
-            "_rollback_log",
+            "_log",
             "_keys",
+            "_output",
             "_stale",
             "_streams",
         ),
@@ -68,11 +79,12 @@ class Collectives:
     )
 
     def __init__(
-        self, event_queue: EventQueue, streams: Streams, rollback_log: RollbackLog, network: NetworkModel
+        self, event_queue: EventQueue, streams: Streams, log: RollbackLog, output: Output, network: NetworkModel
     ) -> None:
         self._event_queue = event_queue
         self._streams = streams
-        self._rollback_log = rollback_log
+        self._log = log
+        self._output = output
         self._network = network
         self._network_ns = NEVER
         self._keys: dict[Collective, Transfer] = {}
@@ -117,8 +129,8 @@ class Collectives:
             if transfer is None:
                 transfer = self.under_way[collective] = Transfer(collective)
             transfer.kernels.append(launch)
-            if self._rollback_log.on:
-                checkpoint = self._rollback_log.checkpoint(launch.stream.device.host)
+            if self._log.on:
+                checkpoint = self._log.checkpoint(launch.stream.device.host)
                 checkpoint.undo.append((self._unarrive, (transfer, launch)))
                 if len(transfer.kernels) + len(transfer.gone) >= len(collective.ranks):
                     self._fetch_back(transfer)
@@ -136,25 +148,25 @@ class Collectives:
 
         So the last one to come is the last in virtual time as well.
         """
-        now_ns, rollback_log = self._event_queue.now_ns, self._rollback_log
+        now_ns, log = self._event_queue.now_ns, self._log
         for launch, gone_ns in tuple(transfer.gone):
             if gone_ns > now_ns:
-                rollback_log.go_back(launch.stream.device.host, gone_ns)
+                log.go_back(launch.stream.device.host, gone_ns)
         if len(transfer.kernels) == len(transfer.collective.ranks):
             last_ns = max(launch.arrived_ns for launch in transfer.kernels)
             if last_ns > now_ns:
                 for launch in [launch for launch in transfer.kernels if launch.arrived_ns == last_ns]:
-                    rollback_log.go_back(launch.stream.device.host, last_ns)
+                    log.go_back(launch.stream.device.host, last_ns)
 
     def _begin(self, transfer: Transfer) -> None:
-        now_ns, rollback_log = self._event_queue.now_ns, self._rollback_log
+        now_ns, log = self._event_queue.now_ns, self._log
         self.begun += 1
         transfer.begun_ns = now_ns
         self._keys[transfer.collective] = transfer
         for launch in transfer.kernels:
             device = launch.stream.device
-            if rollback_log.on:
-                undo = rollback_log.reach(device.host).undo
+            if log.on:
+                undo = log.reach(device.host).undo
                 undo.append((_set_kernel, (launch, launch.active, launch.remaining)))
                 undo.append((self._unbegin, (transfer, now_ns)))
             if not launch.active:
@@ -165,7 +177,7 @@ class Collectives:
         revised = self._network.begin(transfer.collective, transfer.collective, now_ns)
         if revised:
             self._revise(revised)
-            rollback_log.settle()
+            log.settle()
 
     def _unbegin(self, transfer: Transfer, begun_ns: int) -> None:
         """For the first of the members that goes back; the others have to."""
@@ -175,7 +187,7 @@ class Collectives:
         transfer.begun_ns = transfer.done_ns = -1
         del self._keys[transfer.collective]
         for launch in transfer.kernels:
-            self._rollback_log.demand(launch.stream.device.host, begun_ns)
+            self._log.demand(launch.stream.device.host, begun_ns)
         self._stale = True
         self._revise(self._network.retract(transfer.collective))
 
@@ -187,9 +199,9 @@ class Collectives:
             at_ns = before_ns if after_ns is None or before_ns < after_ns else after_ns
             for launch in transfer.kernels:
                 if launch in transfer.delivered:
-                    self._rollback_log.demand(launch.stream.device.host, at_ns)
+                    self._log.demand(launch.stream.device.host, at_ns)
 
-    def complete(self) -> list[Transfer]:
+    def complete(self) -> None:
         """It is the instant that ``refresh`` named: meetings that are done release their kernels."""
         now_ns = self._event_queue.now_ns
         done = []
@@ -199,13 +211,12 @@ class Collectives:
                 transfer.done_ns = now_ns
                 done.append(transfer)
         self._stale = True
-        if self._rollback_log.on:
+        if self._log.on:
             self._finished += [(now_ns, transfer.collective) for transfer in done]
-        if self._rollback_log.on or self._again:
+        if self._log.on or self._again:
             done = self._with_those_again(done)
         for transfer in done:
             self._deliver(transfer)
-        return done
 
     def _with_those_again(self, done: list[Transfer]) -> list[Transfer]:
         """Members that are at this instant already, or further, go back to its start: completions come first."""
@@ -226,25 +237,24 @@ class Collectives:
                 for launch in transfer.kernels:
                     if launch not in transfer.delivered:
                         first_ns = now_ns + (transfer.begun_ns == now_ns)
-                        self._rollback_log.go_back(launch.stream.device.host, first_ns)
+                        self._log.go_back(launch.stream.device.host, first_ns)
 
     def _deliver(self, transfer: Transfer) -> None:
-        now_ns, rollback_log = self._event_queue.now_ns, self._rollback_log
+        now_ns, log = self._event_queue.now_ns, self._log
         del self.under_way[transfer.collective]
-        if not rollback_log.on:
+        if not log.on:
             del self._keys[transfer.collective]
         told = transfer.delivered.copy()
+        logged: Host | None = None
         for launch in transfer.kernels:
             device = launch.stream.device
-            if rollback_log.on:
+            if log.on:
                 if launch in told:
                     continue
-                checkpoint = rollback_log.act(device.host)
+                checkpoint = log.act(device.host)
                 checkpoint.undo.append((_set_kernel, (launch, launch.active, launch.remaining)))
                 checkpoint.undo.append((self._undeliver, (transfer, launch)))
                 transfer.delivered.add(launch)
-                if transfer not in checkpoint.completed:
-                    checkpoint.completed.append(transfer)
             launch.active -= 1
             launch.remaining -= 1
             if not launch.active:
@@ -252,6 +262,10 @@ class Collectives:
                 device.transferring -= 1
             if not launch.remaining:
                 self._streams.finish_launch(launch)
+            if device.host.rank == LOGGED_RANK:
+                logged = device.host
+        if logged is not None:
+            self._output.collective_completed(logged, transfer.collective, now_ns)
 
     def _undeliver(self, transfer: Transfer, launch: NcclKernel) -> None:
         transfer.delivered.discard(launch)
@@ -289,8 +303,8 @@ class Collectives:
         gone = (launch, self._event_queue.now_ns)
         transfer.kernels.remove(launch)
         transfer.gone.append(gone)
-        if self._rollback_log.on:
-            undo = self._rollback_log.checkpoint(launch.stream.device.host).undo
+        if self._log.on:
+            undo = self._log.checkpoint(launch.stream.device.host).undo
             undo.append((transfer.gone.remove, (gone,)))
             undo.append((transfer.kernels.append, (launch,)))
 

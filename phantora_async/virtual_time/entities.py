@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from phantora_async.virtual_time.rollback_log import Checkpoint
 
 
+KEPT_FACTS = 1024
+"""Facts that have been executed are forgotten when there are this many."""
+
+
 class StreamState(IntEnum):
     IDLE = 0
     """All that it was given is done."""
@@ -287,6 +291,15 @@ class Host:
     def facts_done(self) -> int:
         """Counted from the run's start."""
         return self.forgotten + self.cursor
+
+    def forget(self, needed: int) -> None:
+        """Facts before number `needed` will not be executed again; they go when there are many. The last one stays: it
+        may be what the host waits in."""
+        count = needed - 1 - self.forgotten
+        if count > KEPT_FACTS:
+            del self.log[:count]
+            self.cursor -= count
+            self.forgotten += count
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""

@@ -28,28 +28,23 @@ from phantora_async.virtual_time.entities import (
 )
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import CommCreation, CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.output import Output
 from phantora_async.virtual_time.polling import poll_costs_ns
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
-Answer = tuple[Host, int, bytes]
-"""(who asked, the question's number among the host's facts, encoded record)"""
-
 
 class Hosts:
-    """Handlers by record kind. Each answers whether the host goes on to its next record at this instant.
-
-    What the outside is to be told is left in ``answers``, in the order of virtual time.
-    """
+    """Handlers by record kind. Each answers whether the host goes on to its next record at this instant."""
 
     __slots__ = (
         "_collectives",
         "_event_queue",
+        "_log",
+        "_output",
         "_queue_depth",
-        "_rollback_log",
         "_streams",
         "_waiting_in_creation",
-        "answers",
         "handlers",
     )
 
@@ -58,16 +53,17 @@ class Hosts:
         event_queue: EventQueue,
         streams: Streams,
         collectives: Collectives,
-        rollback_log: RollbackLog,
+        log: RollbackLog,
+        output: Output,
         queue_depth: int,
     ) -> None:
         self._event_queue = event_queue
         self._streams = streams
         self._collectives = collectives
-        self._rollback_log = rollback_log
+        self._log = log
+        self._output = output
         self._queue_depth = queue_depth
         self._waiting_in_creation: dict[CommCreation, list[Host]] = {}
-        self.answers: list[Answer] = []
         on: dict[int, Callable[[Host, Any], bool]] = {
             records.HELLO: self._pass,
             records.WARNING: self._pass,
@@ -160,7 +156,7 @@ class Hosts:
             for stream in busy:
                 self._streams.submit(stream, (STEP_ITEM, step))
             if not busy:
-                self._streams.completed_steps.append(step)
+                self._streams.ended.append(step)
         return True
 
     # -- streams and events ------------------------------------------------------------------------------------------
@@ -202,8 +198,8 @@ class Hosts:
         if number in host.recordings:
             raise ProtocolError(host.rank, f"recording {number} made twice")
         recording = host.recordings[number] = EventRecording(stream, number)
-        if self._rollback_log.undo is not None:
-            self._rollback_log.undo.append((host.recordings.pop, (number,)))
+        if self._log.undo is not None:
+            self._log.undo.append((host.recordings.pop, (number,)))
         if stream.state:
             self._streams.append(stream, (RECORDING_ITEM, recording))
         else:
@@ -220,8 +216,8 @@ class Hosts:
         recording = host.recordings.pop(number, None)
         if recording is None:
             raise ProtocolError(host.rank, f"recording {number} dropped, but was never made")
-        if self._rollback_log.undo is not None:
-            self._rollback_log.undo.append((host.recordings.__setitem__, (number, recording)))
+        if self._log.undo is not None:
+            self._log.undo.append((host.recordings.__setitem__, (number, recording)))
 
     def _stream_wait(self, host: Host, record: records.StreamWait) -> bool:
         stream = host.streams.get(record.stream) or self._stream(host, record.stream)
@@ -276,22 +272,20 @@ class Hosts:
         creation = fact.creation
         came = self._waiting_in_creation.setdefault(creation, [])
         came.append(host)
-        if self._rollback_log.on:
-            self._rollback_log.checkpoint(host).undo.append((came.remove, (host,)))
+        if self._log.on:
+            self._log.checkpoint(host).undo.append((came.remove, (host,)))
             last_ns = max(other.clock_ns for other in came)
             if len(came) == creation.size and last_ns > self._event_queue.now_ns:
                 # Who came later in virtual time comes again, and is the last then.
                 for other in [other for other in came if other.clock_ns == last_ns]:
-                    self._rollback_log.go_back(other, last_ns)
+                    self._log.go_back(other, last_ns)
         if len(came) < creation.size:
             host.cursor += 1
             return self.block(host, HostState.WAITS_COMM_CREATION, creation)
         del self._waiting_in_creation[creation]
-        if self._rollback_log.on:
+        if self._log.on:
             for other in came:
-                self._rollback_log.reach(other).undo.append(
-                    (self._undo_creation, (creation, came, self._event_queue.now_ns))
-                )
+                self._log.reach(other).undo.append((self._undo_creation, (creation, came, self._event_queue.now_ns)))
         self._event_queue.woken.extend(other for other in came if other is not host)
         return True
 
@@ -300,7 +294,7 @@ class Hosts:
         if creation not in self._waiting_in_creation:
             self._waiting_in_creation[creation] = came
             for host in came:
-                self._rollback_log.demand(host, at_ns)
+                self._log.demand(host, at_ns)
 
     def waiting_in_creation(self, creation: CommCreation) -> tuple[int, ...]:
         """Ranks that wait for the others to ask for the communicator."""
@@ -308,13 +302,10 @@ class Hosts:
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
-    def _answer(self, host: Host, encoded: bytes) -> None:
-        self.answers.append((host, host.facts_done, encoded))
-
     def _clock_read(self, host: Host, record: records.ClockRead) -> bool:
         if poll_costs_ns(host, self._event_queue):
             return False
-        self._answer(host, records.Clock.encode(record.qid, self._event_queue.now_ns))
+        self._output.answer(host, records.Clock.encode(record.qid, self._event_queue.now_ns))
         return True
 
     def _elapsed(self, host: Host, record: records.Elapsed) -> bool:
@@ -323,7 +314,7 @@ class Hosts:
         if not ready and poll_costs_ns(host, self._event_queue):
             return False
         elapsed_ns = end.done_ns - start.done_ns if ready else 0
-        self._answer(host, records.ElapsedNs.encode(record.qid, elapsed_ns, int(ready), 0))
+        self._output.answer(host, records.ElapsedNs.encode(record.qid, elapsed_ns, int(ready), 0))
         return True
 
     def _query(self, host: Host, record: records.Query) -> bool:
@@ -338,5 +329,5 @@ class Hosts:
             raise ProtocolError(host.rank, f"QUERY with scope {record.scope}")
         if not done and poll_costs_ns(host, self._event_queue):
             return False
-        self._answer(host, records.Done.encode(record.qid, int(done), 0))
+        self._output.answer(host, records.Done.encode(record.qid, int(done), 0))
         return True

@@ -12,8 +12,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from emu.contract import records
-from phantora_async.virtual_time.answer_release import Revisions
-from phantora_async.virtual_time.collective_log import CompletedCollective
 from phantora_async.virtual_time.entities import (
     NO_MEMORY,
     Device,
@@ -27,7 +25,8 @@ from phantora_async.virtual_time.entities import (
     Transfer,
 )
 from phantora_async.virtual_time.facts import Collective, CommCreation
-from phantora_async.virtual_time.step_log import StepInstants, StepWindow
+from phantora_async.virtual_time.output import Revisions
+from phantora_async.virtual_time.results import CompletedCollective, StepInstants, StepWindow
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline
@@ -92,9 +91,9 @@ class RankSnapshot(NamedTuple):
 class SimulatorFigures(NamedTuple):
     facts: int
     """Executed, and not taken back."""
-    turns: int
+    events: int
     """Events executed, with those that were taken back."""
-    turns_taken_back: int
+    events_taken_back: int
     rollbacks: int
     """How often a rank went back."""
     revisions: Revisions
@@ -128,14 +127,14 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
         min(host.steps for host in timeline.hosts),
         timeline.collectives.begun,
         tuple(rank_snapshots.rank(timeline.hosts[rank]) for rank in ranks),
-        tuple(timeline.steps.instants),
-        tuple(timeline.collective_log.completed),
+        tuple(timeline.output.results.step_instants),
+        tuple(timeline.output.results.completed_collectives),
         SimulatorFigures(
             timeline.facts_done,
-            timeline.turns,
-            rollback_log.turns,
+            timeline.events,
+            rollback_log.events,
             rollback_log.rollbacks,
-            timeline.answer_release.revisions,
+            timeline.output.revisions,
         ),
     )
 
@@ -159,7 +158,7 @@ class _Ranks:
             host.counters,
             reduce(MemoryPeaks.largest, host.memory.values(), NO_MEMORY),
             host.shares_at(self._now_ns),
-            self._timeline.steps.window(host.rank),
+            self._timeline.output.results.window(host.rank),
         )
 
     def _wait(self, host: Host) -> WaitSnapshot | None:

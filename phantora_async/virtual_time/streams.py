@@ -36,9 +36,9 @@ def _reopen(step: StepEnd, pending: int) -> None:
 
 
 class Streams:
-    """Drives FIFOs. What becomes possible elsewhere is left in ``arrived`` and ``completed_steps`` for the timeline."""
+    """Drives FIFOs. What becomes possible elsewhere is left in ``arrived`` and ``ended`` for the timeline."""
 
-    __slots__ = ("_event_queue", "_log", "_ready", "arrived", "completed_steps")
+    __slots__ = ("_event_queue", "_log", "_ready", "arrived", "ended")
 
     def __init__(self, event_queue: EventQueue, log: RollbackLog) -> None:
         self._event_queue = event_queue
@@ -46,7 +46,7 @@ class Streams:
         self._ready: list[Stream] = []
         self.arrived: list[NcclKernel] = []
         """Launches that reached the head of their stream."""
-        self.completed_steps: list[StepEnd] = []
+        self.ended: list[StepEnd] = []
 
     def submit(self, stream: Stream, item: Item) -> None:
         """Gives an item to the stream now; an idle stream takes it up at once."""
@@ -131,7 +131,7 @@ class Streams:
                     self._log.undo.append((_reopen, (step, step.pending)))
                 step.pending -= 1
                 if not step.pending:
-                    self.completed_steps.append(step)
+                    self.ended.append(step)
             head += 1
             if head >= KEPT_ITEMS:
                 items = stream.items = items[head:]

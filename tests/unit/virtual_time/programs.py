@@ -236,7 +236,7 @@ def play(
             "clocks": [rank.clock_ns for rank in snapshot.ranks],
             "shares": [rank.shares for rank in snapshot.ranks],
             "instants": snapshot.step_instants,
-            "steps": timeline.steps.first | {-1: [last for _, last in sorted(timeline.steps.last.items())]},
+            "steps": [rank.window for rank in snapshot.ranks],
             "completed": snapshot.completed_collectives,
             "states": [rank.state for rank in snapshot.ranks],
         },

@@ -22,6 +22,6 @@ def test_all_policies_agree_with_the_oracle(make_fabric: Callable[[], NetworkMod
         oracle = play(write(size, program, scale), make_fabric, None, never, depth)
         played = play(write(size, program, scale), make_fabric, seed, ahead, depth)
         assert played.outcome == oracle.outcome
-        assert played.timeline.rollback_log.kept == 0 or played.timeline.speculation.active
+        assert played.timeline.rollback_log.kept == 0 or played.timeline.rollback_log.on
 
     check()
