@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from phantora_async.virtual_time.entities import Entry, Host, Stream
+from phantora_async.virtual_time.entities import Entry, Host, NcclKernel, StepEnd, Stream
 
 NEVER = 1 << 62
 NETWORK = -1
@@ -21,14 +21,18 @@ STALE_ENTRIES = 4096
 
 
 class EventQueue:
-    __slots__ = ("_tidy_at", "heap", "now_ns", "seq", "woken")
+    __slots__ = ("_tidy_at", "arrived", "ended", "heap", "now_ns", "seq", "woken")
 
     def __init__(self) -> None:
         self.heap: list[Entry] = []
         self.now_ns = 0
         self.seq = 0
+        self.arrived: list[NcclKernel] = []
+        """Kernels that have reached the head of their stream now: their collectives may begin."""
         self.woken: list[Host] = []
-        """Hosts that go on now; the timeline pushes them."""
+        """Hosts that go on now."""
+        self.ended: list[StepEnd] = []
+        """Steps all of whose work is done now."""
         self._tidy_at = STALE_ENTRIES
 
     def push(self, at_ns: int, target: Stream | Host) -> None:

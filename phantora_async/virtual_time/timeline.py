@@ -132,7 +132,7 @@ class Timeline:
     def _execute(self, budget: int, ahead: bool) -> tuple[Stop, int]:
         """Event by event in their total order. Returns what is left of the budget."""
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
-        heap, arrived, woken, ended = event_queue.heap, self.streams.arrived, event_queue.woken, self.streams.ended
+        heap, arrived, woken, ended = event_queue.heap, event_queue.arrived, event_queue.woken, event_queue.ended
         while budget > 0:
             network_ns = collectives.refresh()
             entry = event_queue.peek()
@@ -200,7 +200,7 @@ class Timeline:
             if not handlers[fact.kind](host, fact):
                 break
             host.cursor = cursor = host.cursor + 1
-            if event_queue.woken or self.streams.arrived or self.streams.ended:
+            if event_queue.arrived or event_queue.woken or event_queue.ended:
                 self._follow_up()
             if cursor >= len(facts):
                 event_queue.push(now_ns, host)
@@ -221,7 +221,7 @@ class Timeline:
 
     def _follow_up(self) -> None:
         """What an event has made possible at the same instant."""
-        arrived, woken, ended = self.streams.arrived, self.event_queue.woken, self.streams.ended
+        arrived, woken, ended = self.event_queue.arrived, self.event_queue.woken, self.event_queue.ended
         while arrived or woken or ended:
             while arrived:
                 self.collectives.arrive(arrived.pop(0))
