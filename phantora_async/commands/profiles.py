@@ -1,4 +1,4 @@
-"""List, show or copy the descriptions of GPUs, clusters and hosts that runs are made with."""
+"""List, show or copy descriptions of GPUs, clusters and hosts. A copy can be edited and used in a run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import argparse
 import shutil
 from pathlib import Path
 
-from phantora_async.errors import UsageError
+from phantora_async.errors import NotWritten, UsageError
 from profiles import ProfileError, cluster_names, gpu_names, host_names, load_cluster, load_gpu, path_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "phantora-async profiles [list | show NAME | copy NAME [FILE]]"
-    parser.add_argument("action", nargs="?", default="list", choices=("list", "show", "copy"))
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of a GPU, a cluster or a host")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="where to copy to (default: NAME.toml here)")
+    parser.add_argument(
+        "action", nargs="?", default="list", choices=("list", "show", "copy"), help="what to do (default: list)"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of a GPU, a cluster or a host")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="file to create (default: NAME.toml in this directory)")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -22,7 +24,7 @@ def run(given: argparse.Namespace) -> int:
         if given.action == "list":
             _list()
         elif given.name is None:
-            raise UsageError(f"profiles {given.action}: which one?", "phantora-async profiles list")
+            raise UsageError(f"profiles {given.action}: no name given", "known names: phantora-async profiles list")
         elif given.action == "show":
             print(path_of(given.name).read_text(), end="")
         else:
@@ -41,8 +43,8 @@ def _list() -> None:
     print("clusters (run --cluster NAME)")
     for name in cluster_names():
         cluster = load_cluster(name)
-        print(f"  {name:<18} {cluster.gpus_per_server} x {cluster.gpu} a server, host {cluster.host}")
-    print("hosts (named by clusters)")
+        print(f"  {name:<18} {cluster.gpus_per_server} x {cluster.gpu} per server, host {cluster.host}")
+    print("hosts (`host` in a cluster's file)")
     for name in host_names():
         print(f"  {name}")
 
@@ -52,11 +54,11 @@ def _copy(name: str, target: Path) -> None:
     if target.is_dir():
         target /= source.name
     if target.exists():
-        raise UsageError(f"{target} exists already", f"another name: phantora-async profiles copy {name} FILE")
+        raise UsageError(f"{target} exists already", f"choose another name: phantora-async profiles copy {name} FILE")
     try:
         shutil.copyfile(source, target)
     except OSError as error:
-        raise UsageError(f"{target}: {error.strerror}") from None
+        raise NotWritten(f"cannot write {target}: {error.strerror}") from None
     option = {"gpus": "--gpu", "clusters": "--cluster"}.get(source.parent.name)
-    then = f"; next: phantora-async run {option} {target} ..." if option else ", to be named by a cluster's `host`"
-    print(f"{target}: edit it{then}")
+    use = f"phantora-async run {option} {target} ..." if option else f'set host = "{target}" in a cluster\'s file'
+    print(f"created {target}; edit it, then: {use}")

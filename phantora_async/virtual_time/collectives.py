@@ -9,8 +9,7 @@ from typing import NamedTuple, Protocol
 from phantora_async.virtual_time.entities import Host, NcclKernel, Segment, Stream, StreamState, Transfer
 from phantora_async.virtual_time.event_queue import NEVER, EventQueue
 from phantora_async.virtual_time.facts import Collective
-from phantora_async.virtual_time.output import Output
-from phantora_async.virtual_time.results import LOGGED_RANK
+from phantora_async.virtual_time.output import LOGGED_RANK, Output
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
@@ -301,9 +300,7 @@ class Collectives:
 
         for stream in streams:
             stream.items = [
-                Segment(1, 0, 0, 0)
-                if place > stream.head and isinstance(item, NcclKernel) and concerns(item)
-                else item
+                Segment(1, 0, 0, 0) if place > stream.head and isinstance(item, NcclKernel) and concerns(item) else item
                 for place, item in enumerate(stream.items)
             ]
             if stream.state != StreamState.COLLECTIVE:

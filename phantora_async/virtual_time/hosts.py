@@ -7,7 +7,7 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind, ScopeKind
-from phantora_async.failures import ProtocolError
+from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import (

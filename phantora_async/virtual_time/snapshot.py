@@ -27,8 +27,7 @@ from phantora_async.virtual_time.entities import (
     Wait,
 )
 from phantora_async.virtual_time.facts import Collective, CommCreation
-from phantora_async.virtual_time.output import Revisions
-from phantora_async.virtual_time.results import CompletedCollective, StepInstants, StepWindow
+from phantora_async.virtual_time.output import CompletedCollective, Revisions, StepInstants, StepWindow
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline

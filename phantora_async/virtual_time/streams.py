@@ -23,7 +23,7 @@ KEPT_ITEMS = 256
 
 
 class Streams:
-    """Drives streams. What becomes possible elsewhere is left in the event queue's ``arrived``, ``woken``, ``ended``."""
+    """Drives streams. What becomes possible elsewhere is left to the event queue: ``arrived``, ``woken`` and ``ended``."""
 
     __slots__ = ("_event_queue", "_log", "_ready")
 
@@ -85,22 +85,21 @@ class Streams:
         count = len(items)
         while head < count:
             item = items[head]
-            kind = type(item)
-            if kind is Segment:
+            if isinstance(item, Segment):
                 stream.head = head
                 stream.state = StreamState.RUNNING
                 self._start_segment(stream, item)
                 return
-            if kind is EventRecording:
+            if isinstance(item, EventRecording):
                 self._complete(item)
-            elif kind is Wait:
+            elif isinstance(item, Wait):
                 recording = item.recording
                 if recording.done_ns < 0:
                     self.await_recording(recording, stream)
                     stream.head = head
                     stream.state = StreamState.BLOCKED
                     return
-            elif kind is NcclKernel:
+            elif isinstance(item, NcclKernel):
                 stream.head = head
                 stream.state = StreamState.COLLECTIVE
                 self._start_kernel(item)

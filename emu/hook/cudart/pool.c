@@ -1,9 +1,14 @@
 /*
- * Stream-ordered allocation. An allocation takes its memory at once and gives it back at once: torch asks these pools
- * for capacity, and program order is the only order that the bytes here have.
+ * Stream-ordered allocation (memory pools). Memory is taken when the call is made and given back when the free is
+ * called, not in stream order: bytes are handled in program order anyway.
  */
-#include "cudart/runtime.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "cudart/cudart.h"
+#include "memory/memory.h"
+#include "streams/capture.h"
 
+#include <pthread.h>
 #include <string.h>
 
 enum {
@@ -18,7 +23,7 @@ enum {
 typedef struct pool {
     uint32_t magic;
     int device;
-    int reuse[4]; /* attributes 1 to 3, as set */
+    int reuse[4]; /* attributes 1 to 3, which are only stored */
     uint64_t threshold, used, high;
 } pool;
 
@@ -39,7 +44,7 @@ static pool *pool_of(void *handle) {
 }
 
 PH_EXPORT int cudaDeviceGetDefaultMemPool(void **out, int device) {
-    *out = device_exists(device) ? default_pool(device) : NULL;
+    *out = ph_device_exists(device) ? default_pool(device) : NULL;
     return result(*out ? CUDA_OK : CUDA_INVALID_DEVICE);
 }
 
@@ -50,7 +55,8 @@ static int allocate(void **out, size_t nbytes, pool *p, void *stream) {
     *out = NULL;
     ph_stream *on = ph_stream_of(stream);
     if (!p || !on) return result(CUDA_INVALID_HANDLE);
-    if (ph_stream_capturing(on)) return result(ph_refuse("cudaMallocAsync in a capture", CUDA_CAPTURE_UNSUPPORTED));
+    if (ph_stream_capturing(on))
+        return result(ph_refuse("cudaMallocAsync in a stream capture", CUDA_CAPTURE_UNSUPPORTED));
     int status = ph_uncapturable();
     if (status == CUDA_OK) status = ph_device_alloc(p->device, nbytes, out);
     void *start;
@@ -76,7 +82,8 @@ PH_EXPORT int cudaFreeAsync(void *p, void *stream) {
     ph_host_call(PH_CALL_ALLOC);
     ph_stream *on = ph_stream_of(stream);
     if (!on) return result(CUDA_INVALID_HANDLE);
-    if (ph_stream_capturing(on)) return result(ph_refuse("cudaFreeAsync in a capture", CUDA_CAPTURE_UNSUPPORTED));
+    if (ph_stream_capturing(on))
+        return result(ph_refuse("cudaFreeAsync in a stream capture", CUDA_CAPTURE_UNSUPPORTED));
     int device = ph_memory_device_of(p);
     void *start;
     size_t taken = 0;
@@ -117,17 +124,17 @@ PH_EXPORT int cudaMemPoolSetAttribute(void *handle, int attribute, void *value) 
 }
 
 PH_EXPORT int cudaMemPoolTrimTo(void *handle, size_t keep) {
-    (void)keep; /* nothing is held back that could be trimmed */
+    (void)keep; /* pools here keep no memory that could be given back */
     return result(pool_of(handle) ? CUDA_OK : CUDA_INVALID_VALUE);
 }
 
 PH_EXPORT int cudaMemPoolSetAccess(void *handle, const struct CUmemAccessDesc *access, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!device_exists(access[i].location.id)) return result(CUDA_INVALID_DEVICE);
+        if (!ph_device_exists(access[i].location.id)) return result(CUDA_INVALID_DEVICE);
     return result(pool_of(handle) ? CUDA_OK : CUDA_INVALID_VALUE);
 }
 
 PH_EXPORT int cudaMemPoolGetAccess(int *flags, void *handle, struct cudaMemLocation *location) {
-    *flags = pool_of(handle) && device_exists(location->id) ? 3 : 0; /* read and write */
+    *flags = pool_of(handle) && ph_device_exists(location->id) ? cudaMemAccessFlagsProtReadWrite : 0;
     return result(*flags ? CUDA_OK : CUDA_INVALID_VALUE);
 }

@@ -1,5 +1,6 @@
-/* cuFile (GPUDirect Storage): answers that there is none, which its callers expect on most machines. */
-#include "core/hook.h"
+/* cufile/: cuFile (GPUDirect Storage). Every call says that the platform does not support it, as on most machines. */
+#include "core/base.h"
+#include "core/warn.h"
 
 #include <errno.h>
 #include <sys/types.h>

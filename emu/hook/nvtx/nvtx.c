@@ -8,8 +8,17 @@
  * has run since the last step ends a step, as far as can be told without looking ahead; of several optimizers in a row
  * the first. A range or mark named `phantora.step` says so explicitly and switches the rule off.
  */
-#include "core/core.h"
+#include "nvtx/nvtx.h"
+#include "channel/channel.h"
+#include "core/config.h"
+#include "core/counters.h"
+#include "core/hash.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "process/thread.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,8 +39,7 @@ static struct {
 
 static const ph_op no_op = {.name = "", .sizes = "", .key = 0};
 
-/* ---- the text
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
 
 typedef struct parsed {
     const char *name, *sizes;
@@ -61,8 +69,7 @@ static parsed parse(const char *message) {
     return p;
 }
 
-/* ---- interning
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- interning --------------------------------------------------------------------------------------------------- */
 
 static known_table *new_table(size_t capacity) {
     known_table *table = calloc(1, sizeof *table + capacity * sizeof table->slots[0]);
@@ -126,8 +133,7 @@ static const ph_known_op *intern(const char *message) {
     return op;
 }
 
-/* ---- ranges and steps
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- ranges and steps -------------------------------------------------------------------------------------------- */
 
 static void marker(uint32_t kind, const char *name) {
     if (kind == PH_MARKER_STEP) ph_emit_counters();

@@ -132,9 +132,10 @@ static void launches_are_checked(void) {
     EQUAL(cudaLaunchKernel(&kernel_address, one, (dim3){1025, 1, 1}, NULL, 0, NULL), CUDA_INVALID_CONFIGURATION);
     EQUAL(cudaLaunchKernel(&kernel_address, (dim3){1, 0, 1}, block, NULL, 0, NULL), CUDA_INVALID_CONFIGURATION);
     EQUAL(cudaLaunchKernel(&kernel_address, one, block, NULL, 100 << 10, NULL), CUDA_INVALID_VALUE);
-    EQUAL(cudaFuncSetAttribute(&kernel_address, 8, 200 << 10), 0);
+    EQUAL(cudaFuncSetAttribute(&kernel_address, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10), 0);
     EQUAL(cudaLaunchKernel(&kernel_address, one, block, NULL, 100 << 10, NULL), 0);
-    EQUAL(cudaFuncSetAttribute(&kernel_address, 8, 300 << 10), CUDA_INVALID_VALUE);
+    EQUAL(cudaFuncSetAttribute(&kernel_address, cudaFuncAttributeMaxDynamicSharedMemorySize, 300 << 10),
+          CUDA_INVALID_VALUE);
     static uint64_t unknown[8];
     EQUAL(cudaLaunchKernel(unknown, one, block, NULL, 0, NULL), CUDA_INVALID_DEVICE_FUNCTION);
     EQUAL(cudaGetLastError(), CUDA_INVALID_DEVICE_FUNCTION);
@@ -204,12 +205,13 @@ static void functions_are_found_by_name(void) {
 static void attributes(void) {
     int value;
     struct cudaDeviceProp13 p;
-    EQUAL(cudaDeviceGetAttribute(&value, 16, 0), 0);
+    EQUAL(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0), 0);
     EQUAL(value, 132);
-    EQUAL(cudaDeviceGetAttribute(&value, 38, 1), 0);
+    EQUAL(cudaDeviceGetAttribute(&value, cudaDevAttrL2CacheSize, 1), 0);
     EQUAL(value, 12345678); /* the device file's own line */
-    EQUAL(cudaDeviceGetAttribute(&value, 16, 2), CUDA_INVALID_DEVICE);
+    EQUAL(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 2), CUDA_INVALID_DEVICE);
     EQUAL(cudaDeviceGetAttribute(&value, 9999, 0), CUDA_INVALID_VALUE);
+    EQUAL(cudaDeviceGetAttribute(&value, cudaDevAttrGpuPciDeviceId, 0), CUDA_INVALID_VALUE); /* not given */
     EQUAL(cudaGetDeviceProperties(&p, 1), 0);
     CHECK(strcmp(p.name, "NVIDIA Test") == 0 && p.major == 9 && p.multiProcessorCount == 132 &&
           p.l2CacheSize == 12345678);

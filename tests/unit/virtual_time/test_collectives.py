@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from emu.contract import records
 from emu.contract.records import NcclKind
-from phantora_async.failures import Deadlock, Mismatch
+from phantora_async.errors import Deadlock, Mismatch
 from phantora_async.virtual_time import Stop
 
 from .scripted import Script, play, scripts

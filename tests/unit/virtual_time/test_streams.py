@@ -6,7 +6,7 @@ import pytest
 
 from emu.contract import records
 from emu.contract.records import ScopeKind
-from phantora_async.failures import ProtocolError
+from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time import Stop
 
 from .scripted import Script, play

@@ -1,0 +1,18 @@
+/* Version numbers of the real libraries that are loaded in this process. */
+#ifndef PHANTORA_VERSIONS_H
+#define PHANTORA_VERSIONS_H
+
+#include <stddef.h>
+
+/*
+ * PyTorch compares these numbers with the versions that it was built for and chooses code by them, so they must be
+ * those of the installed wheels. The real libraries are loaded anyway, because libtorch_cuda links to them, and the
+ * functions that are asked only return a constant. `otherwise` is returned if the library is not loaded, as in a C
+ * test.
+ */
+size_t ph_real_version(const char *soname_pattern, const char *function, size_t otherwise); /* size_t f(void) */
+int ph_real_version_out(const char *soname_pattern, const char *function, int otherwise);   /* int f(int *version) */
+int ph_real_property(const char *soname_pattern, const char *function, int property,
+                     int otherwise); /* int f(int property, int *value) */
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * cudart/: the CUDA runtime's entry points. Each is thin over core/, streams/, memory/ and kernels/, and returns its
+ * status through `result`, which keeps it for cudaGetLastError.
+ *
+ *   device.c stream.c memory.c pool.c launch.c graph.c errors.c   by what the calls are about
+ *   per_thread.c                                                  the names for programs with a default stream per
+ * thread
+ *
+ * Comes in: calls. Goes out: operations on streams, memory and kernels, with the host time of each call.
+ */
+#ifndef PHANTORA_CUDART_H
+#define PHANTORA_CUDART_H
+
+#include "core/device.h"
+#include "process/thread.h"
+#include "streams/event.h"
+
+static inline int result(int status) {
+    if (UNLIKELY(status != CUDA_OK)) ph_self()->last_error = status;
+    return status;
+}
+
+static inline ph_event *event_of(void *handle) {
+    ph_event *event = handle;
+    return event && event->magic == PH_EVENT_MAGIC ? event : NULL;
+}
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * nvtx/: PyTorch's NVTX ranges tell which op, with which sizes, the calls within belong to, and where steps end.
+ * Comes in: ranges through NVTX's injection (injection). Goes out: the current op of a thread; MARKER records.
+ */
+#ifndef PHANTORA_NVTX_H
+#define PHANTORA_NVTX_H
+
+#include "core/base.h"
+
+/* The op that the calling thread is in (innermost NVTX range): name and sizes as torch prints them, "" if none. Stable
+ * until the range ends. */
+typedef struct ph_op {
+    const char *name;
+    const char *sizes;
+    uint64_t key;
+} ph_op;
+const ph_op *ph_current_op(void);
+
+typedef struct ph_known_op {
+    ph_op op;
+    uint32_t nname;
+    bool backward, optimizer, step, python, kernel_data;
+} ph_known_op;
+void ph_range_push(const char *message);
+void ph_range_pop(void);
+void ph_range_mark(const char *message);
+/* A graph was launched. */
+void ph_graph_replayed(void);
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * The calling thread's state, and which of PyTorch's threads only watch for finished work.
+ */
+#define _GNU_SOURCE
+#include "process/thread.h"
+#include "core/warn.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+__thread ph_thread *ph_this_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+static pthread_key_t at_exit;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void forget(void *thread) {
+    ph_this_thread = NULL;
+    free(thread);
+}
+
+static void make_key(void) {
+    if (pthread_key_create(&at_exit, forget) != 0)
+        ph_die("pthread_key_create failed: this process has no thread-specific keys left");
+}
+
+ph_thread *ph_thread_make(void) {
+    pthread_once(&once, make_key);
+    ph_thread *thread = calloc(1, sizeof *thread);
+    if (!thread) ph_die("out of host memory");
+    ph_this_thread = thread;
+    pthread_setspecific(at_exit, thread);
+    return thread;
+}
+
+/* By the names that PyTorch gives its threads (c10::setThreadName). Until then a thread has its creator's name. */
+static enum ph_thread_kind kind_by_name(void) {
+    static const struct {
+        const char *prefix;
+        enum ph_thread_kind kind;
+    } known[] = {
+        {"pt_nccl_", PH_THREAD_WATCHES},   {"pt_data_pin", PH_THREAD_WATCHES},  {"pt_tcpst", PH_THREAD_WATCHES},
+        {"pt_elastic", PH_THREAD_WATCHES}, {"pt_gloo_", PH_THREAD_WATCHES},     {"pt_dist_", PH_THREAD_WATCHES},
+        {"pt_pywd_", PH_THREAD_HELPS},     {"pt_autograd", PH_THREAD_AUTOGRAD},
+    };
+    char name[16] = "";
+    prctl(PR_GET_NAME, name, 0, 0, 0);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncmp(name, known[i].prefix, strlen(known[i].prefix)) == 0) return known[i].kind;
+    return PH_THREAD_UNKNOWN;
+}
+
+/* Newer versions of ProcessGroupNCCL do not name their watchdog: it is known by the function that it runs. */
+static enum ph_thread_kind kind_by_entry(void) {
+    enum { MAX_FRAMES = 64, OUTERMOST = 6 };
+    void *frames[MAX_FRAMES];
+    int n = backtrace(frames, MAX_FRAMES);
+    for (int i = n - 1; i >= 0 && i >= n - OUTERMOST; i--) {
+        Dl_info about;
+        if (!dladdr(frames[i], &about) || !about.dli_sname) continue;
+        if (strstr(about.dli_sname, "ProcessGroupNCCL") && strstr(about.dli_sname, "atchdog")) return PH_THREAD_HELPS;
+    }
+    return PH_THREAD_UNKNOWN;
+}
+
+enum ph_thread_kind ph_thread_kind(void) {
+    ph_thread *thread = ph_self();
+    if (LIKELY(thread->kind != PH_THREAD_UNKNOWN)) return thread->kind;
+    if (getpid() == gettid()) return thread->kind = PH_THREAD_PROGRAM;
+    enum ph_thread_kind kind = kind_by_name();
+    if (kind == PH_THREAD_UNKNOWN && thread->name_checks == 0) kind = kind_by_entry();
+    /* An unfamiliar name may not be the thread's own yet: it is looked at again at the next calls. */
+    if (kind == PH_THREAD_UNKNOWN && ++thread->name_checks >= 64) kind = PH_THREAD_PROGRAM;
+    thread->kind = kind;
+    return kind == PH_THREAD_UNKNOWN ? PH_THREAD_PROGRAM : kind;
+}
+
+bool ph_thread_is_watcher(void) { return ph_thread_kind() >= PH_THREAD_WATCHES; }
+
+/* A thread's state is the letter after the parenthesised name in /proc/self/task/<tid>/stat. */
+static bool sleeps(int directory, const char *tid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "%.20s/stat", tid);
+    int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return true; /* it has just ended */
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0) return true;
+    text[n] = 0;
+    const char *name_end = strrchr(text, ')');
+    return !name_end || name_end[1] == 0 || name_end[2] != 'R';
+}
+
+bool ph_other_threads_sleep(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) return true;
+    int self = gettid();
+    bool all = true;
+    for (struct dirent *task; all && (task = readdir(tasks));)
+        if (task->d_name[0] != '.' && atoi(task->d_name) != self) all = sleeps(dirfd(tasks), task->d_name);
+    closedir(tasks);
+    return all;
+}

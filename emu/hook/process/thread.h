@@ -1,0 +1,60 @@
+/* The calling thread's state, and which of torch's threads only watch. */
+#ifndef PHANTORA_THREAD_H
+#define PHANTORA_THREAD_H
+
+#include "core/base.h"
+#include "core/cuda_types.h"
+
+enum { PH_MAX_CONFIGS = 8, PH_MAX_RANGES = 128 };
+
+struct ph_stream;
+struct ph_known_op;
+
+typedef struct ph_call_config {
+    dim3 grid, block;
+    size_t shared_nbytes;
+    void *stream;
+} ph_call_config;
+
+enum ph_thread_kind {
+    PH_THREAD_UNKNOWN, /* not known yet */
+    PH_THREAD_PROGRAM,
+    PH_THREAD_AUTOGRAD, /* the program's, running backward passes */
+    PH_THREAD_WATCHES,  /* watches for finished work, and no other thread of the process does */
+    PH_THREAD_HELPS,    /* watches for finished work, as the program's own threads do, too */
+};
+
+typedef struct ph_thread {
+    int device;
+    int last_error;
+    int capture_mode;
+    enum ph_thread_kind kind;
+    uint16_t site;        /* see ph_site_inherit; 0: its own frames tell its place */
+    uint32_t name_checks; /* how often its name has been looked at while its kind was unknown */
+    uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
+    bool cpu_started;
+    int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
+    int nconfigs;
+    ph_call_config configs[PH_MAX_CONFIGS];
+    int nranges; /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
+    const struct ph_known_op *ranges[PH_MAX_RANGES];
+    int optimizer_depth;   /* index + 1 of the outermost Optimizer.step range, 0 if none */
+    int kernel_data_depth; /* the same for ops that copy tables to the device for their own kernels */
+    struct ph_stream *default_streams[PH_MAX_DEVICES];
+} ph_thread;
+
+extern __thread ph_thread *ph_this_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
+ph_thread *ph_thread_make(void);
+static inline ph_thread *ph_self(void) {
+    ph_thread *thread = ph_this_thread;
+    return LIKELY(thread != NULL) ? thread : ph_thread_make();
+}
+
+enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */
+/* Is the calling thread one of those that only watch, as NCCL's watchdog and heartbeat do? Such a thread never asks,
+ * never waits and never moves the clock. */
+bool ph_thread_is_watcher(void);
+/* Is no other thread of this process running or waiting for a processor? */
+bool ph_other_threads_sleep(void);
+
+#endif
