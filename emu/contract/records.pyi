@@ -107,6 +107,7 @@ class Counters(NamedTuple):
     measured_ns: int
     interpolated_ns: int
     roofline_ns: int
+    unrecognised_ns: int
     flops: float
     api_calls: int
     ops: int
@@ -114,7 +115,7 @@ class Counters(NamedTuple):
     refused_calls: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, launches: int, measured_ns: int, interpolated_ns: int, roofline_ns: int, flops: float, api_calls: int, ops: int, unmodelled_reads: int, refused_calls: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, launches: int, measured_ns: int, interpolated_ns: int, roofline_ns: int, unrecognised_ns: int, flops: float, api_calls: int, ops: int, unmodelled_reads: int, refused_calls: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Marker(NamedTuple):
     kind: int
@@ -458,6 +459,7 @@ class CostEntry(NamedTuple):
 
 class ExitKind(IntEnum):
     INTERNAL = 70
+    DISCONNECTED = 76
 
 class MarkerKind(IntEnum):
     STEP = 1
@@ -487,3 +489,4 @@ class SourceKind(IntEnum):
     MEASURED = 1
     INTERPOLATED = 2
     ROOFLINE = 3
+    UNRECOGNISED = 4
