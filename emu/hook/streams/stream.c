@@ -9,6 +9,7 @@
 #include "core/counters.h"
 #include "core/cuda_types.h"
 #include "core/host.h"
+#include "costs/launch_counts.h"
 #include "data/data.h"
 #include "process/process.h"
 #include "process/thread.h"
@@ -231,9 +232,9 @@ void ph_launch(ph_stream *stream, const ph_cost *cost) {
 void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
     ph_record_lock();
     ph_counts.launches++;
-    ph_counts.solo_ns[cost->source & 3] += cost->solo_ns;
     ph_counts.flops += cost->flops;
     if (LIKELY(ph_run.started)) {
+        ph_count_launch(cost);
         ph_order_default(stream);
         fold(stream, cost, queued);
     }
