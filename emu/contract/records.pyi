@@ -476,6 +476,10 @@ class CostEntry(NamedTuple):
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[CostEntry]: ...
 
+class ExitKind(IntEnum):
+    INTERNAL = 70
+    DISCONNECTED = 76
+
 class MarkerKind(IntEnum):
     STEP = 1
     NAMED = 2
@@ -504,3 +508,4 @@ class SourceKind(IntEnum):
     MEASURED = 1
     INTERPOLATED = 2
     ROOFLINE = 3
+    UNRECOGNISED = 4

@@ -18,19 +18,18 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..contract.job import Job, Seat, torchrun_environment
+from ..contract.records import ExitKind
 from ..interpreter import seeds, stack_dump
 from ..interpreter.peak_memory import PeakMemory
 from . import processes, script
 from .prepare import Prepared
 
-INTERNAL_ERROR = 70
-"""The exit code of a server or a rank whose own code has failed; the coordinator's is the same."""
 _exit = os._exit
 
 
 def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
     """The rank's process; never returns to the server's code. `server`: its process id."""
-    code = INTERNAL_ERROR
+    code: int = ExitKind.INTERNAL
     try:
         processes.die_with_parent(server)
         _set_up_process(job, seat)

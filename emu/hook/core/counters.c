@@ -1,9 +1,9 @@
-/* The totals that a rank tells at every step and at its end. */
+/* The COUNTERS record: sent at the end of every step and of the rank. */
 #include "core/counters.h"
 #include "channel/channel.h"
 #include "core/host.h"
 #include "costs/launch_counts.h"
-#include "streams/stream.h"
+#include "streams/segment.h"
 
 #include <stdatomic.h>
 

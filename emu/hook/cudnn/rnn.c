@@ -1,9 +1,9 @@
 /*
  * cuDNN: dropout states and recurrent networks.
  *
- * The weight space is laid out as cuDNN documents it for its users: they ask where each matrix and bias lies. Here all
- * matrices come first, by layer, then all biases. The sizes of work and reserve space are estimates (gate activations
- * of every step), the real ones being undocumented. Time is that of the bytes moved.
+ * Programs ask where each matrix and bias lies in the weight space, so any layout serves: here all matrices come first,
+ * by layer, then all biases. The true sizes of workspace and reserve space are not documented; the sizes here are those
+ * of the gates' activations of every step. The time is that of the bytes moved.
  */
 #include "core/config.h"
 #include "costs/library.h"
@@ -21,7 +21,7 @@ enum {
     BIAS_RECURRENT = 3,
     FORWARD_TRAINING = 1
 };
-enum { STATES_NBYTES_PER_SM = 24576 }; /* 512 generators of 48 bytes */
+enum { STATES_NBYTES_PER_SM = 24576 }; /* 512 random number generators of 48 bytes */
 
 typedef struct dropout {
     float probability;
@@ -42,8 +42,7 @@ CUDNN_DESCRIPTOR(Dropout, dropout)
 CUDNN_DESCRIPTOR(RNN, rnn)
 CUDNN_DESCRIPTOR(RNNData, rnn_data)
 
-/* ---- dropout
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnDropoutGetStatesSize(cudnn_handle *handle, size_t *nbytes) {
     if (!handle || !nbytes) return CUDNN_BAD_POINTER;
     *nbytes = (size_t)ph_cfg.sm_count * STATES_NBYTES_PER_SM;
@@ -56,7 +55,7 @@ static int set_dropout(dropout *it, float probability, void *states, size_t nbyt
     return CUDNN_OK;
 }
 
-/* Seeds every generator: a kernel over the states. */
+/* Seeds the generators, with a kernel. */
 PH_EXPORT int cudnnSetDropoutDescriptor(dropout *it, cudnn_handle *handle, float probability, void *states,
                                         size_t nbytes, unsigned long long seed) {
     if (handle && states) ph_library_launch(handle->stream, "cudnnSetDropoutDescriptor", nbytes);
@@ -69,8 +68,7 @@ PH_EXPORT int cudnnRestoreDropoutDescriptor(dropout *it, cudnn_handle *handle, f
     return set_dropout(it, probability, states, nbytes, seed);
 }
 
-/* ---- shape
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- shape ------------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnSetRNNDescriptor_v8(rnn *it, int algo, int mode, int bias, int direction, int input_mode, int dtype,
                                        int math_precision, int math_type, int32_t input, int32_t hidden,
                                        int32_t projection, int32_t layers, dropout *drop, uint32_t flags) {
@@ -142,8 +140,8 @@ static void describe(cudnn_tensor *out, int dtype, int64_t rows, int64_t cols) {
     cudnn_pack_strides(out);
 }
 
-/* The matrix, the bias or both, as the caller gives descriptors. Linear layers: the input's gates, then the recurrent
- * ones, then the projection. */
+/* The place of a matrix, of a bias or of both, for which the caller passes descriptors. The linear layers are those of
+ * the input's gates, then those of the recurrent gates, then the projection. */
 PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pseudo_layer, size_t space_nbytes,
                                       const void *space, int32_t linear, cudnn_tensor *matrix, void **matrix_at,
                                       cudnn_tensor *bias, void **bias_at) {
@@ -191,10 +189,8 @@ PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forwa
     return CUDNN_OK;
 }
 
-/* ---- work
- * -------------------------------------------------------------------------------------------------------------------
- */
-/* Every step reads the recurrent weights again unless they stay in caches, which they do for all but the largest. */
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+/* The recurrent weights are counted once, not for every step: all but the largest stay in caches. */
 static int run(cudnn_handle *handle, const char *name, const rnn *it, const rnn_data *x) {
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;
     uint64_t elements =
@@ -206,7 +202,7 @@ static int run(cudnn_handle *handle, const char *name, const rnn *it, const rnn_
 }
 
 PH_EXPORT int cudnnRNNForward(cudnn_handle *handle, rnn *it, int forward_mode, const int32_t lengths[], rnn_data *x) {
-    (void)forward_mode, (void)lengths; /* buffers and their sizes follow */
+    (void)forward_mode, (void)lengths; /* the other parameters are buffers and their sizes */
     return run(handle, "cudnnRNNForward", it, x);
 }
 
