@@ -2,7 +2,8 @@
 
 Lives here: `descriptions` (GPUs and clusters from TOML), `host` (the modelled host), `signature` (what a GPU is asked
 to do), `models` (analytic times), `tables` (measured times), `cost` (which of both answers), `kernel_names`, `tools`
-(comparison with real traces), `titles` (signatures as people name them), and the shipped files in `gpus/`, `clusters/` and `hosts/`.
+(comparison with real traces), `titles` (signatures as people name them), and the shipped files in `gpus/`,
+`clusters/` and `hosts/`.
 Comes in: names or paths of descriptions; signatures as the hook writes them.
 Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`, titles.
 May import: nothing of ours outside this folder. Others import this module alone, not what is below it.

@@ -16,6 +16,8 @@ ALL_RANKS = 16
 BUSIEST = 3
 WARNINGS = 10
 """How many are shown. The JSON report has all."""
+TITLE = 62
+"""Width of the column that names GPU work."""
 KERNELS = 20
 """How many signatures are listed. The JSON report has all."""
 EXAMPLE = 160
@@ -102,10 +104,10 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None) -> Table:
     whose = "all ranks" if rank is None else f"rank {rank}"
     since = "steps that count" if kernels["window"] == "steps" else "whole run"
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, justify in (("share", "right"), ("total", "right"), ("launches", "right"), ("mean", "right")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    table.add_column("source")
-    table.add_column(f"GPU work of {whose}, {since}", no_wrap=True)
+    for column in ("share", "total", "launches", "mean"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("source", no_wrap=True)
+    table.add_column(f"GPU work of {whose}, {since}", no_wrap=True, overflow="ellipsis", max_width=TITLE)
     for for_ns, count, one in times[:KERNELS]:
         cells = f"{for_ns / gpu_ns:.1%}", seconds(for_ns), f"{count:,}", seconds(one["mean_ns"]), one["source"]
         table.add_row(*cells, Text(one["title"]))
