@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from emu.contract import records
 from emu.contract.records import MarkerKind, RecordError
 from phantora_async.errors import ProtocolError
-from phantora_async.virtual_time.step_log import WARM_UP
+from phantora_async.virtual_time.output import WARM_UP
 
 Counts = Mapping[int, int]
 """Key of a cost -> launches."""

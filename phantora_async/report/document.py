@@ -45,8 +45,8 @@ def _speculation(figures: SimulatorFigures) -> Document:
     """What was simulated ahead and rolled back, and answers of ``--clock optimistic`` that were wrong."""
     revisions = figures.revisions
     return {
-        "turns": figures.turns,
-        "turns_taken_back": figures.turns_taken_back,
+        "turns": figures.events,
+        "turns_taken_back": figures.events_taken_back,
         "rollbacks": figures.rollbacks,
         "early_answers": revisions.early,
         "revised_answers": revisions.revised,

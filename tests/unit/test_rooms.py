@@ -64,7 +64,7 @@ this one alone. Each package stands below those that it imports."""
 FROM_OTHER_ROOMS = {"phantora_async": ("emu.contract", "netsim", "profiles")}
 DOCSTRING_PARTS = ("Comes in:", "Goes out:", "May import:")
 """Of a package's docstring; its first paragraph says what lives there."""
-MAX_SOURCE_FILES = 15
+MAX_SOURCE_FILES = 16
 """In one folder, ``__init__.py`` not counted."""
 SOURCES = (".py", ".c", ".h", ".def")
 

@@ -11,7 +11,7 @@
 #ifndef PHANTORA_CUDART_H
 #define PHANTORA_CUDART_H
 
-#include "core/device.h"
+#include "device/device.h"
 #include "process/thread.h"
 #include "streams/event.h"
 

@@ -17,14 +17,13 @@
 #include "process/process.h"
 #include "process/python.h"
 #include "process/sites.h"
+#include "process/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int cudaGetDevice(int *device);
 
 /* A communicator that is to be created. */
 typedef struct creation {
@@ -108,12 +107,6 @@ static int init(nccl_comm **out, int nranks, const nccl_unique_id *id, int rank,
     return enqueue(it, device, out);
 }
 
-static int current_device(void) {
-    int device = 0;
-    cudaGetDevice(&device);
-    return device;
-}
-
 PH_EXPORT int ncclGetUniqueId(nccl_unique_id *id) {
     ph_host_call(PH_CALL_NCCL);
     if (!id) return NCCL_ERROR_ARGUMENT;
@@ -127,13 +120,13 @@ PH_EXPORT int ncclGetUniqueId(nccl_unique_id *id) {
 
 PH_EXPORT int ncclCommInitRank(nccl_comm **out, int nranks, nccl_unique_id id, int rank) {
     ph_host_call(PH_CALL_NCCL);
-    return init(out, nranks, &id, rank, current_device());
+    return init(out, nranks, &id, rank, ph_self()->device);
 }
 
 PH_EXPORT int ncclCommInitRankConfig(nccl_comm **out, int nranks, nccl_unique_id id, int rank, void *config) {
     (void)config;
     ph_host_call(PH_CALL_NCCL);
-    return init(out, nranks, &id, rank, current_device());
+    return init(out, nranks, &id, rank, ph_self()->device);
 }
 
 /* Every member passes the same ids in the same order, so the first one identifies the communicator. */
@@ -141,7 +134,7 @@ PH_EXPORT int ncclCommInitRankScalable(nccl_comm **out, int nranks, int rank, in
                                        void *config) {
     (void)config;
     ph_host_call(PH_CALL_NCCL);
-    return nids < 1 || !ids ? NCCL_ERROR_ARGUMENT : init(out, nranks, &ids[0], rank, current_device());
+    return nids < 1 || !ids ? NCCL_ERROR_ARGUMENT : init(out, nranks, &ids[0], rank, ph_self()->device);
 }
 
 int ncclGroupStart(void);

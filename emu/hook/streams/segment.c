@@ -9,8 +9,8 @@
 #include "core/counters.h"
 #include "core/host.h"
 #include "costs/launch_counts.h"
+#include "graphs/capture.h"
 #include "process/process.h"
-#include "streams/capture.h"
 
 enum { SEGMENT_LAUNCHES = 256 };
 

@@ -509,7 +509,7 @@ async def test_a_fast_rank_is_held_back_and_let_go_when_a_slow_one_sleeps(
         for _ in range(400):
             rank.say(records.HostAdvance.encode(10) * 1000)
             await rank._writer.drain()
-            if 1 in two.coordinator._intake._backpressure.paused:
+            if 1 in two.coordinator._connections._backpressure.paused:
                 counts["paused"] = True
         message.set()
         rank.bye()
