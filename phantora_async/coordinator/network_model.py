@@ -65,7 +65,7 @@ class NetsimNetworkModel:
         device = collective.comm.devices[collective.comm.place[rank]]
         return self._topology.gpu(self._server_of[rank], device)
 
-    def begin(self, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
         plan = self.plan(collective)
         latency_ns = plan.latency_ns
@@ -87,7 +87,7 @@ class NetsimNetworkModel:
         self._moving += 1
         return self._note(moved) if moved else ()
 
-    def retract(self, collective: Collective) -> Revised:
+    def retract(self, collective: Collective) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
         if self._done.pop(collective, None) is None:
             self._moving -= 1
@@ -98,7 +98,7 @@ class NetsimNetworkModel:
             moved += self._network.retract(flow).moved
         return self._note(moved) if moved else ()
 
-    def _note(self, moved: Sequence[netsim.Moved]) -> Revised:
+    def _note(self, moved: Sequence[netsim.Moved]) -> Sequence[Revised]:
         """Flows complete at other times than before: so may their collectives."""
         changed: dict[Collective, None] = {}
         for change in moved:
@@ -106,7 +106,7 @@ class NetsimNetworkModel:
             if collective is not None:
                 self._flows[collective][change.flow] = change.after_ns
                 changed[collective] = None
-        revised: list[tuple[Collective, int, int | None]] = []
+        revised: list[Revised] = []
         for collective in changed:
             before_ns, after_ns = self._done.get(collective), _last(self._flows[collective].values())
             if before_ns == after_ns:
@@ -119,7 +119,7 @@ class NetsimNetworkModel:
             self._moving += (after_ns is None) - (before_ns is None)
             reported_ns = self._reported.pop(collective, None)
             if reported_ns is not None:
-                revised.append((collective, reported_ns, after_ns))
+                revised.append(Revised(collective, reported_ns, after_ns))
         return revised
 
     def next_ns(self) -> int | None:

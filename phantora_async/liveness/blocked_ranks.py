@@ -78,13 +78,13 @@ class BlockedRanks:
         """How long after virtual time came to a standstill to look for the first time."""
         self._delay_s = FIRST_S
         starved = self._timeline.starved
-        return AGAIN_S if starved is not None and self._sleep_detector.slept(starved.rank) else AGAIN_S / 2
+        return AGAIN_S if starved is not None and self._sleep_detector.slept(starved) else AGAIN_S / 2
 
     def look(self) -> Verdict:
         """To be repeated after ``again_s`` until records arrive."""
         starved = self._timeline.starved
         assert starved is not None, "virtual time waits for no rank"
-        if not self._asleep(starved.rank):
+        if not self._asleep(starved):
             return self._not_yet()
         sleeping = []
         quiet = True
@@ -93,7 +93,7 @@ class BlockedRanks:
                 quiet = quiet and rank_info.bye is not None
             elif rank_info.questions:
                 quiet = quiet and not self._sleep_detector.runnable(self._pids[rank])
-            elif rank == starved.rank or self._asleep(rank):
+            elif rank == starved or self._asleep(rank):
                 sleeping.append(rank)
             else:
                 quiet = False

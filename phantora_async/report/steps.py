@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any
 
 from phantora_async.virtual_time import Snapshot
-from phantora_async.virtual_time.collective_log import CompletedCollective
-from phantora_async.virtual_time.step_log import WARM_UP
+from phantora_async.virtual_time.output import WARM_UP, CompletedCollective
 
 LISTED = 1000
 """How many steps the document lists one by one; of longer runs the last ones."""

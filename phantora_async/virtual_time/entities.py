@@ -1,8 +1,8 @@
-"""Everything that the simulation changes: hosts, devices, streams, marks, launches and transfers.
+"""Everything that the simulation changes: hosts, devices, streams and what they are given, collectives under way.
 
-Plain attributes and no behaviour beyond keeping themselves consistent; ``streams``, ``collectives`` and ``hosts`` hold
-the rules. All state that depends on virtual time is in these classes, in the agenda and in the network: what saves and
-restores them saves and restores the simulation.
+Fields and no behaviour beyond keeping them consistent; ``streams``, ``collectives`` and ``hosts`` hold the rules. All
+state that depends on virtual time is in these classes, in the event queue and in the network: what saves and restores
+them saves and restores the simulation.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ if TYPE_CHECKING:
     from phantora_async.virtual_time.rollback_log import Checkpoint
 
 
+KEPT_FACTS = 1024
+"""Facts that have been executed are forgotten when there are this many."""
+
+
 class StreamState(IntEnum):
     IDLE = 0
     """All that it was given is done."""
     RUNNING = 1
     """A segment is at its head."""
     BLOCKED = 2
-    """Waits for a mark."""
+    """Waits for an event recording."""
     COLLECTIVE = 3
     """An NCCL kernel is at its head: resident, waiting for peers or moving data."""
 
 
 class HostState(IntEnum):
     RUNNING = 0
-    """It has an entry in the agenda: its next record's instant, or its clock if that record has not come."""
+    """It has an entry in the event queue: its next fact's instant, or its clock if that fact has not come."""
     WAITS_STREAM = 1
     WAITS_EVENT = 2
     WAITS_DEVICE = 3
@@ -82,7 +86,7 @@ class MemoryPeaks(NamedTuple):
 
 NO_SHARES = Shares(0, 0, 0, 0, 0, 0)
 NO_MEMORY = MemoryPeaks(0, 0, 0)
-NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, b"")
+NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, b"")
 
 
 @entity
@@ -110,24 +114,38 @@ class StepEnd:
     """The devices' accounts at ``device_ns``, summed over the rank's devices."""
 
 
-SEGMENT_ITEM, RECORDING_ITEM, WAIT_ITEM, NCCL_ITEM, STEP_ITEM = range(5)
-Item = tuple[Any, ...]
-"""What a stream has been given: (SEGMENT_ITEM, launches, solo_ns, contended_ns, floor_ns), (MARK_ITEM, EventRecording),
-(WAIT_ITEM, EventRecording), (LAUNCH_ITEM, NcclKernel), (STEP_ITEM, StepEnd)."""
+@entity
+class Segment:
+    """Consecutive kernels of one stream: its work is solo_ns x contended_ns units.
+
+    Alone it does contended_ns of them per nanosecond, beside an NCCL kernel solo_ns. So a change of rate divides
+    nothing, and only the completion is rounded: up, to the first nanosecond at which no unit is left.
+    """
+
+    launches: int = constant()
+    """Places that it takes in the launch queue."""
+    solo_ns: int = constant()
+    contended_ns: int = constant()
+    """At least solo_ns."""
+    floor_ns: int = constant()
+    """It is not complete before this instant: its last kernels are launched that late."""
+
+
+@entity
+class Wait:
+    """A stream waits for an event recorded on another."""
+
+    recording: EventRecording = constant()
 
 
 @entity
 class Stream:
-    """A FIFO of items. ``order`` is its place among simultaneous events, ``due`` its turn in the agenda.
-
-    A segment's work is solo_ns x contended_ns units; alone it does contended_ns of them per nanosecond, beside an NCCL
-    kernel solo_ns. So a change of rate divides nothing, and only the completion is rounded: up, to the first nanosecond
-    at which no unit is left.
-    """
+    """A FIFO of items: each is taken up when those before it are done."""
 
     device: Device = constant()
     id: int = constant()
     order: int = constant()
+    """Its place among simultaneous events."""
     state: StreamState = saved(StreamState.IDLE)
     items: list[Item] = saved(factory=list)
     """The list is replaced when items are removed; each append is logged."""
@@ -145,6 +163,7 @@ class Stream:
     """Units done per nanosecond since then."""
     updated_ns: int = saved(0)
     due: Entry | None = saved(None)
+    """Its one event to come: the end of its segment."""
 
 
 @entity
@@ -218,12 +237,17 @@ class NcclKernel:
 
     stream: Stream = constant()
     collectives: tuple[Collective, ...] = constant()
+    """More than one for a group call."""
     remaining: int = logged(0)
     """Collectives that are not done, once its stream has reached it."""
     active: int = logged(0)
     """Collectives that move data now."""
     arrived_ns: int = logged(-1)
     """When its stream reached it."""
+
+    @property
+    def host(self) -> Host:
+        return self.stream.device.host
 
 
 @entity
@@ -237,8 +261,8 @@ class Transfer:
     """When the network completed it, as far as is known."""
     delivered: set[NcclKernel] = logged(factory=set)
     """Those of ``kernels`` that have been told so, while it may be taken back."""
-    gone: list[tuple[NcclKernel, int]] = logged(factory=list)
-    """Kernels that were here and gave up, and when."""
+    aborted: list[tuple[NcclKernel, int]] = logged(factory=list)
+    """Kernels that had arrived and were aborted, and when."""
 
 
 @entity
@@ -259,6 +283,7 @@ class Host:
     may_pass: bool = kept(False)
     """Nothing is simulated ahead while this is set."""
     due: Entry | None = saved(None)
+    """Its one event to come."""
     silent: bool = saved(False)
     """Its next fact has not come, and the simulation goes on as if it came later."""
     clock_ns: int = saved(0)
@@ -288,10 +313,21 @@ class Host:
         """Counted from the run's start."""
         return self.forgotten + self.cursor
 
+    def forget(self, needed: int) -> None:
+        """Facts before number `needed` will not be executed again; they go when there are many. The last one stays: it
+        may be what the host waits in."""
+        count = needed - 1 - self.forgotten
+        if count > KEPT_FACTS:
+            del self.log[:count]
+            self.cursor -= count
+            self.forgotten += count
+
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
         return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used), NO_SHARES)
 
 
-Entry = tuple[int, int, int, "Stream | Host"]
-"""A turn in the agenda: (at_ns, order, seq, whose it is)."""
+Item = Segment | EventRecording | Wait | NcclKernel | StepEnd
+"""What a stream is given."""
+Entry = tuple[int, int, int, Stream | Host]
+"""An event in the queue: (at_ns, order, sequence number, whose it is). A plain tuple, because heaps compare it."""

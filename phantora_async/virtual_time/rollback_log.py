@@ -13,32 +13,37 @@ Without speculation nothing is written: ``on`` is False.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from phantora_async.virtual_time.entities import Device, Host, StepEnd, Stream, Transfer
+from phantora_async.virtual_time.entities import Device, Host, StepEnd, Stream
 from phantora_async.virtual_time.entity_fields import Saver
 from phantora_async.virtual_time.event_queue import EventQueue
+from phantora_async.virtual_time.facts import Collective
 
 Undo = list[tuple[Callable[..., Any], tuple[Any, ...]]]
 """Calls that undo changes, in the order in which these were made."""
 _HOST, _STREAM, _DEVICE = Saver(Host), Saver(Stream), Saver(Device)
 
 
+class Answer(NamedTuple):
+    fact: int
+    """The question's number among the host's facts, from the run's start."""
+    encoded: bytes
+
+
 class Checkpoint:
     """A rank's part of one instant: how it was before, and what it told the outside, which is held back until then."""
 
-    __slots__ = ("answers", "at_ns", "completed", "devices", "facts", "host", "step_ends", "streams", "turns", "undo")
+    __slots__ = ("answers", "at_ns", "completed", "devices", "events", "facts", "host", "step_ends", "streams", "undo")
 
     def __init__(self, host: Host, at_ns: int) -> None:
         self.at_ns = at_ns
-        self.turns = 0
+        self.events = 0
         """Events of the simulation at this instant."""
         self.undo: Undo = []
-        self.answers: list[tuple[int, bytes]] = []
-        """(number among the host's facts, encoded record)"""
+        self.answers: list[Answer] = []
         self.step_ends: list[StepEnd] = []
-        self.completed: list[Transfer] = []
-        """Collectives of the rank."""
+        self.completed: list[Collective] = []
         self.facts = host.facts_done
         self.host = _HOST.save(host)
         self.streams = [(stream, _STREAM.save(stream)) for stream in (*host.streams.values(), *host.draining)]
@@ -61,7 +66,7 @@ class Checkpoint:
 
 
 class RollbackLog:
-    __slots__ = ("_demands", "_event_queue", "facts", "kept", "on", "restored", "rollbacks", "turns", "undo")
+    __slots__ = ("_demands", "_event_queue", "events", "facts", "kept", "on", "restored", "rollbacks", "undo")
 
     def __init__(self, event_queue: EventQueue) -> None:
         self._event_queue = event_queue
@@ -73,7 +78,7 @@ class RollbackLog:
         """Hosts that have gone back; whoever drives the simulation looks whether their facts have come since."""
         self.rollbacks = 0
         """How often a rank went back."""
-        self.turns = 0
+        self.events = 0
         """Events that were taken back."""
         self.facts = 0
         """Facts that were taken back."""
@@ -96,7 +101,7 @@ class RollbackLog:
     def act(self, host: Host) -> Checkpoint:
         """The same, for an event of the host's own: undo entries go there from now on."""
         checkpoint = self.checkpoint(host)
-        checkpoint.turns += 1
+        checkpoint.events += 1
         self.undo = checkpoint.undo
         return checkpoint
 
@@ -126,7 +131,7 @@ class RollbackLog:
             while checkpoints and checkpoints[-1].at_ns >= at_ns:
                 oldest = checkpoints.pop()
                 self.kept -= 1
-                self.turns += oldest.turns
+                self.events += oldest.events
                 for restore, arguments in reversed(oldest.undo):
                     restore(*arguments)
             if oldest is not None:
@@ -134,3 +139,9 @@ class RollbackLog:
                 self.facts += host.facts_done - oldest.facts
                 oldest.restore(host, self._event_queue)
                 self.restored.append(host)
+
+    def end(self) -> None:
+        """Nothing will be taken back any more."""
+        self.on = False
+        self.undo = None
+        self.restored.clear()

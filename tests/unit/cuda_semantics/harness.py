@@ -23,7 +23,7 @@ from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Timeline
 from tests.unit.hook.coordinator import Dim3, Rank, device_file
-from tests.unit.virtual_time.scripted import FixedFabric
+from tests.unit.virtual_time.scripted import FixedNetwork
 
 H2H, H2D, D2H, D2D, DEFAULT = range(5)
 BLOCKING, NONBLOCKING = 0, 1
@@ -54,7 +54,7 @@ class _Simulation(threading.Thread):
         self.path, self.cost_table = str(folder / "socket"), folder / "costs"
         self.failure: BaseException | None = None
         self._fact_builder = FactBuilder(1, Costs(_MadeUpCosts(), CostTable(self.cost_table, 1 << 10)))
-        self._timeline = Timeline(1, FixedFabric(), queue_depth)
+        self._timeline = Timeline(1, FixedNetwork(), queue_depth)
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(self.path)
         self._server.listen()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Collective, NetworkModel, Revised, Stop, Timeline
 from profiles import load_cluster
 
-from .scripted import FixedFabric, Script, new_intake, number
+from .scripted import FixedNetwork, Script, new_intake, number
 
 TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=2)
 PARAMS = load_params("hopper")
@@ -145,18 +145,18 @@ class Watched:
         self.begun: dict[Collective, int] = {}
         self.next_ns, self.complete, self.commit = network.next_ns, network.complete, network.commit
 
-    def begin(self, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
         assert collective not in self.begun
         self.begun[collective] = at_ns
         return self._network.begin(collective, at_ns)
 
-    def retract(self, collective: Collective) -> Revised:
+    def retract(self, collective: Collective) -> Sequence[Revised]:
         del self.begun[collective]
         return self._network.retract(collective)
 
 
 def fixed() -> NetworkModel:
-    return FixedFabric(lambda collective: 1 + collective.nbytes)
+    return FixedNetwork(lambda collective: 1 + collective.nbytes)
 
 
 def network() -> NetworkModel:
@@ -191,7 +191,7 @@ def on_demand(chance: random.Random) -> bool:
 
 def play(
     scripts: list[Script],
-    make_fabric: Callable[[], NetworkModel],
+    make_network: Callable[[], NetworkModel],
     seed: int | None,
     ahead: Ahead,
     depth: int,
@@ -199,7 +199,7 @@ def play(
 ) -> Played:
     """Feeds everything, in arbitrary portions and order if there is a `seed`, and runs in between and to the end."""
     chance = random.Random(seed)
-    network = Watched(make_fabric())
+    network = Watched(make_network())
     timeline = Timeline(len(scripts), network, depth)
     fact_builder = new_intake(len(scripts))
     left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
@@ -241,7 +241,7 @@ def play(
             "clocks": [rank.clock_ns for rank in snapshot.ranks],
             "shares": [rank.shares for rank in snapshot.ranks],
             "instants": snapshot.step_instants,
-            "steps": timeline.steps.first | {-1: [last for _, last in sorted(timeline.steps.last.items())]},
+            "steps": [rank.window for rank in snapshot.ranks],
             "completed": snapshot.completed_collectives,
             "states": [rank.state for rank in snapshot.ranks],
         },

@@ -17,7 +17,7 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Collective, Revised, Stop, Timeline
 
 
-class FixedFabric:
+class FixedNetwork:
     """Every meeting takes the time that a function of it says, whatever else moves."""
 
     def __init__(self, duration_ns: Callable[[Collective], int] = lambda collective: collective.nbytes) -> None:
@@ -29,13 +29,13 @@ class FixedFabric:
     def begun(self) -> list[tuple[int, str]]:
         return sorted((at_ns, collective.describe()) for collective, at_ns in self._begun.items())
 
-    def begin(self, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
         assert collective not in self._due
         self._begun[collective] = at_ns
         self._due[collective] = at_ns + max(self._duration_ns(collective), 1)
         return ()
 
-    def retract(self, collective: Collective) -> Revised:
+    def retract(self, collective: Collective) -> Sequence[Revised]:
         self._due.pop(collective, None)
         del self._begun[collective]
         return ()
@@ -199,7 +199,7 @@ def play(
     shuffle: random.Random | None = None,
 ) -> Result:
     """Feeds all records, in turns of single records and arbitrary portions if shuffled, and runs to the end."""
-    network = FixedFabric(duration_ns)
+    network = FixedNetwork(duration_ns)
     timeline = Timeline(len(scripts), network, queue_depth)
     fact_builder = new_intake(len(scripts))
     left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
