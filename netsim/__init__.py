@@ -34,7 +34,11 @@ The packages, in the order in which they may import each other:
     tools/        statistics, traces, pictures, accuracy
     bench/        speed and exactness: python -m netsim.bench
 
-They share ``errors``, ``units`` (the fixed-point numbers) and ``fields`` (reading TOML tables).
+Comes in: a description of the network; flows, and changes of links, each with its instant.
+Goes out: completions, and which completions moved after a late fact.
+May import: nothing of ours outside this folder.
+
+The packages share ``errors``, ``units`` (the fixed-point numbers) and ``fields`` (reading TOML tables).
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ before torch is imported.
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
+
+from ..contract.records_definition import VERSION
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
@@ -44,15 +44,6 @@ class HookError(RuntimeError):
     """The hook library does not load, has another version, rejects its configuration or finds no coordinator."""
 
 
-def record_version() -> int:
-    """RECORD_VERSION of the records' definition that this package carries."""
-    text = (Path(__file__).parents[1] / "contract" / "records.def").read_text()
-    found = re.search(r"^RECORD_VERSION\((\d+)\)", text, re.MULTILINE)
-    if found is None:
-        raise HookError("emu/contract/records.def names no RECORD_VERSION")
-    return int(found[1])
-
-
 class Hook:
     """The loaded library. Calls into it release Python's lock; its callbacks take it."""
 
@@ -69,7 +60,7 @@ class Hook:
                 raise HookError(f"{path} has no phantora_{name}")
             function.restype, function.argtypes = result, arguments
             functions[name] = function
-        ours, theirs = record_version(), functions["abi_version"]()
+        ours, theirs = VERSION, functions["abi_version"]()
         if ours != theirs:
             raise HookError(f"{path} has version {theirs}, but this package needs version {ours}")
         self._functions = functions

@@ -8,17 +8,8 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import signal
 
-SIGNAL = signal.SIGRTMAX - 3
-"""A real-time signal that neither the C library nor PyTorch uses."""
-
-
-def path_of(folder: str, rank: int) -> str:
-    """The file that rank `rank` writes to. It exists before the rank connects to the coordinator, which may send the
-    signal from then on.
-    """
-    return os.path.join(folder, f"rank{rank}.stack")
+from ..contract.stack_request import SIGNAL, path_of
 
 
 def register(folder: str, rank: int) -> None:

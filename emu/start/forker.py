@@ -15,6 +15,7 @@ import sys
 
 from ..contract.job import Job
 from ..contract.messages import ControlSocket
+from ..contract.process_setup import adopt_orphans
 from . import processes, server
 from .prepare import CannotPrepare, Prepared, prepare
 
@@ -27,7 +28,7 @@ def main(fileno: int) -> None:
         return
     message.pop("event")
     job = Job.parse(message)
-    processes.adopt_orphans()
+    adopt_orphans()
     try:
         # It has no child yet, and does not read the control socket for the seconds that importing torch takes.
         processes.die_with_parent(os.getppid())

@@ -8,10 +8,13 @@ import sys
 import traceback
 from typing import NoReturn
 
+from ..contract import isolation
 from ..contract.job import Job, Seat
 from ..contract.messages import ControlSocket
+from ..contract.process_setup import adopt_orphans
+from ..contract.records import ExitKind
 from ..interpreter import real_time
-from . import isolation, processes, rank
+from . import processes, rank
 from .prepare import Prepared
 
 _AWAITED = (signal.SIGCHLD, signal.SIGTERM)
@@ -20,11 +23,11 @@ _NO_DEADLINE_S = 3600.0
 
 def main(job: Job, index: int, prepared: Prepared, control: ControlSocket, forker: int) -> NoReturn:
     """The server's process; never returns to the forker's code. `forker`: its process id."""
-    code = rank.INTERNAL_ERROR
+    code: int = ExitKind.INTERNAL
     try:
         processes.die_with_parent(forker)
-        processes.adopt_orphans()
-        isolation.enter(job.isolation, index)
+        adopt_orphans()
+        isolation.check(job.isolation, index)
         # Blocked signals stay pending until sigtimedwait takes them, so none is lost between two calls.
         signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -24,9 +24,9 @@ from random import Random
 import netsim
 from emu.contract import records
 from emu.contract.records import NcclKind, ScopeKind
-from phantora_async.coordinator.costs import Costs, CostTable
-from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.ingest.costs import Costs, CostTable
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import POLICIES, Collective, NetworkModel, Revised, SpeculationPolicy, Stop, Timeline
 from profiles import CostModel, load_cluster, load_gpu
 
@@ -42,18 +42,18 @@ LOOK_RECORDS = 50_000
 """Records after which somebody looks at the progress: what a busy coordinator takes in within half a second."""
 
 
-class FixedFabric:
+class FixedNetwork:
     """Every meeting takes a nanosecond for a hundred bytes."""
 
     def __init__(self) -> None:
         self._due: list[tuple[int, Collective]] = []
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
-        heappush(self._due, (at_ns + max(collective.nbytes // 100, 1), key))
+    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
+        heappush(self._due, (at_ns + max(collective.nbytes // 100, 1), collective))
         return ()
 
-    def retract(self, key: Collective) -> Revised:
-        self._due = [(at_ns, other) for at_ns, other in self._due if other is not key]
+    def retract(self, collective: Collective) -> Sequence[Revised]:
+        self._due = [(at_ns, other) for at_ns, other in self._due if other is not collective]
         heapify(self._due)
         return ()
 
@@ -145,9 +145,9 @@ def portions_of(world_size: int, step: int, comm: int, chance: Random) -> Iterat
             left.pop()
 
 
-def make_fabric(world_size: int, network: bool) -> NetworkModel:
+def make_network(world_size: int, network: bool) -> NetworkModel:
     if not network:
-        return FixedFabric()
+        return FixedNetwork()
     cluster = load_cluster("dgx-h200")
     servers = [8] * (world_size // 8)
     topology = netsim.build(cluster.network, servers=len(servers))
@@ -163,7 +163,7 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
     with tempfile.TemporaryDirectory() as folder:
         table = CostTable(Path(folder) / "costs", 1024)
         fact_builder = FactBuilder(world_size, Costs(CostModel(load_gpu("h200")), table))
-        timeline = Timeline(world_size, make_fabric(world_size, network), 1024)
+        timeline = Timeline(world_size, make_network(world_size, network), 1024)
         policy = SpeculationPolicy(timeline, policy_name)
         for rank in range(world_size):
             arrived, _ = records.decode_up(start_of(rank, world_size))
@@ -193,11 +193,10 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
         while policy.run(TURN, asked=False) is Stop.BUDGET:
             pass
         run_s += time.process_time() - started
-        table.close()
     rollback_log, peak = timeline.rollback_log, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Measured(
-        *(policy_name, world_size, count, decode_s, intake_s, run_s, timeline.now_ns, timeline.turns),
-        *(rollback_log.turns, rollback_log.rollbacks, timeline.speculation.most_kept, peak),
+        *(policy_name, world_size, count, decode_s, intake_s, run_s, timeline.now_ns, timeline.events),
+        *(rollback_log.events, rollback_log.rollbacks, timeline.speculation.most_kept, peak),
     )
 
 

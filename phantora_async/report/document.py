@@ -1,4 +1,4 @@
-"""Builds the report's JSON document from what is left of a run, complete or not."""
+"""Builds the report's JSON document from a snapshot of the run, complete or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 import orjson
 
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.costs import Costs
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.report.kernels import kernels_document, source_shares, window_counts
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
@@ -21,7 +24,7 @@ Document = dict[str, Any]
 def build(
     spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, usage: Usage, exit_code: int, failure: Document | None
 ) -> Document:
-    """The whole document; `failure` says why the run ended early."""
+    """The whole document; `failure` says why the run ended early, None if it did not."""
     figures = snapshot.simulator
     return {
         "schema": SCHEMA,
@@ -39,11 +42,11 @@ def build(
 
 
 def _speculation(figures: SimulatorFigures) -> Document:
-    """What was simulated ahead and taken back, and answers of ``--clock optimistic`` that were wrong."""
+    """What was simulated ahead and rolled back, and answers of ``--clock optimistic`` that were wrong."""
     revisions = figures.revisions
     return {
-        "turns": figures.turns,
-        "turns_taken_back": figures.turns_taken_back,
+        "turns": figures.events,
+        "turns_taken_back": figures.events_taken_back,
         "rollbacks": figures.rollbacks,
         "early_answers": revisions.early,
         "revised_answers": revisions.revised,
@@ -54,12 +57,17 @@ def _speculation(figures: SimulatorFigures) -> Document:
 
 
 def to_json(document: Document) -> bytes:
-    """Sorted keys, indented, so that two reports can be compared with diff."""
+    """JSON with sorted keys and indentation, so that diff can compare two reports."""
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> Document:
     ranks = [_rank(rank, snapshot.now_ns, server) for rank, server in zip(snapshot.ranks, spec.server_of, strict=True)]
+    costs = fact_builder.costs
+
+    def launched(rank: RankSnapshot) -> LaunchCounts:
+        return fact_builder.rank_info[rank.rank].launches
+
     warnings = [
         {"text": text, "ranks": sorted(warned.ranks), "count": warned.count}
         for text, warned in sorted(fact_builder.warnings.items())
@@ -75,7 +83,9 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "collectives": snapshot.collectives,
         "step": step_document(snapshot),
         "work": _work(spec, ranks),
-        "cost_sources": _cost_sources(snapshot.ranks),
+        "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
+        | _unrecognised(costs),
+        "kernels": kernels_document([window_counts(rank, launched(rank)) for rank in snapshot.ranks], costs),
         "memory": {
             "capacity_nbytes": spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes,
             "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
@@ -89,7 +99,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
 
 
 def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
-    """Shares and work are of its steps that count, or of the whole run if it has none."""
+    """Time shares and work are those of its steps that count, or of the whole run if there are none."""
     counters, shares, window_ns = rank.counters, rank.shares, now_ns
     launches, flops = counters.launches, counters.flops
     if rank.window is not None:
@@ -116,7 +126,7 @@ def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
 
 
 def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
-    """Arithmetic done, against what the GPUs could have done in the same time."""
+    """Arithmetic done, compared with the GPUs' peak in the same time."""
     flops = sum(rank["flops"] for rank in ranks)
     gpu_s = sum(rank["window_ns"] for rank in ranks) / 1e9
     rate = flops / gpu_s if gpu_s else 0.0
@@ -124,12 +134,12 @@ def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
     return {"flops": flops, "tflops_per_gpu": rate / 1e12, "mfu": rate / peak, "peak_tflops": peak / 1e12}
 
 
-def _cost_sources(ranks: Sequence[RankSnapshot]) -> Document:
-    """Shares of all GPU time that was ever launched, by where its cost came from."""
-    sums = {
-        "measured": sum(rank.counters.measured_ns for rank in ranks),
-        "interpolated": sum(rank.counters.interpolated_ns for rank in ranks),
-        "roofline": sum(rank.counters.roofline_ns for rank in ranks),
-    }
-    total_ns = sum(sums.values())
-    return {source: for_ns / total_ns if total_ns else 0.0 for source, for_ns in sums.items()} | {"gpu_ns": total_ns}
+def _unrecognised(costs: Costs) -> Document:
+    """Only if there are such signatures: what is not known of them."""
+    if not costs.unrecognised:
+        return {}
+    reasons = [
+        {"reason": reason, "signatures": noted.signatures, "example": noted.example}
+        for reason, noted in sorted(costs.unrecognised.items())
+    ]
+    return {"unrecognised_signatures": reasons}

@@ -7,49 +7,42 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind, ScopeKind
-from phantora_async.failures import ProtocolError
+from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time.collectives import Collectives
+from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import (
-    NCCL_ITEM,
     NO_MEMORY,
-    RECORDING_ITEM,
-    SEGMENT_ITEM,
-    STEP_ITEM,
-    WAIT_ITEM,
     Device,
     EventRecording,
     Host,
     HostState,
     MemoryPeaks,
     NcclKernel,
+    Segment,
     StepEnd,
     Stream,
     StreamState,
+    Wait,
 )
 from phantora_async.virtual_time.event_queue import EventQueue
-from phantora_async.virtual_time.facts import CommCreation, CommCreationFact, NcclKernelFact
-from phantora_async.virtual_time.polling import poll_costs_ns
+from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.output import Output
+from phantora_async.virtual_time.polling import is_delayed
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
-Answer = tuple[Host, int, bytes]
-"""(who asked, the question's number among the host's facts, encoded record)"""
-
 
 class Hosts:
-    """Handlers by record kind. Each answers whether the host goes on to its next record at this instant.
-
-    What the outside is to be told is left in ``answers``, in the order of virtual time.
-    """
+    """Handlers by record kind. Each answers whether the host goes on to its next record at this instant."""
 
     __slots__ = (
         "_collectives",
         "_event_queue",
+        "_log",
+        "_output",
         "_queue_depth",
-        "_rollback_log",
         "_streams",
-        "_waiting_in_creation",
-        "answers",
+        "comm_creations",
         "handlers",
     )
 
@@ -58,17 +51,18 @@ class Hosts:
         event_queue: EventQueue,
         streams: Streams,
         collectives: Collectives,
-        rollback_log: RollbackLog,
+        log: RollbackLog,
+        output: Output,
         queue_depth: int,
     ) -> None:
         self._event_queue = event_queue
         self._streams = streams
         self._collectives = collectives
-        self._rollback_log = rollback_log
+        self._log = log
+        self._output = output
         self._queue_depth = queue_depth
-        self._waiting_in_creation: dict[CommCreation, list[Host]] = {}
-        self.answers: list[Answer] = []
-        on: dict[int, Callable[[Host, Any], bool]] = {
+        self.comm_creations = CommCreations(event_queue, log)
+        self.handlers: dict[int, Callable[[Host, Any], bool]] = {
             records.HELLO: self._pass,
             records.WARNING: self._pass,
             records.HOST_ADVANCE: self._pass,
@@ -81,18 +75,17 @@ class Hosts:
             records.STREAM_DESTROY: self._stream_destroy,
             records.SEGMENT: self._segment,
             records.EVENT_RECORD: self._event_record,
-            records.RECORDING_DROP: self._mark_drop,
+            records.RECORDING_DROP: self._recording_drop,
             records.STREAM_WAIT: self._stream_wait,
             records.HOST_WAIT: self._host_wait,
             records.NCCL_LAUNCH: self._nccl_launch,
             records.COMM_DESTROY: self._comm_destroy,
-            records.COMM_INIT: self._gather,
-            records.COMM_SPLIT: self._gather,
+            records.COMM_INIT: self._comm_creation,
+            records.COMM_SPLIT: self._comm_creation,
             records.CLOCK_READ: self._clock_read,
             records.ELAPSED: self._elapsed,
             records.QUERY: self._query,
         }
-        self.handlers = on
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
@@ -122,7 +115,7 @@ class Hosts:
     def _recording(self, host: Host, number: int) -> EventRecording:
         recording = host.recordings.get(number)
         if recording is None:
-            raise ProtocolError(host.rank, f"mark {number} was never recorded, or is dropped")
+            raise ProtocolError(host.rank, f"recording {number} was never made, or is dropped")
         return recording
 
     def _fits(self, host: Host, stream: Stream, launches: int) -> bool:
@@ -158,9 +151,9 @@ class Hosts:
             busy = [stream for stream in host.streams.values() if stream.state != StreamState.IDLE]
             step.pending = len(busy)
             for stream in busy:
-                self._streams.submit(stream, (STEP_ITEM, step))
+                self._streams.submit(stream, step)
             if not busy:
-                self._streams.completed_steps.append(step)
+                self._event_queue.ended.append(step)
         return True
 
     # -- streams and events ------------------------------------------------------------------------------------------
@@ -192,7 +185,7 @@ class Hosts:
         floor_ns = self._event_queue.now_ns + record.tail_ns
         self._streams.submit(
             stream,
-            (SEGMENT_ITEM, launches, solo_ns, contended_ns if contended_ns > solo_ns else solo_ns, floor_ns),
+            Segment(launches, solo_ns, contended_ns if contended_ns > solo_ns else solo_ns, floor_ns),
         )
         return True
 
@@ -200,26 +193,34 @@ class Hosts:
         stream = host.streams.get(record.stream) or self._stream(host, record.stream)
         number = record.recording
         if number in host.recordings:
-            raise ProtocolError(host.rank, f"mark {number} recorded twice")
+            raise ProtocolError(host.rank, f"recording {number} made twice")
         recording = host.recordings[number] = EventRecording(stream, number)
+        if self._log.undo is not None:
+            self._log.undo.append((host.recordings.pop, (number,)))
         if stream.state:
-            stream.items.append((RECORDING_ITEM, recording))
+            self._streams.submit(stream, recording)
         else:
             recording.done_ns = self._event_queue.now_ns
-        if record.drop and host.recordings.pop(record.drop, None) is None:
-            raise ProtocolError(host.rank, f"mark {record.drop} dropped, but was never recorded")
+        if record.drop:
+            self._drop(host, record.drop)
         return True
 
-    def _mark_drop(self, host: Host, record: records.RecordingDrop) -> bool:
-        if host.recordings.pop(record.recording, None) is None:
-            raise ProtocolError(host.rank, f"mark {record.recording} dropped, but was never recorded")
+    def _recording_drop(self, host: Host, record: records.RecordingDrop) -> bool:
+        self._drop(host, record.recording)
         return True
+
+    def _drop(self, host: Host, number: int) -> None:
+        recording = host.recordings.pop(number, None)
+        if recording is None:
+            raise ProtocolError(host.rank, f"recording {number} dropped, but was never made")
+        if self._log.undo is not None:
+            self._log.undo.append((host.recordings.__setitem__, (number, recording)))
 
     def _stream_wait(self, host: Host, record: records.StreamWait) -> bool:
         stream = host.streams.get(record.stream) or self._stream(host, record.stream)
         recording = self._recording(host, record.recording)
         if recording.done_ns < 0:
-            self._streams.submit(stream, (WAIT_ITEM, recording))
+            self._streams.submit(stream, Wait(recording))
         return True
 
     def _host_wait(self, host: Host, record: records.HostWait) -> bool:
@@ -227,8 +228,7 @@ class Hosts:
             recording = self._recording(host, record.recording)
             if recording.done_ns >= 0:
                 return True
-            self._streams.remember(recording)
-            recording.waiters.append(host)
+            self._streams.await_recording(recording, host)
             host.cursor += 1
             return self.block(host, HostState.WAITS_EVENT, recording)
         if record.scope == ScopeKind.STREAM:
@@ -256,66 +256,35 @@ class Hosts:
         if not self._fits(host, stream, 1):
             return False
         stream.pending += 1
-        self._streams.submit(stream, (NCCL_ITEM, NcclKernel(stream, fact.collectives)))
+        self._streams.submit(stream, NcclKernel(stream, fact.collectives))
         return True
 
     def _comm_destroy(self, host: Host, record: records.CommDestroy) -> bool:
         if record.aborted:
-            self._collectives.abandon(host.streams.values(), record.comm)
+            self._collectives.abort(host.streams.values(), record.comm)
         return True
 
-    def _gather(self, host: Host, fact: CommCreationFact) -> bool:
-        creation = fact.creation
-        came = self._waiting_in_creation.setdefault(creation, [])
-        came.append(host)
-        if self._rollback_log.on:
-            self._rollback_log.checkpoint(host).undo.append((came.remove, (host,)))
-            last_ns = max(other.clock_ns for other in came)
-            if len(came) == creation.size and last_ns > self._event_queue.now_ns:
-                # Who came later in virtual time comes again, and is the last then.
-                for other in [other for other in came if other.clock_ns == last_ns]:
-                    self._rollback_log.go_back(other, last_ns)
-        if len(came) < creation.size:
-            host.cursor += 1
-            return self.block(host, HostState.WAITS_COMM_CREATION, creation)
-        del self._waiting_in_creation[creation]
-        if self._rollback_log.on:
-            for other in came:
-                self._rollback_log.reach(other).undo.append(
-                    (self._undo_creation, (creation, came, self._event_queue.now_ns))
-                )
-        self._event_queue.woken.extend(other for other in came if other is not host)
-        return True
-
-    def _undo_creation(self, creation: CommCreation, came: list[Host], at_ns: int) -> None:
-        """All wait again, for the first of the members that goes back; the others have to."""
-        if creation not in self._waiting_in_creation:
-            self._waiting_in_creation[creation] = came
-            for host in came:
-                self._rollback_log.demand(host, at_ns)
-
-    def waiting_in_creation(self, creation: CommCreation) -> tuple[int, ...]:
-        """Ranks that wait for the others to ask for the communicator."""
-        return tuple(host.rank for host in self._waiting_in_creation.get(creation, ()))
+    def _comm_creation(self, host: Host, fact: CommCreationFact) -> bool:
+        if self.comm_creations.arrive(host, fact.creation):
+            return True
+        host.cursor += 1
+        return self.block(host, HostState.WAITS_COMM_CREATION, fact.creation)
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
-    def _answer(self, host: Host, encoded: bytes) -> None:
-        self.answers.append((host, host.forgotten + host.cursor, encoded))
-
     def _clock_read(self, host: Host, record: records.ClockRead) -> bool:
-        if poll_costs_ns(host, self._event_queue):
+        if is_delayed(host, self._event_queue):
             return False
-        self._answer(host, records.Clock.encode(record.qid, self._event_queue.now_ns))
+        self._output.answer(host, records.Clock.encode(record.qid, self._event_queue.now_ns))
         return True
 
     def _elapsed(self, host: Host, record: records.Elapsed) -> bool:
         start, end = self._recording(host, record.start_recording), self._recording(host, record.end_recording)
         ready = start.done_ns >= 0 and end.done_ns >= 0
-        if not ready and poll_costs_ns(host, self._event_queue):
+        if not ready and is_delayed(host, self._event_queue):
             return False
         elapsed_ns = end.done_ns - start.done_ns if ready else 0
-        self._answer(host, records.ElapsedNs.encode(record.qid, elapsed_ns, int(ready), 0))
+        self._output.answer(host, records.ElapsedNs.encode(record.qid, elapsed_ns, int(ready), 0))
         return True
 
     def _query(self, host: Host, record: records.Query) -> bool:
@@ -328,7 +297,7 @@ class Hosts:
             done = device is None or not device.busy_streams
         else:
             raise ProtocolError(host.rank, f"QUERY with scope {record.scope}")
-        if not done and poll_costs_ns(host, self._event_queue):
+        if not done and is_delayed(host, self._event_queue):
             return False
-        self._answer(host, records.Done.encode(record.qid, int(done), 0))
+        self._output.answer(host, records.Done.encode(record.qid, int(done), 0))
         return True

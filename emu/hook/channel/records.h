@@ -1,6 +1,7 @@
-/* C structs of the records, made from records.def: struct ph_SEGMENT, and the constants PH_KIND_SEGMENT,
- * PH_SCOPE_STREAM
- * ... */
+/*
+ * C structs and constants made from records.def. Of the record SEGMENT: struct ph_SEGMENT and PH_KIND_SEGMENT. Of an
+ * ENUM: PH_SCOPE_STREAM.
+ */
 #ifndef PHANTORA_RECORDS_H
 #define PHANTORA_RECORDS_H
 
@@ -37,10 +38,11 @@ typedef double ph_f64;
 #undef DOWN
 #undef ENUM
 
-/* Headers of the two directions; last is host_ns upward, the question's qid downward, where site is 0. */
+/* The header of both directions. To the coordinator `last` is host_ns; from it `last` is the question's qid and site 0.
+ */
 struct ph_header {
     uint16_t kind, site;
-    uint32_t nbytes; /* header, fields and payload; zeros follow up to a multiple of 8, counted or not */
+    uint32_t nbytes; /* of header, fields and payload; zeros up to a multiple of 8 follow, and may be counted */
     uint64_t last;
 };
 

@@ -9,7 +9,7 @@
 typedef struct ph_counters {
     atomic_uint_fast64_t api_calls, ops, unmodelled_reads, refused_calls;
     /* under the record lock */
-    uint64_t launches, solo_ns[4]; /* solo_ns by the cost's source */
+    uint64_t launches;
     double flops;
 } ph_counters;
 extern ph_counters ph_counts;

@@ -14,9 +14,8 @@ typedef struct ph_cost {
     uint32_t source, pad;
 } ph_cost;
 
-/* key: a 64-bit hash of everything that the signature says, equal on all ranks, never 0. `describe` writes the
- * signature's text (signature.h) and is called only if neither this rank nor the shared table knows the key.
- */
+/* key: a 64-bit hash of everything that is in the signature, equal on all ranks, never 0. `describe` writes the
+ * signature's text (signature.h). It is called only if neither this rank nor the shared table knows the key. */
 typedef size_t (*ph_describe)(const void *what, char *text, size_t capacity);
 const ph_cost *ph_cost_of(uint64_t key, ph_describe describe, const void *what);
 int ph_cost_table_map(const char *path);

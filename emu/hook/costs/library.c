@@ -1,11 +1,14 @@
 /* Signatures of matrix products and of calls known by name: see library.h and emu/contract/signature.def. */
 #include "costs/library.h"
+#include "core/alloc.h"
 #include "core/hash.h"
 #include "core/host.h"
 #include "costs/cost.h"
+#include "data/data.h"
 #include "nvtx/nvtx.h"
-#include "streams/stream.h"
+#include "streams/segment.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { STATUS_SUCCESS = 0, STATUS_INVALID_VALUE = 7 };
@@ -94,4 +97,13 @@ bool ph_library_launch(void *handle, const char *name, uint64_t nbytes) {
     uint64_t key = ph_hash(it.op->key ^ nbytes, name, strlen(name));
     ph_launch(stream, ph_cost_of(key, describe_named, &it));
     return true;
+}
+
+void ph_set_identity_pivots(int *pivots, int64_t n, int64_t batch) {
+    if (!pivots || n <= 0 || batch <= 0) return;
+    size_t count = (size_t)(n * batch);
+    int *values = ph_allocate(count * sizeof *values);
+    for (size_t i = 0; i < count; i++) values[i] = (int)(i % (size_t)n) + 1;
+    ph_data_copy(pivots, values, count * sizeof *values);
+    free(values);
 }

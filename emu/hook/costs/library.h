@@ -1,6 +1,6 @@
 /*
- * What the cuBLAS, cuBLASLt, cuDNN and solver modules share: the launch of a matrix product, and of a library call that
- * is known by name and bytes alone.
+ * What the folders of NVIDIA's math libraries share: the launch of a matrix product, and of a library call that is
+ * known by its name and its bytes alone.
  */
 #ifndef PHANTORA_LIBRARY_H
 #define PHANTORA_LIBRARY_H
@@ -21,8 +21,8 @@ enum {
     COMPUTE_64F_EMULATED = 79
 };
 
-/* Everything that decides how long it takes, without gaps: the bytes are the key. Column-major m, n, k as the call has
- * them. */
+/* A matrix product: everything that decides how long it takes. There are no gaps in the struct, because its bytes are
+ * hashed. m, n and k are column-major, as the call has them. */
 typedef struct gemm {
     int64_t m, n, k, batch;
     uint32_t call;          /* PH_GEMM_EX ... */
@@ -33,9 +33,12 @@ typedef struct gemm {
     uint8_t pad[7];
 } gemm;
 
-/* Charges the launch to the stream (a handle as the program has it). cublasStatus_t. */
+/* Puts the product on the stream, which is a handle of the program. Returns a cublasStatus_t. */
 int ph_gemm_launch(void *stream, const gemm *problem);
-/* A call known by its name; nbytes it reads and writes, 0 if unknown. False if the stream is unknown. */
+/* Puts a library call on the stream. nbytes: what it reads and writes, 0 if unknown. False if there is no such stream.
+ */
 bool ph_library_launch(void *stream, const char *name, uint64_t nbytes);
+/* Sets the pivots of `batch` factorisations to 1 ... n: no row is exchanged. Nothing if there are no pivots. */
+void ph_set_identity_pivots(int *pivots, int64_t n, int64_t batch);
 
 #endif

@@ -1,8 +1,8 @@
-/* cuBLAS: matrix products. Each call becomes one gemm signature; its operands are never touched. */
+/* cuBLAS: matrix products. */
 #include "cublas/cublas.h"
 #include "data/data.h"
 
-/* The handle's math mode decides how f32 products are computed where the call leaves it open. */
+/* How f32 products are computed: by the handle's math mode, if the call leaves it open. */
 static uint32_t effective(const cublas_handle *handle, int a, uint32_t compute) {
     return compute == COMPUTE_32F && a == CUDA_DTYPE_F32 && (handle->math_mode & 0xf) == CUBLAS_TF32_MATH
                ? COMPUTE_32F_FAST_TF32
@@ -32,7 +32,7 @@ static uint32_t natural(int dtype) {
     return dtype == CUDA_DTYPE_F64 || dtype == CUDA_DTYPE_C128 ? COMPUTE_64F : COMPUTE_32F;
 }
 
-/* What was there is replaced by floats that nobody computes. `ld` and strides in elements. */
+/* The result is not computed: its bytes become unknown. `ld` and strides are in elements. */
 static void overwritten(void *c, int64_t m, int64_t n, int64_t ld, int64_t batch, int64_t stride, int dtype) {
     if (m > 0 && n > 0 && batch > 0)
         ph_data_forget(c, ph_cuda_dtype_nbytes(dtype, (uint64_t)((batch - 1) * stride + (n - 1) * ld + m)));

@@ -1,11 +1,13 @@
 /*
- * cuBLAS beside matrix products: matrix-vector products, dot products, triangular solves and batched factorisations, as
- * far as PyTorch calls them. Their time is that of the bytes they move. Floats stay uncomputed; what steers a program
- * (status words, pivots) is written.
+ * cuBLAS: matrix-vector products, dot products, triangular solves and batched factorisations, as far as PyTorch calls
+ * them. Their time is that of the bytes that they move. Floats are not computed, but status words and pivots, which
+ * programs read, are written.
  */
+#include "core/host.h"
 #include "core/warn.h"
 #include "cublas/cublas.h"
 #include "data/data.h"
+#include "streams/wait.h"
 
 #include <stdlib.h>
 
@@ -15,9 +17,7 @@ static int charge(cublas_handle *handle, const char *name, int64_t elements, int
     return ph_library_launch(handle->stream, name, nbytes) ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
 }
 
-int cudaStreamSynchronize(void *stream);
-
-/* With a host pointer the call blocks until the result is there, and the program sees a number that no one computed. */
+/* If the result is in host memory the host waits for it, and the program reads a number that was not computed. */
 static int reduce(cublas_handle *handle, const char *name, int64_t n, int dtype, void *result, size_t result_nbytes) {
     int status = charge(handle, name, 2 * n, dtype);
     if (status != CUBLAS_OK) return status;
@@ -26,9 +26,10 @@ static int reduce(cublas_handle *handle, const char *name, int64_t n, int dtype,
         ph_data_forget(result, result_nbytes);
         return CUBLAS_OK;
     }
-    ph_warn_once(name, "%s gave 0 to the host: float kernels are not executed", name);
+    ph_warn_once(name, "%s returned 0 to the host: floating-point kernels are not executed", name);
     for (size_t i = 0; i < result_nbytes; i++) ((unsigned char *)result)[i] = 0;
-    return cudaStreamSynchronize(handle->stream) == 0 ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
+    ph_host_call(PH_CALL_SYNC);
+    return ph_stream_synchronize(ph_stream_of(handle->stream)) == 0 ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
 }
 
 PH_EXPORT int cublasDotEx(cublas_handle *handle, int n, const void *x, int xt, int incx, const void *y, int yt,
@@ -49,17 +50,6 @@ DOT(Cdotu, CUDA_DTYPE_C64)
 DOT(Cdotc, CUDA_DTYPE_C64)
 DOT(Zdotu, CUDA_DTYPE_C128)
 DOT(Zdotc, CUDA_DTYPE_C128)
-
-/* Writes batch times 1..n, the pivots of a matrix whose rows stay in place. */
-static void no_pivoting(int *pivots, int64_t n, int64_t batch) {
-    size_t nbytes = (size_t)(n * batch) * sizeof(int);
-    if (!pivots || n <= 0 || batch <= 0) return;
-    int *values = malloc(nbytes);
-    if (!values) ph_die("out of host memory for %zu bytes of pivots", nbytes);
-    for (int64_t i = 0; i < n * batch; i++) values[i] = (int)(i % n) + 1;
-    ph_data_copy(pivots, values, nbytes);
-    free(values);
-}
 
 #define TYPED(T, dtype)                                                                                                \
     PH_EXPORT int cublas##T##gemv_v2(cublas_handle *handle, int trans, int m, int n, const void *alpha, const void *a, \
@@ -83,7 +73,7 @@ static void no_pivoting(int *pivots, int64_t n, int64_t batch) {
     PH_EXPORT int cublas##T##getrfBatched(cublas_handle *handle, int n, void *const a[], int lda, int *pivots,         \
                                           int *info, int batch) {                                                      \
         (void)a, (void)lda;                                                                                            \
-        no_pivoting(pivots, n, batch);                                                                                 \
+        ph_set_identity_pivots(pivots, n, batch);                                                                      \
         ph_data_set(info, 0, (size_t)(batch > 0 ? batch : 0) * sizeof(int));                                           \
         return charge(handle, "cublas" #T "getrfBatched", 2 * (int64_t)batch * n * n, dtype);                          \
     }                                                                                                                  \

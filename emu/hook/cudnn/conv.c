@@ -1,6 +1,6 @@
 /*
- * cuDNN: convolutions of the legacy API. One algorithm per direction, the one that real heuristics name most often; the
- * program may ask for any and gets the same cost.
+ * cuDNN: convolutions of the legacy API. Heuristics offer one algorithm per direction, the one that cuDNN offers most
+ * often. A program may use any other; its cost is the same.
  */
 #include "core/config.h"
 #include "cudnn/cudnn.h"
@@ -130,7 +130,7 @@ PH_EXPORT int cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn_handle *handle
     return algorithms(PH_CONV_WGRAD, x, dw, dy, how, requested, returned, results);
 }
 
-/* A search runs every algorithm; with one there is nothing to compare. */
+/* There is only one algorithm, so a search runs nothing. */
 PH_EXPORT int cudnnFindConvolutionForwardAlgorithmEx(cudnn_handle *handle, const cudnn_tensor *x, const void *x_data,
                                                      const cudnn_tensor *w, const void *w_data, const convolution *how,
                                                      const cudnn_tensor *y, void *y_data, int requested, int *returned,

@@ -1,14 +1,16 @@
 /*
- * cuDNN: what its files share.
+ * cudnn/: the legacy API and the graph API.
  *
- *   cudnn.c          handle, versions, errors
- *   cudnn_desc.c     the legacy API's tensor, filter, pooling ... descriptors
- *   cudnn_work.c     signatures of convolutions, norms and attention; how much workspace they need
- *   cudnn_conv.c     legacy convolutions
- *   cudnn_norm.c     legacy batch norm, pooling, spatial transformer
- *   cudnn_rnn.c      dropout states, RNN, CTC loss
- *   cudnn_backend.c  the graph API's descriptors: attributes stored by name
- *   cudnn_graph.c    what an operation graph computes, read from its nodes
+ *   handle.c       handle, versions, errors
+ *   descriptors.c  legacy: tensor and filter descriptors
+ *   conv.c         legacy: convolutions
+ *   norm.c         legacy: batch norm, activation descriptors, spatial transformer
+ *   rnn.c ctc.c    legacy: dropout states and recurrent networks; CTC loss
+ *   backend.c      graph API: descriptors, whose attributes are stored by number
+ *   graph.c        graph API: what an operation graph computes
+ *   work.c         signatures of convolutions, norms and attention; the workspace that they need
+ *
+ * Comes in: calls. Goes out: launches with the signatures of work.c; other calls by name and bytes.
  */
 #ifndef PHANTORA_CUDNN_H
 #define PHANTORA_CUDNN_H
@@ -30,7 +32,7 @@ typedef struct cudnn_handle {
     void *stream;
 } cudnn_handle;
 
-/* A tensor or a filter: dims in logical order (n c h w), strides in elements. */
+/* A tensor or a filter. Dims are in logical order (n c h w), strides in elements. */
 typedef struct cudnn_tensor {
     int dtype, ndims, format;
     int64_t dims[CUDNN_MAX_DIMS], strides[CUDNN_MAX_DIMS];
@@ -38,10 +40,10 @@ typedef struct cudnn_tensor {
 
 uint64_t cudnn_tensor_nbytes(const cudnn_tensor *tensor);
 uint64_t cudnn_dtype_nbytes(int dtype, uint64_t items); /* dtype: cudnnDataType_t, as everywhere here */
-/* Fills in the strides of a packed tensor: format 0 nchw, 1 nhwc. */
+/* Sets the strides of a packed tensor by its format: 0 is nchw, 1 is nhwc. */
 void cudnn_pack_strides(cudnn_tensor *tensor);
 
-/* cudnnCreate...Descriptor and cudnnDestroy...Descriptor of a descriptor that is zeros at first. */
+/* Defines cudnnCreate...Descriptor and cudnnDestroy...Descriptor; a new descriptor is filled with zeros. */
 #define CUDNN_DESCRIPTOR(Name, type)                                                                                   \
     PH_EXPORT int cudnnCreate##Name##Descriptor(type **out) {                                                          \
         ph_host_call(PH_CALL_QUERY);                                                                                   \
@@ -54,8 +56,7 @@ void cudnn_pack_strides(cudnn_tensor *tensor);
         return CUDNN_OK;                                                                                               \
     }
 
-/* ---- cudnn_work.c: problems are gap-free structs; their bytes are their key
- * ------------------------------------------ */
+/* ---- work.c: problems are gap-free structs; their bytes are their key -------------------------------------------- */
 typedef struct conv_problem {
     int32_t direction; /* PH_CONV_FORWARD ... */
     int32_t dtype, nhwc, tf32;

@@ -65,7 +65,7 @@ PH_EXPORT int cudnnSetFilterNdDescriptor(cudnn_tensor *filter, int dtype, int fo
     return set(filter, dtype, format, ndims, dims, NULL);
 }
 
-/* `requested` is the room in the arrays; the true number of dims is told. */
+/* `requested` is the length of the arrays; *ndims becomes the true number. */
 static int get(const cudnn_tensor *tensor, int requested, int *dtype, int *ndims, int *dims, int *strides) {
     ph_host_call(PH_CALL_QUERY);
     if (!tensor || !dtype || !ndims || requested < 0 || (requested && !dims)) return CUDNN_BAD_PARAM;

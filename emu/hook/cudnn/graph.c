@@ -1,11 +1,11 @@
 /*
  * What a cuDNN operation graph computes.
  *
- * A convolution is the node of that name; bias, activation and the like around it are fused into its kernel. Attention
- * is either one node or spelled out: two matrix products with a softmax between them (five in the backward pass), of
- * which those of two real tensors give the sizes: Q times K transposed first, then, backward, dO times V transposed. A
- * row index compared with a column index is a causal mask, a random generator is dropout. Anything else is charged by
- * the bytes of its real tensors.
+ * A graph with a convolution node is that convolution: bias, activation and the like are fused into its kernel.
+ * Attention is either one node, or two matrix products with a softmax between them (five products in the backward
+ * pass). In the second case the products of two real tensors give the sizes: first Q times K transposed, then, in the
+ * backward pass, dO times V transposed. A comparison of row and column indices is a causal mask, a random number
+ * generator is dropout. Any other graph takes the time of the bytes of its real tensors.
  */
 #include "core/config.h"
 #include "costs/library.h"
@@ -69,7 +69,7 @@ static bool norm(const backend *node, norm_problem *out) {
     memset(out, 0, sizeof *out);
     out->backward = backward;
     out->mode = PH_NORM_LAYER + (int32_t)backend_int(node, backward ? ATTR_NORM_BACKWARD_MODE : ATTR_NORM_FORWARD_MODE,
-                                                     0); /* after the legacy modes */
+                                                     0); /* follow the modes of the legacy API */
     out->dtype = x.dtype;
     out->nhwc = x.ndims > 2 && x.strides[1] == 1;
     out->ndims = x.ndims;
@@ -77,7 +77,7 @@ static bool norm(const backend *node, norm_problem *out) {
     return true;
 }
 
-/* `transposed`: the graph holds it as [b, h, d, s]. */
+/* `transposed`: its dims are [b, h, d, s]. */
 static void four(const backend *tensor, bool transposed, int64_t out[MATH_SIZES], int32_t *dtype) {
     cudnn_tensor it;
     tensor_of(tensor, &it);
@@ -121,14 +121,14 @@ static bool attention(const backend *graph, int64_t nops, sdpa_problem *out) {
                 four(b, true, out->v, NULL);
             }
         } else if (is_real(b) && products == 2 && real_products == 1) {
-            four(b, false, out->v, NULL); /* forward: probabilities times V */
+            four(b, false, out->v, NULL); /* in the forward pass: probabilities times V */
         }
     }
     if (!whole) out->backward = products > 2;
     return whole || (real_products >= 1 && products >= 2 && out->v[3] > 0);
 }
 
-/* Every descriptor that an operation names as a tensor, counted once for each mention. */
+/* The bytes of every real tensor that an operation names, once for each time that it is named. */
 static uint64_t real_nbytes(const backend *graph, int64_t nops) {
     uint64_t nbytes = 0;
     for (int64_t i = 0; i < nops; i++)
@@ -170,7 +170,8 @@ size_t graph_workspace(const graph_work *work) {
     case WORK_CONV:
         return conv_workspace(&work->conv);
     case WORK_SDPA:
-        return ph_cfg.cc_major >= 9 ? sizeof(int32_t) : 0; /* the counter by which its blocks take tiles */
+        return ph_cfg.cc_major >= 9 ? sizeof(int32_t)
+                                    : 0; /* the counter from which the kernel's blocks take their tiles */
     default:
         return 0;
     }

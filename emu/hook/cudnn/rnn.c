@@ -1,9 +1,9 @@
 /*
  * cuDNN: dropout states and recurrent networks.
  *
- * The weight space is laid out as cuDNN documents it for its users: they ask where each matrix and bias lies. Here all
- * matrices come first, by layer, then all biases. The sizes of work and reserve space are estimates (gate activations
- * of every step), the real ones being undocumented.
+ * Programs ask where each matrix and bias lies in the weight space, so any layout serves: here all matrices come first,
+ * by layer, then all biases. The true sizes of workspace and reserve space are not documented; the sizes here are those
+ * of the gates' activations of every step.
  */
 #include "core/config.h"
 #include "core/hash.h"
@@ -11,7 +11,7 @@
 #include "costs/library.h"
 #include "cudnn/cudnn.h"
 #include "nvtx/nvtx.h"
-#include "streams/stream.h"
+#include "streams/segment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ enum {
     FORWARD_TRAINING = 1,
     MATH_FMA = 3 /* cudnnMathType_t: no tensor cores */
 };
-enum { STATES_NBYTES_PER_SM = 24576 }; /* 512 generators of 48 bytes */
+enum { STATES_NBYTES_PER_SM = 24576 }; /* 512 random number generators of 48 bytes */
 
 typedef struct dropout {
     float probability;
@@ -44,8 +44,7 @@ CUDNN_DESCRIPTOR(Dropout, dropout)
 CUDNN_DESCRIPTOR(RNN, rnn)
 CUDNN_DESCRIPTOR(RNNData, rnn_data)
 
-/* ---- dropout
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnDropoutGetStatesSize(cudnn_handle *handle, size_t *nbytes) {
     if (!handle || !nbytes) return CUDNN_BAD_POINTER;
     *nbytes = (size_t)ph_cfg.sm_count * STATES_NBYTES_PER_SM;
@@ -58,7 +57,7 @@ static int set_dropout(dropout *it, float probability, void *states, size_t nbyt
     return CUDNN_OK;
 }
 
-/* Seeds every generator: a kernel over the states. */
+/* Seeds the generators, with a kernel. */
 PH_EXPORT int cudnnSetDropoutDescriptor(dropout *it, cudnn_handle *handle, float probability, void *states,
                                         size_t nbytes, unsigned long long seed) {
     if (handle && states) ph_library_launch(handle->stream, "cudnnSetDropoutDescriptor", nbytes);
@@ -71,8 +70,7 @@ PH_EXPORT int cudnnRestoreDropoutDescriptor(dropout *it, cudnn_handle *handle, f
     return set_dropout(it, probability, states, nbytes, seed);
 }
 
-/* ---- shape
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- shape ------------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnSetRNNDescriptor_v8(rnn *it, int algo, int mode, int bias, int direction, int input_mode, int dtype,
                                        int math_precision, int math_type, int32_t input, int32_t hidden,
                                        int32_t projection, int32_t layers, dropout *drop, uint32_t flags) {
@@ -144,8 +142,8 @@ static void describe(cudnn_tensor *out, int dtype, int64_t rows, int64_t cols) {
     cudnn_pack_strides(out);
 }
 
-/* The matrix, the bias or both, as the caller gives descriptors. Linear layers: the input's gates, then the recurrent
- * ones, then the projection. */
+/* The place of a matrix, of a bias or of both, for which the caller passes descriptors. The linear layers are those of
+ * the input's gates, then those of the recurrent gates, then the projection. */
 PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pseudo_layer, size_t space_nbytes,
                                       const void *space, int32_t linear, cudnn_tensor *matrix, void **matrix_at,
                                       cudnn_tensor *bias, void **bias_at) {
@@ -193,9 +191,7 @@ PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forwa
     return CUDNN_OK;
 }
 
-/* ---- work
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- work -------------------------------------------------------------------------------------------------------- */
 typedef struct described {
     ph_field_conv_direction direction;
     int mode, algo, steps, batch, dtype;
@@ -248,7 +244,7 @@ static int run(cudnn_handle *handle, ph_field_conv_direction direction, const rn
 }
 
 PH_EXPORT int cudnnRNNForward(cudnn_handle *handle, rnn *it, int forward_mode, const int32_t lengths[], rnn_data *x) {
-    (void)forward_mode, (void)lengths; /* buffers and their sizes follow */
+    (void)forward_mode, (void)lengths; /* the other parameters are buffers and their sizes */
     return run(handle, PH_CONV_FORWARD, it, x);
 }
 

@@ -1,17 +1,17 @@
 /*
- * cuDNN: signatures of its work (docs/architecture.md) and the workspace it asks for.
+ * cuDNN: signatures of its work, and the workspace that it needs.
  *
- * Workspaces matter because PyTorch takes them from its caching allocator. What the real library needs depends on the
- * kernel it chooses. Known from profiles of an H200: 16-bit channels-last convolutions whose channels are no multiple
- * of 8 copy input and filter into padded buffers in the workspace. Other needs are small or unknown and counted as
- * none.
+ * Workspaces matter because PyTorch allocates them from its caching allocator. How much cuDNN needs depends on the
+ * kernel that it chooses. Profiles of an H200 showed that 16-bit channels-last convolutions whose number of channels is
+ * not a multiple of 8 copy input and filter into padded buffers in the workspace. Other workspaces are small or unknown
+ * and counted as 0 bytes, but for the one below.
  */
 #include "core/config.h"
 #include "core/hash.h"
 #include "costs/cost.h"
 #include "cudnn/cudnn.h"
 #include "nvtx/nvtx.h"
-#include "streams/stream.h"
+#include "streams/segment.h"
 
 #include <string.h>
 
@@ -116,7 +116,7 @@ static size_t padded_nbytes(const int64_t *dims, int64_t ndims, size_t element) 
     return (nbytes + 255) & ~(size_t)255;
 }
 
-/* One f32 tile of partial sums for each SM, where the reduction over the batch is split because the weights are small.
+/* If the weights are small the sum over the batch is split: each SM has an f32 tile of partial sums in the workspace.
  */
 static size_t split_nbytes(const conv_problem *p) {
     int64_t kernel = 1;

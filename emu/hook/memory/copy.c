@@ -1,11 +1,11 @@
 /*
  * Copies and sets: their time on the stream, their bytes in the data engine, and where the host waits for them.
  *
- * What CUDA documents about waiting ("API synchronization behavior"): synchronous copies wait unless they stay on the
- * device; those between hosts always do; asynchronous ones from and to devices only for pageable memory. From there
- * data leaves through a staging buffer: a synchronous copy waits for the stream before that and not afterwards, an
- * asynchronous one only for what finds no room in the buffer (an H100 with driver 580 took 2 MiB without waiting and
- * waited for the stream with 3 MiB). The host's part, staging, takes as long as the copy.
+ * When the host waits is CUDA's "API synchronization behavior". A synchronous copy waits, unless it is from device to
+ * device. A copy from host to host always waits. An asynchronous copy between host and device waits only for pageable
+ * memory. Data from pageable memory goes through a staging buffer: a synchronous copy waits for the stream before it is
+ * staged and not afterwards; an asynchronous one waits only if the buffer is too small (an H100 with driver 580 took
+ * 2 MiB without waiting, and waited for the stream with 3 MiB). Staging takes the host as long as the copy.
  */
 #include "memory/copy.h"
 #include "core/config.h"
@@ -15,17 +15,17 @@
 #include "core/warn.h"
 #include "costs/signature.h"
 #include "data/data.h"
+#include "graphs/capture.h"
 #include "memory/host_memory.h"
 #include "memory/memory.h"
 #include "process/thread.h"
-#include "streams/capture.h"
+#include "streams/segment.h"
+#include "streams/wait.h"
 
 #include <sys/mman.h>
 
-enum {
-    STAGED_BY_CALL = 64 << 10,
-    STAGING_NBYTES = 2 << 20
-}; /* the smallest ones' staging is part of the call's cost */
+/* The staging of copies up to STAGED_BY_CALL bytes is part of the call's cost. */
+enum { STAGED_BY_CALL = 64 << 10, STAGING_NBYTES = 2 << 20 };
 
 typedef struct copy_key {
     uint64_t nbytes;
@@ -92,7 +92,7 @@ static bool waits(const route *way, size_t nbytes, bool async) {
     }
 }
 
-/* Before the stream has the copy. */
+/* Before the copy is given to the stream. */
 static int begin(route *way, void *dst, const void *src, int kind, ph_stream *stream, bool async) {
     int status = ph_stream_usable(stream);
     if (status == CUDA_OK) status = find_route(way, dst, src, kind);
@@ -105,7 +105,7 @@ static int begin(route *way, void *dst, const void *src, int kind, ph_stream *st
     return CUDA_OK;
 }
 
-/* After the stream has it: the host waits, in virtual time by a record, in real time for bytes on their way. */
+/* After the copy has been given to the stream: the host waits, if it does. */
 static void finish(const route *way, size_t nbytes, uint64_t copy_ns, ph_stream *stream, bool async) {
     if (waits(way, nbytes, async))
         ph_stream_wait(stream);
@@ -114,8 +114,9 @@ static void finish(const route *way, size_t nbytes, uint64_t copy_ns, ph_stream 
 }
 
 /*
- * A table that an op copies for its own kernel, which is not executed: nobody reads the copy, nor its source again.
- * Neither may cost memory: there is one a layer and step, and pinned sources wait for the device in PyTorch's cache.
+ * For a table that an op copies to the device for its own kernel (see kernel_data in nvtx.c). Kernels are not executed,
+ * so nothing reads the copy, and the program does not read the source again. Neither may keep pages: there is a table
+ * for each layer and step, and PyTorch's cache of pinned memory keeps the sources.
  */
 static void drop_table(void *dst, const void *src, size_t nbytes, bool pinned) {
     ph_data_forget(dst, nbytes);
@@ -149,7 +150,7 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
     route way;
     int status = begin(&way, dst, src, kind, stream, async);
     if (status) return status;
-    if (ph_stream_capturing(stream)) return ph_refuse("capturing a 2D copy", CUDA_CAPTURE_UNSUPPORTED);
+    if (ph_stream_capturing(stream)) return ph_refuse("a 2D copy in a stream capture", CUDA_CAPTURE_UNSUPPORTED);
     const ph_cost *cost = copy_cost(way.direction, nbytes, way.pinned);
     ph_launch(stream, cost);
     if (nbytes > ph_cfg.data_limit_nbytes)
@@ -174,7 +175,7 @@ int ph_set(void *dst, int value, size_t nbytes, ph_stream *stream, bool async) {
     if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_set(stream, cost, dst, value, nbytes)) return CUDA_OK;
     ph_launch(stream, cost);
     ph_data_set(dst, value, nbytes);
-    /* a synchronous set of device memory is asynchronous to the host; of pinned host memory it is not */
+    /* the host does not wait for a synchronous set of device memory, but for one of pinned host memory */
     if (!async && !ph_is_device_pointer(dst)) ph_stream_wait(stream);
     return CUDA_OK;
 }

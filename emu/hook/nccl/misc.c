@@ -1,25 +1,23 @@
-/* NCCL beside communication: memory, registration, reduction operators, versions, texts. */
+/* NCCL: memory, registration, reduction operators, versions, texts of errors. */
 #include "calls/versions.h"
 #include "core/host.h"
 #include "data/data.h"
 #include "memory/memory.h"
 #include "nccl/nccl.h"
+#include "process/thread.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-int cudaGetDevice(int *device);
 
 size_t nccl_dtype_nbytes(int dtype) {
     static const unsigned char nbytes[NCCL_DTYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
     return dtype >= 0 && dtype < NCCL_DTYPES ? nbytes[dtype] : 0;
 }
 
-bool nccl_dtype_is_float(int dtype) { return dtype >= 6; } /* ncclFloat16 and all after it */
+bool nccl_dtype_is_float(int dtype) { return dtype >= 6; } /* ncclFloat16 and all types after it */
 
-/* ---- reduction operators made by ncclRedOpCreatePreMulSum: numbers from NCCL_BUILTIN_REDOPS on
- * ----------------------- */
+/* ---- reduction operators made by ncclRedOpCreatePreMulSum: numbers from NCCL_BUILTIN_REDOPS on ------------------- */
 #define MADE 1024
 static struct {
     bool used;
@@ -75,15 +73,15 @@ static double scalar_value(const void *scalar, int dtype) {
         it.u32 = (uint32_t)it.bits << 16;
         return it.f32;
     default:
-        return 1; /* 8-bit floats are not offered by PyTorch here */
+        return 1; /* PyTorch makes no such operators of 8-bit floats */
     }
 }
 
 PH_EXPORT int ncclRedOpCreatePreMulSum(int *redop, void *scalar, int dtype, int residence, nccl_comm *comm) {
     ph_host_call(PH_CALL_NCCL);
     if (!redop || !scalar || !comm || !nccl_dtype_nbytes(dtype)) return NCCL_ERROR_ARGUMENT;
-    /* A scalar in device memory is read when the collective runs; it is a float that no one computed, unless a copy put
-     * it there. */
+    /* The real library reads a scalar in device memory when the collective runs. Here it is only known if the program
+     * copied it there. */
     if (residence == 0) ph_data_wait(scalar, nccl_dtype_nbytes(dtype));
     pthread_mutex_lock(&made_lock);
     int slot = 0;
@@ -117,14 +115,11 @@ bool nccl_redop(int redop, uint32_t *wire, double *scale) {
     return true;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 PH_EXPORT int ncclMemAlloc(void **p, size_t nbytes) {
-    int device = 0;
     ph_host_call(PH_CALL_ALLOC);
     if (!p) return NCCL_ERROR_ARGUMENT;
-    cudaGetDevice(&device);
-    return ph_device_alloc(device, nbytes, p) == 0 ? NCCL_OK : NCCL_ERROR_CUDA;
+    return ph_device_alloc(ph_self()->device, nbytes, p) == 0 ? NCCL_OK : NCCL_ERROR_CUDA;
 }
 
 PH_EXPORT int ncclMemFree(void *p) {
@@ -132,8 +127,8 @@ PH_EXPORT int ncclMemFree(void *p) {
     return !p || ph_device_free(p) == 0 ? NCCL_OK : NCCL_ERROR_CUDA;
 }
 
-/* Registration speeds up the real library; the model knows bytes only. The handles must be true ones: they are given
- * back. */
+/* Registration makes the real library faster; the model does not know it. Handles must differ from NULL, because
+ * programs deregister by them. */
 PH_EXPORT int ncclCommRegister(const nccl_comm *comm, void *buffer, size_t nbytes, void **handle) {
     ph_host_call(PH_CALL_NCCL);
     if (!comm || !handle || !nbytes) return NCCL_ERROR_ARGUMENT;
@@ -172,8 +167,7 @@ PH_EXPORT int ncclWinGetUserPtr(nccl_comm *comm, nccl_window *window, void **buf
     return NCCL_OK;
 }
 
-/* ---- versions and texts ---------------------------------------------------------------------------------------------
- */
+/* ---- versions and texts ------------------------------------------------------------------------------------------ */
 PH_EXPORT int ncclGetVersion(int *version) {
     if (!version) return NCCL_ERROR_ARGUMENT;
     *version = ph_real_version_out("libnccl.so", "ncclGetVersion", 22809);

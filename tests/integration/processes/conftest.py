@@ -15,7 +15,7 @@ import pytest
 from phantora_async.cli import Parser
 from phantora_async.commands import run as run_command
 from phantora_async.config import Config, resolve
-from phantora_async.coordinator.costs import CostTable
+from phantora_async.ingest.costs import CostTable
 from phantora_async.launcher import HOOK, Launcher, make_runtime
 
 

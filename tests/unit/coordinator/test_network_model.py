@@ -57,52 +57,55 @@ def test_a_message_crosses_between_its_two_ranks() -> None:
 
 def test_a_message_to_oneself_needs_no_network() -> None:
     net = network()
-    net.begin(1, Collective(comm_of((3, 9)), 0, NcclKind.SEND, BF16, 0, 500, -1, (3, 3)), 100)
+    send = Collective(comm_of((3, 9)), 0, NcclKind.SEND, BF16, 0, 500, -1, (3, 3))
+    net.begin(send, 100)
     at_ns = net.next_ns()
     assert at_ns is not None
     assert 100 < at_ns < 100_000
-    assert net.complete(at_ns) == [1]
+    assert net.complete(at_ns) == [send]
     assert net.next_ns() is None
 
 
 def test_two_that_share_links_take_longer_than_one() -> None:
-    def end_of(*groups: tuple[int, ...]) -> list[int]:
+    def ends_of(*groups: tuple[int, ...]) -> list[int]:
         net = network()
-        for key, ranks in enumerate(groups):
-            net.begin(key, collective(NcclKind.ALL_GATHER, 100_000_000, ranks, number=key + 1), 0)
+        begun = [
+            collective(NcclKind.ALL_GATHER, 100_000_000, ranks, number=number) for number, ranks in enumerate(groups)
+        ]
+        for one in begun:
+            net.begin(one, 0)
         ends = {}
         while (at_ns := net.next_ns()) is not None:
-            for key in net.complete(at_ns):
-                ends[key] = at_ns
+            for done in net.complete(at_ns):
+                ends[done] = at_ns
             net.commit(at_ns)
-        return [ends[key] for key in range(len(groups))]
+        return [ends[one] for one in begun]
 
     whole = tuple(range(16))
-    (alone,) = end_of(whole)
-    both = end_of(whole, whole)
+    (alone,) = ends_of(whole)
+    both = ends_of(whole, whole)
     assert both[0] == both[1]
     assert 1.7 < both[0] / alone <= 2.0  # one alone is held back by its channels before the links are full
     left, right = tuple(range(8)), tuple(range(8, 16))
-    assert end_of(left, right) == end_of(left) * 2  # on different servers they do not meet
+    assert ends_of(left, right) == ends_of(left) * 2  # on different servers they share no link
 
 
-def test_completions_of_one_instant_come_in_order_of_keys() -> None:
+def test_completions_of_one_instant_come_in_the_order_of_ranks() -> None:
     net = network()
-    for key in (5, 3, 4):
-        ranks = (2 * key % 8, 2 * key % 8 + 1)
-        net.begin(key, collective(NcclKind.ALL_REDUCE, 1 << 20, ranks, number=key), 0)
+    begun = [collective(NcclKind.ALL_REDUCE, 1 << 20, (rank, rank + 1), number=rank) for rank in (4, 0, 2)]
+    for one in begun:
+        net.begin(one, 0)
     at_ns = net.next_ns()
     assert at_ns is not None
-    assert net.complete(at_ns) == [3, 4, 5]
+    assert [done.ranks for done in net.complete(at_ns)] == [(0, 1), (2, 3), (4, 5)]
 
 
-def test_flows_begin_when_the_latency_has_passed() -> None:
-    net, one = network(), collective(NcclKind.ALL_REDUCE, 1 << 24)
+def test_a_collective_takes_as_long_when_it_begins_later() -> None:
+    net, one, two = network(), *(collective(NcclKind.ALL_REDUCE, 1 << 24, number=number) for number in (1, 2))
     late_ns = 1_000_000
-    net.begin(1, one, 0)
+    net.begin(one, 0)
     first_ns = net.next_ns()
     assert first_ns is not None
-    assert net.complete(first_ns) == [1]
-    net.begin(2, collective(NcclKind.ALL_REDUCE, 1 << 24), first_ns + late_ns)
-    second_ns = net.next_ns()
-    assert second_ns == first_ns + late_ns + first_ns
+    assert net.complete(first_ns) == [one]
+    net.begin(two, first_ns + late_ns)
+    assert net.next_ns() == first_ns + late_ns + first_ns

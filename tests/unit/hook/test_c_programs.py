@@ -79,7 +79,7 @@ def test_occupancy_needs_its_attributes(attribute, library, tmp_path):
     device = tmp_path / "device"
     known = {key: value for key, value in DEVICE_FILE.items() if key != f"attr.{attribute}"}
     device.write_text("".join(f"{key}={value}\n" for key, value in known.items()))
-    assert "device attributes are missing" in refusal(library, device)
+    assert "these device attributes must be given" in refusal(library, device)
 
 
 def test_nvml_is_found_by_its_name(library, tmp_path):
@@ -165,7 +165,7 @@ def numbers(header, pattern):
 @pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
 def test_numbers_agree_with_nvidias_headers():
     theirs = numbers(nvidia_headers() / "driver_types.h", r"cuda[A-Z]\w+") | DROPPED_ATTRIBUTES
-    ours = numbers(HOOK / "core" / "device_attributes.h", r"cudaDevAttr\w+")
+    ours = numbers(HOOK / "device" / "attributes.h", r"cudaDevAttr\w+")
     assert len(ours) > 100
     ours |= numbers(HOOK / "core" / "cuda_types.h", r"cuda[A-Z]\w+")
     assert ours.items() <= theirs.items()

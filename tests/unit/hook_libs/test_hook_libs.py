@@ -17,7 +17,11 @@ def sources(folder: str, *names: str) -> list[Path]:
     return [HOOK / folder / f"{name}.c" for name in names]
 
 
-DATA = [*sources("data", "data", "known", "pending", "python_actions"), *sources("process", "python")]
+DATA = [
+    *sources("data", "data", "known", "pending", "python_actions"),
+    *sources("process", "python"),
+    *sources("core", "alloc"),
+]
 TESTS = {
     "test_data.c": DATA,
     "test_nccl.c": [*DATA, *sources("nccl", "collectives", "comm", "group", "misc"), *sources("calls", "versions")],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,12 @@ import netsim
 from emu.contract import records
 from emu.contract.records import NcclKind
 from netsim.collectives import load_params
-from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Collective, NetworkModel, Revised, Stop, Timeline
 from profiles import load_cluster
 
-from .scripted import FixedFabric, Script, new_intake, number
+from .scripted import FixedNetwork, Script, new_intake, number
 
 TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=2)
 PARAMS = load_params("hopper")
@@ -145,18 +145,18 @@ class Watched:
         self.begun: dict[Collective, int] = {}
         self.next_ns, self.complete, self.commit = network.next_ns, network.complete, network.commit
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
         assert collective not in self.begun
         self.begun[collective] = at_ns
-        return self._network.begin(key, collective, at_ns)
+        return self._network.begin(collective, at_ns)
 
-    def retract(self, key: Collective) -> Revised:
-        del self.begun[key]
-        return self._network.retract(key)
+    def retract(self, collective: Collective) -> Sequence[Revised]:
+        del self.begun[collective]
+        return self._network.retract(collective)
 
 
 def fixed() -> NetworkModel:
-    return FixedFabric(lambda collective: 1 + collective.nbytes)
+    return FixedNetwork(lambda collective: 1 + collective.nbytes)
 
 
 def network() -> NetworkModel:
@@ -191,7 +191,7 @@ def on_demand(chance: random.Random) -> bool:
 
 def play(
     scripts: list[Script],
-    make_fabric: Callable[[], NetworkModel],
+    make_network: Callable[[], NetworkModel],
     seed: int | None,
     ahead: Ahead,
     depth: int,
@@ -199,7 +199,7 @@ def play(
 ) -> Played:
     """Feeds everything, in arbitrary portions and order if there is a `seed`, and runs in between and to the end."""
     chance = random.Random(seed)
-    network = Watched(make_fabric())
+    network = Watched(make_network())
     timeline = Timeline(len(scripts), network, depth)
     fact_builder = new_intake(len(scripts))
     left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
@@ -209,16 +209,21 @@ def play(
         for rank, answer in timeline.take_answers():
             answers.setdefault(rank, []).append(number(answer))
 
+    joining: set[int] = set()  # ranks that wait for a communicator
     patience = [chance.choice((1, 3, 12)) for _ in scripts]
     while any(left):
         for rank in range(len(left)) if seed is None else chance.sample(range(len(left)), len(left)):
-            if any(rank in ranks for _, ranks in fact_builder.communicators.joining()):
-                continue  # blocked in its question
+            if rank in joining:
+                continue
             portion = len(left[rank]) if seed is None else chance.randint(0, patience[rank])
             asks = [place for place, record in enumerate(left[rank]) if record.kind == records.COMM_INIT]
             portion = min(portion, asks[0] + 1 if asks else portion)
-            timeline.feed(rank, fact_builder.take(rank, left[rank][:portion]))
+            arrived = left[rank][:portion]
             del left[rank][:portion]
+            if arrived and arrived[-1].kind == records.COMM_INIT:
+                joining.add(rank)
+            timeline.feed(rank, fact_builder.take(rank, arrived))
+            joining.difference_update(answered for answered, _ in fact_builder.take_answers())
             if seed is not None and chance.random() < 0.7:
                 timeline.run(chance.choice((1, 5, 40, 1000)), ahead(chance))
                 look(timeline, fact_builder)
@@ -236,7 +241,7 @@ def play(
             "clocks": [rank.clock_ns for rank in snapshot.ranks],
             "shares": [rank.shares for rank in snapshot.ranks],
             "instants": snapshot.step_instants,
-            "steps": timeline.steps.first | {-1: [last for _, last in sorted(timeline.steps.last.items())]},
+            "steps": [rank.window for rank in snapshot.ranks],
             "completed": snapshot.completed_collectives,
             "states": [rank.state for rank in snapshot.ranks],
         },
