@@ -3,8 +3,7 @@
  * status through `result`, which keeps it for cudaGetLastError.
  *
  *   device.c stream.c memory.c pool.c launch.c graph.c errors.c   by what the calls are about
- *   per_thread.c                                                  the names for programs with a default stream per
- * thread
+ *   per_thread.c   the names that programs with a default stream per thread call
  *
  * Comes in: calls. Goes out: operations on streams, memory and kernels, with the host time of each call.
  */
