@@ -9,7 +9,7 @@ Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`, titles.
 May import: nothing of ours outside this folder. Others import this module alone, not what is below it.
 """
 
-from profiles.cost import Cost, CostModel, Source
+from profiles.cost import Cost, CostModel, Source, StreamTime
 from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
 from profiles.descriptions.cluster import Cluster, load_cluster
 from profiles.descriptions.gpu import Gpu, load_gpu
@@ -27,6 +27,7 @@ __all__ = [
     "HostModel",
     "ProfileError",
     "Source",
+    "StreamTime",
     "Table",
     "UnknownProfile",
     "cluster_names",
