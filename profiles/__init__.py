@@ -2,9 +2,10 @@
 
 Lives here: `descriptions` (GPUs and clusters from TOML), `host` (the modelled host), `signature` (what a GPU is asked
 to do), `models` (analytic times), `tables` (measured times), `cost` (which of both answers), `kernel_names`, `tools`
-(comparison with real traces), and the shipped files in `gpus/`, `clusters/` and `hosts/`.
+(comparison with real traces), `titles` (signatures as people name them), and the shipped files in `gpus/`,
+`clusters/` and `hosts/`.
 Comes in: names or paths of descriptions; signatures as the hook writes them.
-Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`.
+Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`, titles.
 May import: nothing of ours outside this folder. Others import this module alone, not what is below it.
 """
 
@@ -15,6 +16,7 @@ from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.errors import ProfileError, UnknownProfile
 from profiles.host import CALL_KINDS, HostModel, load_host
 from profiles.tables import Table, load_table
+from profiles.titles import title
 
 __all__ = [
     "CALL_KINDS",
@@ -35,4 +37,5 @@ __all__ = [
     "load_host",
     "load_table",
     "path_of",
+    "title",
 ]

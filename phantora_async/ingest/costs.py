@@ -70,7 +70,7 @@ class CostTable:
         return int(self._first + slot * CostEntry.size()) // 8
 
 
-class _Known(NamedTuple):
+class Priced(NamedTuple):
     signature: str
     cost: Cost
 
@@ -81,7 +81,7 @@ class Costs:
     def __init__(self, model: CostModel, table: CostTable) -> None:
         self._model = model
         self._table = table
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, Priced] = {}
         """By key."""
         self.unrecognised: dict[str, Unrecognised] = {}
         """By what the model does not know. They cost an estimate."""
@@ -96,7 +96,7 @@ class Costs:
         if known is None:
             if not ask.key:
                 raise RecordError("COST with key 0")
-            known = self._known[ask.key] = _Known(signature, self._model.cost(signature))
+            known = self._known[ask.key] = Priced(signature, self._model.cost(signature))
             if known.cost.source is Source.UNRECOGNISED:
                 self._note_unrecognised(signature, known.cost.unknown)
             self._table.write(ask.key, known.cost)
@@ -104,6 +104,10 @@ class Costs:
             raise RecordError(f"key {ask.key:#x} stands for {known.signature!r} and for {signature!r}")
         cost = known.cost
         return records.CostOf.encode(ask.qid, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
+
+    def priced(self, key: int) -> Priced:
+        """What was answered for this key. Raises KeyError for one that no rank has asked for."""
+        return self._known[key]
 
     def _note_unrecognised(self, signature: str, reason: str) -> None:
         noted = self.unrecognised.setdefault(reason, Unrecognised(0, signature))

@@ -23,7 +23,7 @@ KEPT_ITEMS = 256
 
 
 class Streams:
-    """Drives streams. What becomes possible elsewhere is left to the event queue: ``arrived``, ``woken`` and ``ended``."""
+    """Drives streams. What becomes possible elsewhere is left to the event queue: ``arrived``, ``woken``, ``ended``."""
 
     __slots__ = ("_event_queue", "_log", "_ready")
 
