@@ -44,6 +44,7 @@ The packages share ``errors``, ``units`` (the fixed-point numbers) and ``fields`
 from __future__ import annotations
 
 from netsim import collectives
+from netsim.collectives import NcclSettings
 from netsim.errors import CommittedError, FlowError, NetsimError, SpecError, TopologyError
 from netsim.simulation.adaptive import AdaptiveNetwork, routed_network
 from netsim.simulation.groups import Changes, Group, Moved
@@ -61,6 +62,7 @@ __all__ = [
     "Group",
     "Link",
     "Moved",
+    "NcclSettings",
     "NetsimError",
     "Network",
     "RoutedNetwork",

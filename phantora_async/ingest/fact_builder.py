@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emu.contract import records
-from emu.contract.records import RecordError
+from emu.contract.records import NcclKind, RecordError
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest.call_sites import Site, from_record
 from phantora_async.ingest.collective_matching import CollectiveMatching
@@ -178,6 +178,9 @@ class FactBuilder:
                 start += op.data_nbytes + (-op.data_nbytes % 8)
             self._answers += self._exchange.join(rank, collective, op, data)
             collectives.append(collective)
+        if {NcclKind.SEND, NcclKind.RECV} <= {op.op for op in ops}:
+            for collective in collectives:
+                collective.exchange = True
         return NcclKernelFact(
             record.kind, record.site, record.nbytes, record.host_ns, record.stream, tuple(collectives)
         )
