@@ -36,6 +36,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
     "backward": (None, ()),
+    "frame_rule": (_int, (_str, _str, _int)),
+    "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
+    "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
+    "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
 }
@@ -73,6 +77,7 @@ class Hook:
         ours, theirs = record_version(), functions["abi_version"]()
         if ours != theirs:
             raise HookError(f"{path} is of version {theirs}, this is version {ours}: install phantora-async anew")
+        self._library = library
         self._functions = functions
         self._learn_versions = library.cudnnGetVersion
         self._callbacks: list[Any] = []  # ctypes' thunks must outlive the library's use of them
@@ -145,6 +150,24 @@ class Hook:
         text = ctypes.create_string_buffer(1024)
         self._functions["line"](text, len(text))
         return text.value.decode(errors="replace")
+
+    def frame_rule(self, file: str, function: str, kind: int) -> None:
+        """See emu.interpreter.frame_counter."""
+        self._functions["frame_rule"](file.encode(), function.encode(), kind)
+
+    def count_frames(self, offsets: Sequence[int]) -> bool:
+        """In the forker, after the rules: Python functions cost host time from now on. False if this interpreter
+        lacks what it takes."""
+        # Unlike the other functions this one needs the interpreter's lock.
+        count = ctypes.PYFUNCTYPE(_int, ctypes.POINTER(ctypes.c_int32))(("phantora_count_frames", self._library))
+        return bool(count((ctypes.c_int32 * len(offsets))(*offsets)) == 0)
+
+    def host_counts(self) -> dict[str, int]:
+        """Units of each kind of host work since the start, all threads together."""
+        n = self._functions["host_counts"](None, 0)
+        counts = (_u64 * n)()
+        self._functions["host_counts"](counts, n)
+        return {self._functions["host_kind"](kind).decode(): counts[kind] for kind in range(n)}
 
     def tell_sites(self, offsets: Sequence[int], ours: str, stdlib: str, torch: str) -> bool:
         """In the forker: calls say from now on where they were made. `offsets` are those of

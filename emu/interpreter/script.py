@@ -45,12 +45,10 @@ def tell_sites(hook: Hook) -> None:
         return
     if not hook.tell_sites(found, _OUR_FOLDER, _STDLIB, os.path.dirname(torch.__file__)):
         print("messages will not name lines of the script: this interpreter exports too little", file=sys.stderr)
-        return
-    _note_backward_passes(hook)
 
 
-def _note_backward_passes(hook: Hook) -> None:
-    """Autograd's threads know no line of the script: it is where the backward pass was asked for.
+def note_backward_passes(hook: Hook) -> None:
+    """Autograd's threads start at the time of the thread that asked for the backward pass, and know no line of the script: it is where the backward pass was asked for.
 
     The engine's `run_backward` is looked up anew for every pass; noting it then adds no frame to tracebacks.
     """

@@ -54,8 +54,13 @@ typedef struct ph_thread {
     enum ph_thread_kind kind;
     uint16_t site;        /* where the calls of this thread were asked for by another one; 0: by its own frames */
     uint32_t name_checks; /* how often an unnamed thread has been asked for its name */
+    uint64_t clock_ns;    /* host time of this thread */
+    uint64_t pass;        /* the backward pass that it last worked for */
+    uint64_t counts[PH_HOST_KINDS];
+    int aside;            /* depth of Python functions whose work is not the program's */
     uint64_t cpu_ns;      /* measured mode: thread CPU time already accounted */
     bool cpu_started;
+    struct ph_thread *next, *before; /* all threads, under the list's lock */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
     ph_call_config configs[PH_MAX_CONFIGS];
@@ -69,6 +74,7 @@ typedef struct ph_thread {
 enum ph_thread_kind ph_thread_kind(void); /* the calling thread's */
 extern __thread ph_thread *ph_this_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
 ph_thread *ph_thread_make(void);
+void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]);
 static inline ph_thread *ph_self(void) {
     ph_thread *thread = ph_this_thread;
     return LIKELY(thread != NULL) ? thread : ph_thread_make();
@@ -119,6 +125,12 @@ int ph_cost_table_map(const char *path);
 /* ---- host.c --------------------------------------------------------------------------------------------------------
  */
 uint64_t ph_host_clock(void);
+const char *phantora_host_kind(int kind);
+void ph_host_op(void);
+void ph_host_frame(ph_thread *thread, uint64_t ns);
+void ph_host_backward(void);
+void ph_host_node_begins(void);
+void ph_host_range_ends(ph_thread *thread);
 /* The virtual time last heard of, plus the host time since: never asks. */
 uint64_t ph_clock_estimate(void);
 void ph_host_reset(void);
@@ -323,7 +335,9 @@ int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t s
 struct ph_known_op {
     ph_op op;
     uint32_t nname;
-    bool backward, optimizer, step, python, kernel_data;
+    bool backward, optimizer, step, kernel_data;
+    ph_host_kind work; /* what it costs the host */
+    uint32_t nlisted;  /* tensors in lists that it takes */
 };
 void ph_range_push(const char *message);
 void ph_range_pop(void);

@@ -24,9 +24,7 @@ typedef struct ph_config {
     uint64_t float_limit_count; /* nor do collectives of more floating-point elements a rank: no control data */
     enum { PH_HOST_NONE, PH_HOST_MODELLED, PH_HOST_MEASURED } host_mode;
     double host_scale;         /* measured: thread CPU time x scale */
-    uint32_t op_ns;            /* modelled: one ATen op or autograd node (one NVTX range) */
-    uint32_t python_op_ns;     /* modelled: what an op that a Python tensor subclass dispatches (DTensor) costs more */
-    uint32_t call_ns[8];       /* by ph_call_kind */
+    uint32_t host_ns[32];      /* by ph_host_kind (PH_HOST_KINDS of them) */
     uint32_t host_function_ns; /* what a host function takes of its stream */
     uint32_t queue_depth;      /* launches a host may be ahead: sent on to the scheduler, not used here */
 } ph_config;
@@ -35,21 +33,22 @@ extern ph_config ph_cfg;
 /* Device attributes and limits beyond these (cudaDeviceAttr numbers -> value) come as lines `attr.<number>=<value>`. */
 bool ph_device_attribute(int cuda_attr, int *value);
 
-/* ---- host.c: the rank's host clock ----------------------------------------------------------------------------- */
+/* ---- host.c: the host clocks of the rank's threads ------------------------------------------------------------- */
+/* What takes host time. The names are those of the host description's keys (host_costs.def). */
 typedef enum {
-    PH_CALL_QUERY,
-    PH_CALL_LAUNCH,
-    PH_CALL_MEMCPY,
-    PH_CALL_EVENT,
-    PH_CALL_SYNC,
-    PH_CALL_ALLOC,
-    PH_CALL_LIBRARY,
-    PH_CALL_NCCL
-} ph_call_kind;
-/* Every emulated call names its kind once; advances the host clock of this rank (not on threads of torch that only
- * watch). */
+#define CALL(NAME, name, text) PH_CALL_##NAME,
+#define WORK(NAME, name, text) PH_WORK_##NAME,
+#include "core/host_costs.def"
+#undef CALL
+#undef WORK
+    PH_HOST_KINDS
+} ph_host_kind;
+typedef ph_host_kind ph_call_kind;
+/* Every emulated call names its kind once; advances the host clock of the calling thread (not on threads of torch that
+ * only watch). */
 void ph_host_call(ph_call_kind kind);
-void ph_host_op(void);
+/* n units of the program's own work on the calling thread. */
+void ph_host_work(ph_host_kind kind, uint64_t n);
 void ph_host_advance(uint64_t ns);
 /* true on the NCCL watchdog's, heartbeat's and similar threads: they never ask, never wait, never move the clock */
 bool ph_thread_is_watcher(void);

@@ -92,6 +92,47 @@ static known_table *with_room(void) {
     return larger;
 }
 
+static bool one_of(const char *name, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+/* What a range costs the host, by its name; those that the program makes itself have no sizes. */
+static ph_host_kind work_of(const char *text, bool sized) {
+    static const char *const views[] = {
+        "alias",     "as_strided", "chunk",    "detach",    "diagonal", "expand",    "expand_as",  "flatten",
+        "lift_fresh", "movedim",   "narrow",   "numpy_T",   "permute",  "real",      "reshape",    "result_type",
+        "select",    "slice",      "split",    "split_with_sizes",      "squeeze",   "squeeze_",   "t",
+        "t_",        "transpose",  "transpose_", "unbind",  "unflatten", "unsafe_split", "unsqueeze", "unsqueeze_",
+        "view",      "view_as",    "_reshape_alias", "_unsafe_view", "resolve_conj", "resolve_neg", "swapaxes"};
+    static const char *const takes_memory[] = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided",
+                                               "resize_"};
+    if (begins(text, "autograd::engine::evaluate_function", 35)) return PH_WORK_NODE;
+    if (!sized) return PH_WORK_SCOPE;
+    if (strcmp(text, "PythonSubclass") == 0) return PH_WORK_PYTHON_OP; /* PyTorch's fallback to __torch_dispatch__ */
+    if (begins(text, "c10d::", 6)) return PH_WORK_COLLECTIVE;
+    if (begins(text, "aten::", 6)) {
+        if (one_of(text + 6, views, sizeof views / sizeof *views)) return PH_WORK_VIEW;
+        if (one_of(text + 6, takes_memory, sizeof takes_memory / sizeof *takes_memory)) return PH_WORK_EMPTY;
+        return PH_WORK_OP;
+    }
+    if (strcmp(text, "detach") == 0) return PH_WORK_VIEW;
+    /* Other libraries' operators have a namespace, too; a node of the backward pass is named like its class. */
+    return strstr(text, "::") || strstr(text, "Backward") ? PH_WORK_OP : PH_WORK_CUSTOM;
+}
+
+/* Tensors in the lists of an operator that takes whole lists: PyTorch prints the sizes of one after the other. */
+static uint32_t listed(const char *text, const char *sizes) {
+    if (!begins(text, "aten::_foreach_", 15) && !begins(text, "aten::_fused_", 13)) return 0;
+    uint32_t n = 0;
+    for (int depth = 0; *sizes; sizes++) {
+        depth += *sizes == '[' ? 1 : *sizes == ']' ? -1 : 0;
+        n += *sizes == '[' && depth == 2;
+    }
+    return n;
+}
+
 static ph_known_op *new_op(uint64_t key, const parsed *p) {
     ph_known_op *op = calloc(1, sizeof *op + p->nname + p->nsizes + 2);
     if (!op) ph_die("out of host memory");
@@ -102,7 +143,8 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
     op->backward = begins(text, "autograd::engine::evaluate_function", 35);
     op->optimizer = begins(text, "Optimizer.step", 14);
     op->step = strcmp(text, "phantora.step") == 0;
-    op->python = strcmp(text, "PythonSubclass") == 0; /* the range of PyTorch's fallback to __torch_dispatch__ */
+    op->work = work_of(text, p->nsizes > 0);
+    op->nlisted = listed(text, op->op.sizes);
     /* They tell their kernel where the pieces lie by a table that they copy to the device: up to megabytes a call. */
     op->kernel_data = strcmp(text, "aten::_chunk_cat") == 0 || strcmp(text, "aten::split_with_sizes_copy") == 0;
     return op;
@@ -151,6 +193,16 @@ const ph_op *ph_current_op(void) {
     return n > 0 && n <= PH_MAX_RANGES ? &thread->ranges[n - 1]->op : &no_op;
 }
 
+static void charge(const ph_thread *thread, const ph_known_op *op, int depth) {
+    if (UNLIKELY(ph_thread_is_watcher())) return;
+    if (op->backward) ph_host_node_begins();
+    ph_host_op();
+    if (UNLIKELY(thread->aside)) return;
+    ph_host_work(op->work, 1);
+    if (depth == 0 && !op->backward) ph_host_work(PH_WORK_OUTER_OP, 1);
+    if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);
+}
+
 void ph_range_push(const char *message) {
     const ph_known_op *op = intern(message);
     ph_thread *thread = ph_self();
@@ -160,15 +212,14 @@ void ph_range_push(const char *message) {
         atomic_store(&steps.backward_seen, true);
     if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
     if (op->kernel_data && thread->kernel_data_depth == 0) thread->kernel_data_depth = depth + 1;
-    ph_host_op();
-    if (UNLIKELY(op->python) && ph_cfg.host_mode == PH_HOST_MODELLED && !ph_thread_is_watcher())
-        ph_host_advance(ph_cfg.python_op_ns);
+    charge(thread, op, depth);
 }
 
 void ph_range_pop(void) {
     ph_thread *thread = ph_self();
     if (thread->nranges == 0) return;
     int depth = --thread->nranges;
+    if (depth == 0) ph_host_range_ends(thread);
     const ph_known_op *op = depth < PH_MAX_RANGES ? thread->ranges[depth] : NULL;
     if (UNLIKELY(op && op->step)) explicit_step(op);
     if (thread->kernel_data_depth == depth + 1) thread->kernel_data_depth = 0;
