@@ -33,6 +33,7 @@ class Command:
 COMMANDS = (
     Command("run", "run a training script on emulated GPUs"),
     Command("report", "show a run's report again"),
+    Command("validate", "compare emulated jobs with what real GPUs did"),
     Command("profiles", "list, show or copy GPU, cluster and host descriptions"),
     Command("net", "simulate a network alone"),
 )

@@ -1,10 +1,18 @@
-"""GPU, cluster and host descriptions, and what work costs on them. Imports no other room."""
+"""GPU, cluster and host descriptions, and what work costs on them.
 
-from profiles.catalog import cluster_names, gpu_names, host_names, path_of
-from profiles.cluster import Cluster, load_cluster
+Lives here: `descriptions` (GPUs and clusters from TOML), `host` (the modelled host), `signature` (what a GPU is asked
+to do), `models` (analytic times), `tables` (measured times), `cost` (which of both answers), `kernel_names`, `tools`
+(comparison with real traces), and the shipped files in `gpus/`, `clusters/` and `hosts/`.
+Comes in: names or paths of descriptions; signatures as the hook writes them.
+Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`.
+May import: nothing of ours outside this folder. Others import this module alone, not what is below it.
+"""
+
 from profiles.cost import Cost, CostModel, Source
+from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
+from profiles.descriptions.cluster import Cluster, load_cluster
+from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.errors import ProfileError, UnknownProfile
-from profiles.gpu import Gpu, load_gpu
 from profiles.host import CALL_KINDS, HostModel, load_host
 from profiles.tables import Table, load_table
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from profiles import families
+from profiles.descriptions.gpu import Gpu
 from profiles.errors import ProfileError
-from profiles.gpu import Gpu
+from profiles.models import dispatch
 from profiles.signature import parse
 from profiles.tables import Table
 
@@ -71,6 +71,6 @@ class CostModel:
         return Cost(solo_ns, max(solo_ns, round(solo_ns * slowdown)), modelled.flops, Source.INTERPOLATED)
 
     def _roofline(self, signature: str) -> Cost:
-        estimate = families.estimate(self.gpu, parse(signature))
+        estimate = dispatch.estimate(self.gpu, parse(signature))
         solo_ns = max(1, round(estimate.solo_ns))
         return Cost(solo_ns, max(solo_ns, round(estimate.contended_ns)), estimate.flops, Source.ROOFLINE)

@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiles.catalog import find
-from profiles.fields import read_toml
+from profiles.descriptions.catalog import find
+from profiles.descriptions.fields import read_toml
 
 # ph_call_kind of the hook, in its order.
 CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl")

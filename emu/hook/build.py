@@ -72,7 +72,7 @@ def _run(command: list[str]) -> None:
 
 
 def _compile(source: Path, objects: Path, flags: list[str], newest_shared: float) -> Path:
-    made = objects / f"{source.stem}.o"
+    made = objects / f"{source.parent.name}-{source.stem}.o"
     if not (made.exists() and made.stat().st_mtime >= max(source.stat().st_mtime, newest_shared)):
         _replace(made, [*_compiler(), *flags, "-c", str(source)])
     return made

@@ -31,7 +31,12 @@ def elementwise() -> Run:
 @workload
 def elementwise_grad() -> Run:
     x, y = _tensor(64, grad=True), _tensor(64)
-    return lambda: _elementwise(x, y)
+
+    def run() -> None:
+        _elementwise(x, y).backward(y)
+        x.grad = None
+
+    return run
 
 
 @workload
@@ -64,8 +69,13 @@ def views() -> Run:
 
 @workload
 def views_grad() -> Run:
-    x = _tensor(128, grad=True)
-    return lambda: _views(x)
+    x, y = _tensor(128, grad=True), _tensor(128)
+
+    def run() -> None:
+        _views(x).backward(y)
+        x.grad = None
+
+    return run
 
 
 @workload
@@ -107,9 +117,11 @@ def products_half_grad() -> Run:
 
     def run() -> None:
         y = x
-        for _ in range(10):
+        for _ in range(6):
             y = functional.linear(y, w, b)
             y = functional.linear(y, w)
+        y.backward(x)
+        w.grad = b.grad = None
 
     return run
 
@@ -150,8 +162,9 @@ def attention() -> Run:
     q = _tensor(2, 4, 16, 16, grad=True, dtype=torch.bfloat16)
 
     def run() -> None:
-        for _ in range(8):
-            functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+        for _ in range(4):
+            functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+        q.grad = None
 
     return run
 

@@ -1,4 +1,4 @@
-"""List, show or copy the descriptions of GPUs, clusters and hosts that runs are made with."""
+"""Lists, shows or copies the descriptions of GPUs, clusters and hosts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from profiles import ProfileError, cluster_names, gpu_names, host_names, load_cl
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "phantora-async profiles [list | show NAME | copy NAME [FILE]]"
     parser.add_argument("action", nargs="?", default="list", choices=("list", "show", "copy"))
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of a GPU, a cluster or a host")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="where to copy to (default: NAME.toml here)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of a GPU, a cluster or a host")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="file or folder to copy to (default: ./NAME.toml)")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -22,7 +22,7 @@ def run(given: argparse.Namespace) -> int:
         if given.action == "list":
             _list()
         elif given.name is None:
-            raise UsageError(f"profiles {given.action}: which one?", "phantora-async profiles list")
+            raise UsageError(f"profiles {given.action}: NAME is missing", "phantora-async profiles list")
         elif given.action == "show":
             print(path_of(given.name).read_text(), end="")
         else:
@@ -41,8 +41,8 @@ def _list() -> None:
     print("clusters (run --cluster NAME)")
     for name in cluster_names():
         cluster = load_cluster(name)
-        print(f"  {name:<18} {cluster.gpus_per_server} x {cluster.gpu} a server, host {cluster.host}")
-    print("hosts (named by clusters)")
+        print(f"  {name:<18} {cluster.gpus_per_server} x {cluster.gpu} per server, host {cluster.host}")
+    print("hosts (`host` in a cluster's file)")
     for name in host_names():
         print(f"  {name}")
 
@@ -58,5 +58,5 @@ def _copy(name: str, target: Path) -> None:
     except OSError as error:
         raise UsageError(f"{target}: {error.strerror}") from None
     option = {"gpus": "--gpu", "clusters": "--cluster"}.get(source.parent.name)
-    then = f"; next: phantora-async run {option} {target} ..." if option else ", to be named by a cluster's `host`"
-    print(f"{target}: edit it{then}")
+    then = f"phantora-async run {option} {target} ..." if option else f'set host = "{target}" in a cluster\'s file'
+    print(f"{target}: copied; edit it, then: {then}")

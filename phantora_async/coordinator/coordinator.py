@@ -23,8 +23,8 @@ from phantora_async.coordinator.costs import Costs, CostTable
 from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.diagnosis.failure_report import Ending, worth_stacks
-from phantora_async.diagnosis.progress import SHOW_S, Progress, line
-from phantora_async.diagnosis.rank_states import RankState, last_site, states
+from phantora_async.diagnosis.progress import SHOW_S, Progress, examples, line
+from phantora_async.diagnosis.rank_states import RankState, states
 from phantora_async.failures import INTERNAL, Cancelled, Deadlock, ProtocolError, RankDied, RunFailure, Stalled
 from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
 from phantora_async.liveness.call_sites import short
@@ -153,7 +153,8 @@ class Coordinator:
     def rank_states(self) -> list[RankState]:
         """What every rank does at this moment, for people."""
         ranks = range(self._spec.world_size)
-        return states(self._timeline, self._fact_builder, {rank for rank in ranks if self._blocked_ranks.sleeps(rank)})
+        snapshot = self._timeline.snapshot()
+        return states(snapshot, self._fact_builder, {rank for rank in ranks if self._blocked_ranks.sleeps(rank)})
 
     # ---- channels' receiver ----------------------------------------------------------------------------------------
 
@@ -305,7 +306,8 @@ class Coordinator:
         text = f"rank {rank} (server {self._spec.server_of[rank]}) "
         if signal:
             text += f"was ended by {Signals(signal).name if signal in set(Signals) else f'signal {signal}'}"
-            crashed, called = crash_site(log), last_site(self._timeline.hosts[rank], self._fact_builder)
+            (shown,) = self._timeline.snapshot([rank]).ranks
+            crashed, called = crash_site(log), self._fact_builder.site(rank, shown.last_site)
             text += f" at {crashed}" if crashed else f"; its last call before was at {called}" if called else ""
         else:
             text += f"ended with exit code {code}"
@@ -346,13 +348,16 @@ class Coordinator:
     def _outcome(self) -> Outcome:
         failure = self._failure
         if failure is None:
-            return Outcome(0, None, "", build(self._spec, self._timeline, self._fact_builder, self._usage, 0, None))
+            return Outcome(0, None, "", self._report(0, None))
         run_dir = self._spec.run_dir
         now = known(range(self._spec.world_size), self._stacks)
         ending = Ending(failure, self._states_then, now, self._stacks.keep(run_dir))
         document = ending.document(self._fact_builder, run_dir)
-        report = build(self._spec, self._timeline, self._fact_builder, self._usage, failure.exit_code, document)
+        report = self._report(failure.exit_code, document)
         return Outcome(failure.exit_code, failure, ending.message(self._fact_builder, run_dir), report)
+
+    def _report(self, exit_code: int, failure: Document | None) -> Document:
+        return build(self._spec, self._timeline.snapshot(), self._fact_builder, self._usage, exit_code, failure)
 
     def _own_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An exception that nobody expected, in a callback: the run must not go on without what it should have done."""
@@ -378,7 +383,8 @@ class Coordinator:
         stall = self._stall_watch.look() if self._failure is None else None
         if stall is not None:
             self._watch_stall(stall)
-        self._status(line(Progress.of(self._timeline, self._fact_builder), str(stall) if stall else ""))
+        snapshot = self._timeline.snapshot(examples(self._fact_builder))
+        self._status(line(Progress.of(snapshot, self._fact_builder), str(stall) if stall else ""))
         asyncio.get_running_loop().call_later(SHOW_S, self._show)
 
     def _watch_stall(self, stall: Stall) -> None:

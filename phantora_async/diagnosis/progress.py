@@ -7,7 +7,7 @@ from typing import Self
 
 from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.diagnosis.rank_states import RankState, states
-from phantora_async.virtual_time import Timeline
+from phantora_async.virtual_time import Snapshot
 
 SHOW_S = 0.5
 
@@ -29,24 +29,31 @@ class Progress:
     """A waiting rank, as an example of what is waited for."""
 
     @classmethod
-    def of(cls, timeline: Timeline, fact_builder: FactBuilder) -> Self:
-        """As it is now. Nothing here depends on more than a look at every rank."""
+    def of(cls, snapshot: Snapshot, fact_builder: FactBuilder) -> Self:
+        """As it is now. `snapshot`: at least of the ranks that ``examples`` names."""
         starting = sum(rank_info.hello is None for rank_info in fact_builder.rank_info)
         finished = sum(rank_info.bye is not None for rank_info in fact_builder.rank_info)
         waiting = sum(rank_info.questions > 0 for rank_info in fact_builder.rank_info)
-        behind = None
-        if waiting and not starting and waiting + finished == len(fact_builder.rank_info):
-            behind = next((state for state in states(timeline, fact_builder) if state.waiting), None)
+        shown = examples(fact_builder)
+        behind = next((state for state in states(snapshot, fact_builder) if state.rank in shown), None)
         return cls(
-            virtual_ns=timeline.now_ns,
-            ahead_ns=timeline.ahead_ns,
+            virtual_ns=snapshot.now_ns,
+            ahead_ns=snapshot.ahead_ns,
             running=len(fact_builder.rank_info) - starting - finished - waiting,
             waiting=waiting,
             finished=finished,
             starting=starting,
-            steps=min(host.steps for host in timeline.hosts),
+            steps=snapshot.steps,
             behind=behind,
         )
+
+
+def examples(fact_builder: FactBuilder) -> list[int]:
+    """If every rank waits for an answer or has ended: the first that waits. The line tells what it waits for."""
+    ranks = fact_builder.rank_info
+    if not all(rank_info.questions or rank_info.bye is not None for rank_info in ranks):
+        return []
+    return [rank for rank, rank_info in enumerate(ranks) if rank_info.questions][:1]
 
 
 def line(progress: Progress, stall: str = "") -> str:

@@ -12,17 +12,16 @@ from phantora_async.coordinator.communicators import named
 from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.failures import Side
 from phantora_async.liveness.call_sites import Site, short, texts
-from phantora_async.virtual_time import CommCreation, Timeline
-from phantora_async.virtual_time.entities import (
-    Device,
-    EventRecording,
-    Host,
+from phantora_async.virtual_time import (
+    Collective,
+    CollectiveSnapshot,
     HostState,
-    NcclKernel,
-    Stream,
+    RankSnapshot,
+    Snapshot,
+    StreamSnapshot,
     StreamState,
+    WaitSnapshot,
 )
-from phantora_async.virtual_time.facts import Collective
 
 SHOWN = 16
 """Groups of ranks that a message lists."""
@@ -31,8 +30,7 @@ QUESTIONS = {
     records.ELAPSED: "for the time between two events",
     records.QUERY: "to know whether work is done",
 }
-DEPTH = 8
-"""Streams that wait for streams are followed no further."""
+Called = Collective | CollectiveSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +45,15 @@ class RankState:
     """Where the wait was called, or else the last call that told its place."""
 
 
-def states(timeline: Timeline, fact_builder: FactBuilder, asleep: Container[int] = ()) -> list[RankState]:
-    """One for every rank. ``asleep``: those of whom it is known beside what the timeline knows."""
+def states(snapshot: Snapshot, fact_builder: FactBuilder, asleep: Container[int] = ()) -> list[RankState]:
+    """One for every rank that the snapshot shows. ``asleep``: those that are known to sleep."""
     unanswered = fact_builder.communicators.unanswered()
     found = []
-    for host in timeline.hosts:
-        doing, waiting, site = _doing(host, timeline, fact_builder, host.rank in asleep)
-        if not waiting and host.rank in unanswered:
-            doing += _unanswered(unanswered[host.rank], host.rank, fact_builder)
-        found.append(RankState(host.rank, host.clock_ns, doing, waiting, host.steps, site))
+    for rank in snapshot.ranks:
+        doing, waiting, site = _doing(rank, fact_builder, rank.rank in asleep)
+        if not waiting and rank.rank in unanswered:
+            doing += _unanswered(unanswered[rank.rank], rank.rank, fact_builder)
+        found.append(RankState(rank.rank, rank.clock_ns, doing, waiting, rank.steps, site))
     return found
 
 
@@ -116,37 +114,60 @@ def _called_at(*sites: Site | None) -> str:
 # ---- what a rank does ----------------------------------------------------------------------------------------------
 
 
-def _doing(host: Host, timeline: Timeline, fact_builder: FactBuilder, asleep: bool) -> tuple[str, bool, Site | None]:
-    rank_info = fact_builder.rank_info[host.rank]
+def _doing(rank: RankSnapshot, fact_builder: FactBuilder, asleep: bool) -> tuple[str, bool, Site | None]:
+    rank_info = fact_builder.rank_info[rank.rank]
     if rank_info.hello is None and rank_info.bye is None:
         return "not started yet", False, None
-    if host.state == HostState.FINISHED or (rank_info.bye is not None and host.state == HostState.RUNNING):
-        return _finished(host, fact_builder), False, None
-    if host.state == HostState.RUNNING or host.state == HostState.PASSED_OVER:
-        if rank_info.questions:
-            site = fact_builder.site(host.rank, rank_info.last_question.site)
-            what = QUESTIONS.get(rank_info.last_question.kind, "for its answer")
-            return f"waits{f' at {site}' if site else ''} {what} until slower ranks have caught up", True, site
-        site = last_site(host, fact_builder)
-        asleep = asleep or host.state == HostState.PASSED_OVER
-        what = "asleep in a lock, a socket or a child" if asleep else "running"
-        return what, False, site
-    site = _wait_site(host, fact_builder)
+    if rank.state == HostState.FINISHED or (rank_info.bye is not None and rank.state == HostState.RUNNING):
+        return _finished(rank.rank, fact_builder), False, None
+    if rank.wait is not None:
+        site = fact_builder.site(rank.rank, rank.wait.site)
+        return _waits(rank, rank.wait, site, fact_builder), True, site
+    if rank_info.questions:
+        site = fact_builder.site(rank.rank, rank_info.last_question.site)
+        what = QUESTIONS.get(rank_info.last_question.kind, "for its answer")
+        return f"waits{f' at {site}' if site else ''} {what} until slower ranks have caught up", True, site
+    asleep = asleep or rank.state == HostState.PASSED_OVER
+    what = "asleep in a lock, a socket or a child" if asleep else "running"
+    return what, False, fact_builder.site(rank.rank, rank.last_site)
+
+
+def _finished(rank: int, fact_builder: FactBuilder) -> str:
+    bye = fact_builder.rank_info[rank].bye
+    words = bye.payload.rstrip(b"\0").decode(errors="replace") if bye is not None else ""
+    return f"finished: {words}" if words else "finished"
+
+
+def _waits(rank: RankSnapshot, wait: WaitSnapshot, site: Site | None, fact_builder: FactBuilder) -> str:
     at = f" at {site}" if site else ""
-    target = host.waits_for
-    if isinstance(target, CommCreation):
-        came = timeline.waiting_in_creation(target)
-        return f"waits{at} for {target.label}, to which {named(came)} {_have(came)} come", True, site
-    if isinstance(target, EventRecording):
-        return f"waits{at} for an event on {_stream(target.stream, timeline, fact_builder)}", True, site
-    if isinstance(target, Stream):
-        full = f"its launch queue is full{at}: " if host.state == HostState.WAITS_QUEUE else f"waits{at} for "
-        return f"{full}{_stream(target, timeline, fact_builder)}", True, site
-    assert isinstance(target, Device)
-    busy = [s for s in host.streams.values() if s.device is target and s.state != StreamState.IDLE]
-    causes = dict.fromkeys(_cause(stream) for stream in busy)
-    streams = "; ".join(_stream(stream, timeline, fact_builder) for stream in causes)
-    return f"waits{at} for its GPU: {streams}", True, site
+    if wait.creation is not None:
+        arrived = wait.creation.arrived
+        return f"waits{at} for {wait.creation.label}, to which {named(arrived)} {_have(arrived)} come"
+    streams = "; ".join(_stream(stream, rank.rank, fact_builder) for stream in wait.streams)
+    if rank.state == HostState.WAITS_EVENT:
+        return f"waits{at} for an event on {streams}"
+    if rank.state == HostState.WAITS_QUEUE:
+        return f"its launch queue is full{at}: {streams}"
+    return f"waits{at} for its GPU: {streams}" if rank.state == HostState.WAITS_DEVICE else f"waits{at} for {streams}"
+
+
+def _stream(stream: StreamSnapshot, rank: int, fact_builder: FactBuilder) -> str:
+    """``stream 7, which is in all_reduce #3 ...``"""
+    text = f"stream {stream.id}"
+    if stream.cause_id != stream.id:
+        text += f" behind stream {stream.cause_id}"
+    if stream.cause_state == StreamState.COLLECTIVE:
+        return f"{text}, which is in {_collectives(stream.collectives, rank, fact_builder)}"
+    return f"{text}, which computes" if stream.cause_state == StreamState.RUNNING else text
+
+
+def _collectives(collectives: Sequence[CollectiveSnapshot], rank: int, fact_builder: FactBuilder) -> str:
+    """``all_reduce #3 ..., called at a.py:4``, and who is missing."""
+    return " and ".join(
+        f"{collective.description}{_called_at(*_sites(collective, {rank}, fact_builder))}"
+        f"{_absent(collective, collective.missing, fact_builder)}"
+        for collective in collectives
+    )
 
 
 def _unanswered(collective: Collective, rank: int, fact_builder: FactBuilder) -> str:
@@ -159,57 +180,7 @@ def _unanswered(collective: Collective, rank: int, fact_builder: FactBuilder) ->
     )
 
 
-def _finished(host: Host, fact_builder: FactBuilder) -> str:
-    bye = fact_builder.rank_info[host.rank].bye
-    words = bye.payload.rstrip(b"\0").decode(errors="replace") if bye is not None else ""
-    return f"finished: {words}" if words else "finished"
-
-
-def _wait_site(host: Host, fact_builder: FactBuilder) -> Site | None:
-    """Where the wait was called that the host is in. A launch that found its queue full is still to be done."""
-    place = host.cursor if host.state == HostState.WAITS_QUEUE else host.cursor - 1
-    return fact_builder.site(host.rank, host.log[place][1]) if 0 <= place < len(host.log) else None
-
-
-def last_site(host: Host, fact_builder: FactBuilder) -> Site | None:
-    """Of the last call that told where it was made, as far as the rank's log is kept."""
-    return next((fact_builder.site(host.rank, fact[1]) for fact in reversed(host.log) if fact[1]), None)
-
-
-def _cause(stream: Stream) -> Stream:
-    """The stream that a blocked one waits for in the end, or itself."""
-    for _ in range(DEPTH):
-        if stream.state != StreamState.BLOCKED:
-            break
-        stream = stream.items[stream.head][1].stream
-    return stream
-
-
-def _stream(stream: Stream, timeline: Timeline, fact_builder: FactBuilder) -> str:
-    """``stream 7, which is in all_reduce #3 ...``"""
-    cause = _cause(stream)
-    text = f"stream {stream.id}" if cause is stream else f"stream {stream.id} behind stream {cause.id}"
-    if cause.state == StreamState.COLLECTIVE:
-        return f"{text}, which is in {_launch(cause.items[cause.head][1], timeline, fact_builder)}"
-    return f"{text}, which computes" if cause.state == StreamState.RUNNING else text
-
-
-def _launch(launch: NcclKernel, timeline: Timeline, fact_builder: FactBuilder) -> str:
-    own = launch.stream.device.host.rank
-    for collective in launch.collectives:
-        transfer = timeline.collectives.under_way.get(collective)
-        if transfer is not None and transfer.begun_ns < 0:
-            came = {other.stream.device.host.rank for other in transfer.launches}
-            missing = [rank for rank in collective.ranks if rank not in came] or list(collective.ranks)
-            return f"{_collective(collective, own, fact_builder)}{_absent(collective, missing, fact_builder)}"
-    return " and ".join(_collective(collective, own, fact_builder) for collective in launch.collectives[:2])
-
-
-def _collective(collective: Collective, rank: int, fact_builder: FactBuilder) -> str:
-    return f"{collective.describe()}{_called_at(*_sites(collective, {rank}, fact_builder))}"
-
-
-def _absent(collective: Collective, missing: Sequence[int], fact_builder: FactBuilder) -> str:
+def _absent(collective: Called, missing: Sequence[int], fact_builder: FactBuilder) -> str:
     """``; rank 2 has not called it; rank 3 has called it at a.py:4, but not reached it``"""
     joined = set(collective.joined)
     never = [rank for rank in missing if rank not in joined]
@@ -221,7 +192,7 @@ def _absent(collective: Collective, missing: Sequence[int], fact_builder: FactBu
     return text
 
 
-def _sites(collective: Collective, ranks: Container[int], fact_builder: FactBuilder) -> list[Site | None]:
+def _sites(collective: Called, ranks: Container[int], fact_builder: FactBuilder) -> list[Site | None]:
     called = zip(collective.joined, collective.sites, strict=True)
     return [fact_builder.site(rank, site) for rank, site in called if rank in ranks]
 

@@ -13,7 +13,6 @@ from time import monotonic
 from phantora_async.coordinator.channel import Channel
 from phantora_async.coordinator.communicators import named
 from phantora_async.coordinator.fact_builder import FactBuilder
-from phantora_async.diagnosis.rank_states import last_site
 from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.liveness.call_sites import Site
 from phantora_async.liveness.rank_stacks import Stacks
@@ -102,7 +101,8 @@ class StallWatch:
             doing = "asks for the time, or whether work is done, again and again"
         else:
             doing = "is asleep" if asleep else "is running"
-        called = last_site(self._timeline.hosts[rank], self._fact_builder)
+        (shown,) = self._timeline.snapshot([rank]).ranks
+        called = self._fact_builder.site(rank, shown.last_site)
         return Stall(rank, for_s, doing, self._stacks.where(rank), called, waiting)
 
     def _waits(self, rank: int, unanswered: Mapping[int, Collective]) -> bool:

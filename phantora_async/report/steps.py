@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from phantora_async.virtual_time import Timeline
+from phantora_async.virtual_time import Snapshot
+from phantora_async.virtual_time.collective_log import CompletedCollective
 from phantora_async.virtual_time.step_log import WARM_UP
 
 LISTED = 1000
 """Steps that the document lists one by one; of longer runs the last ones."""
 
 
-def step_document(timeline: Timeline) -> dict[str, Any]:
+def step_document(snapshot: Snapshot) -> dict[str, Any]:
     """``source`` says where steps were found. Steps before ``warm_up`` are listed but not counted."""
-    instants = timeline.steps.instants
+    instants = snapshot.step_instants
     if len(instants) > 1:
-        device = _intervals([device_ns for device_ns, _ in instants])
-        host = _intervals([host_ns for _, host_ns in instants])
+        device = _intervals([step.device_ns for step in instants])
+        host = _intervals([step.host_ns for step in instants])
         return _figures("optimizer markers on rank 0", device, host)
-    collective_log = timeline.collective_log.step_instants()
-    if len(collective_log) > 1:
-        return _figures("rhythm of rank 0's collectives", _intervals(collective_log), [])
-    return _figures("the whole run: neither optimizer steps nor a rhythm were found", [timeline.now_ns], [])
+    repeats = _repeats(snapshot.completed_collectives)
+    if len(repeats) > 1:
+        return _figures("rhythm of rank 0's collectives", _intervals(repeats), [])
+    return _figures("the whole run: neither optimizer steps nor a rhythm were found", [snapshot.now_ns], [])
+
+
+def _repeats(completed: Sequence[CompletedCollective]) -> list[int]:
+    """Instants one period apart over the repeating end of the sequence; empty if there is no repetition.
+
+    The period is the smallest number of collectives with which the last three quarters of the sequence repeat
+    themselves at least three times. Its phase is arbitrary, its length is not.
+    """
+    tail = completed[len(completed) // 4 :]
+    length = period([collective.signature for collective in tail])
+    if not length or len(tail) < 3 * length:
+        return []
+    return [collective.at_ns for collective in tail[(len(tail) - 1) % length :: length]]
+
+
+def period(numbers: Sequence[int]) -> int:
+    """Smallest p with numbers[i] == numbers[i + p] throughout, by Knuth, Morris and Pratt's borders; 0 if empty."""
+    borders = [0] * len(numbers)
+    for place in range(1, len(numbers)):
+        border = borders[place - 1]
+        while border and numbers[place] != numbers[border]:
+            border = borders[border - 1]
+        borders[place] = border + (numbers[place] == numbers[border])
+    return len(numbers) - borders[-1] if numbers else 0
 
 
 def _intervals(instants: list[int]) -> list[int]:

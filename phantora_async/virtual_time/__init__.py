@@ -1,7 +1,15 @@
 """Virtual time: one discrete-event simulation of hosts, streams, collectives and flows. See docs/virtual-time.md."""
 
 from phantora_async.virtual_time.collectives import NetworkModel, Revised
+from phantora_async.virtual_time.entities import HostState, StreamState
 from phantora_async.virtual_time.facts import Collective, Comm, CommCreation, CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.snapshot import (
+    CollectiveSnapshot,
+    RankSnapshot,
+    Snapshot,
+    StreamSnapshot,
+    WaitSnapshot,
+)
 from phantora_async.virtual_time.speculation_policy import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy
 from phantora_async.virtual_time.timeline import Stop, Timeline
 
@@ -11,13 +19,20 @@ __all__ = [
     "ON_DEMAND",
     "POLICIES",
     "Collective",
+    "CollectiveSnapshot",
     "Comm",
     "CommCreation",
     "CommCreationFact",
+    "HostState",
     "NcclKernelFact",
     "NetworkModel",
+    "RankSnapshot",
     "Revised",
+    "Snapshot",
     "SpeculationPolicy",
     "Stop",
+    "StreamSnapshot",
+    "StreamState",
     "Timeline",
+    "WaitSnapshot",
 ]

@@ -7,14 +7,13 @@ and when they become final it is known how wrong they were.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from emu.contract import records
 from phantora_async.virtual_time.entities import Host
 
 
-@dataclass(slots=True)
-class Revisions:
+class Revisions(NamedTuple):
     """Answers of an optimistic run that turned out to be different from what had left."""
 
     early: int = 0
@@ -53,14 +52,14 @@ class AnswerRelease:
         if number >= host.answered:
             self._send(host, number, encoded)
             self._early[host.rank, number] = encoded
-            self.revisions.early += 1
+            self.revisions = self.revisions._replace(early=self.revisions.early + 1)
 
     def _send(self, host: Host, number: int, encoded: bytes) -> None:
         host.answered = number + 1
         self._leaving.append((host.rank, encoded))
 
     def _revise(self, early: bytes, final: bytes) -> None:
-        self.revisions.revised += 1
+        known = self.revisions._replace(revised=self.revisions.revised + 1)
         (was,), _ = records.decode_down(early)
         (now,), _ = records.decode_down(final)
         if isinstance(was, records.Clock) and isinstance(now, records.Clock):
@@ -68,7 +67,6 @@ class AnswerRelease:
         elif isinstance(was, records.ElapsedNs) and isinstance(now, records.ElapsedNs) and was.ready and now.ready:
             off_ns = abs(was.elapsed_ns - now.elapsed_ns)
         else:
-            self.revisions.states += 1
+            self.revisions = known._replace(states=known.states + 1)
             return
-        self.revisions.max_ns = max(self.revisions.max_ns, off_ns)
-        self.revisions.sum_ns += off_ns
+        self.revisions = known._replace(max_ns=max(known.max_ns, off_ns), sum_ns=known.sum_ns + off_ns)

@@ -7,9 +7,13 @@ restores them saves and restores the simulation.
 
 from __future__ import annotations
 
+from copy import copy
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from operator import add, sub
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from emu.contract import records
 from phantora_async.virtual_time.facts import Collective, CommCreation
 
 if TYPE_CHECKING:
@@ -41,6 +45,45 @@ class HostState(IntEnum):
     FINISHED = 7
 
 
+class Shares(NamedTuple):
+    """Where a device's time went."""
+
+    compute_ns: int
+    transfer_ns: int
+    """Communication that nothing hides, moving data."""
+    peers_ns: int
+    """The same, waiting for peers."""
+    host_bound_ns: int
+    """Empty while the host works."""
+    idle_ns: int
+    """Empty while the host waits for something that is not this device."""
+    communication_ns: int
+    """With an NCCL kernel on it, hidden or not."""
+
+    def plus(self, other: Shares) -> Shares:
+        return Shares(*map(add, self, other))
+
+    def since(self, earlier: Shares) -> Shares:
+        return Shares(*map(sub, self, earlier))
+
+
+class MemoryPeaks(NamedTuple):
+    """Bytes: what the caching allocator had given out and held, and what the driver had given out."""
+
+    allocated: int
+    reserved: int
+    device: int
+
+    def largest(self, other: MemoryPeaks) -> MemoryPeaks:
+        """The larger of both, each for itself."""
+        return MemoryPeaks(*map(max, self, other))
+
+
+NO_SHARES = Shares(0, 0, 0, 0, 0, 0)
+NO_MEMORY = MemoryPeaks(0, 0, 0)
+NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, b"")
+
+
 class EventRecording:
     """A recorded event: pending until its stream reaches it."""
 
@@ -58,14 +101,14 @@ class StepEnd:
 
     __slots__ = ("counters", "device_ns", "host", "host_ns", "index", "pending", "shares")
 
-    def __init__(self, host: Host, index: int, host_ns: int, counters: tuple[float, ...]) -> None:
+    def __init__(self, host: Host, index: int, host_ns: int, counters: records.Counters) -> None:
         self.host = host
         self.index = index
         self.host_ns = host_ns
         self.counters = counters
         self.pending = 0
         self.device_ns = -1
-        self.shares: tuple[int, ...] = ()
+        self.shares = NO_SHARES
         """The devices' accounts at ``device_ns``, summed over the rank's devices."""
 
 
@@ -185,8 +228,13 @@ class Device:
                 self.host_ns += rest
         self.since_ns = now_ns
 
-    def shares(self) -> tuple[int, ...]:
-        return self.compute_ns, self.transfer_ns, self.peers_ns, self.host_ns, self.idle_ns, self.resident_ns
+    def shares_at(self, now_ns: int) -> Shares:
+        """Where time went until this instant. Books nothing."""
+        device = copy(self)
+        device.account(now_ns)
+        return Shares(
+            device.compute_ns, device.transfer_ns, device.peers_ns, device.host_ns, device.idle_ns, device.resident_ns
+        )
 
 
 class NcclKernel:
@@ -284,9 +332,13 @@ class Host:
         """Every GPU of the server that the rank sees."""
         self.used: list[Device] = []
         """Those of them that were ever given work."""
-        self.counters: tuple[float, ...] = (0,) * 9
-        self.memory: dict[int, tuple[int, int, int]] = {}
+        self.counters: records.Counters = NO_COUNTERS
+        self.memory: dict[int, MemoryPeaks] = {}
         self.steps = 0
+
+    def shares_at(self, now_ns: int) -> Shares:
+        """Where the time of all its devices went until this instant."""
+        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used), NO_SHARES)
 
 
 Entry = tuple[int, int, int, "Stream | Host"]

@@ -11,6 +11,7 @@ from phantora_async.failures import ProtocolError
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.entities import (
     NCCL_ITEM,
+    NO_MEMORY,
     RECORDING_ITEM,
     SEGMENT_ITEM,
     STEP_ITEM,
@@ -19,13 +20,14 @@ from phantora_async.virtual_time.entities import (
     EventRecording,
     Host,
     HostState,
+    MemoryPeaks,
     NcclKernel,
     StepEnd,
     Stream,
     StreamState,
 )
 from phantora_async.virtual_time.event_queue import EventQueue
-from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.facts import CommCreation, CommCreationFact, NcclKernelFact
 from phantora_async.virtual_time.polling import poll_costs_ns
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
@@ -64,7 +66,7 @@ class Hosts:
         self._collectives = collectives
         self._rollback_log = rollback_log
         self._queue_depth = queue_depth
-        self._waiting_in_creation: dict[object, list[Host]] = {}
+        self._waiting_in_creation: dict[CommCreation, list[Host]] = {}
         self.answers: list[Answer] = []
         on: dict[int, Callable[[Host, Any], bool]] = {
             records.HELLO: self._pass,
@@ -141,14 +143,12 @@ class Hosts:
         return self.block(host, HostState.FINISHED, None)
 
     def _memory(self, host: Host, record: records.Memory) -> bool:
-        was = host.memory.get(record.device, (0, 0, 0))
-        now = (record.allocated_peak, record.reserved_peak, record.device_peak)
-        peaks = (max(was[0], now[0]), max(was[1], now[1]), max(was[2], now[2]))
-        host.memory = host.memory | {record.device: peaks}
+        peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
+        host.memory = host.memory | {record.device: peaks.largest(host.memory.get(record.device, NO_MEMORY))}
         return True
 
     def _counters(self, host: Host, record: records.Counters) -> bool:
-        host.counters = record[4:13]
+        host.counters = record
         return True
 
     def _marker(self, host: Host, record: records.Marker) -> bool:
@@ -287,16 +287,16 @@ class Hosts:
         self._event_queue.woken.extend(other for other in came if other is not host)
         return True
 
-    def _undo_creation(self, creation: object, came: list[Host], at_ns: int) -> None:
+    def _undo_creation(self, creation: CommCreation, came: list[Host], at_ns: int) -> None:
         """All wait again, for the first of the members that goes back; the others have to."""
         if creation not in self._waiting_in_creation:
             self._waiting_in_creation[creation] = came
             for host in came:
                 self._rollback_log.demand(host, at_ns)
 
-    def waiting_in_creation(self, creation: object) -> list[int]:
-        """Ranks that wait for the others of the gathering."""
-        return [host.rank for host in self._waiting_in_creation.get(creation, ())]
+    def waiting_in_creation(self, creation: CommCreation) -> tuple[int, ...]:
+        """Ranks that wait for the others to ask for the communicator."""
+        return tuple(host.rank for host in self._waiting_in_creation.get(creation, ()))
 
     # -- questions ---------------------------------------------------------------------------------------------------
 

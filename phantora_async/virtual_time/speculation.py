@@ -249,7 +249,7 @@ class Speculation:
             timeline.steps.keep(step)
         if host.rank == timeline.collective_log.rank:
             for transfer in checkpoint.notes:
-                timeline.collective_log.note(transfer, checkpoint.at_ns)
+                timeline.collective_log.add(transfer, checkpoint.at_ns)
 
     def _let_answers_go(self, gvt_ns: int) -> None:
         """Answers at global virtual time itself, if all that is still to come comes after them in the total order.

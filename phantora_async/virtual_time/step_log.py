@@ -2,48 +2,66 @@
 
 from __future__ import annotations
 
-from phantora_async.virtual_time.entities import StepEnd
+from typing import NamedTuple
+
+from emu.contract import records
+from phantora_async.virtual_time.entities import Shares, StepEnd
 
 WARM_UP = 2
-"""StepLog that are left out of figures if more follow: the first two intervals between markers."""
+"""Steps that are left out of figures if more follow: the first two intervals between markers."""
+
+
+class StepFigures(NamedTuple):
+    """A step's end that is final."""
+
+    number: int
+    host_ns: int
+    """When the host reached the marker."""
+    device_ns: int
+    """When all work enqueued before it was done."""
+    counters: records.Counters
+    shares: Shares
+    """At ``device_ns``, of all the rank's devices."""
+
+
+class StepWindow(NamedTuple):
+    """The step ends between which a rank's figures count."""
+
+    first: StepFigures
+    last: StepFigures
+
+
+class StepInstants(NamedTuple):
+    device_ns: int
+    host_ns: int
 
 
 class StepLog:
-    """Keeps what the report needs, however many steps: rank 0's instants, each rank's first and last marks."""
+    """Keeps what the report needs, however many steps: rank 0's instants, each rank's first and last step ends."""
 
     __slots__ = ("first", "instants", "last")
 
     def __init__(self) -> None:
-        self.instants: list[tuple[int, int]] = []
-        """Rank 0's (device_ns, host_ns) of each step's end."""
-        self.first: dict[int, list[StepEnd]] = {}
-        """The first WARM_UP + 1 marks of every rank."""
-        self.last: dict[int, StepEnd] = {}
-
-    @staticmethod
-    def measure(step: StepEnd, now_ns: int) -> None:
-        """All work enqueued before the mark is done: at this instant, with these shares."""
-        host = step.host
-        step.device_ns = now_ns
-        totals = [0] * 6
-        for device in host.used:
-            device.account(now_ns)
-            totals = [total + share for total, share in zip(totals, device.shares(), strict=True)]
-        step.shares = tuple(totals)
+        self.instants: list[StepInstants] = []
+        """Of each step's end on rank 0."""
+        self.first: dict[int, list[StepFigures]] = {}
+        """The first WARM_UP + 1 step ends of every rank."""
+        self.last: dict[int, StepFigures] = {}
 
     def keep(self, step: StepEnd) -> None:
         """It will not be taken back."""
-        host = step.host
-        if host.rank == 0:
-            self.instants.append((step.device_ns, step.host_ns))
-        first = self.first.setdefault(host.rank, [])
+        rank = step.host.rank
+        figures = StepFigures(step.index, step.host_ns, step.device_ns, step.counters, step.shares)
+        if rank == 0:
+            self.instants.append(StepInstants(step.device_ns, step.host_ns))
+        first = self.first.setdefault(rank, [])
         if len(first) <= WARM_UP:
-            first.append(step)
-        self.last[host.rank] = step
+            first.append(figures)
+        self.last[rank] = figures
 
-    def measured(self, rank: int) -> tuple[StepEnd, StepEnd] | None:
-        """The marks between which a rank's figures count; None if it has no whole step."""
+    def window(self, rank: int) -> StepWindow | None:
+        """None if the rank has no whole step."""
         first, last = self.first.get(rank), self.last.get(rank)
-        if not first or last is None or last.index == first[0].index:
+        if not first or last is None or last.number == first[0].number:
             return None
-        return first[min(WARM_UP, last.index - first[0].index - 1, len(first) - 1)], last
+        return StepWindow(first[min(WARM_UP, last.number - first[0].number - 1, len(first) - 1)], last)

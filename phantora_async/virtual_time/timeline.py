@@ -20,6 +20,7 @@ from phantora_async.virtual_time.entities import Host, HostState, Stream
 from phantora_async.virtual_time.event_queue import HOSTS, NEVER, EventQueue
 from phantora_async.virtual_time.hosts import Answer, Hosts
 from phantora_async.virtual_time.rollback_log import RollbackLog
+from phantora_async.virtual_time.snapshot import Snapshot, take
 from phantora_async.virtual_time.speculation import Speculation
 from phantora_async.virtual_time.step_log import StepLog
 from phantora_async.virtual_time.streams import Streams
@@ -43,7 +44,7 @@ class Timeline:
         self.streams = Streams(self.event_queue)
         self.rollback_log = RollbackLog(self.event_queue, self.streams)
         self.collectives = Collectives(self.event_queue, self.streams, self.rollback_log, network)
-        self._operations = Hosts(self.event_queue, self.streams, self.collectives, self.rollback_log, queue_depth)
+        self.operations = Hosts(self.event_queue, self.streams, self.collectives, self.rollback_log, queue_depth)
         self._passed_over: list[Host] = []
         self._passing = False
         self.hosts = [Host(rank, HOSTS + rank) for rank in range(world_size)]
@@ -80,9 +81,9 @@ class Timeline:
         """Events executed, with those that were taken back: ``journal.turns`` of them."""
         return self._turns
 
-    def waiting_in_creation(self, creation: object) -> list[int]:
-        """Ranks that have come to a gathering and wait in it."""
-        return self._operations.waiting_in_creation(creation)
+    def snapshot(self, ranks: Sequence[int] | None = None) -> Snapshot:
+        """The present state, as values. `ranks`: those to be looked at in detail, all if it is left out."""
+        return take(self, range(len(self.hosts)) if ranks is None else ranks)
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
         """Appends what a rank said, in its order."""
@@ -147,14 +148,14 @@ class Timeline:
         return Stop.DRAINED if self.starved is None else Stop.STARVED
 
     def _let_answers_go(self) -> None:
-        answers = self._operations.answers
+        answers = self.operations.answers
         if answers:
             for host, number, encoded in answers:
                 self.answer_release.answer(host, number, encoded)
             answers.clear()
 
     def _run(self, budget: int) -> tuple[Stop, int]:
-        event_queue, collectives, operations = self.event_queue, self.collectives, self._operations
+        event_queue, collectives, operations = self.event_queue, self.collectives, self.operations
         heap, arrived, woken = event_queue.heap, self.streams.arrived, event_queue.woken
         while budget > 0:
             budget -= 1
@@ -167,7 +168,7 @@ class Timeline:
                     return Stop.DRAINED, budget
                 event_queue.now_ns = network_ns
                 for transfer in collectives.complete():
-                    self.collective_log.note(transfer, network_ns)
+                    self.collective_log.add(transfer, network_ns)
             else:
                 entry = heap[0]
                 at_ns, order, _, target = entry
@@ -210,7 +211,7 @@ class Timeline:
 
     def _go_on(self, host: Host) -> int:
         """Executes the host's facts while nothing else comes first. Returns how many."""
-        event_queue, handlers, collectives = self.event_queue, self._operations.handlers, self.collectives
+        event_queue, handlers, collectives = self.event_queue, self.operations.handlers, self.collectives
         heap, order, log = event_queue.heap, host.order, host.log
         done = 0
         while True:
@@ -246,7 +247,7 @@ class Timeline:
         before = host.cursor
         host.clock_ns = self.event_queue.now_ns
         host.again = False
-        goes_on = self._operations.handlers[fact[0]](host, fact)
+        goes_on = self.operations.handlers[fact[0]](host, fact)
         if goes_on:
             host.cursor += 1
         self._facts += host.cursor - before
@@ -254,9 +255,9 @@ class Timeline:
 
     def drain_answers(self) -> list[Answer]:
         """What the fact just executed was answered with."""
-        answers = self._operations.answers
+        answers = self.operations.answers
         if answers:
-            self._operations.answers = []
+            self.operations.answers = []
         return answers
 
     def forget_facts(self, host: Host, needed: int) -> None:
@@ -278,14 +279,15 @@ class Timeline:
                 self._give_turn(woken.pop(0))
             while steps:
                 step = steps.pop(0)
-                self.steps.measure(step, self.event_queue.now_ns)
+                step.device_ns = self.event_queue.now_ns
+                step.shares = step.host.shares_at(step.device_ns)
                 if self.rollback_log.on:
                     self.rollback_log.checkpoint(step.host).steps.append(step)
                 else:
                     self.steps.keep(step)
 
     def _give_turn(self, host: Host) -> None:
-        self._operations.wake(host)
+        self.operations.wake(host)
         at_ns = host.clock_ns
         if not host.again and host.cursor < len(host.log):
             at_ns += host.log[host.cursor][3]

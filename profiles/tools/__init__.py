@@ -1,1 +1,6 @@
-"""Tools for those who calibrate the models; nothing here runs in a simulation."""
+"""Commands that compare the models with real GPUs and hosts: `python -m profiles.tools.trace_error` and others.
+
+Comes in: torch.profiler traces of real jobs, measured host times.
+Goes out: tables of errors, on standard output.
+May import: all of `profiles`.
+"""

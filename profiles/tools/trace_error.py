@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from profiles.cost import CostModel
-from profiles.gpu import load_gpu
+from profiles.descriptions.gpu import load_gpu
 from profiles.tools.trace import Work, by_family, load, works
 
 ALONE, BESIDE = 0.01, 0.99

@@ -29,7 +29,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["run"], "which script?"),
         (["run", "--np", "3", "x.py"], "--np"),
         (["run", "--host", "slow", "x.py"], "slow"),
-        (["profiles", "show"], "which one?"),
+        (["profiles", "show"], "NAME is missing"),
         (["profiles", "show", "h300"], "h200"),
     ],
 )

@@ -9,11 +9,12 @@
  *   runtime_version driver_version   as CUDA numbers them: 13000
  *   nvml_driver                      the driver's name, 580.95.05
  *   nvlink_count                     links of a GPU to the switches of its server
- *   attr.<cudaDeviceAttr>            a device attribute; those not given follow from the compute capability
+ *   attr.<cudaDeviceAttr>            a device attribute, by its number
  *
  * Unknown keys are errors: a misspelt one would silently describe another machine.
  */
-#include "core/core.h"
+#include "core/config.h"
+#include "core/device_attributes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,12 +33,16 @@ ph_config ph_cfg = {
     .host_mode = PH_HOST_MODELLED,
     .host_scale = 1.0,
     .queue_depth = 1024,
+    .runtime_version = 13000,
+    .driver_version = 13000,
+    .nvml_driver = "580.95.05",
 };
-ph_config_more ph_cfg_more = {.runtime_version = 13000, .driver_version = 13000, .nvml_driver = "580.95.05"};
+
+enum { MAX_ATTRIBUTES = 256 };
 
 static struct {
-    bool given[PH_MAX_ATTRIBUTES];
-    int value[PH_MAX_ATTRIBUTES];
+    bool given[MAX_ATTRIBUTES];
+    int value[MAX_ATTRIBUTES];
 } attributes;
 
 
@@ -89,7 +94,7 @@ static bool parse_host_mode(const char *text) {
 static int set_indexed(const char *key, const char *value) {
     if (strncmp(key, "attr.", 5) == 0) {
         int n;
-        if (!parse_int(key + 5, &n) || n <= 0 || n >= PH_MAX_ATTRIBUTES) return -1;
+        if (!parse_int(key + 5, &n) || n <= 0 || n >= MAX_ATTRIBUTES) return -1;
         attributes.given[n] = true;
         return parse_int(value, &attributes.value[n]);
     }
@@ -114,10 +119,10 @@ static int set_key(const char *key, const char *value) {
     KEY(host_mode, parse_host_mode(value));
     KEY(host_function_ns, parse_u32(value, &ph_cfg.host_function_ns));
     KEY(queue_depth, parse_u32(value, &ph_cfg.queue_depth));
-    KEY(runtime_version, parse_int(value, &ph_cfg_more.runtime_version));
-    KEY(driver_version, parse_int(value, &ph_cfg_more.driver_version));
-    KEY(nvlink_count, parse_int(value, &ph_cfg_more.nvlink_count));
-    KEY(nvml_driver, parse_text(value, ph_cfg_more.nvml_driver, sizeof ph_cfg_more.nvml_driver));
+    KEY(runtime_version, parse_int(value, &ph_cfg.runtime_version));
+    KEY(driver_version, parse_int(value, &ph_cfg.driver_version));
+    KEY(nvlink_count, parse_int(value, &ph_cfg.nvlink_count));
+    KEY(nvml_driver, parse_text(value, ph_cfg.nvml_driver, sizeof ph_cfg.nvml_driver));
 #undef KEY
     if (strcmp(key, "host_scale") == 0) {
         char *end;
@@ -127,10 +132,20 @@ static int set_key(const char *key, const char *value) {
     return set_indexed(key, value);
 }
 
+/* Occupancy is computed from these. */
+static const int needed_attributes[] = {
+    cudaDevAttrMaxThreadsPerMultiProcessor,   cudaDevAttrMaxBlocksPerMultiprocessor,
+    cudaDevAttrMaxRegistersPerMultiprocessor, cudaDevAttrMaxSharedMemoryPerMultiprocessor,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin,  cudaDevAttrReservedSharedMemoryPerBlock,
+};
+
 static const char *check(void) {
     if (ph_cfg.device_count < 1 || ph_cfg.device_count > PH_MAX_DEVICES) return "device_count must be 1 to 64";
     if (ph_cfg.reserved_nbytes >= ph_cfg.memory_nbytes) return "reserved_nbytes must be less than memory_nbytes";
     if (ph_cfg.sm_count < 1 || ph_cfg.cc_major < 5) return "sm_count must be positive and cc_major at least 5";
+    for (size_t i = 0; i < sizeof needed_attributes / sizeof *needed_attributes; i++)
+        if (!attributes.given[needed_attributes[i]])
+            return "device attributes are missing: attr.39, 81, 82, 97, 106 and 111 are needed";
     return NULL;
 }
 
@@ -165,125 +180,8 @@ int ph_config_read(const char *path, char *error, size_t capacity) {
     return wrong ? fail(error, capacity, path, number, wrong, "") : status;
 }
 
-/* What follows from the compute capability (CUDA programming guide, technical specifications per compute capability).
- */
-static int by_capability(int attribute) {
-    int cc = ph_cfg.cc_major * 10 + ph_cfg.cc_minor;
-    bool datacentre = cc == 80 || cc == 90 || cc == 100 || cc == 103 || cc == 70;
-    int shared_kb = cc == 70 ? 96 : cc == 75 ? 64 : cc == 80 || cc == 87 ? 164 : cc == 90 || cc / 10 == 10 ? 228 : 100;
-    switch (attribute) {
-    case 39:
-        return cc == 75 ? 1024 : datacentre ? 2048 : 1536; /* threads per SM */
-    case 106:
-        return cc == 75 ? 16 : datacentre ? 32 : cc == 86 ? 16 : 24; /* blocks per SM */
-    case 81:
-        return shared_kb << 10; /* shared per SM */
-    case 97:
-        return cc < 80 ? shared_kb << 10 : (shared_kb - 1) << 10; /* shared per block, opt-in */
-    case 111:
-        return cc < 80 ? 0 : 1024; /* shared, reserved */
-    case 120:
-    case 127:
-        return cc >= 90; /* clusters, tensor maps */
-    default:
-        return 0;
-    }
-}
-
-static int by_rule(int attribute) {
-    switch (attribute) {
-    case 1:
-    case 2:
-    case 3:
-        return 1024;
-    case 4:
-        return 64;
-    case 5:
-        return INT32_MAX;
-    case 6:
-    case 7:
-        return 65535;
-    case 8:
-        return 49152;
-    case 9:
-        return 65536;
-    case 10:
-        return 32;
-    case 11:
-        return INT32_MAX;
-    case 12:
-    case 82:
-        return 65536;
-    case 13:
-        return 1980000;
-    case 14:
-    case 30:
-        return 512;
-    case 16:
-        return ph_cfg.sm_count;
-    case 36:
-        return 3200000;
-    case 37:
-        return 5120;
-    case 38:
-        return 50 << 20;
-    case 40:
-        return 3;
-    case 51:
-        return 32;
-    case 75:
-        return ph_cfg.cc_major;
-    case 76:
-        return ph_cfg.cc_minor;
-    case 87:
-        return 2;
-    case 108:
-        return 32 << 20;
-    case 109:
-        return 128 << 20;
-    case 119:
-        return 1;
-    case 126:
-        return 4;
-    case 134:
-        return -1;
-    /* what every such GPU can do */
-    case 15:
-    case 19:
-    case 31:
-    case 32:
-    case 41:
-    case 78:
-    case 79:
-    case 80:
-    case 83:
-    case 89:
-    case 90:
-    case 91:
-    case 92:
-    case 93:
-    case 94:
-    case 95:
-    case 98:
-    case 99:
-    case 102:
-    case 103:
-    case 113:
-    case 114:
-    case 115:
-    case 122:
-    case 123:
-    case 125:
-        return 1;
-    /* multicast objects and fabric handles are not modelled, and so not offered: 128, 132 */
-    default:
-        return by_capability(attribute);
-    }
-}
-
 bool ph_device_attribute(int attribute, int *value) {
-    *value = 0;
-    if (attribute <= 0 || attribute >= PH_MAX_ATTRIBUTES) return false;
-    *value = attributes.given[attribute] ? attributes.value[attribute] : by_rule(attribute);
-    return true;
+    bool given = attribute > 0 && attribute < MAX_ATTRIBUTES && attributes.given[attribute];
+    *value = given ? attributes.value[attribute] : 0;
+    return given;
 }

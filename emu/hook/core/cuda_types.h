@@ -14,8 +14,11 @@ enum {
     CUDA_INVALID_VALUE = 1,
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_NOT_INITIALIZED = 3,
-    CUDA_INVALID_CONFIGURATION = 9, /* runtime only */
-    CUDA_INVALID_SYMBOL = 13,       /* runtime only */
+    CUDA_INVALID_CONFIGURATION = 9, /* runtime only, as the next four */
+    CUDA_INVALID_PITCH = 12,
+    CUDA_INVALID_SYMBOL = 13,
+    CUDA_INVALID_COPY_DIRECTION = 21,
+    CUDA_MISSING_CONFIGURATION = 52,
     CUDA_INVALID_DEVICE_FUNCTION = 98,
     CUDA_INVALID_DEVICE = 101,
     CUDA_INVALID_IMAGE = 200,
@@ -43,6 +46,18 @@ enum {
     CUDA_CAPTURE_WRONG_THREAD = 908,
 };
 
+/* cudaFuncAttribute */
+enum {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+    cudaFuncAttributeClusterDimMustBeSet = 10,
+    cudaFuncAttributeRequiredClusterWidth = 11,
+    cudaFuncAttributeRequiredClusterHeight = 12,
+    cudaFuncAttributeRequiredClusterDepth = 13,
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 14,
+    cudaFuncAttributeClusterSchedulingPolicyPreference = 15,
+};
+
 typedef struct dim3 {
     unsigned int x, y, z;
 } dim3;
@@ -51,6 +66,8 @@ enum { COPY_H2H = 0, COPY_H2D = 1, COPY_D2H = 2, COPY_D2D = 3, COPY_DEFAULT = 4 
 enum { STREAM_NONBLOCKING = 1 };
 enum { EVENT_DISABLE_TIMING = 2, EVENT_INTERPROCESS = 4 };
 enum { CAPTURE_NONE = 0, CAPTURE_ACTIVE = 1, CAPTURE_INVALID = 2 };
+enum { cudaMemLocationTypeDevice = 1, cudaMemHandleTypePosixFileDescriptor = 1, cudaMemAccessFlagsProtReadWrite = 3 };
+enum { cudaLaunchAttributeClusterDimension = 4 };
 enum { MEMORY_UNREGISTERED = 0, MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_MANAGED = 3 };
 
 typedef struct cudaUUID {

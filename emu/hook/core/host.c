@@ -12,11 +12,15 @@
  * threads are not known to wait for each other: what they do alone moves nobody else's clock.
  */
 #define _GNU_SOURCE
-#include "core/core.h"
+#include "core/host.h"
+#include "channel/channel.h"
+#include "core/config.h"
+#include "core/counters.h"
+#include "process/process.h"
+#include "process/thread.h"
 
+#include <stdatomic.h>
 #include <time.h>
-
-ph_counters ph_counts;
 
 static struct {
     atomic_uint_fast64_t rank_ns;    /* the latest instant given to a record */
@@ -166,29 +170,6 @@ PH_EXPORT void phantora_advance_ns(uint64_t ns) {
     ph_host_advance(ns);
     ph_emit(PH_KIND_HOST_ADVANCE, NULL, 0, NULL, 0);
 }
-
-void ph_emit_counters(void) {
-    ph_core_lock();
-    struct ph_COUNTERS totals = {
-        .launches = ph_counts.launches,
-        .measured_ns = ph_counts.solo_ns[PH_SOURCE_MEASURED],
-        .interpolated_ns = ph_counts.solo_ns[PH_SOURCE_INTERPOLATED],
-        .roofline_ns = ph_counts.solo_ns[PH_SOURCE_ROOFLINE],
-        .flops = ph_counts.flops,
-        .api_calls = atomic_load(&ph_counts.api_calls),
-        .ops = atomic_load(&ph_counts.ops),
-        .unmodelled_reads = atomic_load(&ph_counts.unmodelled_reads),
-        .refused_calls = atomic_load(&ph_counts.refused_calls),
-    };
-    ph_close_segments();
-    ph_append(PH_KIND_COUNTERS, ph_host_clock(), &totals, sizeof totals, NULL, 0);
-    ph_core_unlock();
-}
-
-void ph_count_unmodelled_read(void) { atomic_fetch_add_explicit(&ph_counts.unmodelled_reads, 1, memory_order_relaxed); }
-
-PH_EXPORT uint64_t phantora_unmodelled_reads(void) { return atomic_load(&ph_counts.unmodelled_reads); }
-
 /* ---- counts, for whoever fits a host description ----------------------------------------------------------------- */
 
 /* Sums over all threads, by ph_host_kind; returns how many kinds there are. */

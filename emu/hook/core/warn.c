@@ -1,9 +1,16 @@
 /*
  * Messages to the user: once each, to stderr and to the coordinator's report.
  */
-#include "core/core.h"
+#include "core/warn.h"
+#include "channel/channel.h"
+#include "core/counters.h"
+#include "core/hash.h"
+#include "process/process.h"
+#include "process/sites.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +45,7 @@ void ph_warn_once(const char *name, const char *format, ...) {
     size_t length = (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
     fprintf(stderr, "phantora-async: rank %u: %s\n", ph_run.rank, text);
     struct ph_WARNING warning = {.code = 0, .count = 1};
-    ph_emit_aside(PH_KIND_WARNING, &warning, sizeof warning, text, length);
+    ph_emit_out_of_band(PH_KIND_WARNING, &warning, sizeof warning, text, length);
 }
 
 int ph_refuse(const char *name, int status) {
@@ -59,3 +66,6 @@ void ph_die(const char *format, ...) {
     fprintf(stderr, "phantora-async: rank %u: internal error: %s\n", ph_run.rank, text);
     _exit(70);
 }
+
+/* The same for warnings of emu's Python side. */
+PH_EXPORT void phantora_warn_once(const char *name, const char *text) { ph_warn_once(name, "%s", text); }

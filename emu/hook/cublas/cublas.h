@@ -2,7 +2,7 @@
 #ifndef PHANTORA_CUBLAS_H
 #define PHANTORA_CUBLAS_H
 
-#include "core/gemm.h"
+#include "costs/library.h"
 
 enum { CUBLAS_OK = 0, CUBLAS_NOT_INITIALIZED = 1, CUBLAS_INVALID_VALUE = 7 };
 enum { CUBLAS_POINTER_HOST = 0, CUBLAS_POINTER_DEVICE = 1 };

@@ -1,7 +1,8 @@
 /*
  * Error names and texts. The runtime's and the driver's numbers agree where both have them; the names differ.
  */
-#include "cudart/runtime.h"
+#include "core/cuda_types.h"
+#include "process/thread.h"
 
 static const struct {
     int code;

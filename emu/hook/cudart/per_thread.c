@@ -1,7 +1,10 @@
 /*
  * Programs compiled for a default stream per thread call these names: the null stream means stream 2 to them.
  */
-#include "cudart/runtime.h"
+#include "core/host.h"
+#include "cudart/cudart.h"
+#include "kernels/kernel.h"
+#include "memory/copy.h"
 
 #define STREAM(handle) ((handle) ? (handle) : (void *)2)
 

@@ -2,8 +2,13 @@
  * Stream-ordered allocation. An allocation takes its memory at once and gives it back at once: torch asks these pools
  * for capacity, and program order is the only order that the bytes here have.
  */
-#include "cudart/runtime.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "cudart/cudart.h"
+#include "memory/memory.h"
+#include "streams/capture.h"
 
+#include <pthread.h>
 #include <string.h>
 
 enum {
@@ -39,7 +44,7 @@ static pool *pool_of(void *handle) {
 }
 
 PH_EXPORT int cudaDeviceGetDefaultMemPool(void **out, int device) {
-    *out = device_exists(device) ? default_pool(device) : NULL;
+    *out = ph_device_exists(device) ? default_pool(device) : NULL;
     return result(*out ? CUDA_OK : CUDA_INVALID_DEVICE);
 }
 
@@ -123,11 +128,11 @@ PH_EXPORT int cudaMemPoolTrimTo(void *handle, size_t keep) {
 
 PH_EXPORT int cudaMemPoolSetAccess(void *handle, const struct CUmemAccessDesc *access, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!device_exists(access[i].location.id)) return result(CUDA_INVALID_DEVICE);
+        if (!ph_device_exists(access[i].location.id)) return result(CUDA_INVALID_DEVICE);
     return result(pool_of(handle) ? CUDA_OK : CUDA_INVALID_VALUE);
 }
 
 PH_EXPORT int cudaMemPoolGetAccess(int *flags, void *handle, struct cudaMemLocation *location) {
-    *flags = pool_of(handle) && device_exists(location->id) ? 3 : 0; /* read and write */
+    *flags = pool_of(handle) && ph_device_exists(location->id) ? cudaMemAccessFlagsProtReadWrite : 0;
     return result(*flags ? CUDA_OK : CUDA_INVALID_VALUE);
 }

@@ -13,7 +13,7 @@
 #ifndef PHANTORA_CUDNN_H
 #define PHANTORA_CUDNN_H
 
-#include "core/hook.h"
+#include "core/host.h"
 
 enum {
     CUDNN_OK = 0,

@@ -2,7 +2,8 @@
  * cuFFT: plans and their execution as a library call by the bytes of its input and output. PyTorch asks a plan for its
  * workspace and allocates that; a transform out of place over powers of two needs about its output again.
  */
-#include "core/gemm.h"
+#include "core/host.h"
+#include "costs/library.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* cuFile (GPUDirect Storage): answers that there is none, which its callers expect on most machines. */
-#include "core/hook.h"
+#include "core/base.h"
+#include "core/warn.h"
 
 #include <errno.h>
 #include <sys/types.h>

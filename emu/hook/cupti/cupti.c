@@ -3,7 +3,8 @@
  * the calls are refused (calls.def). Here are those whose answer is looked at even then. The real library is
  * never called: it would look inside the driver.
  */
-#include "core/hook.h"
+#include "core/base.h"
+#include "core/warn.h"
 
 enum { CUPTI_OK = 0, CUPTI_INVALID_PARAMETER = 1, CUPTI_NOT_SUPPORTED = 27 };
 

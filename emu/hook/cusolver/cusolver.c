@@ -5,7 +5,10 @@
  * The values stay uncomputed; the status words say "no error" and pivots say "no exchange", since programs read them.
  * Time is that of a library call by its bytes. Workspaces are sized as LAPACK's blocked algorithms would.
  */
-#include "core/gemm.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "costs/library.h"
+#include "data/data.h"
 
 #include <stdlib.h>
 

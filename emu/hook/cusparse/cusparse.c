@@ -1,5 +1,5 @@
 /* cuSPARSE: only the text of its errors; its work is refused (calls.def). */
-#include "core/hook.h"
+#include "core/base.h"
 
 PH_EXPORT const char *cusparseGetErrorString(int status) {
     return status == 0 ? "success" : status == 10 ? "operation not supported by the emulation" : "cuSPARSE error";

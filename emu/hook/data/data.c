@@ -7,6 +7,12 @@
  * takes a new one).
  */
 #include "data/data.h"
+#include "core/config.h"
+#include "core/counters.h"
+#include "core/warn.h"
+#include "data/action.h"
+#include "memory/host_memory.h"
+#include "memory/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,68 +1,51 @@
 /*
- * What the files of the data engine share: the action, one unit of work on bytes that waits for others.
+ * data/: the bytes that steer the program. Small copies, sets and collectives really happen, in stream order, deferred
+ * while an input has not arrived; and it is known which device bytes something modelled has written.
  *
- *   data.c          the calls of hook.h: decide between doing at once, deferring and forgetting
- *   data_pending.c  the actions that wait, in program order, and who waits for whom
- *   data_known.c    which device bytes something modelled has written
- *   data_python.c   the same for emu's Python side, and the thread that runs its actions
+ *   data.c            decides between doing at once, deferring and forgetting
+ *   pending.c         the actions that wait, in program order, and who waits for whom
+ *   known.c           which device bytes something modelled has written
+ *   python_actions.c  the same for emu's Python side, and the thread that runs its actions
+ *
+ * Comes in: copies and sets from memory/, collectives' bytes from nccl/ and channel/, control tensors from emu/control.
+ * Goes out: bytes in memory; counts of reads of bytes that nothing modelled wrote.
  */
 #ifndef PHANTORA_DATA_H
 #define PHANTORA_DATA_H
 
-#include "core/hook.h"
+#include "core/base.h"
 
-enum ph_action_kind {
-    PH_ACTION_COPY,   /* bytes of `source` (or of `staged`, taken when the call was made) to writes[0] */
-    PH_ACTION_SET,    /* `value` into writes[0] */
-    PH_ACTION_EXPECT, /* bytes that arrive under `token` into writes[0] */
-    PH_ACTION_CALL,   /* run(arg), C code that may run on any thread */
-    PH_ACTION_PYTHON, /* run(arg), needs the interpreter: only data_python.c's thread runs it */
-    PH_ACTION_HOST    /* run(arg), a host function of the program: only hostfunc.c's thread runs it */
-};
+typedef struct ph_range {
+    void *start;
+    size_t nbytes;
+} ph_range;
 
-typedef struct ph_action {
-    struct ph_action *prev, *next; /* all that is pending, in program order */
-    struct ph_action *ready_next;
-    struct ph_action **dependents; /* actions that this one blocks */
-    size_t ndependents, dependents_capacity;
-    int blockers; /* earlier actions it waits for, plus one while an EXPECT's bytes are missing */
-    enum ph_action_kind kind;
-    bool arrived;
-    int value;
-    uint64_t token;
-    const void *source;
-    unsigned char *staged;
-    size_t staged_nbytes;
-    void (*run)(void *);
-    void *arg;
-    int nreads, nwrites;
-    ph_range ranges[]; /* reads, then writes */
-} ph_action;
+/* Each returns at once. Ranges that overlap a pending write become pending themselves; the action runs when its inputs
+ * are there. */
+void ph_data_copy(void *dst, const void *src, size_t nbytes);
+void ph_data_set(void *dst, int value, size_t nbytes);
+/* An action over ranges given by the caller (control tensors): run(arg) is called later, from any thread, if something
+ * is pending. */
+void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, int nwrites, void (*run)(void *),
+                    void *arg);
+/* Bytes that will arrive from the coordinator under this token. */
+void ph_data_expect(uint64_t token, void *dst, size_t nbytes);
+/* DATA records arrive on the channel's reader thread, which calls this. */
+void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes);
 
-static inline bool ph_overlap(const void *a, size_t a_nbytes, const void *b, size_t b_nbytes) {
-    uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
-    return p < q + b_nbytes && q < p + a_nbytes;
-}
+/* Blocks in real time until nothing pending overlaps the range. */
+void ph_data_wait(const void *start, size_t nbytes);
+/* The same for every pending write to host memory (asynchronous device-to-host copies go through ph_data_copy too):
+ * called by cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize and queries that answer "done". One load
+ * if nothing is pending. */
+void ph_data_wait_host(void);
+/* Is a write to part of the range pending? */
+bool ph_data_pending(const void *start, size_t nbytes);
 
-/* data_pending.c */
-ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nreads, const ph_range *writes,
-                         int nwrites);
-/* Runs it now if nothing stands in its way (true), else queues it. Takes the action over. */
-bool ph_action_submit(ph_action *action);
-/* Would an action over these ranges have to wait? One atomic load when nothing is pending. */
-bool ph_action_conflicts(const ph_range *reads, int nreads, const ph_range *writes, int nwrites);
-/* Blocks until a Python action's turn has come. */
-void ph_action_python_wait(void);
-/* The next such action, NULL if none; the caller performs and finishes it. */
-ph_action *ph_action_python_take(void);
-void ph_action_finish(ph_action *action);
-/* Performs and finishes it here: its own waits do not wait for it. */
-void ph_action_complete(ph_action *action);
-
-/* hostfunc.c: the action's turn has come. With the engine's lock. */
-void ph_host_function_ready(ph_action *action);
-
-/* data.c */
-void ph_action_perform(ph_action *action);
+/* Is every byte of the range written by something modelled? (interval set; large ranges answer false) */
+bool ph_data_known(const void *start, size_t nbytes);
+bool ph_data_known_any(const void *start, size_t nbytes); /* ... or at least one byte of it? */
+void ph_data_mark_known(const void *start, size_t nbytes);
+void ph_data_forget(const void *start, size_t nbytes);
 
 #endif

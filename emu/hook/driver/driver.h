@@ -2,9 +2,12 @@
 #ifndef PHANTORA_DRIVER_H
 #define PHANTORA_DRIVER_H
 
-#include "cudart/runtime.h"
+#include "cudart/cudart.h"
+#include "kernels/kernel.h"
 
 typedef uint64_t CUdeviceptr;
+
+int cuDevicePrimaryCtxRetain(void **out, int device);
 
 static inline void *pointer_of(CUdeviceptr address) { return (void *)(uintptr_t)address; }
 

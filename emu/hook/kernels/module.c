@@ -2,7 +2,10 @@
  * Code that programs load by themselves (Triton, Inductor, NVRTC users): cubins name their kernels, with registers and
  * shared memory, in ELF sections; of other images (PTX, fat binaries) any name is believed.
  */
-#include "core/core.h"
+#include "kernels/module.h"
+#include "core/device.h"
+#include "core/warn.h"
+#include "kernels/registry.h"
 
 #include <elf.h>
 #include <stdio.h>

@@ -4,9 +4,13 @@
  * Names are hashed here, once, in the process that all ranks are forked from, and never copied. An address registered
  * again (a library unloaded, another one in its place) takes the new name.
  */
-#include "core/core.h"
 #include "kernels/registry.h"
+#include "core/hash.h"
+#include "core/warn.h"
+#include "memory/memory.h"
+#include "process/thread.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,8 +2,10 @@
 #ifndef PHANTORA_REGISTRY_H
 #define PHANTORA_REGISTRY_H
 
-#include <stddef.h>
+#include "kernels/kernel.h"
 
+ph_kernel *ph_kernel_of(const void *host_function); /* by address or handle; NULL if unknown */
+ph_kernel *ph_kernel_make(const char *name);
 void ph_register_kernel(const void *address, const char *name);
 void ph_register_variable(const void *address, size_t nbytes);
 int ph_variable_of(const void *symbol, void **address, size_t *nbytes);

@@ -7,10 +7,19 @@
  * asynchronous one only for what finds no room in the buffer (an H100 with driver 580 took 2 MiB without waiting and
  * waited for the stream with 3 MiB). The host's part, staging, takes as long as the copy.
  */
-#include "core/core.h"
+#include "memory/copy.h"
+#include "core/config.h"
+#include "core/cuda_types.h"
+#include "core/hash.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "data/data.h"
+#include "memory/host_memory.h"
+#include "memory/memory.h"
+#include "process/thread.h"
+#include "streams/capture.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 enum {
@@ -46,7 +55,7 @@ typedef struct route {
 static int find_route(route *out, const void *dst, const void *src, int kind) {
     bool to_device = ph_is_device_pointer(dst), from_device = ph_is_device_pointer(src);
     int actual = from_device ? (to_device ? COPY_D2D : COPY_D2H) : (to_device ? COPY_H2D : COPY_H2H);
-    if (kind < COPY_H2H || kind > COPY_DEFAULT) return 21; /* cudaErrorInvalidMemcpyDirection */
+    if (kind < COPY_H2H || kind > COPY_DEFAULT) return CUDA_INVALID_COPY_DIRECTION;
     if (kind != COPY_DEFAULT && kind != actual && !(ph_host_pinned(dst) || ph_host_pinned(src)))
         return CUDA_INVALID_VALUE;
     out->direction = actual;
@@ -123,7 +132,7 @@ int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stre
 
 int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height, int kind,
                ph_stream *stream, bool async) {
-    if (width > dst_pitch || width > src_pitch) return 12; /* cudaErrorInvalidPitchValue */
+    if (width > dst_pitch || width > src_pitch) return CUDA_INVALID_PITCH;
     size_t nbytes = width * height;
     if ((width == dst_pitch && width == src_pitch) || nbytes == 0)
         return ph_copy(dst, src, nbytes, kind, stream, async);

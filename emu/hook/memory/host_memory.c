@@ -2,8 +2,14 @@
  * Pinned host memory: ordinary memory whose ranges are remembered, because copies from and to it are faster and do not
  * stop the host.
  */
-#include "core/core.h"
+#include "memory/host_memory.h"
+#include "core/cuda_types.h"
+#include "core/device.h"
+#include "core/warn.h"
+#include "process/thread.h"
+#include "streams/capture.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,8 +8,13 @@
  * bytes aligned, as cudaMalloc does. The lowest fitting hole is taken, so addresses are the same in every run.
  */
 #define _GNU_SOURCE
-#include "core/core.h"
+#include "memory/memory.h"
+#include "core/device.h"
+#include "core/warn.h"
+#include "data/data.h"
+#include "memory/vmm.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

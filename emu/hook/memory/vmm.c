@@ -5,8 +5,12 @@
  * addresses are readable at any time; that two mappings of one handle show the same bytes is not modelled, and a second
  * mapping of a handle is refused.
  */
-#include "core/core.h"
+#include "memory/vmm.h"
+#include "core/device.h"
+#include "core/warn.h"
+#include "memory/memory.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,8 +9,8 @@
 #ifndef PHANTORA_NCCL_H
 #define PHANTORA_NCCL_H
 
-#include "core/hook.h"
-#include "core/records.h"
+#include "channel/records.h"
+#include "streams/stream.h"
 
 enum { NCCL_OK = 0, NCCL_ERROR_CUDA = 1, NCCL_ERROR_SYSTEM = 2, NCCL_ERROR_ARGUMENT = 4, NCCL_ERROR_USAGE = 5 };
 enum { NCCL_SPLIT_NOCOLOR = -1, NCCL_SUM = 0, NCCL_BUILTIN_REDOPS = 5, NCCL_DTYPES = 12 };

@@ -2,7 +2,9 @@
  * NVML: what torch and its users ask about the machine. What moves with the load of a real GPU (utilisation, power,
  * temperature, clocks) is refused rather than invented.
  */
-#include "core/core.h"
+#include "core/device.h"
+#include "core/device_attributes.h"
+#include "memory/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -80,15 +82,15 @@ PH_EXPORT const char *nvmlErrorString(int status) {
 }
 
 PH_EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned capacity) {
-    return text_out(text, capacity, ph_cfg_more.nvml_driver);
+    return text_out(text, capacity, ph_cfg.nvml_driver);
 }
 PH_EXPORT int nvmlSystemGetNVMLVersion(char *text, unsigned capacity) {
     char version[48];
-    snprintf(version, sizeof version, "%d.%s", ph_cfg_more.driver_version / 1000, ph_cfg_more.nvml_driver);
+    snprintf(version, sizeof version, "%d.%s", ph_cfg.driver_version / 1000, ph_cfg.nvml_driver);
     return text_out(text, capacity, version);
 }
 PH_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version) {
-    *version = ph_cfg_more.driver_version;
+    *version = ph_cfg.driver_version;
     return NVML_OK;
 }
 PH_EXPORT int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
@@ -159,9 +161,9 @@ PH_EXPORT int nvmlDeviceGetPciInfo_v3(nvml_device *device, nvml_pci *out) {
     ph_device_pci(index, out->legacy, sizeof out->legacy);
     memcpy(out->text, "0000", 4); /* here the domain has eight digits */
     memcpy(out->text + 4, out->legacy, sizeof out->legacy);
-    out->bus = 0x10u + (unsigned)index;
-    ph_device_attr(139, index, (int *)&out->id);
-    ph_device_attr(140, index, (int *)&out->subsystem);
+    out->bus = (unsigned)ph_device_pci_bus(index);
+    ph_device_attr(cudaDevAttrGpuPciDeviceId, index, (int *)&out->id);
+    ph_device_attr(cudaDevAttrGpuPciSubsystemId, index, (int *)&out->subsystem);
     return NVML_OK;
 }
 PH_EXPORT int nvmlDeviceGetPciInfo_v2(nvml_device *device, nvml_pci *out) {
@@ -229,20 +231,20 @@ PH_EXPORT int nvmlDeviceGetP2PStatus(nvml_device *a, nvml_device *b, int which, 
  * ------------------------------------------------------------------------- */
 
 PH_EXPORT int nvmlDeviceGetNvLinkState(nvml_device *device, unsigned link, unsigned *active) {
-    *active = index_of(device) >= 0 && link < (unsigned)ph_cfg_more.nvlink_count;
-    return index_of(device) < 0 || link >= (unsigned)ph_cfg_more.nvlink_count ? NVML_INVALID_ARGUMENT : NVML_OK;
+    *active = index_of(device) >= 0 && link < (unsigned)ph_cfg.nvlink_count;
+    return index_of(device) < 0 || link >= (unsigned)ph_cfg.nvlink_count ? NVML_INVALID_ARGUMENT : NVML_OK;
 }
 
 PH_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(nvml_device *device, unsigned link, int *type) {
     enum { SWITCH = 2, UNKNOWN = 255 };
-    bool exists = index_of(device) >= 0 && link < (unsigned)ph_cfg_more.nvlink_count;
+    bool exists = index_of(device) >= 0 && link < (unsigned)ph_cfg.nvlink_count;
     *type = exists ? SWITCH : UNKNOWN;
     return exists ? NVML_OK : NVML_INVALID_ARGUMENT;
 }
 
 PH_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device *device, unsigned link, nvml_pci *out) {
     memset(out, 0, sizeof *out);
-    bool exists = index_of(device) >= 0 && link < (unsigned)ph_cfg_more.nvlink_count;
+    bool exists = index_of(device) >= 0 && link < (unsigned)ph_cfg.nvlink_count;
     if (!exists) return NVML_INVALID_ARGUMENT;
     out->bus = 0xe0 + link % 4; /* the server's switches */
     snprintf(out->legacy, sizeof out->legacy, "0000:%02X:00.0", out->bus);

@@ -8,8 +8,17 @@
  * has run since the last step ends a step, as far as can be told without looking ahead; of several optimizers in a row
  * the first. A range or mark named `phantora.step` says so explicitly and switches the rule off.
  */
-#include "core/core.h"
+#include "nvtx/nvtx.h"
+#include "channel/channel.h"
+#include "core/config.h"
+#include "core/counters.h"
+#include "core/hash.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "process/thread.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,7 +124,7 @@ static ph_host_kind work_of(const char *text, bool sized) {
     if (begins(text, "aten::", 6)) {
         if (one_of(text + 6, views, sizeof views / sizeof *views)) return PH_WORK_VIEW;
         if (one_of(text + 6, takes_memory, sizeof takes_memory / sizeof *takes_memory)) return PH_WORK_EMPTY;
-        return PH_WORK_OP;
+        return text[strlen(text) - 1] == '_' ? PH_WORK_IN_PLACE : PH_WORK_OP;
     }
     if (strcmp(text, "detach") == 0) return PH_WORK_VIEW;
     /* Other libraries' operators have a namespace, too; a node of the backward pass is named like its class. */

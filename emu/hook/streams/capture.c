@@ -6,8 +6,14 @@
  * unhandled operations", "Invalidation") and the modes of cudaThreadExchangeStreamCaptureMode. Where they leave open
  * which calls are meant, and with which error, it is what driver 580 does on an H100.
  */
+#include "streams/capture.h"
+#include "core/cuda_types.h"
+#include "core/warn.h"
+#include "process/thread.h"
 #include "streams/graph.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -324,4 +330,21 @@ int ph_capture_end(ph_stream *stream, ph_graph **out) {
     dissolve(capture);
     if (status) ph_graph_release(graph);
     return status;
+}
+
+static int status_of(const ph_stream *stream) {
+    return !stream->capture ? CAPTURE_NONE : stream->capture->invalid ? CAPTURE_INVALID : CAPTURE_ACTIVE;
+}
+
+int ph_capture_info(void *handle, int *status, unsigned long long *id, void **graph, void ***dependencies, void **edges,
+                    size_t *n) {
+    ph_stream *stream = ph_stream_of(handle);
+    const ph_capture *capture = stream ? stream->capture : NULL;
+    if (status) *status = stream ? status_of(stream) : CAPTURE_NONE;
+    if (id) *id = capture ? capture->id : 0;
+    if (graph) *graph = capture ? capture->graph : NULL;
+    if (dependencies) *dependencies = capture ? (void **)capture->tails[stream->branch].steps : NULL;
+    if (edges) *edges = NULL;
+    if (n) *n = capture ? capture->tails[stream->branch].n : 0;
+    return stream ? CUDA_OK : CUDA_INVALID_HANDLE;
 }

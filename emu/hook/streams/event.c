@@ -2,23 +2,30 @@
  * Events. Each cudaEventRecord sets a new recording on its stream, so that an event recorded again leaves waits for its
  * earlier record alone. Records of before the rank's start count as completed.
  */
-#include "core/core.h"
+#include "streams/event.h"
+#include "channel/channel.h"
+#include "core/cuda_types.h"
+#include "core/host.h"
+#include "process/process.h"
+#include "process/thread.h"
+#include "streams/capture.h"
+#include "streams/watch.h"
 
 #include <stdlib.h>
 
 static struct {
     uint64_t last_recording;
     ph_event *retired;
-} events; /* under the core lock */
+} events; /* under the record lock */
 
 int ph_event_create(unsigned flags, ph_event **out) {
     *out = NULL;
     int status = ph_device_usable();
     if (status) return status;
-    ph_core_lock();
+    ph_record_lock();
     ph_event *event = events.retired;
     if (event) events.retired = event->next_retired;
-    ph_core_unlock();
+    ph_record_unlock();
     if (!event && !(event = malloc(sizeof *event))) return CUDA_OUT_OF_MEMORY;
     *event = (ph_event){.magic = PH_EVENT_MAGIC, .flags = flags, .device = ph_self()->device};
     *out = event;
@@ -28,12 +35,13 @@ int ph_event_create(unsigned flags, ph_event **out) {
 int ph_event_destroy(ph_event *event) {
     /* Aside: the watchdog destroys events when it gets round to it, and that moves neither clocks nor segments. */
     struct ph_RECORDING_DROP record = {.recording = event->recording};
-    if (event->recording && ph_run.started) ph_emit_aside(PH_KIND_RECORDING_DROP, &record, sizeof record, NULL, 0);
-    ph_core_lock();
+    if (event->recording && ph_run.started)
+        ph_emit_out_of_band(PH_KIND_RECORDING_DROP, &record, sizeof record, NULL, 0);
+    ph_record_lock();
     event->magic = 0;
     event->next_retired = events.retired; /* reused, never freed: a stale handle is recognised */
     events.retired = event;
-    ph_core_unlock();
+    ph_record_unlock();
     return CUDA_OK;
 }
 
@@ -60,7 +68,7 @@ int ph_event_record(ph_event *event, ph_stream *stream) {
     if (status) return status;
     if (UNLIKELY(stream->capture != NULL) && ph_capture_event(stream, event)) return CUDA_OK;
     if (event->device != stream->device) return CUDA_INVALID_HANDLE;
-    ph_core_lock();
+    ph_record_lock();
     if (ph_run.started) {
         ph_order_default(stream);
         event->recording = ph_record_on(stream, event->recording);
@@ -70,7 +78,7 @@ int ph_event_record(ph_event *event, ph_stream *stream) {
     event->stream_id = stream->id;
     event->host_ns = ph_host_clock();
     event->clock_ns = ph_clock_estimate();
-    ph_core_unlock();
+    ph_record_unlock();
     return CUDA_OK;
 }
 
@@ -79,12 +87,12 @@ int ph_stream_wait_event(ph_stream *stream, ph_event *event) {
     if (status) return status;
     if (UNLIKELY(stream->capture || event->capture)) return ph_capture_wait(stream, event);
     if (!event->recording) return CUDA_OK; /* never recorded: no event */
-    ph_core_lock();
+    ph_record_lock();
     if (ph_run.started) {
         ph_order_default(stream); /* even where the wait is none: a stream's own event is behind it anyway */
         if (event->stream_id != stream->id) ph_recording_wait(stream, event->recording);
     }
-    ph_core_unlock();
+    ph_record_unlock();
     return CUDA_OK;
 }
 

@@ -4,9 +4,15 @@
  * and joins of the capture. The host pays for one call, and the launch queue holds it as one.
  */
 #include "streams/graph.h"
+#include "channel/channel.h"
+#include "core/cuda_types.h"
+#include "core/warn.h"
+#include "data/data.h"
+#include "nvtx/nvtx.h"
+#include "process/process.h"
+#include "streams/host_function.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 ph_graph *ph_graph_new(int device) {
     ph_graph *graph = calloc(1, sizeof *graph);
@@ -73,12 +79,12 @@ static ph_stream *branch_stream(ph_graph_exec *exec, int branch, ph_stream *stre
 /* A side branch is ordered by recordings, which live as long as this launch. */
 static void replay_order(const ph_step *step, size_t index, ph_stream *stream, uint64_t *recordings) {
     if (!ph_run.started || (step->kind == STEP_FORK && !step->joined)) return;
-    ph_core_lock();
+    ph_record_lock();
     if (step->kind == STEP_FORK)
         recordings[index] = ph_record_on(stream, 0);
     else
         ph_recording_wait(stream, recordings[step->fork]);
-    ph_core_unlock();
+    ph_record_unlock();
 }
 
 static void replay_node(const ph_step *step, ph_stream *stream, bool queued) {
@@ -114,18 +120,18 @@ static void replay_node(const ph_step *step, ph_stream *stream, bool queued) {
 /* Behind the stream's work and behind the executable's last launch, whichever stream that was given to. */
 static void begin_launch(const ph_graph_exec *exec, ph_stream *stream) {
     if (!ph_run.started) return;
-    ph_core_lock();
+    ph_record_lock();
     ph_order_default(stream);
     if (exec->recording && exec->stream_id != stream->id) ph_recording_wait(stream, exec->recording);
-    ph_core_unlock();
+    ph_record_unlock();
 }
 
 static void end_launch(ph_graph_exec *exec, ph_stream *stream) {
     if (!ph_run.started) return;
-    ph_core_lock();
+    ph_record_lock();
     exec->recording = ph_record_on(stream, exec->recording);
     exec->stream_id = stream->id;
-    ph_core_unlock();
+    ph_record_unlock();
 }
 
 int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
@@ -150,13 +156,13 @@ int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
         } else
             replay_order(step, i, on, recordings);
     }
-    ph_core_lock();
+    ph_record_lock();
     for (size_t i = 0; i < graph->nsteps; i++)
         if (recordings[i]) {
             ph_close_segments();
             ph_recording_drop(recordings[i]);
         }
-    ph_core_unlock();
+    ph_record_unlock();
     free(recordings);
     end_launch(exec, stream);
     return CUDA_OK;

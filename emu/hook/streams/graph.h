@@ -6,7 +6,9 @@
 #ifndef PHANTORA_GRAPH_H
 #define PHANTORA_GRAPH_H
 
-#include "core/core.h"
+#include "streams/capture.h"
+
+#include <pthread.h>
 
 enum ph_step_kind {
     STEP_LAUNCH,
@@ -19,8 +21,6 @@ enum ph_step_kind {
     STEP_FORK,
     STEP_JOIN
 };
-
-typedef struct ph_graph ph_graph;
 
 typedef struct ph_step {
     enum ph_step_kind kind;
@@ -83,6 +83,7 @@ typedef struct ph_tails {
     size_t n;
 } ph_tails; /* what the next node of a branch depends on */
 
+typedef struct ph_capture ph_capture;
 struct ph_capture {
     uint64_t id;
     int mode;
@@ -98,7 +99,5 @@ ph_step *ph_graph_add(ph_graph *graph, enum ph_step_kind kind, int branch);
 void ph_graph_release(ph_graph *graph);
 int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream);
 int ph_user_object_release(ph_user_object *object, int count);
-int ph_capture_begin(ph_stream *stream, int mode);
-int ph_capture_end(ph_stream *stream, ph_graph **out);
 
 #endif

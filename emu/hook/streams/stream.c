@@ -4,10 +4,18 @@
  * Before any record is appended all open segments are, in order of their first launch, so that instants never decrease.
  * A segment also ends after 256 launches. The fold is the one that records.def states.
  */
-#include "core/core.h"
+#include "streams/stream.h"
+#include "channel/channel.h"
+#include "core/counters.h"
+#include "core/cuda_types.h"
+#include "core/host.h"
+#include "data/data.h"
+#include "process/process.h"
+#include "process/thread.h"
+#include "streams/capture.h"
+#include "streams/host_function.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { SEGMENT_LAUNCHES = 256 };
 
@@ -28,7 +36,7 @@ static void announce(ph_stream *stream) {
     ph_append(PH_KIND_STREAM_CREATE, ph_host_clock(), &record, sizeof record, NULL, 0);
 }
 
-/* Under the core lock. */
+/* Under the record lock. */
 static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
     ph_stream *stream = streams.retired;
     if (stream)
@@ -63,7 +71,7 @@ int ph_streams_make_defaults(void) {
 }
 
 void ph_streams_announce(void) {
-    ph_core_lock();
+    ph_record_lock();
     for (uint32_t id = 1; id <= streams.last_id; id++) /* the list is newest first, ids go out in order */
         for (ph_stream *stream = streams.all; stream; stream = stream->next)
             if (stream->id == id) {
@@ -71,7 +79,7 @@ void ph_streams_announce(void) {
                 announce(stream);
             }
     streams.first_open = streams.last_open = NULL;
-    ph_core_unlock();
+    ph_record_unlock();
 }
 
 ph_stream *ph_default_stream(int device) { return streams.legacy[device]; }
@@ -79,9 +87,9 @@ ph_stream *ph_default_stream(int device) { return streams.legacy[device]; }
 static ph_stream *per_thread_stream(ph_thread *thread) {
     ph_stream **slot = &thread->default_streams[thread->device];
     if (!*slot) {
-        ph_core_lock();
+        ph_record_lock();
         *slot = make(thread->device, 0, 0, false);
-        ph_core_unlock();
+        ph_record_unlock();
     }
     return *slot;
 }
@@ -99,27 +107,32 @@ uint32_t ph_stream_id(const ph_stream *stream) { return stream->id; }
 int ph_stream_device(const ph_stream *stream) { return stream->device; }
 bool ph_stream_capturing(const ph_stream *stream) { return stream->capture != NULL; }
 
-/* Under the core lock: `behind` goes on when all that `ahead` has been given is done. */
+/* Under the record lock: `behind` goes on when all that `ahead` has been given is done. */
 static void follow(ph_stream *behind, ph_stream *ahead) {
     uint64_t recording = ph_record_on(ahead, 0);
     ph_recording_wait(behind, recording);
     ph_recording_drop(recording);
 }
 
+static int clamped(int priority) {
+    if (priority < PH_GREATEST_PRIORITY) return PH_GREATEST_PRIORITY;
+    return priority > PH_LEAST_PRIORITY ? PH_LEAST_PRIORITY : priority;
+}
+
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out) {
     *out = NULL;
     int status = ph_device_usable();
     if (status) return status;
-    ph_core_lock();
+    ph_record_lock();
     ph_context_use(device);
-    *out = make(device, flags, priority, false);
-    ph_core_unlock();
+    *out = make(device, flags, clamped(priority), false);
+    ph_record_unlock();
     return *out ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
 int ph_stream_destroy(ph_stream *stream) {
     if (stream->capture && !ph_capture_leave(stream)) return CUDA_CAPTURE_UNSUPPORTED;
-    ph_core_lock();
+    ph_record_lock();
     ph_close_segments();
     /* what it still has to do goes before the legacy default stream's next action */
     if (ph_run.started && stream->blocking && stream->work != stream->seen_by_legacy)
@@ -135,7 +148,7 @@ int ph_stream_destroy(ph_stream *stream) {
     stream->magic = 0;
     stream->next = streams.retired;
     streams.retired = stream;
-    ph_core_unlock();
+    ph_record_unlock();
     return CUDA_OK;
 }
 
@@ -183,7 +196,7 @@ static void fold(ph_stream *stream, const ph_cost *cost, bool queued) {
     if (++stream->launches == SEGMENT_LAUNCHES) ph_close_segments();
 }
 
-/* Under the core lock: the legacy default stream waits for what its device's blocking streams have been given. */
+/* Under the record lock: the legacy default stream waits for what its device's blocking streams have been given. */
 static void follow_blocking(ph_stream *legacy) {
     for (ph_stream *other = streams.all; other; other = other->next) {
         if (!other->blocking || other->device != legacy->device || other->work == other->seen_by_legacy) continue;
@@ -205,9 +218,9 @@ void ph_order_default(ph_stream *stream) {
 }
 
 void ph_stream_touch(ph_stream *stream) {
-    ph_core_lock();
+    ph_record_lock();
     ph_order_default(stream);
-    ph_core_unlock();
+    ph_record_unlock();
 }
 
 void ph_launch(ph_stream *stream, const ph_cost *cost) {
@@ -216,7 +229,7 @@ void ph_launch(ph_stream *stream, const ph_cost *cost) {
 }
 
 void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
-    ph_core_lock();
+    ph_record_lock();
     ph_counts.launches++;
     ph_counts.solo_ns[cost->source & 3] += cost->solo_ns;
     ph_counts.flops += cost->flops;
@@ -224,16 +237,16 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
         ph_order_default(stream);
         fold(stream, cost, queued);
     }
-    ph_core_unlock();
+    ph_record_unlock();
 }
 
 void ph_stream_occupy(ph_stream *stream, uint64_t for_ns) {
     if (!ph_run.started) return;
     const ph_cost cost = {.solo_ns = for_ns, .contended_ns = for_ns};
-    ph_core_lock();
+    ph_record_lock();
     ph_order_default(stream);
     fold(stream, &cost, false);
-    ph_core_unlock();
+    ph_record_unlock();
 }
 
 /* ---- waiting
@@ -254,12 +267,12 @@ static void wait_record(uint32_t scope, uint32_t stream, uint64_t recording) {
 static uint32_t encompassed(const ph_stream *stream, uint32_t before) {
     if (LIKELY(!stream->legacy || streams.nblocking == 0) || !ph_run.started) return 0;
     uint32_t found = 0;
-    ph_core_lock();
+    ph_record_lock();
     for (const ph_stream *other = streams.all; other && !found; other = other->next)
         if (other->id < before && other->blocking && other->device == stream->device &&
             other->work != other->seen_by_legacy)
             found = other->id;
-    ph_core_unlock();
+    ph_record_unlock();
     return found;
 }
 

@@ -10,9 +10,13 @@
  * Where the program's own threads look after finished work, too, and a watchdog only helps them, what they find must
  * not depend on whether it was there first: it sees nothing done unless the program rests.
  */
-#include "core/channel.h"
-#include "core/core.h"
+#include "streams/watch.h"
+#include "core/counters.h"
+#include "core/host.h"
+#include "process/process.h"
+#include "process/thread.h"
 
+#include <stdatomic.h>
 #include <time.h>
 
 enum { LOOKS_EVERY_NS = 100000000, RESTING_LOOKS = 3, BETWEEN_LOOKS_NS = 50000000 };

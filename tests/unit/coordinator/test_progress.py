@@ -7,7 +7,7 @@ import pytest
 from emu.contract import records
 from phantora_async.coordinator import backpressure
 from phantora_async.coordinator.backpressure import Backpressure
-from phantora_async.diagnosis.progress import Progress, line
+from phantora_async.diagnosis.progress import Progress, examples, line
 from phantora_async.virtual_time import Timeline
 
 from ..virtual_time.scripted import FixedFabric, Script, new_intake
@@ -19,7 +19,7 @@ def test_the_line_counts_ranks_by_what_they_do() -> None:
     for script in played:
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     timeline.run(100)
-    progress = Progress.of(timeline, fact_builder)
+    progress = Progress.of(timeline.snapshot(examples(fact_builder)), fact_builder)
     assert (progress.starting, progress.running, progress.waiting, progress.finished) == (1, 1, 1, 1)
     assert line(progress) == "virtual 0.000 s | 1 starting, 1 running, 1 waiting, 1 finished"
 
@@ -30,7 +30,7 @@ def test_when_all_wait_the_line_says_for_what() -> None:
         script = Script(rank, 2).step().clock(after=7)
         timeline.feed(rank, fact_builder.take(rank, records.decode_up(b"".join(script.records))[0]))
     timeline.run(4)
-    text = line(Progress.of(timeline, fact_builder))
+    text = line(Progress.of(timeline.snapshot(examples(fact_builder)), fact_builder))
     assert text.startswith("virtual 0.000 s | 2 waiting")
     assert text.endswith("rank 0 waits for the time until slower ranks have caught up")
 

@@ -22,7 +22,7 @@ from emu.contract import records
 from phantora_async.coordinator.costs import Costs, CostTable
 from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.virtual_time import Timeline
-from tests.unit.hook.coordinator import DEVICE_FILE, Dim3, Rank
+from tests.unit.hook.coordinator import Dim3, Rank, device_file
 from tests.unit.virtual_time.scripted import FixedFabric
 
 H2H, H2D, D2H, D2D, DEFAULT = range(5)
@@ -184,8 +184,7 @@ def simulate(
     `device`: lines of the device file (``call_ns__launch=5``). What the program raises, and what the simulation does,
     fails the test.
     """
-    file = folder / "device"
-    file.write_text("".join(f"{key.replace('__', '.')}={value}\n" for key, value in (DEVICE_FILE | device).items()))
+    file = device_file(folder, **device)
     simulation = _Simulation(folder, queue_depth)
     simulation.start()
     read, write = os.pipe()

@@ -18,8 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from emu.contract import records
+from profiles import load_gpu
 
-DEVICE_FILE = {
+
+def gpu_attributes(gpu: str) -> dict[str, int]:
+    """The device attributes of a described GPU, as the device file has them: attr.39 and so on."""
+    lines = (line.partition("=") for line in load_gpu(gpu).device_file_lines())
+    return {key: int(value) for key, _, value in lines if key.startswith("attr.")}
+
+
+DEVICE_FILE: dict[str, Any] = {
     "device_name": "NVIDIA Test",
     "device_count": 2,
     "memory_nbytes": 1 << 30,
@@ -30,7 +38,18 @@ DEVICE_FILE = {
     "data_limit_nbytes": 1 << 20,
     "host_mode": "modelled",
     "op_ns": 0,
+    **gpu_attributes("h100"),
 }
+
+
+def device_file(folder: Path, **more: object) -> Path:
+    """Writes a device file: DEVICE_FILE with ``more``, whose names have __ for a dot."""
+    settings = DEVICE_FILE | {key.replace("__", "."): value for key, value in more.items()}
+    path = folder / "device"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
+
+
 CAPACITY = 1 << 10
 GRID, BLOCK = (1, 1, 1), (128, 1, 1)
 
@@ -194,8 +213,7 @@ def running(
     **device: object,
 ) -> Coordinator:
     """Runs the program as rank 3 of 8 and returns the coordinator with all that it was told."""
-    file = folder / "device"
-    file.write_text("".join(f"{key.replace('__', '.')}={value}\n" for key, value in (DEVICE_FILE | device).items()))
+    file = device_file(folder, **device)
     coordinator = Coordinator(folder, cost, answer)
     coordinator.start()
     child = os.fork()
@@ -216,6 +234,6 @@ def running(
     if watch:
         watch(coordinator, child)
     _, ended = os.waitpid(child, 0)
-    coordinator.join(10)
+    coordinator.join()
     assert os.waitstatus_to_exitcode(ended) == status
     return coordinator

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import HOOK, build_script
-from .coordinator import DEVICE_FILE
+from .coordinator import DEVICE_FILE, device_file
 
 HERE = Path(__file__).parent
 SANITIZE = "address,undefined"
@@ -24,8 +24,7 @@ def sanitized_library(library, tmp_path_factory):
 @pytest.mark.parametrize("name", ["test_memory.c", "test_graphs.c"])
 def test_c(name, sanitize, library, tmp_path, request):
     linked = request.getfixturevalue("sanitized_library") if sanitize else library
-    program, device = tmp_path / "program", tmp_path / "device"
-    device.write_text("".join(f"{key}={value}\n" for key, value in DEVICE_FILE.items()) + "attr.38=12345678\n")
+    program, device = tmp_path / "program", device_file(tmp_path, attr__38=12345678)
     flags = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all"] if sanitize else []
     command = [
         "cc",
@@ -42,7 +41,7 @@ def test_c(name, sanitize, library, tmp_path, request):
     subprocess.run([*command, f"-Wl,-rpath,{linked.parent}"], check=True)
     # Handles of streams and events are kept for reuse, interned names for ever: no leak check.
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", "PHANTORA_DETACHED": "1"}
-    ran = subprocess.run([program, device], capture_output=True, text=True, timeout=120, env=environment)
+    ran = subprocess.run([program, device], capture_output=True, text=True, env=environment)
     assert ran.returncode == 0, ran.stderr
 
 
@@ -60,19 +59,32 @@ def test_c(name, sanitize, library, tmp_path, request):
     ],
 )
 def test_a_wrong_device_file_is_named(line, complaint, library, tmp_path):
-    device = tmp_path / "device"
-    device.write_text("".join(f"{key}={value}\n" for key, value in DEVICE_FILE.items()) + line + "\n")
+    device = device_file(tmp_path)
+    with device.open("a") as file:
+        file.write(line + "\n")
+    assert complaint in refusal(library, device)
+
+
+def refusal(library, device):
+    """What the library prints when it refuses the device file."""
     script = f"import ctypes, sys; sys.exit(ctypes.CDLL({str(library)!r}).phantora_load({str(device).encode()!r}) == 0)"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ran.returncode == 0
-    assert complaint in ran.stderr
     assert str(device) in ran.stderr
+    return ran.stderr
+
+
+@pytest.mark.parametrize("attribute", [39, 81, 82, 97, 106, 111])
+def test_occupancy_needs_its_attributes(attribute, library, tmp_path):
+    device = tmp_path / "device"
+    known = {key: value for key, value in DEVICE_FILE.items() if key != f"attr.{attribute}"}
+    device.write_text("".join(f"{key}={value}\n" for key, value in known.items()))
+    assert "device attributes are missing" in refusal(library, device)
 
 
 def test_nvml_is_found_by_its_name(library, tmp_path):
     """torch and pynvml open libnvidia-ml.so.1: after phantora_load that is us."""
-    device = tmp_path / "device"
-    device.write_text("".join(f"{key}={value}\n" for key, value in DEVICE_FILE.items()))
+    device = device_file(tmp_path)
     script = (
         "import ctypes, sys\n"
         f"hook = ctypes.CDLL({str(library)!r}, mode=ctypes.RTLD_GLOBAL)\n"
@@ -137,6 +149,26 @@ def test_layouts_agree_with_nvidias_headers(tmp_path):
     theirs = facts(nvidia_headers(), "#include <cuda.h>\n#include <driver_types.h>", "theirs")
     assert facts(HOOK, '#include "core/cuda_types.h"', "ours") == theirs
     assert theirs.count("\n") > 120
+
+
+# CUDA 13's headers name them no longer.
+DROPPED_ATTRIBUTES = {"cudaDevAttrCooperativeMultiDeviceLaunch": 96, "cudaDevAttrUnifiedFunctionPointers": 129}
+
+
+def numbers(header, pattern):
+    """Enumerators and their numbers: ``name = 5,``."""
+    return {
+        name: int(number) for name, number in re.findall(rf"\b({pattern})\s*=\s*(?:0x)?(\d+)\b", header.read_text())
+    }
+
+
+@pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
+def test_numbers_agree_with_nvidias_headers():
+    theirs = numbers(nvidia_headers() / "driver_types.h", r"cuda[A-Z]\w+") | DROPPED_ATTRIBUTES
+    ours = numbers(HOOK / "core" / "device_attributes.h", r"cudaDevAttr\w+")
+    assert len(ours) > 100
+    ours |= numbers(HOOK / "core" / "cuda_types.h", r"cuda[A-Z]\w+")
+    assert ours.items() <= theirs.items()
 
 
 def test_the_cuda_12_properties_have_their_known_size(tmp_path):

@@ -204,12 +204,13 @@ static void functions_are_found_by_name(void) {
 static void attributes(void) {
     int value;
     struct cudaDeviceProp13 p;
-    EQUAL(cudaDeviceGetAttribute(&value, 16, 0), 0);
+    EQUAL(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0), 0);
     EQUAL(value, 132);
-    EQUAL(cudaDeviceGetAttribute(&value, 38, 1), 0);
+    EQUAL(cudaDeviceGetAttribute(&value, cudaDevAttrL2CacheSize, 1), 0);
     EQUAL(value, 12345678); /* the device file's own line */
-    EQUAL(cudaDeviceGetAttribute(&value, 16, 2), CUDA_INVALID_DEVICE);
+    EQUAL(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 2), CUDA_INVALID_DEVICE);
     EQUAL(cudaDeviceGetAttribute(&value, 9999, 0), CUDA_INVALID_VALUE);
+    EQUAL(cudaDeviceGetAttribute(&value, cudaDevAttrGpuPciDeviceId, 0), CUDA_INVALID_VALUE); /* not given */
     EQUAL(cudaGetDeviceProperties(&p, 1), 0);
     CHECK(strcmp(p.name, "NVIDIA Test") == 0 && p.major == 9 && p.multiProcessorCount == 132 &&
           p.l2CacheSize == 12345678);

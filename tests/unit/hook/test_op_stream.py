@@ -96,7 +96,7 @@ def test_signatures_carry_kernel_grid_block_and_op(running):
     assert running(program).signatures == ["kernel;_Z3addPf;7,2,1;128,1,1;0;;", "memset;4096"]
 
 
-def test_events_get_fresh_marks_and_drop_replaced_ones(running):
+def test_each_record_of_an_event_is_a_new_recording_and_drops_the_one_before(running):
     def program(rank):
         event, side = rank.event(), rank.stream()
         rank.c.cudaStreamWaitEvent(side, event, 0)  # never recorded: no event
@@ -138,16 +138,16 @@ def test_blocking_streams_are_ordered_with_the_legacy_default_stream(running):
     told = running(program)
     found = []
     for r in told.of(*WORK):
-        names = {records.SEGMENT: "run", records.EVENT_RECORD: "mark", records.STREAM_WAIT: "wait"}
+        names = {records.SEGMENT: "run", records.EVENT_RECORD: "record", records.STREAM_WAIT: "wait"}
         found.append((names[r.kind], r.stream))
     # the legacy stream is 1, the blocking one 3, the one apart 4: two waits, each way once, none for stream 4
     assert found == [
         ("run", 3),
         ("run", 4),
-        ("mark", 3),
+        ("record", 3),
         ("wait", 1),
         ("run", 1),
-        ("mark", 1),
+        ("record", 1),
         ("wait", 3),
         ("run", 3),
     ]
@@ -277,5 +277,7 @@ def test_counters_tell_launches_and_time_by_source(running):
         for _ in range(5):
             rank.launch(kernel)
 
-    counters = running(program).of(records.COUNTERS)[-1]
+    told = running(program)
+    counters = told.of(records.COUNTERS)[-1]
+    assert sum(r.launches for r in told.of(records.SEGMENT)) == 5
     assert (counters.launches, counters.roofline_ns, counters.measured_ns, counters.flops) == (5, 5_000, 0, 5.0)

@@ -1,6 +1,17 @@
 #define _GNU_SOURCE
-#include "data/data.h"
+#include "core/counters.h"
+#include "core/host.h"
+#include "core/warn.h"
+#include "data/action.h"
 #include "fakes.h"
+#include "memory/host_memory.h"
+#include "memory/memory.h"
+#include "nvtx/nvtx.h"
+#include "process/process.h"
+#include "process/sites.h"
+#include "streams/capture.h"
+#include "streams/host_function.h"
+#include "streams/watch.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -22,9 +33,6 @@ static unsigned char *device;
 static size_t device_used;
 enum { DEVICE_NBYTES = 64 << 20 };
 
-struct ph_stream {
-    int number;
-};
 static ph_stream streams[8];
 
 void ph_count_unmodelled_read(void) { fake_unmodelled_reads++; }
@@ -66,11 +74,11 @@ int ph_device_free(void *p) {
 }
 
 static void record(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload,
-                   bool aside) {
+                   bool out_of_band) {
     pthread_mutex_lock(&lock);
     CHECK(fake_nrecords < 256 && nfields <= 128 && npayload <= 4096);
     fake_record *it = &fake_records[fake_nrecords++];
-    *it = (fake_record){.kind = kind, .fields_nbytes = nfields, .payload_nbytes = npayload, .aside = aside};
+    *it = (fake_record){.kind = kind, .fields_nbytes = nfields, .payload_nbytes = npayload, .out_of_band = out_of_band};
     memcpy(it->fields, fields, nfields);
     if (npayload) memcpy(it->payload, payload, npayload);
     pthread_mutex_unlock(&lock);
@@ -88,7 +96,7 @@ uint16_t ph_site(void) { return 0; }
 
 void ph_site_inherit(uint16_t site) { (void)site; }
 
-void ph_emit_aside(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload) {
+void ph_emit_out_of_band(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload) {
     record(kind, fields, nfields, payload, npayload, true);
 }
 
@@ -160,12 +168,6 @@ void fake_replay(void *stream, int times) {
     for (int i = 0; i < ncaptured; i++)
         if (captured[i].release) captured[i].release(captured[i].arg);
     ncaptured = 0;
-}
-
-uint64_t ph_hash(uint64_t seed, const void *bytes, size_t n) {
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < n; i++) seed = (seed ^ at[i]) * 0x100000001b3ull;
-    return seed | 1;
 }
 
 const ph_op *ph_current_op(void) {

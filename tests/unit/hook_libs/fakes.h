@@ -2,8 +2,11 @@
 #ifndef FAKES_H
 #define FAKES_H
 
-#include "core/hook.h"
-#include "core/records.h"
+#include "channel/channel.h"
+#include "core/config.h"
+#include "costs/cost.h"
+#include "data/data.h"
+#include "streams/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +16,7 @@ typedef struct fake_record {
     uint16_t kind;
     size_t fields_nbytes, payload_nbytes;
     unsigned char fields[128], payload[4096];
-    bool aside;
+    bool out_of_band;
 } fake_record;
 
 extern fake_record fake_records[256];

@@ -9,8 +9,8 @@
 
 /* Ours, under names of their own: both sides declare the entry points. */
 #define cudnn_handle our_cudnn_handle
-#include "cudnn/cudnn_backend.h"
-#include "core/gemm.h"
+#include "cudnn/backend.h"
+#include "costs/library.h"
 
 #define SAME(ours, theirs) _Static_assert((long)(ours) == (long)(theirs), #ours " is not " #theirs)
 

@@ -177,7 +177,7 @@ static void pending_input_follows(void) {
     ph_data_arrived(op_of(2, 0)->token, &nine, 4); /* cannot overtake what came before */
     CHECK(ph_data_pending(a, 4));
     ph_data_arrived(op_of(0, 0)->token, &seven, 4);
-    CHECK(fake_nrecords == 5 && fake_records[3].kind == PH_KIND_NCCL_DATA && fake_records[3].aside);
+    CHECK(fake_nrecords == 5 && fake_records[3].kind == PH_KIND_NCCL_DATA && fake_records[3].out_of_band);
     const struct ph_NCCL_DATA *late = (const void *)fake_records[3].fields,
                               *second = (const void *)fake_records[4].fields;
     CHECK(late->op == PH_NCCL_SEND && late->peer == 1 && late->seq == 0 &&

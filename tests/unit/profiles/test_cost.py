@@ -1,19 +1,24 @@
-"""Costs against figures worked out by hand from the H200's file and the formulas that the modules state."""
+"""Costs against what real H200s took, and against what must hold whatever the constants are."""
 
 from __future__ import annotations
-
-from math import ceil
 
 import pytest
 
 import profiles
-from profiles import tiles
-from profiles.machine import GPCS, Machine, overlapped
 
 GPU = profiles.load_gpu("h200")
-FLOOR = GPU.achieved.kernel_floor_ns
-STREAM = GPU.memory.bandwidth_gb_per_s * GPU.achieved.memory_fraction
+PEAK_GB_PER_S = GPU.memory.bandwidth_gb_per_s
 ADD = "at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)"
+CAST = (
+    "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::"
+    "{lambda(float)#1}, std::array<char*, 2ul>, 4, TrivialOffsetCalculator<1, unsigned int>, "
+    "TrivialOffsetCalculator<1, unsigned int>, at::native::memory::LoadWithCast<1>, "
+    "at::native::memory::StoreWithCast<1> >(int)"
+)
+ADAM = (
+    "at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<4>, "
+    "at::native::FusedAdamMathFunctor<float, 4, (ADAM_MODE)1, false>, float const*>(int)"
+)
 
 
 @pytest.fixture
@@ -30,12 +35,12 @@ def test_large_add_is_streaming(model: profiles.CostModel) -> None:
     cost = model.cost(f"kernel;{ADD};65536,1,1;128,1,1;0;;")
     assert cost.source is profiles.Source.ROOFLINE
     assert cost.flops == 0
-    assert cost.solo_ns == pytest.approx(FLOOR + 3 * 4 * 2**26 / STREAM, rel=0.02)
+    assert 0.85 < 3 * 4 * 2**26 / cost.solo_ns / PEAK_GB_PER_S < 0.95
 
 
-def test_small_kernel_costs_the_floor(model: profiles.CostModel) -> None:
-    cost = model.cost(f"kernel;{ADD};1,1,1;128,1,1;0;;")
-    assert FLOOR <= cost.solo_ns < FLOOR + 100
+def test_small_kernel_costs_a_launch(model: profiles.CostModel) -> None:
+    """Empty kernels take 1.2 to 1.5 us in traces."""
+    assert model.cost(f"kernel;{ADD};1,1,1;128,1,1;0;;").solo_ns == pytest.approx(1_350, abs=200)
 
 
 def test_grid_counts_not_the_op_when_a_tensor_is_split(model: profiles.CostModel) -> None:
@@ -45,48 +50,28 @@ def test_grid_counts_not_the_op_when_a_tensor_is_split(model: profiles.CostModel
 
 
 def test_cast_at_run_time_is_bound_by_instructions(model: profiles.CostModel) -> None:
-    cast = (
-        "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::"
-        "TensorIteratorBase&)::{lambda(float)#1}, "
-        "std::array<char*, 2ul>, 4, TrivialOffsetCalculator<1, unsigned int>, "
-        "TrivialOffsetCalculator<1, unsigned int>, "
-        "at::native::memory::LoadWithCast<1>, at::native::memory::StoreWithCast<1> >(int)"
-    )
-    cost = model.cost(f"kernel;{cast};131072,1,1;128,1,1;0;;")
-    lanes_per_ns = 132 * 128 * 1.98
-    # Two operands of 25, 40 once and 4 for the copy itself.
-    issue_ns = 131072 * 128 * 4 * 94 / lanes_per_ns
-    memory_ns = 131072 * 128 * 4 * 6 / STREAM
-    assert issue_ns > memory_ns
-    assert cost.solo_ns == pytest.approx(FLOOR + 1000 + overlapped(issue_ns, memory_ns), rel=0.01)
+    cost = model.cost(f"kernel;{CAST};131072,1,1;128,1,1;0;;")
+    assert 131072 * 128 * 4 * 6 / cost.solo_ns < 0.9 * PEAK_GB_PER_S * GPU.achieved.memory_fraction
 
 
-def test_gemm_waves(model: profiles.CostModel) -> None:
-    """4096 cubed: 512 tiles of 256 x 128 are four waves on 132 SMs."""
-    rate = 989.4e3 * GPU.achieved.tensor_fraction / 132  # flops per ns and SM
-    wave = 2 * 256 * 128 * 4096 / rate * (1 + tiles.FEED * (1 / 256 + 1 / 128)) + tiles.FILL_NS
+def test_large_gemm(model: profiles.CostModel) -> None:
     cost = model.cost(gemm(4096, 4096, 4096))
     assert cost.flops == 2 * 4096**3
-    assert cost.solo_ns == pytest.approx(FLOOR + tiles.START_NS + ceil(512 / 132) * wave, rel=0.02)
     # A real H200 takes 174 to 185 us.
     assert cost.solo_ns == pytest.approx(180_000, rel=0.06)
 
 
 def test_gemm_beside_nccl_needs_more_waves(model: profiles.CostModel) -> None:
-    """100 SMs are left for clusters: six waves instead of four, as real H200s show (1.46)."""
+    """Real H200s: 1.46 where four waves become six, 1.8 to 2 where one becomes two."""
     cost = model.cost(gemm(4096, 4096, 4096))
-    assert ceil(512 / (132 - GPU.nccl.sms - GPCS)) == 6
-    assert cost.contended_ns / cost.solo_ns == pytest.approx(1.5, abs=0.03)
-
-
-def test_one_wave_becomes_two(model: profiles.CostModel) -> None:
+    assert cost.contended_ns / cost.solo_ns == pytest.approx(1.46, abs=0.06)
     cost = model.cost(gemm(2048, 2048, 8192))
-    assert cost.contended_ns / cost.solo_ns == pytest.approx(2.0, abs=0.1)
+    assert cost.contended_ns / cost.solo_ns == pytest.approx(1.9, abs=0.2)
 
 
 def test_skinny_gemm_is_bound_by_its_weights(model: profiles.CostModel) -> None:
     cost = model.cost(gemm(16384, 1, 16384))
-    assert cost.solo_ns == pytest.approx(2 * 16384**2 / STREAM, rel=0.25)
+    assert 0.7 < 2 * 16384**2 / cost.solo_ns / PEAK_GB_PER_S < 0.95
 
 
 def test_dtypes_order(model: profiles.CostModel) -> None:
@@ -138,36 +123,27 @@ def test_grouped_conv_divides_flops(model: profiles.CostModel) -> None:
     assert cost.flops == 2.0 * 64 * (8 * 28 * 28) * 9
 
 
-def test_adam_chunks(model: profiles.CostModel) -> None:
-    """320 chunks of 65,536: three rounds for the busiest of 132 SMs, where 2.42 would be even."""
-    adam = (
-        "at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<4>, "
-        "at::native::FusedAdamMathFunctor<float, 4, (ADAM_MODE)1, false>, float const*>(int)"
-    )
-    cost = model.cost(f"kernel;{adam};320,1,1;512,1,1;0;;")
-    count = 320 * 65536
-    work = overlapped(count * 4 * 7 / STREAM, count * 120 / (132 * 128 * 1.98))
-    assert cost.solo_ns == pytest.approx(FLOOR + work * 3 / (320 / 132), rel=0.01)
-    small = model.cost(f"kernel;{adam};320,1,1;512,1,1;0;aten::_fused_adamw_;[{', '.join(['[64]'] * 320)}]")
-    assert small.solo_ns < cost.solo_ns / 5
+def test_adam_chunks_leave_sms_idle(model: profiles.CostModel) -> None:
+    """Blocks of equal work on 132 SMs: one more than 264 begins a third round."""
+    even = model.cost(f"kernel;{ADAM};264,1,1;512,1,1;0;;").solo_ns
+    uneven = model.cost(f"kernel;{ADAM};265,1,1;512,1,1;0;;").solo_ns
+    assert uneven / even == pytest.approx(1.5, abs=0.1)
+    small = model.cost(f"kernel;{ADAM};264,1,1;512,1,1;0;aten::_fused_adamw_;[{', '.join(['[64]'] * 264)}]")
+    assert small.solo_ns < even / 5
 
 
 def test_copies(model: profiles.CostModel) -> None:
-    pinned = model.cost("copy;h2d;55000000;pinned")
-    assert pinned.solo_ns == pinned.contended_ns == GPU.pcie.latency_ns + 1_000_000
-    assert model.cost("copy;d2h;55000000;pageable").solo_ns > 4 * pinned.solo_ns
+    """NCCL over NVLink does not slow copies over PCIe. Pageable memory is staged by one core."""
+    pinned, pageable = (model.cost(f"copy;d2h;55000000;{memory}") for memory in ("pinned", "pageable"))
+    assert pinned.solo_ns == pinned.contended_ns
+    assert pageable.solo_ns > 4 * pinned.solo_ns
     device = model.cost("copy;d2d;1000000000;pinned")
-    assert device.solo_ns == pytest.approx(FLOOR + 1000 + 2e9 / STREAM / 0.93, rel=0.01)
+    assert 0.8 < 2e9 / device.solo_ns / PEAK_GB_PER_S < 0.95
+    assert device.contended_ns > device.solo_ns
 
 
-def test_few_blocks_cannot_draw_the_whole_bandwidth() -> None:
-    machine = Machine.alone(GPU)
-    assert machine.memory_ns(1e9, blocks=1) == pytest.approx(1e9 / GPU.achieved.sm_gb_per_s)
-    assert machine.memory_ns(1e9, blocks=10_000) == machine.memory_ns(1e9)
-
-
-@pytest.mark.parametrize(
-    ("times", "expected"), [((5.0, 0.0), 5.0), ((0.0, 0.0), 0.0), ((8.0, 8.0), 8.0 * 2 ** (1 / 3))]
-)
-def test_overlapped(times: tuple[float, float], expected: float) -> None:
-    assert overlapped(*times) == pytest.approx(expected)
+def test_few_blocks_cannot_draw_the_whole_bandwidth(model: profiles.CostModel) -> None:
+    """An SM of an H200 draws about 50 GB/s by itself: 24 blocks reach a quarter of the memory's rate."""
+    unknown = "kernel;something_nobody_knows;{},1,1;1024,1,1;0;;"
+    few, many = (model.cost(unknown.format(blocks)).solo_ns for blocks in (24, 24 * 400))
+    assert many < 400 * few / 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profiles.demangle import demangle
-from profiles.elementwise import Functor, functor_of
-from profiles.kernel_name import item_nbytes, read_name, split_arguments
+from profiles.kernel_names.demangle import demangle
+from profiles.kernel_names.kernel_name import item_nbytes, read_name, split_arguments
+from profiles.models.elementwise import Functor, functor_of
 
 NATIVE = "at::native::"
 ANONYMOUS = "at::native::(anonymous namespace)::"

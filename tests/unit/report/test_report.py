@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from phantora_async.report import build, terminal_report, to_json
+from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.report import Document, build, terminal_report, to_json
 from phantora_async.report.simulator import Usage
-from phantora_async.report.steps import step_document
+from phantora_async.report.steps import period, step_document
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time.collective_log import _period
+from phantora_async.virtual_time import Timeline
 from profiles import load_cluster, load_gpu, load_host
 
+from ..virtual_time.programs import MOST, Ahead, Program, eager, network, never, on_demand, programs, write
+from ..virtual_time.programs import play as play_program
 from ..virtual_time.scripted import Script, new_intake, play, scripts
 
 
@@ -27,7 +32,7 @@ def spec(world_size: int) -> RunSpec:
 
 def document(*played: Script) -> dict[str, Any]:
     result = play(played, duration_ns=lambda collective: 300)
-    report = build(spec(len(played)), result.timeline, new_intake(len(played)), Usage(), 0, None)
+    report = build(spec(len(played)), result.timeline.snapshot(), new_intake(len(played)), Usage(), 0, None)
     return json.loads(to_json(report))  # type: ignore[no-any-return]
 
 
@@ -67,14 +72,14 @@ def test_without_either_the_whole_run_is_reported() -> None:
 
 def test_one_step_has_no_length() -> None:
     script = Script(0, 1).segment(1234).step().sync().bye()
-    assert step_document(play([script]).timeline)["source"].startswith("the whole run")
+    assert step_document(play([script]).timeline.snapshot())["source"].startswith("the whole run")
 
 
 @pytest.mark.parametrize(
-    ("numbers", "period"), [([1, 2, 3] * 4, 3), ([1, 2, 3, 1, 2], 3), ([1, 1, 1], 1), ([1, 2, 3, 4], 4), ([], 0)]
+    ("numbers", "expected"), [([1, 2, 3] * 4, 3), ([1, 2, 3, 1, 2], 3), ([1, 1, 1], 1), ([1, 2, 3, 4], 4), ([], 0)]
 )
-def test_periods(numbers: list[int], period: int) -> None:
-    assert _period(numbers) == period
+def test_periods(numbers: list[int], expected: int) -> None:
+    assert period(numbers) == expected
 
 
 def test_shares_of_a_rank_fill_its_window() -> None:
@@ -117,3 +122,24 @@ def test_warnings_are_shown_but_not_all() -> None:
     text = terminal_report(report)
     assert "warning (2 ranks, first 3): call 9 [x]" in text
     assert "2 more warnings" in text
+
+
+@pytest.mark.parametrize("ahead", [never, eager, on_demand])
+def test_building_a_report_changes_nothing(ahead: Ahead) -> None:
+    """Built twice at every stop of a run, or only at its end: the last one is the same."""
+
+    @settings(max_examples=30, deadline=None)
+    @given(size=st.integers(1, MOST), program=programs, seed=st.integers(0, 2**32))
+    def check(size: int, program: Program, seed: int) -> None:
+        def simulated(timeline: Timeline, fact_builder: FactBuilder) -> Document:
+            found: Document = build(spec(size), timeline.snapshot(), fact_builder, Usage(), 0, None)["simulated"]
+            return found
+
+        def build_twice(timeline: Timeline, fact_builder: FactBuilder) -> None:
+            assert simulated(timeline, fact_builder) == simulated(timeline, fact_builder)
+
+        one = play_program(write(size, program, 20_000), network, seed, ahead, 8, build_twice)
+        other = play_program(write(size, program, 20_000), network, seed, ahead, 8)
+        assert simulated(one.timeline, one.fact_builder) == simulated(other.timeline, other.fact_builder)
+
+    check()

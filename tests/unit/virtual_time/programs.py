@@ -13,6 +13,7 @@ import netsim
 from emu.contract import records
 from emu.contract.records import NcclKind
 from netsim.collectives import load_params
+from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.virtual_time import Collective, NetworkModel, Revised, Stop, Timeline
 from profiles import load_cluster
@@ -167,14 +168,34 @@ class Played:
     outcome: dict[str, Any]
     """Everything that the outside can see."""
     timeline: Timeline
+    fact_builder: FactBuilder
 
 
 Ahead = Callable[[random.Random], bool]
 """May this run of the timeline go ahead of silent ranks?"""
+Look = Callable[[Timeline, FactBuilder], object]
+"""Called after every run of the timeline."""
+
+
+def never(chance: random.Random) -> bool:
+    return False
+
+
+def eager(chance: random.Random) -> bool:
+    return True
+
+
+def on_demand(chance: random.Random) -> bool:
+    return chance.random() < 0.3
 
 
 def play(
-    scripts: list[Script], make_fabric: Callable[[], NetworkModel], seed: int | None, ahead: Ahead, depth: int
+    scripts: list[Script],
+    make_fabric: Callable[[], NetworkModel],
+    seed: int | None,
+    ahead: Ahead,
+    depth: int,
+    look: Look = lambda timeline, fact_builder: None,
 ) -> Played:
     """Feeds everything, in arbitrary portions and order if there is a `seed`, and runs in between and to the end."""
     chance = random.Random(seed)
@@ -200,29 +221,25 @@ def play(
             del left[rank][:portion]
             if seed is not None and chance.random() < 0.7:
                 timeline.run(chance.choice((1, 5, 40, 1000)), ahead(chance))
+                look(timeline, fact_builder)
                 collect()
     while (stop := timeline.run(1000, ahead(chance))) is Stop.BUDGET:
         continue
     collect()
-    steps, hosts = timeline.steps, timeline.hosts
-    for host in hosts:
-        for device in host.used:
-            device.account(timeline.now_ns)
+    snapshot = timeline.snapshot()
     return Played(
         {
             "answers": answers,
             "begun": sorted((at_ns, collective.describe()) for collective, at_ns in network.begun.items()),
-            "collectives": timeline.collectives.begun,
-            "end": (timeline.now_ns, stop),
-            "clocks": [host.clock_ns for host in hosts],
-            "shares": [[device.shares() for device in host.used] for host in hosts],
-            "instants": steps.instants,
-            "steps": {
-                rank: [(m.index, m.host_ns, m.device_ns, m.shares) for m in (*recordings, steps.last[rank])]
-                for rank, recordings in sorted(steps.first.items())
-            },
-            "collective_log": timeline.collective_log.notes,
-            "states": [host.state for host in hosts],
+            "collectives": snapshot.collectives,
+            "end": (snapshot.now_ns, stop),
+            "clocks": [rank.clock_ns for rank in snapshot.ranks],
+            "shares": [rank.shares for rank in snapshot.ranks],
+            "instants": snapshot.step_instants,
+            "steps": timeline.steps.first | {-1: [last for _, last in sorted(timeline.steps.last.items())]},
+            "completed": snapshot.completed_collectives,
+            "states": [rank.state for rank in snapshot.ranks],
         },
         timeline,
+        fact_builder,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
@@ -11,19 +10,7 @@ from hypothesis import strategies as st
 
 from phantora_async.virtual_time import NetworkModel
 
-from .programs import MOST, Ahead, Program, fixed, network, play, programs, write
-
-
-def never(chance: random.Random) -> bool:
-    return False
-
-
-def eager(chance: random.Random) -> bool:
-    return True
-
-
-def on_demand(chance: random.Random) -> bool:
-    return chance.random() < 0.3
+from .programs import MOST, Ahead, Program, eager, fixed, network, never, on_demand, play, programs, write
 
 
 @pytest.mark.parametrize(("make_fabric", "scale"), [(fixed, 1), (network, 20_000)], ids=["fixed", "network"])

@@ -1,0 +1,58 @@
+/*
+ * Functions by name, for callers that ask the driver or the runtime for an address instead of linking.
+ */
+#include "calls/lookup.h"
+#include "calls/lists.h"
+#include "core/base.h"
+#include "core/cuda_types.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void *ph_symbol(const char *name) {
+    for (size_t i = 0; i < ph_ncalls; i++)
+        if (strcmp(ph_calls[i].name, name) == 0) return ph_calls[i].address;
+    return NULL;
+}
+
+/* The driver's headers hide the version: cuMemAlloc is exported as cuMemAlloc_v2, and that is meant. */
+static void *versioned(const char *name) {
+    static const char *const suffixes[] = {"_v3", "_v2", ""};
+    char full[256];
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        snprintf(full, sizeof full, "%s%s", name, suffixes[i]);
+        void *address = ph_symbol(full);
+        if (address) return address;
+    }
+    return NULL;
+}
+
+enum { FOUND = 0, SYMBOL_NOT_FOUND = 1 };
+
+static int find(const char *name, void **address, int *result) {
+    if (!name || !address) return CUDA_INVALID_VALUE;
+    *address = versioned(name);
+    if (result) *result = *address ? FOUND : SYMBOL_NOT_FOUND;
+    return CUDA_OK;
+}
+
+PH_EXPORT int cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags, int *result) {
+    (void)version, (void)flags;
+    int status = find(name, address, result);
+    return status == CUDA_OK && !*address ? CUDA_NOT_FOUND : status;
+}
+
+PH_EXPORT int cuGetProcAddress(const char *name, void **address, int version, uint64_t flags) {
+    return cuGetProcAddress_v2(name, address, version, flags, NULL);
+}
+
+PH_EXPORT int cudaGetDriverEntryPoint(const char *name, void **address, unsigned long long flags, int *result) {
+    (void)flags;
+    return find(name, address, result);
+}
+
+PH_EXPORT int cudaGetDriverEntryPointByVersion(const char *name, void **address, unsigned version,
+                                               unsigned long long flags, int *result) {
+    (void)version, (void)flags;
+    return find(name, address, result);
+}

@@ -1,0 +1,99 @@
+/* See versions.h. */
+#define _GNU_SOURCE
+#include "calls/versions.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+
+typedef struct search {
+    const char *pattern;
+    char path[4096];
+} search;
+
+static int match(struct dl_phdr_info *info, size_t size, void *arg) {
+    (void)size;
+    search *it = arg;
+    const char *base = strrchr(info->dlpi_name, '/');
+    base = base ? base + 1 : info->dlpi_name;
+    if (strncmp(base, it->pattern, strlen(it->pattern)) != 0 || strlen(info->dlpi_name) >= sizeof it->path) return 0;
+    strcpy(it->path, info->dlpi_name);
+    return 1;
+}
+
+/* The function in the loaded library whose file name begins so; never our own definition, which precedes it in the
+ * process. */
+static void *real_function(const char *pattern, const char *function) {
+    search it = {.pattern = pattern};
+    if (!dl_iterate_phdr(match, &it)) return NULL;
+    void *library = dlopen(it.path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (!library) return NULL;
+    void *address = dlsym(library, function);
+    dlclose(library);
+    return address;
+}
+
+/* Asked once: cuDNN's answer loads a large library of its own, which the forker's children are to share. */
+enum { MAX_ANSWERS = 16 };
+
+static struct {
+    pthread_mutex_t lock;
+    int n;
+    struct {
+        const char *function;
+        int property;
+        size_t value;
+    } answers[MAX_ANSWERS];
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+typedef size_t (*ask_real)(void *address, int property, size_t otherwise);
+
+static size_t once(const char *pattern, const char *function, int property, size_t otherwise, ask_real ask) {
+    pthread_mutex_lock(&known.lock);
+    int i = 0;
+    while (i < known.n && (strcmp(known.answers[i].function, function) != 0 || known.answers[i].property != property))
+        i++;
+    size_t value = otherwise;
+    if (i < known.n) {
+        value = known.answers[i].value;
+    } else {
+        void *address = real_function(pattern, function);
+        if (address) value = ask(address, property, otherwise);
+        if (address && known.n < MAX_ANSWERS) {
+            known.answers[known.n].function = function;
+            known.answers[known.n].property = property;
+            known.answers[known.n++].value = value;
+        }
+    }
+    pthread_mutex_unlock(&known.lock);
+    return value;
+}
+
+static size_t returned(void *address, int property, size_t otherwise) {
+    (void)property, (void)otherwise;
+    return ((size_t (*)(void))address)();
+}
+
+static size_t written(void *address, int property, size_t otherwise) {
+    (void)property;
+    int value;
+    return ((int (*)(int *))address)(&value) == 0 ? (size_t)value : otherwise;
+}
+
+static size_t written_for(void *address, int property, size_t otherwise) {
+    int value;
+    return ((int (*)(int, int *))address)(property, &value) == 0 ? (size_t)value : otherwise;
+}
+
+size_t ph_real_version(const char *pattern, const char *function, size_t otherwise) {
+    return once(pattern, function, 0, otherwise, returned);
+}
+
+int ph_real_version_out(const char *pattern, const char *function, int otherwise) {
+    return (int)once(pattern, function, 0, (size_t)otherwise, written);
+}
+
+int ph_real_property(const char *pattern, const char *function, int property, int otherwise) {
+    return (int)once(pattern, function, property, (size_t)otherwise, written_for);
+}

@@ -1,0 +1,70 @@
+/*
+ * Who waits for which answer, and what to do with a record from the coordinator.
+ */
+#define _GNU_SOURCE
+#include "channel/waiters.h"
+#include "core/warn.h"
+#include "data/data.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t lock;
+    uint64_t last_qid;
+    ph_waiter *first;
+} waiters = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+uint64_t ph_waiter_add(ph_waiter *waiter) {
+    pthread_mutex_lock(&waiters.lock);
+    waiter->qid = ++waiters.last_qid;
+    waiter->next = waiters.first;
+    waiters.first = waiter;
+    pthread_mutex_unlock(&waiters.lock);
+    return waiter->qid;
+}
+
+void ph_waiter_wait(ph_waiter *waiter) {
+    while (!atomic_load(&waiter->done)) syscall(SYS_futex, &waiter->done, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+}
+
+void ph_waiters_forget(void) {
+    pthread_mutex_init(&waiters.lock, NULL);
+    waiters.first = NULL;
+}
+
+static ph_waiter *take(uint64_t qid) {
+    pthread_mutex_lock(&waiters.lock);
+    ph_waiter **at = &waiters.first;
+    while (*at && (*at)->qid != qid) at = &(*at)->next;
+    ph_waiter *waiter = *at;
+    if (waiter) *at = waiter->next;
+    pthread_mutex_unlock(&waiters.lock);
+    return waiter;
+}
+
+void ph_reply_arrived(const struct ph_header *header, const unsigned char *body, size_t nbytes) {
+    if (header->kind == PH_KIND_DATA) {
+        struct ph_DATA data;
+        if (nbytes < sizeof data) ph_die("the coordinator sent a DATA record of %zu bytes", nbytes);
+        memcpy(&data, body, sizeof data);
+        ph_data_arrived(data.token, body + sizeof data, nbytes - sizeof data);
+        return;
+    }
+    ph_waiter *waiter = take(header->last);
+    if (!waiter)
+        ph_die("the coordinator answered a question that nobody asked (kind %u, qid %llu)", header->kind,
+               (unsigned long long)header->last);
+    memcpy(waiter->reply, body, nbytes < waiter->nbytes ? nbytes : waiter->nbytes);
+    /* the waiter's stack frame may be gone once it sees `done`: nothing of it is touched afterwards but its address */
+    atomic_int *done = &waiter->done;
+    atomic_store(done, 1);
+    syscall(SYS_futex, done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}

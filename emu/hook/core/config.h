@@ -1,0 +1,33 @@
+/* What the coordinator tells before anything runs: the device file, read once in the forker. */
+#ifndef PHANTORA_CONFIG_H
+#define PHANTORA_CONFIG_H
+
+#include "core/base.h"
+#include "core/host.h"
+
+typedef struct ph_config {
+    char device_name[256];
+    int device_count;         /* GPUs per server, as this server's ranks see them */
+    uint64_t memory_nbytes;   /* per GPU */
+    uint64_t reserved_nbytes; /* context's and NCCL's share, never allocatable */
+    int sm_count, cc_major, cc_minor;
+    uint64_t data_limit_nbytes; /* larger copies, collectives and sets never touch bytes */
+    uint64_t float_limit_count; /* nor do collectives of more floating-point elements a rank: no control data */
+    enum { PH_HOST_NONE, PH_HOST_MODELLED, PH_HOST_MEASURED } host_mode;
+    double host_scale;         /* measured: thread CPU time x scale */
+    uint32_t host_ns[PH_HOST_KINDS]; /* modelled: what one of each kind takes (host.h) */
+    uint32_t host_function_ns; /* what a host function takes of its stream */
+    uint32_t queue_depth;      /* launches a host may be ahead: sent on to the scheduler, not used here */
+    int runtime_version, driver_version; /* as CUDA numbers them: 13000 */
+    char nvml_driver[32];
+    int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */
+} ph_config;
+extern ph_config ph_cfg;
+
+/* 0, or -1 with the reason in `error`: unknown keys are errors. */
+int ph_config_read(const char *path, char *error, size_t capacity);
+
+/* The value that the device file gives for a cudaDeviceAttr. False, and 0, if it gives none. */
+bool ph_device_attribute(int attribute, int *value);
+
+#endif

@@ -1,0 +1,31 @@
+/* The totals that a rank tells at every step and at its end. */
+#include "core/counters.h"
+#include "channel/channel.h"
+#include "core/host.h"
+#include "streams/stream.h"
+
+#include <stdatomic.h>
+
+ph_counters ph_counts;
+
+void ph_emit_counters(void) {
+    ph_record_lock();
+    struct ph_COUNTERS totals = {
+        .launches = ph_counts.launches,
+        .measured_ns = ph_counts.solo_ns[PH_SOURCE_MEASURED],
+        .interpolated_ns = ph_counts.solo_ns[PH_SOURCE_INTERPOLATED],
+        .roofline_ns = ph_counts.solo_ns[PH_SOURCE_ROOFLINE],
+        .flops = ph_counts.flops,
+        .api_calls = atomic_load(&ph_counts.api_calls),
+        .ops = atomic_load(&ph_counts.ops),
+        .unmodelled_reads = atomic_load(&ph_counts.unmodelled_reads),
+        .refused_calls = atomic_load(&ph_counts.refused_calls),
+    };
+    ph_close_segments();
+    ph_append(PH_KIND_COUNTERS, ph_host_clock(), &totals, sizeof totals, NULL, 0);
+    ph_record_unlock();
+}
+
+void ph_count_unmodelled_read(void) { atomic_fetch_add_explicit(&ph_counts.unmodelled_reads, 1, memory_order_relaxed); }
+
+PH_EXPORT uint64_t phantora_unmodelled_reads(void) { return atomic_load(&ph_counts.unmodelled_reads); }

@@ -1,0 +1,74 @@
+/*
+ * What a device is: attributes, names, addresses; and whether this process may use it.
+ */
+#include "core/device.h"
+#include "core/cuda_types.h"
+#include "core/device_attributes.h"
+#include "core/hash.h"
+#include "process/process.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FIRST_PCI_BUS = 0x10 };
+
+/* A child that a rank forked (data loader workers, shells) has no context, as with real CUDA. */
+int ph_device_usable(void) { return UNLIKELY(ph_run.orphan) ? CUDA_NOT_INITIALIZED : CUDA_OK; }
+
+int ph_device_attr(int attribute, int device, int *value) {
+    *value = 0;
+    if (!ph_device_exists(device)) return CUDA_INVALID_DEVICE;
+    if (!ph_device_attribute(attribute, value)) return CUDA_INVALID_VALUE;
+    if (attribute == cudaDevAttrPciBusId) *value = ph_device_pci_bus(device);
+    return CUDA_OK;
+}
+
+int ph_device_pci_bus(int device) { return FIRST_PCI_BUS + device; }
+
+void ph_device_pci(int device, char *text, size_t capacity) {
+    snprintf(text, capacity, "0000:%02X:00.0", ph_device_pci_bus(device));
+}
+
+int ph_device_of_pci(const char *text) {
+    unsigned domain, bus, slot;
+    if (sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3 || bus < FIRST_PCI_BUS ||
+        (int)(bus - FIRST_PCI_BUS) >= ph_cfg.device_count)
+        return -1;
+    return (int)(bus - FIRST_PCI_BUS);
+}
+
+/* Different for every device of every server: ProcessGroupNCCL and others tell GPUs apart by it. */
+void ph_device_uuid(int device, unsigned char uuid[16]) {
+    uint64_t words[2] = {ph_mix(ph_run.server + 1, (uint64_t)device + 1),
+                         ph_mix((uint64_t)device + 17, ph_run.server + 91)};
+    memcpy(uuid, words, 16);
+    uuid[6] = (unsigned char)((uuid[6] & 0x0f) | 0x40);
+    uuid[8] = (unsigned char)((uuid[8] & 0x3f) | 0x80);
+}
+
+/* ---- contexts and peers ------------------------------------------------------------------------------------------ */
+
+static atomic_bool used[PH_MAX_DEVICES];
+
+void ph_context_use(int device) {
+    if (UNLIKELY(!atomic_load_explicit(&used[device], memory_order_relaxed))) atomic_store(&used[device], true);
+}
+
+bool ph_context_used(int device) { return atomic_load(&used[device]); }
+
+static bool peers[PH_MAX_DEVICES][PH_MAX_DEVICES];
+
+int ph_peer_enable(int from, int to, unsigned flags) {
+    if (!ph_device_exists(to) || from == to) return CUDA_INVALID_DEVICE;
+    if (flags) return CUDA_INVALID_VALUE;
+    if (peers[from][to]) return CUDA_PEER_ACCESS_ALREADY_ENABLED;
+    peers[from][to] = true;
+    return CUDA_OK;
+}
+
+int ph_peer_disable(int from, int to) {
+    if (!ph_device_exists(to) || !peers[from][to]) return CUDA_PEER_ACCESS_NOT_ENABLED;
+    peers[from][to] = false;
+    return CUDA_OK;
+}

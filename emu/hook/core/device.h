@@ -1,0 +1,23 @@
+/* What a device is: attributes, names, addresses; and whether this process may use it. */
+#ifndef PHANTORA_DEVICE_H
+#define PHANTORA_DEVICE_H
+
+#include "core/config.h"
+
+static inline bool ph_device_exists(int device) { return device >= 0 && device < ph_cfg.device_count; }
+
+int ph_device_usable(void); /* 0, or cudaErrorInitializationError in a child that a rank forked */
+int ph_device_attr(int attribute, int device, int *value);
+int ph_device_of_pci(const char *text); /* -1: none of ours */
+int ph_device_pci_bus(int device);
+void ph_device_pci(int device, char *text, size_t capacity);
+void ph_device_uuid(int device, unsigned char uuid[16]);
+
+/* The device has a context from its first use on. */
+void ph_context_use(int device);
+bool ph_context_used(int device);
+
+int ph_peer_enable(int from, int to, unsigned flags);
+int ph_peer_disable(int from, int to);
+
+#endif

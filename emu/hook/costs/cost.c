@@ -1,0 +1,135 @@
+/*
+ * Durations by signature: first the table that all ranks map, then what only this rank was told, then the question.
+ *
+ * The question closes no segment: whether another rank has asked before must not change this rank's op stream.
+ */
+#define _GNU_SOURCE
+#include "costs/cost.h"
+#include "channel/channel.h"
+#include "core/warn.h"
+#include "process/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(ph_cost) == sizeof(struct ph_COST_ENTRY), "an entry of the shared table is used in place");
+_Static_assert(offsetof(ph_cost, flops) == offsetof(struct ph_COST_ENTRY, flops), "same layout");
+
+static struct {
+    const ph_cost *entries; /* shared, read only */
+    uint64_t mask;
+    pthread_mutex_t lock; /* own entries: those that the shared table had no room for */
+    ph_cost **own;
+    size_t nown, own_capacity;
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Before the start nothing is timed; with PHANTORA_DETACHED a fixed value keeps tests meaningful. */
+static const ph_cost untimed = {.key = 1},
+                     fixed = {.key = 1, .solo_ns = 1000, .contended_ns = 1000, .source = PH_SOURCE_ROOFLINE};
+
+int ph_cost_table_map(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    struct stat about;
+    void *at = fstat(fd, &about) == 0 && (size_t)about.st_size >= sizeof(struct ph_COST_HEADER)
+                   ? mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_SHARED, fd, 0)
+                   : MAP_FAILED;
+    close(fd);
+    if (at == MAP_FAILED) return -EINVAL;
+    const struct ph_COST_HEADER *header = at;
+    if (header->version != PH_RECORD_VERSION || header->entry_nbytes != sizeof(ph_cost) || header->capacity == 0 ||
+        (header->capacity & (header->capacity - 1)) ||
+        (size_t)about.st_size < sizeof *header + header->capacity * sizeof(ph_cost)) {
+        munmap(at, (size_t)about.st_size);
+        return -EPROTO;
+    }
+    table.entries = (const ph_cost *)(header + 1);
+    table.mask = header->capacity - 1;
+    return 0;
+}
+
+static const ph_cost *find_shared(uint64_t key) {
+    if (!table.entries) return NULL;
+    for (uint64_t slot = key & table.mask, probes = 0; probes <= table.mask; slot = (slot + 1) & table.mask, probes++) {
+        uint64_t at = __atomic_load_n(&table.entries[slot].key, __ATOMIC_ACQUIRE);
+        if (LIKELY(at == key)) return &table.entries[slot];
+        if (at == 0) return NULL;
+    }
+    return NULL;
+}
+
+/* Under the table's lock. */
+static ph_cost **own_slot(uint64_t key) {
+    size_t slot = key & (table.own_capacity - 1);
+    while (table.own[slot] && table.own[slot]->key != key) slot = (slot + 1) & (table.own_capacity - 1);
+    return &table.own[slot];
+}
+
+static void grow_own(void) {
+    ph_cost **old = table.own;
+    size_t old_capacity = table.own_capacity;
+    table.own_capacity = old_capacity ? old_capacity * 2 : 256;
+    table.own = calloc(table.own_capacity, sizeof *table.own);
+    if (!table.own) ph_die("out of host memory");
+    for (size_t i = 0; i < old_capacity; i++)
+        if (old[i]) *own_slot(old[i]->key) = old[i];
+    free(old);
+}
+
+static const ph_cost *find_own(uint64_t key) {
+    pthread_mutex_lock(&table.lock);
+    const ph_cost *found = table.nown ? *own_slot(key) : NULL;
+    pthread_mutex_unlock(&table.lock);
+    return found;
+}
+
+static const ph_cost *keep(const ph_cost *cost) {
+    pthread_mutex_lock(&table.lock);
+    if (table.nown * 2 >= table.own_capacity) grow_own();
+    ph_cost **slot = own_slot(cost->key);
+    if (!*slot) {
+        *slot = malloc(sizeof **slot);
+        if (!*slot) ph_die("out of host memory");
+        **slot = *cost;
+        table.nown++;
+    }
+    const ph_cost *kept = *slot;
+    pthread_mutex_unlock(&table.lock);
+    return kept;
+}
+
+static const ph_cost *ask(uint64_t key, ph_describe describe, const void *what) {
+    size_t capacity = 4096, n;
+    char *text = malloc(capacity);
+    while (text && (n = describe(what, text, capacity)) >= capacity) {
+        free(text);
+        capacity = n + 1;
+        text = malloc(capacity);
+    }
+    if (!text) ph_die("out of host memory");
+    struct ph_COST question = {.key = key};
+    struct ph_COST_OF answer = {0};
+    ph_ask_out_of_band(PH_KIND_COST, &question, sizeof question, text, n, &answer, sizeof answer);
+    free(text);
+    const ph_cost *shared = find_shared(key);
+    if (shared) return shared;
+    ph_cost cost = {.key = key,
+                    .solo_ns = answer.solo_ns,
+                    .contended_ns = answer.contended_ns,
+                    .flops = answer.flops,
+                    .source = answer.source};
+    return keep(&cost);
+}
+
+const ph_cost *ph_cost_of(uint64_t key, ph_describe describe, const void *what) {
+    const ph_cost *cost = find_shared(key);
+    if (LIKELY(cost != NULL)) return cost;
+    if (!ph_run.started || ph_run.finished) return ph_run.alone ? &fixed : &untimed;
+    cost = find_own(key);
+    return cost ? cost : ask(key, describe, what);
+}

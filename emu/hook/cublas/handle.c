@@ -1,0 +1,109 @@
+/* cuBLAS: the handle and what is stored in it. */
+#include "calls/versions.h"
+#include "core/host.h"
+#include "cublas/cublas.h"
+
+#include <stdlib.h>
+
+PH_EXPORT int cublasCreate_v2(cublas_handle **handle) {
+    ph_host_call(PH_CALL_QUERY);
+    if (!handle || !(*handle = calloc(1, sizeof **handle))) return CUBLAS_INVALID_VALUE;
+    (*handle)->atomics_mode = 0;
+    return CUBLAS_OK;
+}
+
+PH_EXPORT int cublasDestroy_v2(cublas_handle *handle) {
+    ph_host_call(PH_CALL_QUERY);
+    free(handle);
+    return CUBLAS_OK;
+}
+
+PH_EXPORT int cublasGetVersion_v2(cublas_handle *handle, int *version) {
+    (void)handle;
+    if (!version) return CUBLAS_INVALID_VALUE;
+    *version = (int)ph_real_version("libcublasLt.so", "cublasLtGetVersion", 130100);
+    return CUBLAS_OK;
+}
+
+/* 0 major, 1 minor, 2 patch */
+PH_EXPORT int cublasGetProperty(int property, int *value) {
+    if (!value || property < 0 || property > 2) return CUBLAS_INVALID_VALUE;
+    int version = 0;
+    cublasGetVersion_v2(NULL, &version);
+    *value = property == 0 ? version / 10000 : property == 1 ? version / 100 % 100 : version % 100;
+    return CUBLAS_OK;
+}
+
+/* One stored setting each: SETTING(what, field, type) */
+#define SETTING(Name, suffix, field, type)                                                                             \
+    PH_EXPORT int cublasSet##Name##suffix(cublas_handle *handle, type value) {                                         \
+        ph_host_call(PH_CALL_QUERY);                                                                                   \
+        if (!handle) return CUBLAS_NOT_INITIALIZED;                                                                    \
+        handle->field = value;                                                                                         \
+        return CUBLAS_OK;                                                                                              \
+    }                                                                                                                  \
+    PH_EXPORT int cublasGet##Name##suffix(cublas_handle *handle, type *value) {                                        \
+        ph_host_call(PH_CALL_QUERY);                                                                                   \
+        if (!handle) return CUBLAS_NOT_INITIALIZED;                                                                    \
+        if (!value) return CUBLAS_INVALID_VALUE;                                                                       \
+        *value = handle->field;                                                                                        \
+        return CUBLAS_OK;                                                                                              \
+    }
+SETTING(PointerMode, _v2, pointer_mode, int)
+SETTING(MathMode, , math_mode, int)
+SETTING(AtomicsMode, , atomics_mode, int)
+SETTING(SmCountTarget, , sm_target, int)
+
+/* The real call also drops a workspace that was set: the library's own one serves the new stream. */
+PH_EXPORT int cublasSetStream_v2(cublas_handle *handle, void *stream) {
+    ph_host_call(PH_CALL_QUERY);
+    if (!handle) return CUBLAS_NOT_INITIALIZED;
+    handle->stream = stream;
+    handle->workspace = NULL;
+    handle->workspace_nbytes = 0;
+    return CUBLAS_OK;
+}
+
+PH_EXPORT int cublasGetStream_v2(cublas_handle *handle, void **stream) {
+    ph_host_call(PH_CALL_QUERY);
+    if (!handle || !stream) return handle ? CUBLAS_INVALID_VALUE : CUBLAS_NOT_INITIALIZED;
+    *stream = handle->stream;
+    return CUBLAS_OK;
+}
+
+PH_EXPORT int cublasSetWorkspace_v2(cublas_handle *handle, void *workspace, size_t nbytes) {
+    ph_host_call(PH_CALL_QUERY);
+    if (!handle) return CUBLAS_NOT_INITIALIZED;
+    handle->workspace = workspace;
+    handle->workspace_nbytes = nbytes;
+    return CUBLAS_OK;
+}
+
+PH_EXPORT const char *cublasGetStatusName(int status) {
+    switch (status) {
+    case 0:
+        return "CUBLAS_STATUS_SUCCESS";
+    case 1:
+        return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case 3:
+        return "CUBLAS_STATUS_ALLOC_FAILED";
+    case 7:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+    case 8:
+        return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case 11:
+        return "CUBLAS_STATUS_MAPPING_ERROR";
+    case 13:
+        return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case 14:
+        return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case 15:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case 16:
+        return "CUBLAS_STATUS_LICENSE_ERROR";
+    default:
+        return "<unknown>";
+    }
+}
+
+PH_EXPORT const char *cublasGetStatusString(int status) { return cublasGetStatusName(status); }

@@ -1,0 +1,191 @@
+/*
+ * What a cuDNN operation graph computes.
+ *
+ * A convolution is the node of that name; bias, activation and the like around it are fused into its kernel. Attention
+ * is either one node or spelled out: two matrix products with a softmax between them (five in the backward pass), of
+ * which those of two real tensors give the sizes: Q times K transposed first, then, backward, dO times V transposed. A
+ * row index compared with a column index is a causal mask, a random generator is dropout. Anything else is charged by
+ * the bytes of its real tensors.
+ */
+#include "core/config.h"
+#include "costs/library.h"
+#include "cudnn/backend.h"
+
+#include <string.h>
+
+enum { POINTWISE_CMP_GE = 303, MATH_SIZES = 4 };
+
+static void tensor_of(const backend *node, cudnn_tensor *out) {
+    int64_t ndims = 0, nstrides = 0;
+    const int64_t *dims = backend_get(node, ATTR_TENSOR_DIMS, &ndims),
+                  *strides = backend_get(node, ATTR_TENSOR_STRIDES, &nstrides);
+    memset(out, 0, sizeof *out);
+    out->dtype = (int)backend_int(node, ATTR_TENSOR_DTYPE, CUDNN_FLOAT);
+    out->ndims = (int)(ndims < CUDNN_MAX_DIMS ? ndims : CUDNN_MAX_DIMS);
+    for (int i = 0; i < out->ndims; i++) {
+        out->dims[i] = dims[i];
+        out->strides[i] = i < nstrides ? strides[i] : 0;
+    }
+}
+
+static bool is_real(const backend *tensor) {
+    return tensor && !backend_int(tensor, ATTR_TENSOR_VIRTUAL, 0) && !backend_int(tensor, ATTR_TENSOR_BY_VALUE, 0);
+}
+
+static const backend *operation(const backend *graph, int64_t i) { return backend_child(graph, ATTR_GRAPH_OPS, i); }
+
+static bool convolution(const backend *node, bool tensor_cores, conv_problem *out) {
+    static const struct {
+        backend_kind kind;
+        cudnn_direction direction;
+        backend_attribute how, x, w, y;
+    } forms[] = {
+        {BACKEND_OP_CONV_FORWARD, CONV_FORWARD, ATTR_FORWARD_CONV, ATTR_FORWARD_X, ATTR_FORWARD_W, ATTR_FORWARD_Y},
+        {BACKEND_OP_CONV_DGRAD, CONV_DGRAD, ATTR_DGRAD_CONV, ATTR_DGRAD_DX, ATTR_DGRAD_W, ATTR_DGRAD_DY},
+        {BACKEND_OP_CONV_WGRAD, CONV_WGRAD, ATTR_WGRAD_CONV, ATTR_WGRAD_X, ATTR_WGRAD_DW, ATTR_WGRAD_DY}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (backend_kind_of(node) != forms[i].kind) continue;
+        const backend *how = backend_child(node, forms[i].how, 0);
+        cudnn_tensor x, w, y;
+        tensor_of(backend_child(node, forms[i].x, 0), &x);
+        tensor_of(backend_child(node, forms[i].w, 0), &w);
+        tensor_of(backend_child(node, forms[i].y, 0), &y);
+        int64_t n = 0, zeros[3] = {0}, ones[3] = {1, 1, 1};
+        const int64_t *pad = backend_get(how, ATTR_CONV_PRE_PADDINGS, &n),
+                      *stride = backend_get(how, ATTR_CONV_STRIDES, NULL);
+        const int64_t *dilation = backend_get(how, ATTR_CONV_DILATIONS, NULL);
+        conv_problem_make(out, forms[i].direction, &x, &w, &y, (int)n, pad ? pad : zeros, stride ? stride : ones,
+                          dilation ? dilation : ones, tensor_cores);
+        return true;
+    }
+    return false;
+}
+
+static bool norm(const backend *node, norm_problem *out) {
+    bool backward = backend_kind_of(node) == BACKEND_OP_NORM_BACKWARD;
+    if (!backward && backend_kind_of(node) != BACKEND_OP_NORM_FORWARD) return false;
+    cudnn_tensor x;
+    tensor_of(backend_child(node, backward ? ATTR_NORM_BACKWARD_X : ATTR_NORM_FORWARD_X, 0), &x);
+    memset(out, 0, sizeof *out);
+    out->backward = backward;
+    out->mode = 3 + (int32_t)backend_int(node, backward ? ATTR_NORM_BACKWARD_MODE : ATTR_NORM_FORWARD_MODE,
+                                         0); /* after the legacy modes */
+    out->dtype = x.dtype;
+    out->nhwc = x.ndims > 2 && x.strides[1] == 1;
+    out->ndims = x.ndims;
+    memcpy(out->x, x.dims, sizeof out->x);
+    return true;
+}
+
+/* `transposed`: the graph holds it as [b, h, d, s]. */
+static void four(const backend *tensor, bool transposed, int64_t out[MATH_SIZES], int32_t *dtype) {
+    cudnn_tensor it;
+    tensor_of(tensor, &it);
+    for (int i = 0; i < MATH_SIZES; i++) out[i] = it.dims[transposed && i >= 2 ? 5 - i : i];
+    if (dtype) *dtype = it.dtype;
+}
+
+static bool attention_node(const backend *node, sdpa_problem *out) {
+    bool forward = backend_kind_of(node) == BACKEND_OP_SDPA_FORWARD,
+         backward = backend_kind_of(node) == BACKEND_OP_SDPA_BACKWARD;
+    if (!forward && !backward) return false;
+    out->backward = backward;
+    four(backend_child(node, forward ? ATTR_SDPA_FORWARD_Q : ATTR_SDPA_BACKWARD_Q, 0), false, out->q, &out->dtype);
+    four(backend_child(node, forward ? ATTR_SDPA_FORWARD_K : ATTR_SDPA_BACKWARD_K, 0), false, out->k, NULL);
+    four(backend_child(node, forward ? ATTR_SDPA_FORWARD_V : ATTR_SDPA_BACKWARD_V, 0), false, out->v, NULL);
+    return true;
+}
+
+static bool attention(const backend *graph, int64_t nops, sdpa_problem *out) {
+    int products = 0, real_products = 0;
+    bool whole = false;
+    memset(out, 0, sizeof *out);
+    for (int64_t i = 0; i < nops; i++) {
+        const backend *node = operation(graph, i);
+        if (attention_node(node, out))
+            whole = true;
+        else if (backend_kind_of(node) == BACKEND_OP_RNG)
+            out->dropout = 1;
+        else if (backend_kind_of(node) == BACKEND_OP_POINTWISE)
+            out->causal |=
+                backend_int(backend_child(node, ATTR_OP_POINTWISE, 0), ATTR_POINTWISE_MODE, 0) == POINTWISE_CMP_GE;
+        if (backend_kind_of(node) != BACKEND_OP_MATMUL) continue;
+        const backend *a = backend_child(node, ATTR_MATMUL_A, 0), *b = backend_child(node, ATTR_MATMUL_B, 0);
+        products++;
+        if (is_real(a) && is_real(b)) {
+            real_products++;
+            if (real_products == 1) {
+                four(a, false, out->q, &out->dtype);
+                four(b, true, out->k, NULL);
+            } else if (real_products == 2) {
+                four(b, true, out->v, NULL);
+            }
+        } else if (is_real(b) && products == 2 && real_products == 1) {
+            four(b, false, out->v, NULL); /* forward: probabilities times V */
+        }
+    }
+    if (!whole) out->backward = products > 2;
+    return whole || (real_products >= 1 && products >= 2 && out->v[3] > 0);
+}
+
+/* Every descriptor that an operation names as a tensor, counted once for each mention. */
+static uint64_t real_nbytes(const backend *graph, int64_t nops) {
+    uint64_t nbytes = 0;
+    for (int64_t i = 0; i < nops; i++)
+        for (int name = 700; name < 3000; name++) {
+            const backend *tensor = backend_child(operation(graph, i), (backend_attribute)name, 0);
+            if (tensor && backend_kind_of(tensor) == BACKEND_TENSOR && is_real(tensor)) {
+                cudnn_tensor it;
+                tensor_of(tensor, &it);
+                nbytes += cudnn_tensor_nbytes(&it);
+            }
+        }
+    return nbytes;
+}
+
+void graph_work_of(const backend *graph, bool tensor_cores, graph_work *out) {
+    int64_t nops = 0;
+    backend_get(graph, ATTR_GRAPH_OPS, &nops);
+    memset(out, 0, sizeof *out);
+    for (int64_t i = 0; i < nops; i++) {
+        if (convolution(operation(graph, i), tensor_cores, &out->conv)) {
+            out->kind = WORK_CONV;
+            return;
+        }
+        if (norm(operation(graph, i), &out->norm)) {
+            out->kind = WORK_NORM;
+            return;
+        }
+    }
+    if (attention(graph, nops, &out->sdpa)) {
+        out->kind = WORK_SDPA;
+        return;
+    }
+    out->kind = WORK_OTHER;
+    out->nbytes = real_nbytes(graph, nops);
+}
+
+size_t graph_workspace(const graph_work *work) {
+    switch (work->kind) {
+    case WORK_CONV:
+        return conv_workspace(&work->conv);
+    case WORK_SDPA:
+        return ph_cfg.cc_major >= 9 ? sizeof(int32_t) : 0; /* the counter by which its blocks take tiles */
+    default:
+        return 0;
+    }
+}
+
+int graph_launch(void *stream, const graph_work *work) {
+    switch (work->kind) {
+    case WORK_CONV:
+        return conv_launch(stream, &work->conv);
+    case WORK_NORM:
+        return norm_launch(stream, &work->norm);
+    case WORK_SDPA:
+        return sdpa_launch(stream, &work->sdpa);
+    case WORK_OTHER:
+        return ph_library_launch(stream, "cudnnBackendExecute", work->nbytes) ? CUDNN_OK : CUDNN_BAD_PARAM;
+    }
+    return CUDNN_BAD_PARAM;
+}

@@ -1,0 +1,221 @@
+/*
+ * cuDNN: dropout states and recurrent networks.
+ *
+ * The weight space is laid out as cuDNN documents it for its users: they ask where each matrix and bias lies. Here all
+ * matrices come first, by layer, then all biases. The sizes of work and reserve space are estimates (gate activations
+ * of every step), the real ones being undocumented. Time is that of the bytes moved.
+ */
+#include "core/config.h"
+#include "costs/library.h"
+#include "cudnn/cudnn.h"
+
+#include <stdlib.h>
+
+enum {
+    RNN_RELU = 0,
+    RNN_TANH = 1,
+    RNN_LSTM = 2,
+    RNN_GRU = 3,
+    BIAS_NONE = 0,
+    BIAS_DOUBLE = 2,
+    BIAS_RECURRENT = 3,
+    FORWARD_TRAINING = 1
+};
+enum { STATES_NBYTES_PER_SM = 24576 }; /* 512 generators of 48 bytes */
+
+typedef struct dropout {
+    float probability;
+    void *states;
+    size_t nbytes;
+    unsigned long long seed;
+} dropout;
+typedef struct rnn {
+    int algo, mode, bias, direction, input_mode, dtype, math_precision, math_type, input, hidden, projection, layers;
+    dropout *drop;
+    uint32_t flags;
+} rnn;
+typedef struct rnn_data {
+    int dtype, layout, steps, batch, width;
+} rnn_data;
+
+CUDNN_DESCRIPTOR(Dropout, dropout)
+CUDNN_DESCRIPTOR(RNN, rnn)
+CUDNN_DESCRIPTOR(RNNData, rnn_data)
+
+/* ---- dropout
+ * -------------------------------------------------------------------------------------------------------------- */
+PH_EXPORT int cudnnDropoutGetStatesSize(cudnn_handle *handle, size_t *nbytes) {
+    if (!handle || !nbytes) return CUDNN_BAD_POINTER;
+    *nbytes = (size_t)ph_cfg.sm_count * STATES_NBYTES_PER_SM;
+    return CUDNN_OK;
+}
+
+static int set_dropout(dropout *it, float probability, void *states, size_t nbytes, unsigned long long seed) {
+    if (!it) return CUDNN_BAD_POINTER;
+    *it = (dropout){probability, states, nbytes, seed};
+    return CUDNN_OK;
+}
+
+/* Seeds every generator: a kernel over the states. */
+PH_EXPORT int cudnnSetDropoutDescriptor(dropout *it, cudnn_handle *handle, float probability, void *states,
+                                        size_t nbytes, unsigned long long seed) {
+    if (handle && states) ph_library_launch(handle->stream, "cudnnSetDropoutDescriptor", nbytes);
+    return set_dropout(it, probability, states, nbytes, seed);
+}
+
+PH_EXPORT int cudnnRestoreDropoutDescriptor(dropout *it, cudnn_handle *handle, float probability, void *states,
+                                            size_t nbytes, unsigned long long seed) {
+    (void)handle;
+    return set_dropout(it, probability, states, nbytes, seed);
+}
+
+/* ---- shape
+ * ---------------------------------------------------------------------------------------------------------------- */
+PH_EXPORT int cudnnSetRNNDescriptor_v8(rnn *it, int algo, int mode, int bias, int direction, int input_mode, int dtype,
+                                       int math_precision, int math_type, int32_t input, int32_t hidden,
+                                       int32_t projection, int32_t layers, dropout *drop, uint32_t flags) {
+    ph_host_call(PH_CALL_QUERY);
+    if (!it || input < 1 || hidden < 1 || layers < 1 || mode < RNN_RELU || mode > RNN_GRU) return CUDNN_BAD_PARAM;
+    *it = (rnn){algo,
+                mode,
+                bias,
+                direction,
+                input_mode,
+                dtype,
+                math_precision,
+                math_type,
+                input,
+                hidden,
+                projection ? projection : hidden,
+                layers,
+                drop,
+                flags};
+    return CUDNN_OK;
+}
+
+PH_EXPORT int cudnnSetRNNDataDescriptor(rnn_data *it, int dtype, int layout, int steps, int batch, int width,
+                                        const int lengths[], void *padding) {
+    (void)lengths, (void)padding;
+    ph_host_call(PH_CALL_QUERY);
+    if (!it || steps < 1 || batch < 1 || width < 1) return CUDNN_BAD_PARAM;
+    *it = (rnn_data){dtype, layout, steps, batch, width};
+    return CUDNN_OK;
+}
+
+static int directions(const rnn *it) { return it->direction ? 2 : 1; }
+static int gates(const rnn *it) { return it->mode == RNN_LSTM ? 4 : it->mode == RNN_GRU ? 3 : 1; }
+static bool projects(const rnn *it) { return it->projection != it->hidden; }
+static int biases(const rnn *it) { return it->bias == BIAS_NONE ? 0 : it->bias == BIAS_DOUBLE ? 2 : 1; }
+
+static int64_t layer_input(const rnn *it, int pseudo_layer) {
+    int layer = pseudo_layer / directions(it);
+    return layer == 0 ? it->input : (int64_t)it->projection * directions(it);
+}
+
+static int64_t layer_matrices(const rnn *it, int pseudo_layer) {
+    int64_t n = (int64_t)gates(it) * it->hidden * (layer_input(it, pseudo_layer) + it->projection);
+    return n + (projects(it) ? (int64_t)it->projection * it->hidden : 0);
+}
+
+static int64_t all_matrices(const rnn *it, int before_layer) {
+    int64_t n = 0;
+    for (int i = 0; i < before_layer; i++) n += layer_matrices(it, i);
+    return n;
+}
+
+static int64_t layer_biases(const rnn *it) { return (int64_t)biases(it) * gates(it) * it->hidden; }
+
+static int64_t weights(const rnn *it) {
+    int pseudo_layers = it->layers * directions(it);
+    return all_matrices(it, pseudo_layers) + pseudo_layers * layer_biases(it);
+}
+
+PH_EXPORT int cudnnGetRNNWeightSpaceSize(cudnn_handle *handle, rnn *it, size_t *nbytes) {
+    ph_host_call(PH_CALL_QUERY);
+    if (!handle || !it || !nbytes) return CUDNN_BAD_POINTER;
+    *nbytes = (size_t)weights(it) * cudnn_dtype_nbytes(it->dtype);
+    return CUDNN_OK;
+}
+
+static void describe(cudnn_tensor *out, int dtype, int64_t rows, int64_t cols) {
+    *out = (cudnn_tensor){.dtype = dtype, .ndims = 3, .dims = {1, rows, cols}};
+    cudnn_pack_strides(out);
+}
+
+/* The matrix, the bias or both, as the caller gives descriptors. Linear layers: the input's gates, then the recurrent
+ * ones, then the projection. */
+PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pseudo_layer, size_t space_nbytes,
+                                      const void *space, int32_t linear, cudnn_tensor *matrix, void **matrix_at,
+                                      cudnn_tensor *bias, void **bias_at) {
+    (void)space_nbytes;
+    ph_host_call(PH_CALL_QUERY);
+    if (!handle || !it || pseudo_layer < 0 || pseudo_layer >= it->layers * directions(it) || linear < 0)
+        return CUDNN_BAD_PARAM;
+    int g = gates(it);
+    bool recurrent = linear >= g, projection = linear == 2 * g;
+    if (linear > 2 * g || (projection && !projects(it))) return CUDNN_BAD_PARAM;
+    size_t element = cudnn_dtype_nbytes(it->dtype);
+    int64_t input = layer_input(it, pseudo_layer), at = all_matrices(it, pseudo_layer);
+    if (projection)
+        at += g * (int64_t)it->hidden * (input + it->projection);
+    else if (recurrent)
+        at += g * (int64_t)it->hidden * input + (linear - g) * (int64_t)it->hidden * it->projection;
+    else
+        at += linear * (int64_t)it->hidden * input;
+    if (matrix)
+        describe(matrix, it->dtype, projection ? it->projection : it->hidden,
+                 projection  ? it->hidden
+                 : recurrent ? it->projection
+                             : input);
+    if (matrix_at) *matrix_at = space ? (char *)(uintptr_t)space + (size_t)at * element : NULL;
+    bool has_bias = !projection && (biases(it) == 2 || (biases(it) == 1 && recurrent == (it->bias == BIAS_RECURRENT)));
+    int64_t within = biases(it) == 2 ? linear : linear % g;
+    at = all_matrices(it, it->layers * directions(it)) + pseudo_layer * layer_biases(it) + within * it->hidden;
+    if (bias && has_bias)
+        describe(bias, it->dtype, it->hidden, 1);
+    else if (bias)
+        *bias = (cudnn_tensor){.dtype = it->dtype};
+    if (bias_at) *bias_at = space && has_bias ? (char *)(uintptr_t)space + (size_t)at * element : NULL;
+    return CUDNN_OK;
+}
+
+PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forward_mode, rnn_data *x,
+                                        size_t *work_nbytes, size_t *reserve_nbytes) {
+    ph_host_call(PH_CALL_QUERY);
+    if (!handle || !it || !x) return CUDNN_BAD_POINTER;
+    size_t per_layer = (size_t)x->steps * (size_t)x->batch * (size_t)it->hidden * (size_t)(gates(it) + 2) *
+                       cudnn_dtype_nbytes(it->dtype);
+    if (work_nbytes) *work_nbytes = per_layer * (size_t)directions(it);
+    if (reserve_nbytes)
+        *reserve_nbytes = forward_mode == FORWARD_TRAINING ? per_layer * (size_t)(directions(it) * it->layers) : 0;
+    return CUDNN_OK;
+}
+
+/* ---- work
+ * -------------------------------------------------------------------------------------------------------------------
+ */
+/* Every step reads the recurrent weights again unless they stay in caches, which they do for all but the largest. */
+static int run(cudnn_handle *handle, const char *name, const rnn *it, const rnn_data *x) {
+    if (!handle || !it || !x) return CUDNN_BAD_POINTER;
+    uint64_t elements =
+        (uint64_t)weights(it) + (uint64_t)x->steps * (uint64_t)x->batch *
+                                    ((uint64_t)x->width + (uint64_t)it->layers * (uint64_t)directions(it) *
+                                                              (uint64_t)it->hidden * (uint64_t)(gates(it) + 2));
+    return ph_library_launch(handle->stream, name, elements * cudnn_dtype_nbytes(it->dtype)) ? CUDNN_OK
+                                                                                             : CUDNN_BAD_PARAM;
+}
+
+PH_EXPORT int cudnnRNNForward(cudnn_handle *handle, rnn *it, int forward_mode, const int32_t lengths[], rnn_data *x) {
+    (void)forward_mode, (void)lengths; /* buffers and their sizes follow */
+    return run(handle, "cudnnRNNForward", it, x);
+}
+
+PH_EXPORT int cudnnRNNBackwardData_v8(cudnn_handle *handle, rnn *it, const int32_t lengths[], rnn_data *y) {
+    (void)lengths;
+    return run(handle, "cudnnRNNBackwardData_v8", it, y);
+}
+
+PH_EXPORT int cudnnRNNBackwardWeights_v8(cudnn_handle *handle, rnn *it, int add, const int32_t lengths[], rnn_data *x) {
+    (void)add, (void)lengths;
+    return run(handle, "cudnnRNNBackwardWeights_v8", it, x);
+}

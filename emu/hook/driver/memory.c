@@ -1,0 +1,324 @@
+/*
+ * Driver: memory, copies, sets, pointers, virtual memory.
+ */
+#include "core/host.h"
+#include "core/warn.h"
+#include "data/data.h"
+#include "driver/driver.h"
+#include "memory/copy.h"
+#include "memory/host_memory.h"
+#include "memory/memory.h"
+#include "memory/vmm.h"
+#include "streams/capture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+PH_EXPORT int cuMemAlloc_v2(CUdeviceptr *out, size_t nbytes) {
+    ph_host_call(PH_CALL_ALLOC);
+    void *p = NULL;
+    int status = ph_uncapturable();
+    if (status == CUDA_OK) status = nbytes ? ph_device_alloc(ph_self()->device, nbytes, &p) : CUDA_INVALID_VALUE;
+    *out = (CUdeviceptr)(uintptr_t)p;
+    return status;
+}
+
+PH_EXPORT int cuMemFree_v2(CUdeviceptr address) {
+    ph_host_call(PH_CALL_ALLOC);
+    int device = ph_memory_device_of(pointer_of(address)), status = ph_device_usable();
+    if (status == CUDA_OK) status = ph_uncapturable();
+    if (status || !address) return status;
+    if (device < 0) return CUDA_INVALID_VALUE;
+    ph_device_wait(device);
+    return ph_device_free(pointer_of(address));
+}
+
+PH_EXPORT int cuMemGetInfo_v2(size_t *free_nbytes, size_t *total_nbytes) {
+    ph_host_call(PH_CALL_QUERY);
+    ph_memory_info(ph_self()->device, free_nbytes, total_nbytes);
+    return ph_device_usable();
+}
+
+PH_EXPORT int cuMemHostAlloc(void **out, size_t nbytes, unsigned flags) {
+    (void)flags;
+    ph_host_call(PH_CALL_ALLOC);
+    return ph_host_alloc(out, nbytes);
+}
+PH_EXPORT int cuMemAllocHost_v2(void **out, size_t nbytes) { return cuMemHostAlloc(out, nbytes, 0); }
+
+PH_EXPORT int cuMemFreeHost(void *p) {
+    ph_host_call(PH_CALL_ALLOC);
+    return ph_host_free(p);
+}
+
+PH_EXPORT int cuMemHostRegister_v2(void *p, size_t nbytes, unsigned flags) {
+    (void)flags;
+    ph_host_call(PH_CALL_ALLOC);
+    return ph_host_register(p, nbytes);
+}
+PH_EXPORT int cuMemHostUnregister(void *p) { return ph_host_unregister(p); }
+
+PH_EXPORT int cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned flags) {
+    (void)flags;
+    *out = ph_host_pinned(p) ? (CUdeviceptr)(uintptr_t)p : 0;
+    return *out ? CUDA_OK : CUDA_INVALID_VALUE;
+}
+
+/* ---- copies and sets
+ * --------------------------------------------------------------------------------------------------------- */
+
+static int copy(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, void *stream, bool async) {
+    ph_host_call(PH_CALL_MEMCPY);
+    ph_stream *on = ph_stream_of(stream);
+    return on ? ph_copy(pointer_of(dst), pointer_of(src), nbytes, COPY_DEFAULT, on, async) : CUDA_INVALID_HANDLE;
+}
+
+#define HOST(p) ((CUdeviceptr)(uintptr_t)(p))
+PH_EXPORT int cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t n) { return copy(dst, src, n, NULL, false); }
+PH_EXPORT int cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, void *stream) {
+    return copy(dst, src, n, stream, true);
+}
+PH_EXPORT int cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t n) {
+    return copy(dst, HOST(src), n, NULL, false);
+}
+PH_EXPORT int cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t n) { return copy(HOST(dst), src, n, NULL, false); }
+PH_EXPORT int cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t n) { return copy(dst, src, n, NULL, false); }
+PH_EXPORT int cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t n, void *stream) {
+    return copy(dst, HOST(src), n, stream, true);
+}
+PH_EXPORT int cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, void *stream) {
+    return copy(HOST(dst), src, n, stream, true);
+}
+PH_EXPORT int cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, void *stream) {
+    return copy(dst, src, n, stream, true);
+}
+
+typedef struct pattern {
+    unsigned char *dst;
+    size_t n, width;
+    uint32_t value;
+} pattern;
+
+static void repeat(void *arg) {
+    pattern *p = arg;
+    for (size_t i = 0; i < p->n; i++)
+        memcpy(p->dst + i * p->width, &p->value, p->width); /* little-endian: the low bytes */
+    ph_data_mark_known(p->dst, p->n * p->width);
+    free(p);
+}
+
+static int set(CUdeviceptr dst, uint32_t value, size_t width, size_t n, void *stream, bool async) {
+    ph_host_call(PH_CALL_MEMCPY);
+    ph_stream *on = ph_stream_of(stream);
+    if (!on) return CUDA_INVALID_HANDLE;
+    uint32_t spread = (value & 0xff) * 0x01010101u, mask = width == 4 ? UINT32_MAX : (1u << (8 * width)) - 1;
+    if ((spread & mask) == (value & mask)) return ph_set(pointer_of(dst), (int)(value & 0xff), width * n, on, async);
+    size_t nbytes = width * n;
+    if (ph_stream_capturing(on)) return ph_refuse("capturing a set of wider elements", CUDA_CAPTURE_UNSUPPORTED);
+    int status = ph_set_time(nbytes, on);
+    if (status || nbytes > ph_cfg.data_limit_nbytes) {
+        ph_data_forget(pointer_of(dst), nbytes);
+        return status;
+    }
+    pattern *p = malloc(sizeof *p);
+    if (!p) ph_die("out of host memory");
+    *p = (pattern){pointer_of(dst), n, width, value};
+    ph_range written = {pointer_of(dst), nbytes};
+    ph_data_action(NULL, 0, &written, 1, repeat, p);
+    return CUDA_OK;
+}
+
+PH_EXPORT int cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t n) {
+    return set(dst, value, 1, n, NULL, false);
+}
+PH_EXPORT int cuMemsetD16_v2(CUdeviceptr dst, unsigned short value, size_t n) {
+    return set(dst, value, 2, n, NULL, false);
+}
+PH_EXPORT int cuMemsetD32_v2(CUdeviceptr dst, unsigned value, size_t n) { return set(dst, value, 4, n, NULL, false); }
+PH_EXPORT int cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, void *stream) {
+    return set(dst, value, 1, n, stream, true);
+}
+PH_EXPORT int cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t n, void *stream) {
+    return set(dst, value, 2, n, stream, true);
+}
+PH_EXPORT int cuMemsetD32Async(CUdeviceptr dst, unsigned value, size_t n, void *stream) {
+    return set(dst, value, 4, n, stream, true);
+}
+
+/* ---- pointers
+ * -------------------------------------------------------------------------------------------------------------------
+ */
+
+PH_EXPORT int cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *nbytes, CUdeviceptr address) {
+    void *from = NULL;
+    size_t size = 0;
+    int status = ph_memory_range_of(pointer_of(address), &from, &size);
+    if (start) *start = (CUdeviceptr)(uintptr_t)from;
+    if (nbytes) *nbytes = size;
+    return status ? CUDA_NOT_FOUND : CUDA_OK;
+}
+
+enum {
+    POINTER_CONTEXT = 1,
+    POINTER_TYPE = 2,
+    POINTER_DEVICE = 3,
+    POINTER_HOST = 4,
+    POINTER_P2P_TOKENS = 5, /* refused: long deprecated */
+    POINTER_SYNC = 6,
+    POINTER_ID = 7,
+    POINTER_MANAGED = 8,
+    POINTER_ORDINAL = 9,
+    POINTER_IPC = 10,
+    POINTER_START = 11,
+    POINTER_NBYTES = 12,
+    POINTER_MAPPED = 13,
+    POINTER_HANDLES = 14,
+    POINTER_RDMA = 15,
+    POINTER_ACCESS = 16,
+    POINTER_POOL = 17,
+    POINTER_MAPPING_NBYTES = 18,
+    POINTER_MAPPING_START = 19,
+    POINTER_BLOCK_ID = 20,
+    POINTER_LAST = 21
+};
+
+static size_t width_of(int attribute) {
+    switch (attribute) {
+    case POINTER_CONTEXT:
+    case POINTER_DEVICE:
+    case POINTER_HOST:
+    case POINTER_ID:
+    case POINTER_START:
+    case POINTER_NBYTES:
+    case POINTER_HANDLES:
+    case POINTER_POOL:
+    case POINTER_MAPPING_NBYTES:
+    case POINTER_MAPPING_START:
+    case POINTER_BLOCK_ID:
+        return 8;
+    case POINTER_TYPE:
+    case POINTER_SYNC:
+    case POINTER_ORDINAL:
+    case POINTER_ACCESS:
+        return 4;
+    default:
+        return 1; /* booleans */
+    }
+}
+
+static int pointer_attribute(void *out, int attribute, const void *p) {
+    int device = ph_memory_device_of(p);
+    bool on_device = device >= 0, pinned = !on_device && ph_host_pinned(p);
+    void *start = NULL, *current = NULL;
+    size_t nbytes = 0;
+    if (attribute < POINTER_CONTEXT || attribute > POINTER_LAST || attribute == POINTER_P2P_TOKENS)
+        return CUDA_INVALID_VALUE;
+    memset(out, 0, width_of(attribute));
+    if (on_device)
+        ph_memory_range_of(p, &start, &nbytes);
+    else if (!ph_host_range_of(p, &start, &nbytes))
+        return CUDA_INVALID_VALUE;
+    if (attribute == POINTER_CONTEXT) cuDevicePrimaryCtxRetain(&current, on_device ? device : ph_self()->device);
+    const uint64_t wide[POINTER_LAST + 1] = {
+        [POINTER_CONTEXT] = (uintptr_t)current,
+        [POINTER_TYPE] = on_device ? MEMORY_DEVICE : MEMORY_HOST,
+        [POINTER_DEVICE] = (uintptr_t)p,
+        [POINTER_HOST] = pinned ? (uintptr_t)p : 0,
+        [POINTER_ID] = (uintptr_t)start,
+        [POINTER_ORDINAL] = (uint64_t)(on_device ? device : ph_self()->device),
+        [POINTER_START] = (uintptr_t)start,
+        [POINTER_NBYTES] = nbytes,
+        [POINTER_MAPPED] = 1,
+        [POINTER_ACCESS] = cudaMemAccessFlagsProtReadWrite,
+        [POINTER_MAPPING_NBYTES] = nbytes,
+        [POINTER_MAPPING_START] = (uintptr_t)start,
+        [POINTER_BLOCK_ID] = (uintptr_t)start,
+    };
+    if (attribute == POINTER_HOST && !pinned) return CUDA_INVALID_VALUE;
+    memcpy(out, &wide[attribute], width_of(attribute));
+    return CUDA_OK;
+}
+
+PH_EXPORT int cuPointerGetAttribute(void *out, int attribute, CUdeviceptr address) {
+    ph_host_call(PH_CALL_QUERY);
+    return pointer_attribute(out, attribute, pointer_of(address));
+}
+
+/* Unlike the single query this one succeeds for any address: what does not apply is 0. */
+PH_EXPORT int cuPointerGetAttributes(unsigned n, const int *attributes, void **out, CUdeviceptr address) {
+    ph_host_call(PH_CALL_QUERY);
+    for (unsigned i = 0; i < n; i++)
+        if (attributes[i] < POINTER_CONTEXT || attributes[i] > POINTER_LAST || attributes[i] == POINTER_P2P_TOKENS)
+            return CUDA_INVALID_VALUE;
+    for (unsigned i = 0; i < n; i++) {
+        memset(out[i], 0, width_of(attributes[i]));
+        pointer_attribute(out[i], attributes[i], pointer_of(address));
+    }
+    return CUDA_OK;
+}
+
+/* ---- virtual memory
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+PH_EXPORT int cuMemGetAllocationGranularity(size_t *nbytes, const struct CUmemAllocationProp *properties, int option) {
+    (void)option;
+    *nbytes = PH_PAGE;
+    return properties->location.type == cudaMemLocationTypeDevice && !ph_device_exists(properties->location.id)
+               ? CUDA_INVALID_DEVICE
+               : CUDA_OK;
+}
+
+PH_EXPORT int cuMemAddressReserve(CUdeviceptr *out, size_t nbytes, size_t alignment, CUdeviceptr wished,
+                                  unsigned long long flags) {
+    (void)wished;
+    ph_host_call(PH_CALL_ALLOC);
+    void *at = NULL;
+    int status = flags ? CUDA_INVALID_VALUE : ph_vmm_reserve(&at, nbytes, alignment);
+    *out = (CUdeviceptr)(uintptr_t)at;
+    return status;
+}
+
+PH_EXPORT int cuMemAddressFree(CUdeviceptr address, size_t nbytes) {
+    ph_host_call(PH_CALL_ALLOC);
+    return ph_vmm_unreserve(pointer_of(address), nbytes);
+}
+
+PH_EXPORT int cuMemCreate(uint64_t *handle, size_t nbytes, const struct CUmemAllocationProp *properties,
+                          unsigned long long flags) {
+    ph_host_call(PH_CALL_ALLOC);
+    *handle = 0;
+    if (flags) return CUDA_INVALID_VALUE;
+    /* A handle that can be exported as a file descriptor is made; the export itself is refused. Other kinds are refused
+     * here, as drivers do where no fabric manager runs. */
+    if (properties->requestedHandleTypes & ~cudaMemHandleTypePosixFileDescriptor) return CUDA_NOT_SUPPORTED;
+    return ph_vmm_create(handle, nbytes, properties);
+}
+
+PH_EXPORT int cuMemRelease(uint64_t handle) {
+    ph_host_call(PH_CALL_ALLOC);
+    return ph_vmm_release(handle);
+}
+
+PH_EXPORT int cuMemMap(CUdeviceptr address, size_t nbytes, size_t offset, uint64_t handle, unsigned long long flags) {
+    ph_host_call(PH_CALL_ALLOC);
+    return flags ? CUDA_INVALID_VALUE : ph_vmm_map(pointer_of(address), nbytes, offset, handle);
+}
+
+PH_EXPORT int cuMemUnmap(CUdeviceptr address, size_t nbytes) {
+    ph_host_call(PH_CALL_ALLOC);
+    return ph_vmm_unmap(pointer_of(address), nbytes);
+}
+
+PH_EXPORT int cuMemSetAccess(CUdeviceptr address, size_t nbytes, const struct CUmemAccessDesc *access, size_t n) {
+    ph_host_call(PH_CALL_ALLOC);
+    for (size_t i = 0; i < n; i++)
+        if (access[i].location.type == cudaMemLocationTypeDevice && !ph_device_exists(access[i].location.id))
+            return CUDA_INVALID_DEVICE;
+    return ph_vmm_set_access(pointer_of(address), nbytes);
+}
+
+PH_EXPORT int cuMemGetAllocationPropertiesFromHandle(struct CUmemAllocationProp *out, uint64_t handle) {
+    return ph_vmm_properties(out, handle);
+}
+
+PH_EXPORT int cuMemRetainAllocationHandle(uint64_t *handle, void *address) { return ph_vmm_retain(handle, address); }

@@ -1,0 +1,38 @@
+/*
+ * kernels/: kernels that the program brings. Their registration (registry), modules loaded at run time (module), their
+ * launch (launch), attributes and occupancy (occupancy).
+ * Comes in: registrations by nvcc's stubs, cubins, launches from cudart/ and driver/. Goes out: launches to streams/.
+ */
+#ifndef PHANTORA_KERNEL_H
+#define PHANTORA_KERNEL_H
+
+#include "core/cuda_types.h"
+#include "streams/stream.h"
+
+typedef struct ph_kernel {
+    uint32_t magic;
+    int max_dynamic_shared, carveout, registers, static_shared, local_nbytes, nonportable;
+    uint64_t name_hash;
+    const char *name;
+} ph_kernel;
+enum { PH_KERNEL_MAGIC = 0x4b524e4c };
+
+/* Limits that are the same on all GPUs. */
+enum {
+    PH_WARP_THREADS = 32,
+    PH_MAX_BLOCK_THREADS = 1024,
+    PH_MAX_BLOCK_Z = 64,
+    PH_MAX_GRID_YZ = 65535,
+    PH_SHARED_WITHOUT_OPTIN = 48 << 10, /* more dynamic shared memory needs cudaFuncSetAttribute first */
+};
+
+int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream);
+/* A cooperative grid must be resident as a whole. */
+int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes);
+
+void ph_kernel_attributes(const ph_kernel *kernel, struct cudaFuncAttributes *out);
+int ph_kernel_set_attribute(ph_kernel *kernel, int attribute, int value);
+int ph_kernel_attribute(const ph_kernel *kernel, int attribute, int *value);
+int ph_occupancy_blocks(const ph_kernel *kernel, int block_threads, size_t dynamic_shared);
+
+#endif

@@ -1,0 +1,19 @@
+/* Virtual memory management: addresses, physical memory and mappings apart. */
+#ifndef PHANTORA_VMM_H
+#define PHANTORA_VMM_H
+
+#include "core/base.h"
+#include "core/cuda_types.h"
+
+int ph_vmm_reserve(void **out, size_t nbytes, size_t alignment);
+int ph_vmm_unreserve(void *start, size_t nbytes);
+int ph_vmm_create(uint64_t *handle, size_t nbytes, const struct CUmemAllocationProp *properties);
+int ph_vmm_release(uint64_t handle);
+int ph_vmm_map(void *start, size_t nbytes, size_t offset, uint64_t handle);
+int ph_vmm_unmap(void *start, size_t nbytes);
+int ph_vmm_set_access(void *start, size_t nbytes);
+int ph_vmm_properties(struct CUmemAllocationProp *out, uint64_t handle);
+int ph_vmm_retain(uint64_t *handle, const void *address);
+bool ph_vmm_range_of(const void *p, int *device, void **start, size_t *nbytes);
+
+#endif

@@ -1,0 +1,90 @@
+/* NCCL's calls on buffers: each describes itself as an nccl_call. Sizes are those of NCCL's own documentation. */
+#include "core/config.h"
+#include "core/host.h"
+#include "nccl/nccl.h"
+
+typedef struct shape {
+    uint64_t input, output, total;
+} shape; /* in units of `count` elements; total: the largest of any member */
+
+static int call(uint32_t op, const void *input, void *output, size_t count, int dtype, int redop, int peer,
+                nccl_comm *comm, void *stream, shape of) {
+    ph_host_call(PH_CALL_NCCL);
+    size_t element = nccl_dtype_nbytes(dtype);
+    if (!comm || comm->dead || !element || peer < -1 || (comm->id && peer >= comm->nranks)) return NCCL_ERROR_ARGUMENT;
+    nccl_call it = {.comm = comm, .stream = ph_stream_of(stream), .input = (void *)(uintptr_t)input, .output = output};
+    if (!it.stream || !nccl_redop(redop, &it.op.redop, &it.op.scale)) return NCCL_ERROR_ARGUMENT;
+    it.op.op = op;
+    it.op.dtype = (uint32_t)dtype;
+    it.op.peer = peer;
+    it.op.count = count;
+    it.input_nbytes = of.input * count * element;
+    it.output_nbytes = of.output * count * element;
+    it.travels = of.total * count * element <= ph_cfg.data_limit_nbytes &&
+                 (!nccl_dtype_is_float(dtype) || count <= ph_cfg.float_limit_count);
+    return nccl_submit(&it);
+}
+
+static uint64_t members(const nccl_comm *comm) { return comm ? (uint64_t)comm->nranks : 0; }
+
+static bool is(const nccl_comm *comm, int rank) { return comm && comm->rank == rank; }
+
+PH_EXPORT int ncclAllReduce(const void *input, void *output, size_t count, int dtype, int redop, nccl_comm *comm,
+                            void *stream) {
+    return call(PH_NCCL_ALL_REDUCE, input, output, count, dtype, redop, -1, comm, stream, (shape){1, 1, 1});
+}
+
+PH_EXPORT int ncclAllGather(const void *input, void *output, size_t count, int dtype, nccl_comm *comm, void *stream) {
+    uint64_t n = members(comm);
+    return call(PH_NCCL_ALL_GATHER, input, output, count, dtype, NCCL_SUM, -1, comm, stream, (shape){1, n, n});
+}
+
+PH_EXPORT int ncclReduceScatter(const void *input, void *output, size_t count, int dtype, int redop, nccl_comm *comm,
+                                void *stream) {
+    uint64_t n = members(comm);
+    return call(PH_NCCL_REDUCE_SCATTER, input, output, count, dtype, redop, -1, comm, stream, (shape){n, 1, n});
+}
+
+PH_EXPORT int ncclBroadcast(const void *input, void *output, size_t count, int dtype, int root, nccl_comm *comm,
+                            void *stream) {
+    return call(PH_NCCL_BROADCAST, input, output, count, dtype, NCCL_SUM, root, comm, stream,
+                (shape){is(comm, root), 1, 1});
+}
+
+PH_EXPORT int ncclBcast(void *buffer, size_t count, int dtype, int root, nccl_comm *comm, void *stream) {
+    return ncclBroadcast(buffer, buffer, count, dtype, root, comm, stream);
+}
+
+PH_EXPORT int ncclReduce(const void *input, void *output, size_t count, int dtype, int redop, int root, nccl_comm *comm,
+                         void *stream) {
+    return call(PH_NCCL_REDUCE, input, output, count, dtype, redop, root, comm, stream, (shape){1, is(comm, root), 1});
+}
+
+PH_EXPORT int ncclAlltoAll(const void *input, void *output, size_t count, int dtype, nccl_comm *comm, void *stream) {
+    uint64_t n = members(comm);
+    return call(PH_NCCL_ALL_TO_ALL, input, output, count, dtype, NCCL_SUM, -1, comm, stream, (shape){n, n, n});
+}
+
+PH_EXPORT int ncclGather(const void *input, void *output, size_t count, int dtype, int root, nccl_comm *comm,
+                         void *stream) {
+    uint64_t n = members(comm);
+    return call(PH_NCCL_GATHER, input, output, count, dtype, NCCL_SUM, root, comm, stream,
+                (shape){1, is(comm, root) ? n : 0, n});
+}
+
+PH_EXPORT int ncclScatter(const void *input, void *output, size_t count, int dtype, int root, nccl_comm *comm,
+                          void *stream) {
+    uint64_t n = members(comm);
+    return call(PH_NCCL_SCATTER, input, output, count, dtype, NCCL_SUM, root, comm, stream,
+                (shape){is(comm, root) ? n : 0, 1, n});
+}
+
+PH_EXPORT int ncclSend(const void *input, size_t count, int dtype, int peer, nccl_comm *comm, void *stream) {
+    return peer < 0 ? NCCL_ERROR_ARGUMENT
+                    : call(PH_NCCL_SEND, input, NULL, count, dtype, NCCL_SUM, peer, comm, stream, (shape){1, 0, 1});
+}
+
+PH_EXPORT int ncclRecv(void *output, size_t count, int dtype, int peer, nccl_comm *comm, void *stream) {
+    return peer < 0 ? NCCL_ERROR_ARGUMENT
+                    : call(PH_NCCL_RECV, NULL, output, count, dtype, NCCL_SUM, peer, comm, stream, (shape){0, 1, 1});
+}

@@ -1,0 +1,228 @@
+/*
+ * Groups: the calls between ncclGroupStart and the outermost ncclGroupEnd of a thread become one launch per stream, and
+ * one NCCL_LAUNCH record tells of it. A call outside a group is a group of one.
+ *
+ * Bytes. Where a collective is small enough, on every member alike, each rank's input travels in the record and its
+ * output comes back under a token. Nothing here waits: input that is itself pending is announced (data_nbytes =
+ * UINT64_MAX) and follows in an NCCL_DATA record when it is there. Within a group all inputs are taken before any
+ * output is expected: its calls are concurrent, an in-place buffer must not wait for itself.
+ */
+#include "channel/channel.h"
+#include "core/warn.h"
+#include "data/data.h"
+#include "nccl/nccl.h"
+#include "streams/capture.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local struct {
+    int depth, status;
+    nccl_call *calls;
+    size_t count, capacity;
+    unsigned char *payload;
+    size_t payload_capacity;
+} group;
+
+static atomic_uint_fast64_t last_token;
+
+bool nccl_in_group(void) { return group.depth > 0; }
+
+static void *grow(void *p, size_t nbytes) {
+    p = realloc(p, nbytes);
+    if (!p) ph_die("out of host memory for an NCCL group");
+    return p;
+}
+
+static size_t padded(size_t nbytes) { return (nbytes + 7) & ~(size_t)7; }
+
+/* What this rank gives and gets, and whether bytes travel: a rule over sizes that all members know. */
+static void plan_data(nccl_call *call) {
+    bool local = call->comm->nranks == 1 && call->op.redop != PH_REDOP_PREMULSUM && call->op.op != PH_NCCL_SEND &&
+                 call->op.op != PH_NCCL_RECV;
+    bool keeps_own = call->op.op == PH_NCCL_BROADCAST && call->op.peer == call->comm->rank;
+    if (!call->travels) {
+        ph_data_forget(call->output, call->output_nbytes);
+        return;
+    }
+    if (call->input_nbytes && !local) {
+        call->deferred = ph_data_pending(call->input, call->input_nbytes);
+        if (call->deferred)
+            call->op.data_nbytes = UINT64_MAX;
+        else if (ph_data_known_any(call->input, call->input_nbytes))
+            call->op.data_nbytes = call->input_nbytes;
+    }
+    if (call->output_nbytes && !local && !keeps_own) call->op.token = ++last_token;
+}
+
+typedef struct late_input {
+    struct ph_NCCL_DATA fields;
+    const void *input;
+    size_t nbytes;
+} late_input;
+
+static void send_late_input(void *arg) {
+    late_input *it = arg;
+    bool any = ph_data_known_any(it->input, it->nbytes);
+    ph_emit_out_of_band(PH_KIND_NCCL_DATA, &it->fields, sizeof it->fields, any ? it->input : NULL,
+                        any ? it->nbytes : 0);
+    free(it);
+}
+
+static void follow_up(const nccl_call *call) {
+    late_input *it = grow(NULL, sizeof *it);
+    ph_range read = {call->input, call->input_nbytes};
+    it->fields =
+        (struct ph_NCCL_DATA){.comm = call->op.comm, .seq = call->op.seq, .op = call->op.op, .peer = call->op.peer};
+    it->input = call->input;
+    it->nbytes = call->input_nbytes;
+    ph_data_action(&read, 1, NULL, 0, send_late_input, it);
+}
+
+static void emit(const nccl_call *calls, size_t ncalls, ph_stream *stream) {
+    struct ph_NCCL_LAUNCH fields = {.stream = ph_stream_id(stream)};
+    size_t nbytes = 0;
+    for (size_t i = 0; i < ncalls; i++)
+        if (calls[i].stream == stream)
+            nbytes += sizeof(struct ph_NCCL_OP) + (calls[i].deferred ? 0 : padded(calls[i].op.data_nbytes));
+    if (nbytes > group.payload_capacity) group.payload = grow(group.payload, group.payload_capacity = 2 * nbytes);
+    unsigned char *at = group.payload;
+    for (size_t i = 0; i < ncalls; i++)
+        if (calls[i].stream == stream) {
+            memcpy(at, &calls[i].op, sizeof calls[i].op);
+            at += sizeof calls[i].op;
+            fields.nops++;
+        }
+    for (size_t i = 0; i < ncalls; i++)
+        if (calls[i].stream == stream && !calls[i].deferred && calls[i].op.data_nbytes) {
+            memcpy(at, calls[i].input, calls[i].op.data_nbytes);
+            memset(at + calls[i].op.data_nbytes, 0, padded(calls[i].op.data_nbytes) - calls[i].op.data_nbytes);
+            at += padded(calls[i].op.data_nbytes);
+        }
+    ph_emit_here(PH_KIND_NCCL_LAUNCH, &fields, sizeof fields, group.payload, nbytes);
+}
+
+/* Numbers each call as its communicator counts them; the order of calls is the order of numbers on every member. */
+static void number(nccl_call *call) {
+    nccl_comm *comm = call->comm;
+    call->op.comm = comm->id;
+    call->op.seq = call->op.op == PH_NCCL_SEND   ? comm->sent[call->op.peer]++
+                   : call->op.op == PH_NCCL_RECV ? comm->received[call->op.peer]++
+                                                 : comm->collectives++;
+}
+
+static void settle(const nccl_call *call) {
+    if (!call->travels || !call->output_nbytes) return;
+    if (call->op.token)
+        ph_data_expect(call->op.token, call->output, call->output_nbytes);
+    else if (call->input_nbytes)
+        ph_data_copy(call->output, call->input, call->output_nbytes); /* one rank alone, or a broadcast's root */
+}
+
+static bool first_of_stream(const nccl_call *calls, size_t i) {
+    for (size_t j = 0; j < i; j++)
+        if (calls[j].stream == calls[i].stream) return false;
+    return true;
+}
+
+static void launch_now(nccl_call *calls, size_t ncalls) {
+    for (size_t i = 0; i < ncalls; i++) {
+        number(&calls[i]);
+        plan_data(&calls[i]);
+    }
+    for (size_t i = 0; i < ncalls; i++)
+        if (first_of_stream(calls, i)) {
+            ph_stream_touch(calls[i].stream);
+            emit(calls, ncalls, calls[i].stream);
+        }
+    for (size_t i = 0; i < ncalls; i++)
+        if (calls[i].deferred) follow_up(&calls[i]);
+    for (size_t i = 0; i < ncalls; i++) settle(&calls[i]);
+}
+
+/* ---- in a CUDA graph: the calls are kept, numbered and sent anew at each launch of the graph
+ * ------------------------------- */
+typedef struct captured {
+    size_t ncalls;
+    nccl_call calls[];
+} captured;
+
+static void replay(ph_stream *stream, void *arg) {
+    const captured *kept = arg;
+    nccl_call *calls = grow(NULL, kept->ncalls * sizeof *calls);
+    memcpy(calls, kept->calls, kept->ncalls * sizeof *calls);
+    bool alive = true;
+    for (size_t i = 0; i < kept->ncalls; i++) {
+        calls[i].stream = stream;
+        alive = alive && !calls[i].comm->dead;
+    }
+    if (alive)
+        launch_now(calls, kept->ncalls);
+    else
+        ph_warn_once("graph of a dead communicator",
+                     "a CUDA graph was launched after one of its NCCL communicators had been destroyed");
+    free(calls);
+}
+
+/* Takes the calls on one captured stream out of the array; returns how many are left. */
+static size_t capture(nccl_call *calls, size_t ncalls, ph_stream *stream) {
+    captured *kept = grow(NULL, sizeof *kept + ncalls * sizeof *calls);
+    size_t left = 0;
+    kept->ncalls = 0;
+    for (size_t i = 0; i < ncalls; i++)
+        if (calls[i].stream == stream)
+            kept->calls[kept->ncalls++] = calls[i];
+        else
+            calls[left++] = calls[i];
+    if (!ph_capture_call(stream, replay, free, kept))
+        ph_die("NCCL calls on a stream whose capture has ended in between");
+    return left;
+}
+
+static int launch(nccl_call *calls, size_t ncalls) {
+    for (size_t i = 0; i < ncalls; i++)
+        if (calls[i].comm->dead || !calls[i].comm->id) return NCCL_ERROR_ARGUMENT;
+    for (size_t i = 0; i < ncalls;)
+        if (ph_stream_capturing(calls[i].stream)) {
+            ncalls = capture(calls, ncalls, calls[i].stream);
+            i = 0;
+        } else {
+            i++;
+        }
+    if (ncalls) launch_now(calls, ncalls);
+    return NCCL_OK;
+}
+
+int nccl_submit(const nccl_call *call) {
+    if (group.depth == 0) {
+        nccl_call alone = *call;
+        return launch(&alone, 1);
+    }
+    if (group.count == group.capacity)
+        group.calls =
+            grow(group.calls, (group.capacity = group.capacity ? 2 * group.capacity : 16) * sizeof *group.calls);
+    group.calls[group.count++] = *call;
+    return NCCL_OK;
+}
+
+PH_EXPORT int ncclGroupStart(void) {
+    group.depth++;
+    return NCCL_OK;
+}
+
+PH_EXPORT int ncclGroupEnd(void) {
+    if (group.depth == 0) return NCCL_ERROR_USAGE;
+    if (--group.depth > 0) return NCCL_OK;
+    int status = nccl_comm_jobs_run();
+    size_t count = group.count;
+    group.count = 0;
+    return status == NCCL_OK && count ? launch(group.calls, count) : status;
+}
+
+/* Estimates are the scheduler's, after the fact. The group is dropped, as the real call does. */
+PH_EXPORT int ncclGroupSimulateEnd(void *information) {
+    (void)information;
+    if (group.depth > 0 && --group.depth == 0) group.count = 0;
+    return ph_refuse("ncclGroupSimulateEnd", NCCL_ERROR_USAGE);
+}

@@ -1,0 +1,33 @@
+/*
+ * nvtx/: PyTorch's NVTX ranges tell which op, with which sizes, the calls within belong to, and where steps end.
+ * Comes in: ranges through NVTX's injection (injection). Goes out: the current op of a thread; MARKER records.
+ */
+#ifndef PHANTORA_NVTX_H
+#define PHANTORA_NVTX_H
+
+#include "core/base.h"
+#include "core/host.h"
+
+/* The op that the calling thread is in (innermost NVTX range): name and sizes as torch prints them, "" if none. Stable
+ * until the range ends. */
+typedef struct ph_op {
+    const char *name;
+    const char *sizes;
+    uint64_t key;
+} ph_op;
+const ph_op *ph_current_op(void);
+
+typedef struct ph_known_op {
+    ph_op op;
+    uint32_t nname;
+    bool backward, optimizer, step, kernel_data;
+    ph_host_kind work; /* what it costs the host */
+    uint32_t nlisted;  /* tensors in lists that it takes */
+} ph_known_op;
+void ph_range_push(const char *message);
+void ph_range_pop(void);
+void ph_range_mark(const char *message);
+/* A graph was launched. */
+void ph_graph_replayed(void);
+
+#endif

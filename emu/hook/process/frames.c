@@ -1,0 +1,158 @@
+/*
+ * Counts the Python functions that the program enters, on the thread that does: the interpreter's own work.
+ *
+ * The interpreter offers a function of its choice for evaluating frames (PEP 523); ours counts and passes on. What is
+ * asked of the interpreter are four functions that all versions from 3.11 on export, under one of two names.
+ * torch.compile sets its own function while compiled code may run, and calls the one that was there before.
+ *
+ * A function's cost follows from the length of its code. It is kept with the code object, in the slot that the
+ * interpreter gives us: class, then nanoseconds.
+ *
+ *   counted    the program's
+ *   free       costs nothing itself: the emulator's functions, and those of the standard library that wait for real
+ *              things, which run more often where the machine is slow
+ *   aside      nothing below it is the program's work either
+ */
+#define _GNU_SOURCE
+#include "core/base.h"
+#include "core/config.h"
+#include "core/host.h"
+#include "process/thread.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void *(*evaluate_function)(void *thread_state, void *frame, int throwing);
+
+enum { NOT_SEEN, COUNTED, FREE, ASIDE, CLASS_BITS = 2, TEXT = 512, TAG = 7, SIZE_OFFSET = 16 };
+
+static struct {
+    evaluate_function evaluate;
+    int (*get_extra)(void *code, ptrdiff_t index, void **extra);
+    int (*set_extra)(void *code, ptrdiff_t index, void *extra);
+    ptrdiff_t (*length)(void *text);
+    uint32_t (*character)(void *text, ptrdiff_t index);
+} python;
+
+static struct {
+    ptrdiff_t index; /* of our slot */
+    int32_t frame_code, frame_instruction, code_start, code_filename, code_function;
+    struct rule {
+        char *file, *function; /* a file's path up to there, or a part of it after '*'; "" for any function */
+        int class;
+    } *rules;
+    size_t nrules;
+} frames;
+
+static uintptr_t word(uintptr_t at, int32_t offset) { return *(const uintptr_t *)(at + (uintptr_t)(intptr_t)offset); }
+
+static void read_text(uintptr_t text, char *out, size_t capacity) {
+    ptrdiff_t length = python.length((void *)text);
+    size_t n = 0;
+    for (ptrdiff_t i = 0; i < length && n + 1 < capacity; i++) out[n++] = (char)python.character((void *)text, i);
+    out[n] = 0;
+}
+
+static int class_of(uintptr_t code) {
+    char file[TEXT], function[TEXT];
+    read_text(word(code, frames.code_filename), file, sizeof file);
+    function[0] = 0;
+    if (frames.code_function >= 0) read_text(word(code, frames.code_function), function, sizeof function);
+    for (size_t i = 0; i < frames.nrules; i++) {
+        const struct rule *rule = &frames.rules[i];
+        bool here = rule->file[0] == '*' ? strstr(file, rule->file + 1) != NULL
+                                         : strncmp(file, rule->file, strlen(rule->file)) == 0;
+        if (here && (!rule->function[0] || strcmp(function, rule->function) == 0)) return rule->class;
+    }
+    return COUNTED;
+}
+
+static uint64_t units_of(uintptr_t code) { return (uint64_t)word(code, SIZE_OFFSET); }
+
+static uintptr_t learn(void *code) {
+    uint64_t ns = ph_cfg.host_ns[PH_WORK_FRAME] + units_of((uintptr_t)code) * ph_cfg.host_ns[PH_WORK_CODE] / 1000;
+    uintptr_t known = (uintptr_t)ns << CLASS_BITS | (uintptr_t)class_of((uintptr_t)code);
+    python.set_extra(code, frames.index, (void *)known);
+    return known;
+}
+
+static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, uintptr_t known) {
+    bool fresh = word(frame, frames.frame_instruction) <= code + (uintptr_t)frames.code_start;
+    if (fresh) {
+        thread->counts[PH_WORK_FRAME]++;
+        thread->counts[PH_WORK_CODE] += units_of(code);
+    } else
+        thread->counts[PH_WORK_RESUME]++;
+    if (ph_cfg.host_mode == PH_HOST_MODELLED)
+        ph_host_frame(thread, fresh ? known >> CLASS_BITS : ph_cfg.host_ns[PH_WORK_RESUME]);
+}
+
+static void *evaluate_aside(ph_thread *thread, void *thread_state, void *frame, int throwing) {
+    thread->aside++;
+    void *result = python.evaluate(thread_state, frame, throwing);
+    thread->aside--;
+    return result;
+}
+
+static void *evaluate(void *thread_state, void *frame, int throwing) {
+    ph_thread *thread = ph_self();
+    if (LIKELY(!thread->aside)) {
+        void *code = (void *)(word((uintptr_t)frame, frames.frame_code) & ~(uintptr_t)TAG), *extra = NULL;
+        python.get_extra(code, frames.index, &extra);
+        uintptr_t known = LIKELY(extra != NULL) ? (uintptr_t)extra : learn(code);
+        int class = known & ((1 << CLASS_BITS) - 1);
+        if (LIKELY(class == COUNTED))
+            count(thread, (uintptr_t)code, (uintptr_t)frame, known);
+        else if (class == ASIDE)
+            return evaluate_aside(thread, thread_state, frame, throwing);
+    }
+    return python.evaluate(thread_state, frame, throwing);
+}
+
+static void *either(const char *name, const char *former) {
+    void *found = dlsym(RTLD_DEFAULT, name);
+    return found ? found : dlsym(RTLD_DEFAULT, former);
+}
+
+/* Functions of files that begin with `file` (or contain what follows its '*'): 2 free, 3 aside. The first rule wins. */
+PH_EXPORT int phantora_frame_rule(const char *file, const char *function, int class) {
+    struct rule *rules = realloc(frames.rules, (frames.nrules + 1) * sizeof *rules);
+    if (!rules) return -1;
+    frames.rules = rules;
+    rules[frames.nrules++] = (struct rule){strdup(file), strdup(function), class};
+    return 0;
+}
+
+/* In the forker, with the offsets of emu/interpreter/frames.py, after the rules. 0, or -1 if this interpreter lacks
+ * what is needed: then the interpreter's own work costs nothing. */
+PH_EXPORT int phantora_count_frames(const int32_t *offsets) {
+    void *(*interpreter)(void) = NULL;
+    void (*set)(void *, evaluate_function) = NULL;
+    ptrdiff_t (*request)(void (*)(void *)) = NULL;
+    const struct {
+        void *to;
+        const char *name, *former;
+    } needed[] = {{&python.evaluate, "_PyEval_EvalFrameDefault", ""},
+                  {&python.get_extra, "PyUnstable_Code_GetExtra", "_PyCode_GetExtra"},
+                  {&python.set_extra, "PyUnstable_Code_SetExtra", "_PyCode_SetExtra"},
+                  {&python.length, "PyUnicode_GetLength", ""},
+                  {&python.character, "PyUnicode_ReadChar", ""},
+                  {&request, "PyUnstable_Eval_RequestCodeExtraIndex", "_PyEval_RequestCodeExtraIndex"},
+                  {&interpreter, "PyInterpreterState_Get", ""},
+                  {&set, "_PyInterpreterState_SetEvalFrameFunc", ""}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        void *address = either(needed[i].name, needed[i].former);
+        if (!address) return -1;
+        memcpy(needed[i].to, &address, sizeof address);
+    }
+    frames.frame_code = offsets[3];
+    frames.frame_instruction = offsets[4];
+    frames.code_start = offsets[5];
+    frames.code_filename = offsets[6];
+    frames.code_function = offsets[7];
+    frames.index = request(NULL);
+    if (frames.index < 0) return -1;
+    set(interpreter(), evaluate);
+    return 0;
+}

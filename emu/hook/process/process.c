@@ -1,0 +1,145 @@
+/*
+ * The life of the library in a process: loaded in the forker, started in each rank, finished at its end; and what of it
+ * a forked child keeps.
+ */
+#define _GNU_SOURCE
+#include "process/process.h"
+#include "channel/channel.h"
+#include "core/config.h"
+#include "core/counters.h"
+#include "core/cuda_types.h"
+#include "core/host.h"
+#include "costs/cost.h"
+#include "memory/memory.h"
+#include "streams/stream.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+ph_run_state ph_run;
+
+static bool forked_by_main;
+static pid_t forking;
+
+static void before_fork(void) {
+    forking = getpid();
+    forked_by_main = forking == gettid();
+    ph_channel_fork_lock();
+}
+
+static void after_fork_in_parent(void) { ph_channel_fork_unlock(); }
+
+static void after_fork_in_child(void) {
+    ph_channel_fork_unlock();
+    if (!ph_run.started) return; /* the forker's children become servers and ranks */
+    ph_channel_drop_in_child();
+    ph_run.started = false;
+    ph_run.orphan = true;
+    /* The signal comes when the parent's forking thread ends: right only for one that lives as long as the rank. */
+    if (forked_by_main && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != forking)
+        raise(SIGKILL); /* it ended before it could take us along */
+}
+
+static void neighbour(char *path, size_t capacity, const char *name) {
+    Dl_info about;
+    path[0] = 0;
+    if (!dladdr((void *)(uintptr_t)&neighbour, &about) || !about.dli_fname) return;
+    const char *slash = strrchr(about.dli_fname, '/');
+    int n = slash ? (int)(slash - about.dli_fname) : 0;
+    snprintf(path, capacity, "%.*s%s%s", n, about.dli_fname, slash ? "/" : "", name);
+}
+
+/* NVML is opened by its name: a library of that name that needs ours must be there first. NVTX looks for whom to tell.
+ */
+static void be_found(void) {
+    char path[4096];
+    neighbour(path, sizeof path, "libnvidia-ml.so.1");
+    if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
+        fprintf(stderr, "phantora-async: %s does not load (%s): torch.cuda's NVML calls will fail\n", path, dlerror());
+    neighbour(path, sizeof path, "libcuda.so.1");
+    setenv("NVTX_INJECTION64_PATH", path, 0);
+}
+
+PH_EXPORT int phantora_abi_version(void) { return PH_RECORD_VERSION; }
+
+PH_EXPORT int phantora_load(const char *device_file) {
+    char error[1024];
+    if (ph_run.loaded) return -1;
+    if (ph_config_read(device_file, error, sizeof error) != 0) {
+        fprintf(stderr, "phantora-async: %s\n", error);
+        return -1;
+    }
+    if (ph_memory_reserve() != 0) {
+        fprintf(stderr,
+                "phantora-async: cannot reserve %zu GiB of addresses for the devices (is the address space limited, or "
+                "vm.overcommit_memory 2?)\n",
+                ph_mem.nbytes >> 30);
+        return -1;
+    }
+    const char *detached = getenv("PHANTORA_DETACHED");
+    ph_run.alone = detached && strcmp(detached, "1") == 0;
+    if (ph_streams_make_defaults() != CUDA_OK) return -1;
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    be_found();
+    ph_run.loaded = true;
+    return 0;
+}
+
+static void say_hello(void) {
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    struct ph_HELLO hello = {.version = PH_RECORD_VERSION,
+                             .rank = ph_run.rank,
+                             .world_size = ph_run.world_size,
+                             .server = ph_run.server,
+                             .local_rank = ph_run.local_rank,
+                             .pid = (uint32_t)getpid()};
+    ph_emit(PH_KIND_HELLO, &hello, sizeof hello, host, strlen(host));
+}
+
+/* 0, or a negative errno: -EPROTO for a cost table of another version. */
+uint32_t ph_rank(void) { return ph_run.rank; }
+
+PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_path, uint32_t rank, uint32_t world_size,
+                             uint32_t server, uint32_t local_rank) {
+    if (!ph_run.loaded || ph_run.started) return -EALREADY;
+    ph_run.rank = rank;
+    ph_run.world_size = world_size;
+    ph_run.server = server;
+    ph_run.local_rank = local_rank;
+    int status = cost_table_path && *cost_table_path ? ph_cost_table_map(cost_table_path) : 0;
+    if (status == 0) status = ph_channel_open(socket_path);
+    if (status) return status;
+    ph_host_reset();
+    say_hello();
+    ph_run.started = true;
+    ph_streams_announce();
+    ph_flush();
+    return 0;
+}
+
+PH_EXPORT void phantora_memory(uint32_t device, uint64_t allocated_peak, uint64_t reserved_peak) {
+    if (device >= (uint32_t)ph_cfg.device_count) return;
+    struct ph_MEMORY record = {.device = device,
+                               .allocated_peak = allocated_peak,
+                               .reserved_peak = reserved_peak,
+                               .device_peak = ph_memory_peak((int)device)};
+    ph_emit(PH_KIND_MEMORY, &record, sizeof record, NULL, 0);
+}
+
+/* Everything is said and sent; what the program's exit still calls is dropped. */
+PH_EXPORT void phantora_finish(int exit_code, const char *last_words) {
+    if (!ph_run.started || ph_run.finished) return;
+    ph_emit_counters();
+    struct ph_BYE bye = {.exit_code = exit_code};
+    ph_emit_here(PH_KIND_BYE, &bye, sizeof bye, last_words, last_words ? strlen(last_words) : 0);
+    ph_run.finished = true;
+    ph_channel_close();
+}

@@ -1,0 +1,24 @@
+/*
+ * process/: the process that the library lives in. Its life and its place in the run (process), its threads (thread),
+ * where in the user's program a thread is (sites), Python's lock (python).
+ * Comes in: phantora_load, phantora_start and phantora_finish, called by emu's Python side. Goes out: the records
+ * HELLO, BYE, MEMORY and SITE; state that other folders read.
+ */
+#ifndef PHANTORA_PROCESS_H
+#define PHANTORA_PROCESS_H
+
+#include "core/base.h"
+
+typedef struct ph_run_state {
+    bool loaded;   /* the device is described, its memory reserved */
+    bool started;  /* a rank, connected to the coordinator */
+    bool finished; /* BYE has been sent */
+    bool orphan;   /* a child that a rank forked: like real CUDA it may not use the device */
+    bool alone;    /* PHANTORA_DETACHED=1: tests without a coordinator; unknown costs are a fixed value */
+    uint32_t rank, world_size, server, local_rank;
+} ph_run_state;
+extern ph_run_state ph_run;
+
+uint32_t ph_rank(void);
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * The calling thread's state, and which of torch's threads only watch.
+ */
+#define _GNU_SOURCE
+#include "process/thread.h"
+#include "core/warn.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+__thread ph_thread *ph_this_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+static pthread_key_t at_exit;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static struct {
+    pthread_mutex_t lock;
+    ph_thread *first;
+    uint64_t counts[PH_HOST_KINDS]; /* of those that have ended */
+} threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void forget(void *ended) {
+    ph_thread *thread = ended;
+    ph_this_thread = NULL;
+    pthread_mutex_lock(&threads.lock);
+    for (int kind = 0; kind < PH_HOST_KINDS; kind++) threads.counts[kind] += thread->counts[kind];
+    *(thread->before ? &thread->before->next : &threads.first) = thread->next;
+    if (thread->next) thread->next->before = thread->before;
+    pthread_mutex_unlock(&threads.lock);
+    free(thread);
+}
+
+void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]) {
+    pthread_mutex_lock(&threads.lock);
+    memcpy(totals, threads.counts, sizeof threads.counts);
+    for (ph_thread *thread = threads.first; thread; thread = thread->next)
+        for (int kind = 0; kind < PH_HOST_KINDS; kind++) totals[kind] += thread->counts[kind];
+    pthread_mutex_unlock(&threads.lock);
+}
+
+static void make_key(void) {
+    if (pthread_key_create(&at_exit, forget) != 0) ph_die("no thread key left");
+}
+
+ph_thread *ph_thread_make(void) {
+    pthread_once(&once, make_key);
+    ph_thread *thread = calloc(1, sizeof *thread);
+    if (!thread) ph_die("out of host memory");
+    ph_this_thread = thread;
+    pthread_setspecific(at_exit, thread);
+    pthread_mutex_lock(&threads.lock);
+    thread->next = threads.first;
+    if (thread->next) thread->next->before = thread;
+    threads.first = thread;
+    pthread_mutex_unlock(&threads.lock);
+    return thread;
+}
+
+/* By the names torch gives them (c10::setThreadName). A thread inherits its creator's name until it sets its own. */
+static enum ph_thread_kind kind_by_name(void) {
+    static const struct {
+        const char *prefix;
+        enum ph_thread_kind kind;
+    } known[] = {
+        {"pt_nccl_", PH_THREAD_WATCHES},   {"pt_data_pin", PH_THREAD_WATCHES},  {"pt_tcpst", PH_THREAD_WATCHES},
+        {"pt_elastic", PH_THREAD_WATCHES}, {"pt_gloo_", PH_THREAD_WATCHES},     {"pt_dist_", PH_THREAD_WATCHES},
+        {"pt_pywd_", PH_THREAD_HELPS},     {"pt_autograd", PH_THREAD_AUTOGRAD},
+    };
+    char name[16] = "";
+    prctl(PR_GET_NAME, name, 0, 0, 0);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncmp(name, known[i].prefix, strlen(known[i].prefix)) == 0) return known[i].kind;
+    return PH_THREAD_UNKNOWN;
+}
+
+/* Newer process groups leave their watchdog's thread without a name: the function that it was started with tells. */
+static enum ph_thread_kind kind_by_entry(void) {
+    enum { MAX_FRAMES = 64, OUTERMOST = 6 };
+    void *frames[MAX_FRAMES];
+    int n = backtrace(frames, MAX_FRAMES);
+    for (int i = n - 1; i >= 0 && i >= n - OUTERMOST; i--) {
+        Dl_info about;
+        if (!dladdr(frames[i], &about) || !about.dli_sname) continue;
+        if (strstr(about.dli_sname, "ProcessGroupNCCL") && strstr(about.dli_sname, "atchdog")) return PH_THREAD_HELPS;
+    }
+    return PH_THREAD_UNKNOWN;
+}
+
+enum ph_thread_kind ph_thread_kind(void) {
+    ph_thread *thread = ph_self();
+    if (LIKELY(thread->kind != PH_THREAD_UNKNOWN)) return thread->kind;
+    if (getpid() == gettid()) return thread->kind = PH_THREAD_PROGRAM;
+    enum ph_thread_kind kind = kind_by_name();
+    if (kind == PH_THREAD_UNKNOWN && thread->name_checks == 0) kind = kind_by_entry();
+    /* An unfamiliar name is asked again a few times: it may not be the thread's own yet. */
+    if (kind == PH_THREAD_UNKNOWN && ++thread->name_checks >= 64) kind = PH_THREAD_PROGRAM;
+    thread->kind = kind;
+    return kind == PH_THREAD_UNKNOWN ? PH_THREAD_PROGRAM : kind;
+}
+
+bool ph_thread_is_watcher(void) { return ph_thread_kind() >= PH_THREAD_WATCHES; }
+
+/* A thread's state is the letter after the parenthesised name in /proc/self/task/<tid>/stat. */
+static bool sleeps(int directory, const char *tid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "%.20s/stat", tid);
+    int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return true; /* it has just ended */
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0) return true;
+    text[n] = 0;
+    const char *name_end = strrchr(text, ')');
+    return !name_end || name_end[1] == 0 || name_end[2] != 'R';
+}
+
+bool ph_other_threads_sleep(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) return true;
+    int self = gettid();
+    bool all = true;
+    for (struct dirent *task; all && (task = readdir(tasks));)
+        if (task->d_name[0] != '.' && atoi(task->d_name) != self) all = sleeps(dirfd(tasks), task->d_name);
+    closedir(tasks);
+    return all;
+}

@@ -1,0 +1,67 @@
+/* The calling thread's state, and which of torch's threads only watch. */
+#ifndef PHANTORA_THREAD_H
+#define PHANTORA_THREAD_H
+
+#include "core/base.h"
+#include "core/cuda_types.h"
+#include "core/host.h"
+
+enum { PH_MAX_CONFIGS = 8, PH_MAX_RANGES = 128 };
+
+struct ph_stream;
+struct ph_known_op;
+
+typedef struct ph_call_config {
+    dim3 grid, block;
+    size_t shared_nbytes;
+    void *stream;
+} ph_call_config;
+
+enum ph_thread_kind {
+    PH_THREAD_UNKNOWN, /* not known yet */
+    PH_THREAD_PROGRAM,
+    PH_THREAD_AUTOGRAD, /* the program's, running backward passes */
+    PH_THREAD_WATCHES,  /* a library's thread that looks after finished work and nothing else does */
+    PH_THREAD_HELPS,    /* ... and so do the program's own threads */
+};
+
+typedef struct ph_thread {
+    int device;
+    int last_error;
+    int capture_mode;
+    enum ph_thread_kind kind;
+    uint16_t site;        /* where the calls of this thread were asked for by another one; 0: by its own frames */
+    uint32_t name_checks; /* how often an unnamed thread has been asked for its name */
+    uint64_t clock_ns;    /* host time of this thread */
+    uint64_t pass;        /* the backward pass that it last worked for */
+    uint64_t counts[PH_HOST_KINDS];
+    int aside;            /* depth of Python functions whose work is not the program's */
+    uint64_t cpu_ns;      /* measured mode: thread CPU time already accounted */
+    bool cpu_started;
+    struct ph_thread *next, *before; /* all threads, under the list's lock */
+    int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
+    int nconfigs;
+    ph_call_config configs[PH_MAX_CONFIGS];
+    int nranges; /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
+    const struct ph_known_op *ranges[PH_MAX_RANGES];
+    int optimizer_depth;   /* index + 1 of the outermost Optimizer.step range, 0 if none */
+    int kernel_data_depth; /* the same for ops that copy tables to the device for their own kernels */
+    struct ph_stream *default_streams[PH_MAX_DEVICES];
+} ph_thread;
+
+extern __thread ph_thread *ph_this_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
+ph_thread *ph_thread_make(void);
+static inline ph_thread *ph_self(void) {
+    ph_thread *thread = ph_this_thread;
+    return LIKELY(thread != NULL) ? thread : ph_thread_make();
+}
+
+/* Sums of all threads' counts. */
+void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]);
+enum ph_thread_kind ph_thread_kind(void); /* the calling thread's */
+/* true on the NCCL watchdog's, heartbeat's and similar threads: they never ask, never wait, never move the clock */
+bool ph_thread_is_watcher(void);
+/* Is no other thread of this process running or waiting for a processor? */
+bool ph_other_threads_sleep(void);
+
+#endif

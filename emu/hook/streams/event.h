@@ -1,0 +1,37 @@
+/* Events, and their recordings: each cudaEventRecord makes a new one. */
+#ifndef PHANTORA_EVENT_H
+#define PHANTORA_EVENT_H
+
+#include "streams/stream.h"
+
+enum { PH_EVENT_MAGIC = 0x45564e54 };
+
+typedef struct ph_event ph_event;
+struct ph_event {
+    uint32_t magic;
+    unsigned flags;
+    uint64_t recording;         /* 0: never recorded since the rank's start */
+    bool recorded;              /* ever, also before the start */
+    uint64_t host_ns, clock_ns; /* when recorded: on the host clock; and as ph_clock_estimate tells */
+    int device;
+    uint32_t stream_id;
+    struct ph_capture *capture; /* last recorded inside a capture: the capture and the node it stands for */
+    uint64_t capture_id;
+    int capture_slot;
+    ph_event *next_retired;
+};
+
+int ph_event_create(unsigned flags, ph_event **out);
+int ph_event_destroy(ph_event *event);
+int ph_event_record(ph_event *event, ph_stream *stream);
+int ph_stream_wait_event(ph_stream *stream, ph_event *event);
+int ph_event_query(ph_event *event);
+int ph_event_synchronize(ph_event *event);
+int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);
+
+/* Under the record lock: a recording on the stream, and a wait for it on another. */
+uint64_t ph_record_on(ph_stream *stream, uint64_t drop);
+void ph_recording_wait(ph_stream *stream, uint64_t recording);
+void ph_recording_drop(uint64_t recording);
+
+#endif

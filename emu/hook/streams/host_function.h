@@ -1,0 +1,15 @@
+/* Host functions in a stream (cudaLaunchHostFunc, cudaStreamAddCallback). */
+#ifndef PHANTORA_HOST_FUNCTION_H
+#define PHANTORA_HOST_FUNCTION_H
+
+#include "streams/stream.h"
+
+int ph_host_function_launch(ph_stream *stream, void (*function)(void *), void *arg);
+void ph_host_function(ph_stream *stream, void (*function)(void *), void *arg); /* not captured */
+void ph_host_functions_wait(void);
+
+/* The action's turn has come. With the data engine's lock. */
+struct ph_action;
+void ph_host_function_ready(struct ph_action *action);
+
+#endif

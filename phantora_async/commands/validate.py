@@ -1,0 +1,86 @@
+"""Run measured jobs in emulation and compare them with what real GPUs did.
+
+TRUTH.jsonl holds one JSON object a line, as the job script printed it on real GPUs: job, world, free_running_step_s
+(or tps_median), max_alloc, max_reserved. A job with several lines was measured several times: errors are distances
+from the range of its real runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from phantora_async.errors import NotWritten, RunFailed, UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "phantora-async validate TRUTH.jsonl [...] --script JOBS.py [options]"
+    parser.add_argument("truth", nargs="+", type=Path, metavar="TRUTH", help="what was measured")
+    parser.add_argument("--script", type=Path, metavar="FILE", help="the script that runs one job, by its name")
+    parser.add_argument(
+        "--arguments",
+        default="--jobs {job} --steps {steps} --warm {warm}",
+        help="arguments of the script (default: %(default)s; {world} is known, too)",
+    )
+    parser.add_argument("--only", default="", metavar="JOB,...", help="these jobs")
+    parser.add_argument("--skip", default="", metavar="JOB,...", help="all but these")
+    parser.add_argument("--steps", type=int, default=4, help="steps that count (default: %(default)s)")
+    parser.add_argument("--warm", type=int, default=2, help="steps before them (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows for programs")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a picture (.png, .svg)")
+    parser.add_argument(
+        "--docs", type=Path, metavar="FILE", help="write the table between <!-- validate: NAME --> and <!-- end -->"
+    )
+    parser.add_argument("--name", metavar="NAME", help="NAME of that place (default: the script's, without .py)")
+    parser.add_argument(
+        "--run-options", default="", metavar="TEXT", help="options of `phantora-async run`, as one text"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    from phantora_async.validation import comparison, emulation, tables, truth
+
+    found = truth.load(given.truth)
+    only, skip = _names(given.only), _names(given.skip)
+    if unknown := only - {job.job for job in found.jobs}:
+        raise UsageError(f"--only: no such job: {', '.join(sorted(unknown))}", "the truth files' jobs are meant")
+    jobs = [job for job in found.jobs if job.job not in skip and (not only or job.job in only)]
+    if not jobs:
+        raise UsageError("there is no job to run", "a truth file's line of a job has the keys job and world")
+    if given.script is None or not given.script.is_file():
+        raise UsageError("--script: name the script that runs the jobs", "it printed the truth file's lines")
+    options = tuple(shlex.split(given.run_options))
+    command = emulation.JobCommand(given.script, given.arguments, given.steps, given.warm, options)
+    rows = []
+    print(tables.HEADER)
+    for number, job in enumerate(jobs, start=1):
+        print(f"{number}/{len(jobs)}: {job.job} on {job.world} GPUs ...", file=sys.stderr, flush=True)
+        rows.append(comparison.compare(job, emulation.emulate(command, job)))
+        print(tables.line(rows[-1]), flush=True)
+    print(tables.summary(rows))
+    if given.json is not None:
+        _write(given.json, json.dumps(comparison.document(rows), indent=1) + "\n")
+    if given.plot is not None:
+        from phantora_async.validation.plot import plot
+
+        plot(rows, given.plot)
+    if given.docs is not None:
+        text = f"{tables.table(rows)}\n\n{tables.summary(rows)}."
+        tables.write_into(given.docs, given.name or given.script.stem, text)
+    if failed := [row.job for row in rows if row.failure]:
+        raise RunFailed(f"{len(failed)} of {len(rows)} jobs failed: {', '.join(failed)}", 1)
+    return 0
+
+
+def _names(text: str) -> set[str]:
+    return set(filter(None, text.split(",")))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise NotWritten(f"cannot write {path}: {error.strerror}") from None

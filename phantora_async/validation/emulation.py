@@ -1,0 +1,95 @@
+"""Runs one job in emulation, in a process of its own, and reads what its script printed and what the report says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from phantora_async.validation.truth import JobTruth
+
+RATE = re.compile(r"\btps: *([\d,]+)")
+"""Tokens a second and GPU in torchtitan's log lines."""
+RATE_WARM_UP = 4
+"""Log lines of a rate that are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emulated:
+    """What the emulated job told. ``failure`` is empty if it ended well; the figures are None where it told none."""
+
+    speed: float | None
+    max_alloc: float | None
+    max_reserved: float | None
+    report: dict[str, Any]
+    wall_s: float
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommand:
+    """How a job of the truth file is started."""
+
+    script: Path
+    arguments: str
+    """With ``{job}``, ``{steps}``, ``{warm}`` and ``{world}`` in braces."""
+    steps: int
+    warm: int
+    run_options: tuple[str, ...]
+
+    def line(self, truth: JobTruth, run_dir: Path) -> list[str]:
+        words = {"job": truth.job, "steps": self.steps, "warm": self.warm, "world": truth.world}
+        given = [word.format(**words) for word in self.arguments.split()]
+        run = [sys.executable, "-m", "phantora_async", "run", "-n", str(truth.world), "--run-dir", str(run_dir)]
+        return [*run, "--no-progress", *self.run_options, str(self.script), *given]
+
+
+def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
+    """Never raises for a job that fails: its last line of output is the row's ``failure``."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="phantora-validate-") as folder:
+        run_dir = Path(folder) / "run"
+        done = subprocess.run(
+            command.line(truth, run_dir), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        report = _report(run_dir / "report.json")
+    wall_s = time.monotonic() - started
+    if done.returncode:
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        why = next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "")
+        return Emulated(None, None, None, report, wall_s, why or f"exit code {done.returncode}")
+    told = _result(done.stdout, truth.job)
+    speed = _rate(done.stdout) if truth.speed_is_rate else told.get("free_running_step_s")
+    failure = "" if speed else "the script printed no RESULT line of this job"
+    return Emulated(speed, told.get("max_alloc"), told.get("max_reserved"), report, wall_s, failure)
+
+
+def _report(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _result(output: str, job: str) -> dict[str, Any]:
+    """The job's ``RESULT {json}`` line."""
+    for line in output.splitlines():
+        if line.startswith("RESULT "):
+            told: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+            if told.get("job", job) == job:
+                return told
+    return {}
+
+
+def _rate(output: str) -> float | None:
+    rates: Sequence[float] = [float(found.replace(",", "")) for found in RATE.findall(output)]
+    return median(rates[RATE_WARM_UP:]) if len(rates) > RATE_WARM_UP else None

@@ -1,0 +1,218 @@
+"""What the timeline shows of itself: values, which stay as they are when the simulation goes on.
+
+Reports, the status line and failure messages read these and nothing else of the timeline. Making them changes nothing.
+What is simulated ahead of global virtual time is shown as it is now and may still be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+from emu.contract import records
+from phantora_async.virtual_time.answer_release import Revisions
+from phantora_async.virtual_time.collective_log import CompletedCollective
+from phantora_async.virtual_time.entities import (
+    NO_MEMORY,
+    Device,
+    EventRecording,
+    Host,
+    HostState,
+    MemoryPeaks,
+    Shares,
+    Stream,
+    StreamState,
+    Transfer,
+)
+from phantora_async.virtual_time.facts import Collective, CommCreation
+from phantora_async.virtual_time.step_log import StepInstants, StepWindow
+
+if TYPE_CHECKING:
+    from phantora_async.virtual_time.timeline import Timeline
+
+SHOWN_COLLECTIVES = 2
+"""Of an NCCL kernel whose data moves: a group call may take part in thousands."""
+DEPTH = 8
+"""Streams that wait for streams are followed no further."""
+
+
+class CollectiveSnapshot(NamedTuple):
+    description: str
+    joined: tuple[int, ...]
+    """Members that have called it, in the order in which their calls arrived."""
+    sites: tuple[int, ...]
+    """Where each of them called, as a number of its own places."""
+    missing: tuple[int, ...]
+    """Members whose streams have not reached it; empty once its data moves."""
+
+
+class StreamSnapshot(NamedTuple):
+    id: int
+    cause_id: int
+    """The stream behind which it is blocked in the end, or itself."""
+    cause_state: StreamState
+    collectives: tuple[CollectiveSnapshot, ...]
+    """Of the NCCL kernel at the cause's head: the first that waits for members, or the first two if none does."""
+
+
+class CommCreationSnapshot(NamedTuple):
+    label: str
+    arrived: tuple[int, ...]
+    """Ranks whose hosts wait in it."""
+
+
+class WaitSnapshot(NamedTuple):
+    """What a host waits for: one stream, all causes of its GPU's work, or a communicator's creation."""
+
+    site: int
+    """Where the rank called, as a number of its own places; 0: unknown."""
+    streams: tuple[StreamSnapshot, ...]
+    creation: CommCreationSnapshot | None
+
+
+class RankSnapshot(NamedTuple):
+    rank: int
+    state: HostState
+    clock_ns: int
+    wait: WaitSnapshot | None
+    last_site: int
+    """Of the last call received that told its place, reached or not; 0: unknown."""
+    steps: int
+    counters: records.Counters
+    memory: MemoryPeaks
+    """The largest of its devices."""
+    shares: Shares
+    """Until now, of all its devices."""
+    window: StepWindow | None
+    """Its steps that count; None if it has no whole one."""
+
+
+class SimulatorFigures(NamedTuple):
+    facts: int
+    """Executed, and not taken back."""
+    turns: int
+    """Events executed, with those that were taken back."""
+    turns_taken_back: int
+    rollbacks: int
+    """How often a rank went back."""
+    revisions: Revisions
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    now_ns: int
+    """Global virtual time: everything before it is decided."""
+    ahead_ns: int
+    """How far any rank has been simulated."""
+    steps: int
+    """Done by every rank's host."""
+    collectives: int
+    """That have begun."""
+    ranks: tuple[RankSnapshot, ...]
+    step_instants: tuple[StepInstants, ...]
+    """Of each step's end on rank 0."""
+    completed_collectives: tuple[CompletedCollective, ...]
+    """Of rank 0, in order."""
+    simulator: SimulatorFigures
+
+
+def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
+    """See ``Timeline.snapshot``."""
+    now_ns, rollback_log = timeline.now_ns, timeline.rollback_log
+    rank_snapshots = _Ranks(timeline, now_ns)
+    return Snapshot(
+        now_ns,
+        timeline.ahead_ns,
+        min(host.steps for host in timeline.hosts),
+        timeline.collectives.begun,
+        tuple(rank_snapshots.rank(timeline.hosts[rank]) for rank in ranks),
+        tuple(timeline.steps.instants),
+        tuple(timeline.collective_log.completed),
+        SimulatorFigures(
+            timeline.facts_done,
+            timeline.turns,
+            rollback_log.turns,
+            rollback_log.rollbacks,
+            timeline.answer_release.revisions,
+        ),
+    )
+
+
+class _Ranks:
+    """Ranks' parts of one snapshot. A collective is described once, however many of its members are shown."""
+
+    def __init__(self, timeline: Timeline, now_ns: int) -> None:
+        self._timeline = timeline
+        self._now_ns = now_ns
+        self._described: dict[Collective, CollectiveSnapshot] = {}
+
+    def rank(self, host: Host) -> RankSnapshot:
+        return RankSnapshot(
+            host.rank,
+            host.state,
+            host.clock_ns,
+            self._wait(host),
+            next((fact[1] for fact in reversed(host.log) if fact[1]), 0),
+            host.steps,
+            host.counters,
+            reduce(MemoryPeaks.largest, host.memory.values(), NO_MEMORY),
+            host.shares_at(self._now_ns),
+            self._timeline.steps.window(host.rank),
+        )
+
+    def _wait(self, host: Host) -> WaitSnapshot | None:
+        target = host.waits_for
+        if target is None:
+            return None
+        # A launch that found its queue full is still to be done; every other wait is behind the cursor.
+        place = host.cursor if host.state == HostState.WAITS_QUEUE else host.cursor - 1
+        site = host.log[place][1] if 0 <= place < len(host.log) else 0
+        if isinstance(target, CommCreation):
+            arrived = self._timeline.operations.waiting_in_creation(target)
+            return WaitSnapshot(site, (), CommCreationSnapshot(target.label, arrived))
+        if isinstance(target, Device):
+            busy = (stream for stream in host.streams.values() if stream.device is target and stream.state)
+            streams = tuple(dict.fromkeys(_cause(stream) for stream in busy))
+        else:
+            streams = (target.stream if isinstance(target, EventRecording) else target,)
+        return WaitSnapshot(site, tuple(self._stream(stream) for stream in streams), None)
+
+    def _stream(self, stream: Stream) -> StreamSnapshot:
+        cause = _cause(stream)
+        collectives: tuple[CollectiveSnapshot, ...] = ()
+        if cause.state == StreamState.COLLECTIVE:
+            taking_part = cause.items[cause.head][1].collectives
+            awaited = next((collective for collective in taking_part if self._awaited(collective)), None)
+            shown = taking_part[:SHOWN_COLLECTIVES] if awaited is None else (awaited,)
+            collectives = tuple(self._collective(collective) for collective in shown)
+        return StreamSnapshot(stream.id, cause.id, cause.state, collectives)
+
+    def _awaited(self, collective: Collective) -> Transfer | None:
+        """It, if members' streams have reached it and its data does not move."""
+        transfer = self._timeline.collectives.under_way.get(collective)
+        return transfer if transfer is not None and transfer.begun_ns < 0 else None
+
+    def _collective(self, collective: Collective) -> CollectiveSnapshot:
+        known = self._described.get(collective)
+        if known is None:
+            missing: tuple[int, ...] = ()
+            transfer = self._awaited(collective)
+            if transfer is not None:
+                arrived = {kernel.stream.device.host.rank for kernel in transfer.launches}
+                missing = tuple(rank for rank in collective.ranks if rank not in arrived) or collective.ranks
+            known = self._described[collective] = CollectiveSnapshot(
+                collective.describe(), tuple(collective.joined), tuple(collective.sites), missing
+            )
+        return known
+
+
+def _cause(stream: Stream) -> Stream:
+    """The stream that a blocked one waits for in the end, or itself."""
+    for _ in range(DEPTH):
+        if stream.state != StreamState.BLOCKED:
+            break
+        recording: EventRecording = stream.items[stream.head][1]
+        stream = recording.stream
+    return stream

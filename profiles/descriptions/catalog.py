@@ -1,0 +1,57 @@
+"""Finds the file of a description: a shipped one by name, a user's by path."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from profiles.errors import ProfileError, UnknownProfile
+
+Kind = Literal["gpu", "cluster", "host"]
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS: dict[Kind, Path] = {"gpu": ROOT / "gpus", "cluster": ROOT / "clusters", "host": ROOT / "hosts"}
+
+
+def names(kind: Kind) -> list[str]:
+    """The shipped profiles of one kind, sorted."""
+    return sorted(path.stem for path in FOLDERS[kind].glob("*.toml"))
+
+
+def gpu_names() -> list[str]:
+    return names("gpu")
+
+
+def cluster_names() -> list[str]:
+    return names("cluster")
+
+
+def host_names() -> list[str]:
+    return names("host")
+
+
+def path_of(name: str) -> Path:
+    """The file of a shipped profile of any kind, to show or to copy. Raises UnknownProfile."""
+    for folder in FOLDERS.values():
+        path = folder / f"{name}.toml"
+        if path.is_file():
+            return path
+    known = "; ".join(f"{kind}s: {', '.join(names(kind))}" for kind in FOLDERS)
+    raise UnknownProfile(f"no profile is called {name!r}. Known {known}")
+
+
+def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
+    """The file that `name_or_path` means: a shipped name, or a path (it has a separator or ends in .toml)."""
+    text = os.fspath(name_or_path)
+    if text.endswith(".toml") or os.sep in text:
+        path = Path(text)
+        if not path.is_file():
+            raise ProfileError(f"{path}: no such file (a {kind} description is a TOML file)")
+        return path
+    path = FOLDERS[kind] / f"{text}.toml"
+    if text and path.is_file():
+        return path
+    raise UnknownProfile(
+        f"unknown {kind} {text!r}; known ones: {', '.join(names(kind))}; or give the path of a .toml file"
+    )

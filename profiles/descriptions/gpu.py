@@ -1,0 +1,212 @@
+"""A GPU as the emulation and the cost model need it, read from one TOML file.
+
+Units: bytes, kilohertz as CUDA reports clocks, TFLOP/s = 1e12/s dense (no sparsity), GB/s = 1e9 bytes/s.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from profiles.descriptions.catalog import find
+from profiles.descriptions.cuda_attributes import Attribute
+from profiles.descriptions.device_attributes import attributes
+from profiles.descriptions.fields import Fields, read_toml
+from profiles.errors import ProfileError
+
+PEAK_DTYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "i8")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    total_nbytes: int
+    """What cudaMemGetInfo calls total, on an idle GPU."""
+    reserved_nbytes: int
+    """What a context, the libraries' code and NCCL's buffers take: never allocatable by the program."""
+    bandwidth_gb_per_s: float
+    clock_khz: int
+    bus_width_bits: int
+    l2_nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    threads_per_sm: int
+    blocks_per_sm: int
+    shared_nbytes_per_sm: int
+    shared_nbytes_per_block_optin: int
+    async_engines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pcie:
+    """Copies between host and device: what large ones reach, and the time before the first byte."""
+
+    pinned_gb_per_s: float
+    pageable_gb_per_s: float
+    latency_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Achieved:
+    """What real kernels reach of the datasheet's peaks; docs/costs.md says how each was found."""
+
+    memory_fraction: float
+    """Share of the memory's bandwidth that a large streaming kernel gets."""
+    l2_gb_per_s: float
+    """Bandwidth of data that fits the L2 cache."""
+    tensor_fraction: float
+    """Share of the tensor cores' peak that a large GEMM's main loop sustains (power limits the clock)."""
+    vector_fraction: float
+    """The same for arithmetic outside the tensor cores."""
+    sm_gb_per_s: float
+    """Bandwidth that one SM can draw by itself, which bounds kernels of few blocks."""
+    kernel_floor_ns: int
+    """Duration of a kernel that does next to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NcclKernel:
+    """What NCCL's resident kernel takes from the kernels beside it."""
+
+    sms: int
+    """Its channels, one SM each."""
+    memory_share: float
+    """Share of the memory's bandwidth that its copies use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    name: str
+    device_name: str
+    cc_major: int
+    cc_minor: int
+    sm_count: int
+    sm_clock_khz: int
+    memory: Memory
+    limits: Limits
+    pcie: Pcie
+    achieved: Achieved
+    nccl: NcclKernel
+    peaks: tuple[tuple[str, float], ...]
+    """FLOP/s by dtype of PEAK_DTYPES."""
+    attributes: tuple[tuple[Attribute, int], ...]
+    """Every device attribute that CUDA defines, but the PCI ids of a board."""
+    path: Path
+
+    def peak_flops(self, dtype: str) -> float:
+        """Dense FLOP/s of the fastest unit for products of this dtype, as the datasheet says; the figure that MFU
+        divides by.
+
+        Raises ProfileError for a dtype that no unit multiplies.
+        """
+        key = "f8" if dtype.startswith("f8") else "i8" if dtype in ("u8", "b8") else dtype
+        for name, flops in self.peaks:
+            if name == key:
+                return flops
+        raise ProfileError(f"{self.path}: peak_tflops: no figure for dtype {dtype!r}; known: {', '.join(PEAK_DTYPES)}")
+
+    def device_file_lines(self) -> list[str]:
+        """The hook's device file, without what the run decides (device_count, limits, host model)."""
+        return [
+            f"device_name={self.device_name}",
+            f"memory_nbytes={self.memory.total_nbytes}",
+            f"reserved_nbytes={self.memory.reserved_nbytes}",
+            f"sm_count={self.sm_count}",
+            f"cc_major={self.cc_major}",
+            f"cc_minor={self.cc_minor}",
+            *(f"attr.{attribute.value}={value}" for attribute, value in self.attributes),
+        ]
+
+
+def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
+    """Reads a shipped GPU by name or a user's file by path. Raises UnknownProfile or ProfileError."""
+    path = find("gpu", name_or_path)
+    top = read_toml(path)
+    gpu = _gpu(path, top)
+    top.done()
+    if gpu.memory.reserved_nbytes >= gpu.memory.total_nbytes:
+        raise ProfileError(f"{path}: memory.reserved_nbytes: expected less than total_nbytes")
+    if gpu.nccl.sms >= gpu.sm_count:
+        raise ProfileError(f"{path}: nccl.sms: expected less than sm_count")
+    return gpu
+
+
+def _gpu(path: Path, top: Fields) -> Gpu:
+    capability = top.text("compute_capability")
+    if not (version := re.fullmatch(r"(\d+)\.(\d)", capability)):
+        raise top.error("compute_capability", f'expected text like "9.0", found {capability!r}')
+    memory, limits, peaks, pcie, achieved, nccl = (
+        top.table(key) for key in ("memory", "limits", "peak_tflops", "pcie", "achieved", "nccl")
+    )
+    found = Memory(
+        total_nbytes=memory.integer("total_nbytes", least=1),
+        reserved_nbytes=memory.integer("reserved_nbytes"),
+        bandwidth_gb_per_s=memory.number("bandwidth_gb_per_s"),
+        clock_khz=memory.integer("clock_khz", least=1),
+        bus_width_bits=memory.integer("bus_width_bits", least=1),
+        l2_nbytes=memory.integer("l2_nbytes", least=1),
+    )
+    bounds = Limits(
+        threads_per_sm=limits.integer("threads_per_sm", least=32),
+        blocks_per_sm=limits.integer("blocks_per_sm", least=1),
+        shared_nbytes_per_sm=limits.integer("shared_nbytes_per_sm", least=1),
+        shared_nbytes_per_block_optin=limits.integer("shared_nbytes_per_block_optin", least=1),
+        async_engines=limits.integer("async_engines", 3, least=1),
+    )
+    sm_count = top.integer("sm_count", least=1)
+    sm_clock_khz = top.integer("sm_clock_khz", least=1)
+    major, minor = int(version[1]), int(version[2])
+    known = attributes(
+        cc=(major, minor),
+        sm_count=sm_count,
+        sm_clock_khz=sm_clock_khz,
+        memory_clock_khz=found.clock_khz,
+        bus_width_bits=found.bus_width_bits,
+        l2_nbytes=found.l2_nbytes,
+        threads_per_sm=bounds.threads_per_sm,
+        blocks_per_sm=bounds.blocks_per_sm,
+        shared_nbytes_per_sm=bounds.shared_nbytes_per_sm,
+        shared_nbytes_per_block_optin=bounds.shared_nbytes_per_block_optin,
+        async_engines=bounds.async_engines,
+    )
+    return Gpu(
+        name=path.stem,
+        device_name=top.text("device_name"),
+        cc_major=major,
+        cc_minor=minor,
+        sm_count=sm_count,
+        sm_clock_khz=sm_clock_khz,
+        memory=found,
+        limits=bounds,
+        pcie=Pcie(
+            pinned_gb_per_s=pcie.number("pinned_gb_per_s"),
+            pageable_gb_per_s=pcie.number("pageable_gb_per_s"),
+            latency_ns=pcie.integer("latency_ns", least=1),
+        ),
+        achieved=Achieved(
+            memory_fraction=achieved.number("memory_fraction", most=1.0),
+            l2_gb_per_s=achieved.number("l2_gb_per_s"),
+            tensor_fraction=achieved.number("tensor_fraction", most=1.0),
+            vector_fraction=achieved.number("vector_fraction", most=1.0),
+            sm_gb_per_s=achieved.number("sm_gb_per_s"),
+            kernel_floor_ns=achieved.integer("kernel_floor_ns", least=1),
+        ),
+        nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
+        peaks=tuple((dtype, peaks.number(dtype) * 1e12) for dtype in PEAK_DTYPES),
+        attributes=tuple(sorted((known | _overrides(top)).items())),
+        path=path,
+    )
+
+
+def _overrides(top: Fields) -> dict[Attribute, int]:
+    """[attributes]: values that differ from what the rest of the file implies."""
+    table = top.table("attributes", optional=True)
+    found: dict[Attribute, int] = {}
+    for name in table.keys():  # noqa: SIM118 - Fields is no mapping
+        if name not in Attribute.__members__:
+            raise table.error(name, "no such attribute; names are those of CUdevice_attribute, like ECC_ENABLED")
+        found[Attribute[name]] = table.integer(name, least=-1)
+    return found

@@ -1,0 +1,31 @@
+"""Chooses the model of a signature by its kind."""
+
+from __future__ import annotations
+
+from profiles.descriptions.gpu import Gpu
+from profiles.models.attention import sdpa
+from profiles.models.machine import Estimate
+from profiles.models.matrix import conv, gemm
+from profiles.models.named_kernels import kernel
+from profiles.models.transfers import copy, library, memset, norm
+from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Sdpa, Signature
+
+
+def estimate(gpu: Gpu, what: Signature) -> Estimate:
+    match what:
+        case Gemm():
+            return gemm(gpu, what)
+        case Conv():
+            return conv(gpu, what)
+        case Sdpa():
+            return sdpa(gpu, what)
+        case Norm():
+            return norm(gpu, what)
+        case Library():
+            return library(gpu, what)
+        case Kernel():
+            return kernel(gpu, what)
+        case Copy():
+            return copy(gpu, what)
+        case Memset():
+            return memset(gpu, what)

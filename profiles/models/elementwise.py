@@ -1,0 +1,133 @@
+"""PyTorch's element-wise kernels: bytes by operand types, instructions by how operands are addressed and cast.
+
+Bytes bound the vectorised ones; the others are bound by instructions: a cast whose type is only known at run time is
+a switch over all types, a strided operand needs a division per dimension. The figures are instructions per element
+and operand, found from rates on an H200 (docs/costs.md); they belong to PyTorch's code, not to the GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import ceil, prod
+
+from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes, split_arguments
+from profiles.models.machine import Machine, overlapped
+from profiles.signature import Kernel, elements
+
+CAST, STRIDED, STRIDED_CAST, PLAIN = 25.0, 40.0, 67.0, 2.0
+CAST_ONCE = 40.0  # per element, however many operands
+CAST_START_NS = 1_000.0
+# Arithmetic of the costly functions, instructions per element.
+ARITHMETIC = (
+    ("GeluBackward", 49.0), ("Gelu", 43.0), ("silu_backward", 30.0), ("silu|sigmoid|logit", 25.0),
+    ("tanh|mish|softplus|elu", 30.0),
+    ("pow|lgamma|digamma|erf", 50.0), ("sin|cos|exp|log|sqrt|reciprocal|div", 12.0),
+)  # fmt: skip
+BASES = (
+    "vectorized_elementwise_kernel", "vectorized_templated_elementwise_kernel", "unrolled_elementwise_kernel",
+    "elementwise_kernel",
+    "legacy_elementwise_kernel", "elementwise_kernel_with_index", "unrolled_elementwise_kernel_for_multi_outputs",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Functor:
+    inputs: tuple[float, ...]
+    """Bytes of one element of each input, as the arithmetic takes it."""
+    output: float
+
+
+def applies(name: KernelName) -> bool:
+    return name.base in BASES
+
+
+def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
+    functor_text = _functor_text(name)
+    functor = functor_of(functor_text)
+    cast = "WithCast" in name.text or ("gpu_kernel_impl<" in name.text and name.base == "elementwise_kernel")
+    strided = name.base in ("elementwise_kernel", "legacy_elementwise_kernel")
+    operands = _operands(name) or len(functor.inputs) + 1
+    count = _count(what, name, functor)
+    nbytes = count * functor.output + sum(
+        _input_nbytes(what, functor, at, count, cast, strided) for at in range(operands - 1)
+    )
+    per_operand = (STRIDED_CAST if cast else STRIDED) if strided else (CAST if cast else PLAIN)
+    arithmetic = next((cost for pattern, cost in ARITHMETIC if re.search(pattern, functor_text)), 4.0)
+    if cast and not strided:
+        arithmetic += CAST_ONCE
+    memory = machine.memory_ns(nbytes)
+    # Pure writes need no turnaround of the memory bus: a fill reaches 98 % of an H200's peak where a copy reaches 91 %.
+    if operands == 1:
+        memory *= 0.93
+    start = CAST_START_NS if cast else 0.0
+    return start + overlapped(memory, machine.issue_ns(count * (per_operand * operands + arithmetic)))
+
+
+def functor_of(text: str) -> Functor:
+    """Operand sizes from a functor's type: `BinaryFunctor<a, b, out, f>`, `CUDAFunctor_add<t>`, `...{lambda(a,
+    b)#1}`.
+    """
+    head = text.split("<")[0].rsplit("::", 1)[-1]
+    arguments = split_arguments(text[text.index("<") :]) if "<" in text else ()
+    if head in ("BinaryFunctor", "AUnaryFunctor", "BUnaryFunctor") and len(arguments) >= 3:
+        sizes = tuple(item_nbytes(one) for one in arguments[:3])
+        inputs = {"BinaryFunctor": sizes[:2], "AUnaryFunctor": sizes[1:2], "BUnaryFunctor": sizes[:1]}[head]
+        return Functor(inputs, sizes[2])
+    if head == "FillFunctor" and arguments:
+        return Functor((), item_nbytes(arguments[0]))
+    if lambdas := re.findall(r"\{lambda\(([^(){}]*)\)#\d+\}", text):
+        sizes = tuple(item_nbytes(one) for one in lambdas[-1].split(",") if one.strip())
+        narrow = re.search(r"b?float16_copy_kernel|float8_copy_kernel", text)
+        output = 2.0 if narrow else sizes[0] if sizes else 4.0
+        return Functor(sizes, output)
+    size = item_nbytes(arguments[0] if arguments else text)
+    return Functor((size,) if "OnSelf" in head else (size, size), size)
+
+
+def _functor_text(name: KernelName) -> str:
+    if name.base in ("elementwise_kernel", "legacy_elementwise_kernel") and len(name.arguments) > 2:
+        inner = name.arguments[2]
+        if "gpu_kernel_impl" in inner and "<" in inner:
+            found = split_arguments(inner[inner.index("<") :])
+            return found[0] if found else inner
+        return inner
+    if name.base.startswith("unrolled") and not name.base.endswith("outputs"):
+        return name.arguments[0] if name.arguments else ""
+    return name.arguments[1] if len(name.arguments) > 1 else name.text
+
+
+def _operands(name: KernelName) -> int:
+    """Outputs and inputs, from the array of their pointers; 0 if the kernel has none."""
+    for argument in name.arguments:
+        if found := re.match(r"std::array<char\*, (\d+)", argument):
+            return int(found[1])
+    return 0
+
+
+def _count(what: Kernel, name: KernelName, functor: Functor) -> int:
+    """Elements written: what the grid covers, or the op's broadcast size if that is what gave this grid."""
+    # Byte-sized operands are taken 16 at a time.
+    per_thread = 16 if functor.output == 1.0 and set(functor.inputs) <= {1.0} else 8
+    if name.base == "unrolled_elementwise_kernel":
+        per_thread = integer(name.arguments[2], 4) if len(name.arguments) > 2 else 4
+    elif name.base in ("elementwise_kernel", "legacy_elementwise_kernel"):
+        per_thread = integer(name.arguments[1], 4) if len(name.arguments) > 1 else 4
+    elif name.base == "elementwise_kernel_with_index":
+        per_thread = 1
+    said = max((elements(shape) for shape in what.sizes), default=0)
+    if said and ceil(said / (what.block[0] * per_thread)) == what.grid[0]:
+        return said
+    return prod(what.grid) * what.block[0] * per_thread
+
+
+def _input_nbytes(what: Kernel, functor: Functor, at: int, count: int, cast: bool, strided: bool) -> float:
+    size = functor.inputs[at] if at < len(functor.inputs) else functor.output
+    # A dynamic cast brings one operand from another type: half precision if the arithmetic is in float, float if it
+    # is in half.
+    if cast and at == len(functor.inputs) - 1:
+        size = {4.0: 2.0, 2.0: 4.0, 8.0: 4.0}.get(functor.output, size)
+    shapes = [shape for shape in what.sizes if shape]
+    if strided and at < len(shapes):
+        return min(elements(shapes[at]), count) * size
+    return count * size

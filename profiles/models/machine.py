@@ -1,0 +1,97 @@
+"""The GPU as one kernel meets it: alone, or beside NCCL's resident kernel, which holds SMs and takes memory bandwidth.
+
+Every family's model is a function of a Machine, so that the contended cost is the same physics with less of everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+from profiles.descriptions.gpu import Gpu
+
+LANES_PER_CYCLE = 128  # four schedulers, one warp instruction of 32 lanes each: every NVIDIA SM since Volta
+GPCS = 8  # of a full Hopper die
+OVERLAP = 3.0  # exponent that joins two resources used at once: 1 would add their times, infinity take the longer
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    gpu: Gpu
+    sms: int
+    memory_gb_per_s: float
+    l2_gb_per_s: float
+
+    @classmethod
+    def alone(cls, gpu: Gpu) -> Machine:
+        achieved = gpu.achieved
+        return cls(gpu, gpu.sm_count, gpu.memory.bandwidth_gb_per_s * achieved.memory_fraction, achieved.l2_gb_per_s)
+
+    @classmethod
+    def beside_nccl(cls, gpu: Gpu) -> Machine:
+        """NCCL's channels take one SM each; its copies take their share of the memory's bandwidth, and of the
+        cache's.
+        """
+        whole = cls.alone(gpu)
+        left = 1.0 - gpu.nccl.memory_share
+        return cls(gpu, gpu.sm_count - gpu.nccl.sms, whole.memory_gb_per_s * left, whole.l2_gb_per_s * left)
+
+    def memory_ns(self, nbytes: float, *, blocks: int | None = None) -> float:
+        """Time to read and write `nbytes` in all, by `blocks` thread blocks (None: enough to fill the GPU).
+
+        The chance that data is still in the L2 cache, where the kernel before left it, falls linearly with the
+        traffic and is gone at one and a half times the cache's size. Few blocks cannot draw the whole bandwidth: an
+        SM has a limit of its own.
+        """
+        cold = min(nbytes / (1.5 * self.gpu.memory.l2_nbytes), 1.0)
+        ns = nbytes * (cold / self.memory_gb_per_s + (1 - cold) / max(self.l2_gb_per_s, self.memory_gb_per_s))
+        if blocks is not None:
+            ns = max(ns, nbytes / (max(1, min(blocks, self.sms)) * self.gpu.achieved.sm_gb_per_s))
+        return ns
+
+    def issue_ns(self, instructions: float) -> float:
+        """Time to issue so many per-thread instructions, spread over the SMs."""
+        return instructions / (self.sms * LANES_PER_CYCLE * self.gpu.sm_clock_khz * 1e-6)
+
+    def tensor_flops_per_ns(self, dtype: str) -> float:
+        """What one SM's tensor cores sustain in a large product; without tensor cores for the dtype, its vector
+        units.
+        """
+        achieved = self.gpu.achieved
+        fraction = achieved.vector_fraction if dtype in ("f32", "f64") else achieved.tensor_fraction
+        return self.gpu.peak_flops(dtype) * fraction / self.gpu.sm_count * 1e-9
+
+    @property
+    def cluster_sms(self) -> int:
+        """SMs for kernels launched as clusters of two blocks: since Hopper, GEMMs are. Both blocks need an SM of one
+        GPC, and where NCCL holds an odd number of a GPC's SMs one stays idle.
+        """
+        beside = self.sms < self.gpu.sm_count and self.gpu.cc_major >= 9
+        return max(self.sms - GPCS, 2) if beside else self.sms
+
+    def quantised(self, blocks: int) -> float:
+        """How much longer the busiest SM works than the average, for `blocks` of equal work."""
+        return ceil(blocks / self.sms) * self.sms / max(blocks, 1)
+
+
+def overlapped(*times_ns: float) -> float:
+    """Time of work that uses several resources at once: at least the longest, at most the sum."""
+    longest = max(times_ns)
+    if longest <= 0:
+        return 0.0
+    total = sum((one / longest) ** OVERLAP for one in times_ns)
+    return float(longest * total ** (1 / OVERLAP))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    solo_ns: float
+    contended_ns: float
+    flops: float = 0.0
+
+
+def both(gpu: Gpu, ns: Callable[[Machine], float], flops: float = 0.0) -> Estimate:
+    """A model evaluated alone and beside NCCL; the floor of a launch is added here."""
+    floor = gpu.achieved.kernel_floor_ns
+    return Estimate(floor + ns(Machine.alone(gpu)), floor + ns(Machine.beside_nccl(gpu)), flops)

@@ -1,0 +1,48 @@
+"""Copies, memory fills, and library calls of which only the bytes are known."""
+
+from __future__ import annotations
+
+from math import prod
+
+from profiles.descriptions.gpu import Gpu
+from profiles.models.machine import Estimate, both
+from profiles.signature import ITEM_NBYTES, Copy, Library, Memset, Norm, elements
+
+DEVICE_COPY_START_NS = 1_000.0
+DEVICE_COPY_RATE = 0.93  # of a streaming kernel's bandwidth
+FILL = 0.93  # of a copy's time per byte: pure writes need no turnaround of the memory bus
+FILL_FLOOR = 0.6  # of a kernel's: the driver's own kernel has no arguments to fetch
+LIBRARY_RATE = 0.8  # of a streaming kernel's bandwidth
+CUDNN_NORM_RATE = 0.85
+CUDNN_NORM_PASSES = {"fwd": 3, "bwd": 5}
+UNKNOWN_ITEM_NBYTES = 4.0
+
+
+def copy(gpu: Gpu, what: Copy) -> Estimate:
+    """Copy engines move data over PCIe, which NCCL over NVLink does not slow. Copies on the device stream memory."""
+    if what.direction in ("d2d", "p2p"):
+        nbytes = 2.0 * what.nbytes
+        return both(gpu, lambda machine: DEVICE_COPY_START_NS + machine.memory_ns(nbytes) / DEVICE_COPY_RATE)
+    rate = gpu.pcie.pinned_gb_per_s if what.pinned else gpu.pcie.pageable_gb_per_s
+    ns = gpu.pcie.latency_ns + what.nbytes / rate
+    return Estimate(ns, ns)
+
+
+def memset(gpu: Gpu, what: Memset) -> Estimate:
+    found = both(gpu, lambda machine: FILL * machine.memory_ns(what.nbytes))
+    less = gpu.achieved.kernel_floor_ns * (1 - FILL_FLOOR)
+    return Estimate(found.solo_ns - less, found.contended_ns - less)
+
+
+def norm(gpu: Gpu, what: Norm) -> Estimate:
+    """cuDNN's batch norm. Forward: statistics, then the output. Backward: x and dy are read for two sums and again for
+    the gradient.
+    """
+    count = prod(what.x) * ITEM_NBYTES[what.dtype]
+    nbytes = CUDNN_NORM_PASSES[what.direction] * count
+    return both(gpu, lambda machine: machine.memory_ns(nbytes) / CUDNN_NORM_RATE)
+
+
+def library(gpu: Gpu, what: Library) -> Estimate:
+    nbytes = float(what.nbytes) or UNKNOWN_ITEM_NBYTES * sum(elements(shape) for shape in what.sizes if shape)
+    return both(gpu, lambda machine: machine.memory_ns(nbytes) / LIBRARY_RATE)

@@ -1,0 +1,85 @@
+"""What the timeline shows of itself: values that stay, and looking changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emu.contract import records
+from phantora_async.virtual_time import HostState, Snapshot, StreamState, Timeline
+
+from .programs import MOST, Ahead, Program, eager, network, never, on_demand, play, programs, write
+from .scripted import FixedFabric, Script, new_intake, scripts
+
+
+def timeline_of(*played: Script) -> Timeline:
+    timeline, fact_builder = Timeline(len(played), FixedFabric(), 1024), new_intake(len(played))
+    for script in played:
+        timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+    return timeline
+
+
+@pytest.mark.parametrize("ahead", [never, eager, on_demand])
+def test_looking_while_it_runs_changes_nothing(ahead: Ahead) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(size=st.integers(1, MOST), program=programs, depth=st.integers(1, 8), seed=st.integers(0, 2**32))
+    def check(size: int, program: Program, depth: int, seed: int) -> None:
+        taken: list[tuple[Snapshot, str]] = []
+
+        def look(timeline: Timeline, _: object) -> None:
+            snapshot = timeline.snapshot()
+            assert snapshot == timeline.snapshot()
+            taken.append((snapshot, repr(snapshot)))
+
+        looked_at = play(write(size, program, 20_000), network, seed, ahead, depth, look)
+        left_alone = play(write(size, program, 20_000), network, seed, ahead, depth)
+        assert looked_at.outcome == left_alone.outcome
+        assert looked_at.timeline.snapshot() == left_alone.timeline.snapshot()
+        assert all(repr(snapshot) == then for snapshot, then in taken)
+
+    check()
+
+
+def test_what_a_stream_waits_for_is_told_by_value() -> None:
+    a, b, c = world = scripts(3)
+    timeline, fact_builder = Timeline(3, FixedFabric(), 1024), new_intake(3)
+
+    def tell_all() -> None:
+        for script in world:
+            timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
+            script.records.clear()
+
+    tell_all()
+    a.all_reduce(64, stream=2).advance(50)
+    b.all_reduce(64, stream=2, after=5).wait(b.record(stream=2), stream=1).sync(stream=1)
+    c.segment(100, stream=2).all_reduce(64, stream=2).advance(50)
+    tell_all()
+    timeline.run(1000)
+    (rank,) = timeline.snapshot([1]).ranks
+    assert (rank.rank, rank.state) == (1, HostState.WAITS_STREAM)
+    assert rank.wait is not None
+    (stream,) = rank.wait.streams
+    assert (stream.id, stream.cause_id, stream.cause_state) == (1, 2, StreamState.COLLECTIVE)
+    (collective,) = stream.collectives
+    assert collective.description.startswith("all_reduce #0 of 64 i8")
+    assert (collective.joined, collective.missing) == ((0, 1, 2), (2,))
+
+
+def test_who_has_come_to_a_communicators_creation_is_told() -> None:
+    first, second, _ = scripts(3)
+    timeline = timeline_of(first, second, Script(2, 3))
+    timeline.run(1000)
+    first_rank = timeline.snapshot().ranks[0]
+    assert first_rank.wait is not None
+    assert first_rank.wait.creation is not None
+    assert first_rank.wait.creation.arrived == (0, 1)
+
+
+def test_shares_until_now_are_shown_and_not_booked() -> None:
+    timeline = timeline_of(Script(0, 1).segment(1000).advance(400))
+    timeline.run(1000)
+    device = timeline.hosts[0].used[0]
+    booked = device.compute_ns, device.since_ns
+    assert timeline.snapshot().ranks[0].shares.compute_ns == 400
+    assert (device.compute_ns, device.since_ns) == booked
