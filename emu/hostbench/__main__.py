@@ -17,10 +17,8 @@ import gc
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from .workload import WORKLOADS, Run, Workload
@@ -28,17 +26,20 @@ from .workload import WORKLOADS, Run, Workload
 SAMPLE_NS = 1_500_000
 """A sample's length: so short that the code of other workloads has left the caches before the next one begins."""
 WARM_RUNS = 5
-_EMU = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m emu.hostbench", description=__doc__)
     parser.add_argument("mode", choices=("real", "detached", "count"))
+    parser.add_argument("--hook", help="the hook library, unless real")
+    parser.add_argument("--device-file", help="what it is to emulate, host_mode none or (count) modelled")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="")
     parser.add_argument("--cpu-time", action="store_true", help="of all threads, where others use the machine as well")
     given = parser.parse_args()
-    counter = None if given.mode == "real" else _Detached(counting=given.mode == "count")
+    counter = None
+    if given.mode != "real":
+        counter = _Detached(given.hook, given.device_file, counting=given.mode == "count")
     with _workloads(given.only) as chosen:
         if given.mode == "count":
             assert counter is not None
@@ -65,6 +66,10 @@ def _machine() -> dict[str, Any]:
     }
 
 
+def _collections() -> dict[str, int]:
+    return {f"gc{i}": stats["collections"] for i, stats in enumerate(gc.get_stats())}
+
+
 _FAILED: dict[str, str] = {}
 """Workloads that this torch cannot run, and why."""
 
@@ -79,7 +84,7 @@ def _workloads(only: str) -> Iterator[dict[str, Run]]:
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
     torch.cuda.set_device(0)
     torch.manual_seed(0)
-    from . import device_calls, distributed, operators, python_work, training  # noqa: F401  # they register
+    from . import distributed, programs, python_work  # noqa: F401  # they register
 
     names = [name for name in only.split(",") if name]
     chosen: dict[str, Run] = {}
@@ -89,7 +94,6 @@ def _workloads(only: str) -> Iterator[dict[str, Run]]:
             if run is not None:
                 chosen[workload.name] = run
     gc.collect()
-    gc.freeze()
     torch.cuda.synchronize()
     yield chosen
     dist.destroy_process_group()
@@ -128,16 +132,13 @@ def _time(chosen: dict[str, Run], rounds: int, clock: Callable[[], int]) -> dict
 class _Detached:
     """The hook library without a coordinator."""
 
-    def __init__(self, *, counting: bool) -> None:
+    def __init__(self, hook: str, device_file: str, *, counting: bool) -> None:
         os.environ["PHANTORA_DETACHED"] = "1"
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
         from ..interpreter.hook_library import Hook
 
-        self._hook = Hook(os.environ.get("PHANTORA_HOOK", str(_EMU / "lib" / "libcuda.so.1")))
-        with tempfile.NamedTemporaryFile("w", suffix=".device") as file:
-            file.write(f"memory_nbytes={64 << 30}\nhost_mode={'modelled' if counting else 'none'}\n")
-            file.flush()
-            self._hook.load(file.name)
+        self._hook = Hook(hook)
+        self._hook.load(device_file)
         if counting:
             from ..interpreter import frame_counter, script
             from ..interpreter.observe import Observer
@@ -149,10 +150,10 @@ class _Detached:
             observer.start()
 
     def of(self, run: Run, repeats: int = 3) -> dict[str, float]:
-        before = self._hook.host_counts()
+        before = self._hook.host_counts() | _collections()
         for _ in range(repeats):
             run()
-        after = self._hook.host_counts()
+        after = self._hook.host_counts() | _collections()
         return {kind: (after[kind] - before[kind]) / repeats for kind in after if after[kind] != before[kind]}
 
     def call_ns(self) -> float:

@@ -3,16 +3,18 @@ PyTorch's fake one, which communicates nothing: what NCCL takes is measured apar
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional
 
-from .training import Model, tokens, training_step
+from .programs import Model, blocks, step_of, tokens
 from .workload import Run, workload
 
 
@@ -27,7 +29,7 @@ def dtensor_operators() -> Run:
     y = distribute_tensor(torch.randn(16, 16, device="cuda"), mesh, [Replicate()])
 
     def run() -> None:
-        for _ in range(6):
+        for _ in range(12):
             z = torch.relu(x + 1.0) * x
             z = torch.mm(z, y)
             z.view(16, 4, 4).transpose(1, 2).to_local()
@@ -41,7 +43,7 @@ def dtensor_conversions() -> Run:
     x = torch.randn(16, 16, device="cuda", requires_grad=True)
 
     def run() -> None:
-        for _ in range(4):
+        for _ in range(8):
             y = DTensor.from_local(x, mesh, [Shard(0)], run_check=False)
             y.redistribute(mesh, [Replicate()]).to_local()
 
@@ -51,20 +53,14 @@ def dtensor_conversions() -> Run:
 @workload
 def tensor_parallel() -> Run:
     mesh = _mesh()
-    model = nn.Sequential(*(nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)) for _ in range(2))).cuda()
-    for layer in model:
-        parallelize_module(layer, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    x = torch.randn(4, 32, device="cuda")
-
-    def run() -> None:
-        model(x).sum().backward()
-        model.zero_grad()
-
-    return run
+    model = Model(blocks(4)).cuda().bfloat16()
+    for layer in model.layers:
+        parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    return step_of(model)
 
 
 def _sharded(*, mixed: bool) -> nn.Module:
-    model = Model(nlayers=3).cuda()
+    model = Model(blocks(4)).cuda()
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if mixed else MixedPrecisionPolicy()
     for layer in model.layers:
         fully_shard(layer, mesh=_mesh(), mp_policy=policy)
@@ -74,11 +70,11 @@ def _sharded(*, mixed: bool) -> nn.Module:
 
 @workload
 def fsdp() -> Run:
-    return training_step(_sharded(mixed=True))
+    return step_of(_sharded(mixed=True))
 
 
 @workload
-def fsdp_no_gradients() -> Run:
+def fsdp_forward() -> Run:
     model, x = _sharded(mixed=False), tokens()
 
     def run() -> None:
@@ -91,39 +87,30 @@ def fsdp_no_gradients() -> Run:
 @workload
 def fsdp_optimizer() -> Run:
     model = _sharded(mixed=True)
-    step = training_step(model)
-    step()
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
-    def run() -> None:
+    def then() -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    return run
-
-
-@workload
-def data_parallel() -> Run:
-    return training_step(nn.parallel.DistributedDataParallel(Model(nlayers=3).cuda()))
+    return step_of(model, then=then)
 
 
 @workload
 def collectives() -> Run:
     world = dist.get_world_size()
-    x, out = torch.randn(64, device="cuda"), torch.randn(64 * world, device="cuda")
+    sent, gathered = torch.randn(64, device="cuda"), torch.randn(64 * world, device="cuda")
 
-    def run() -> None:
-        for _ in range(5):
-            dist.all_reduce(x)
-            dist.all_gather_into_tensor(out, x)
-            dist.reduce_scatter_tensor(x, out)
-            work = dist.all_reduce(x, async_op=True)
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        for _ in range(2):
+            dist.all_reduce(sent)
+            dist.all_gather_into_tensor(gathered, sent)
+            work = dist.reduce_scatter_tensor(sent, gathered, async_op=True)
             assert work is not None
             work.wait()
+        return layer(x)
 
-    return run
+    return step_of(Model(blocks(6), around).cuda().bfloat16())
 
 
 @workload

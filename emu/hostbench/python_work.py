@@ -179,27 +179,6 @@ def module_tree() -> Run:
 
 
 @workload
-def module_hooks() -> Run:
-    tree = nn.Sequential(*(_Stage() for _ in range(12)))
-    seen: list[str] = []
-
-    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if getattr(module, "training", False):
-            module.calls = getattr(module, "calls", 0) + 1
-        return args, kwargs
-
-    def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        del seen[:]
-        seen.append(type(module).__name__)
-        return output
-
-    for module in tree.modules():
-        module.register_forward_pre_hook(before, with_kwargs=True)
-        module.register_forward_hook(after)
-    return lambda: tree(1)
-
-
-@workload
 def parameter_walk() -> Run:
     tree = nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2), _Through()) for _ in range(12)))
 

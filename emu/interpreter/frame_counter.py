@@ -23,9 +23,15 @@ COUNTED, FREE, ASIDE = 1, 2, 3
 
 _WAITING = (
     "threading.py", "queue.py", "selectors.py", "socket.py", "ssl.py", "subprocess.py", "asyncio/", "concurrent/",
-    "multiprocessing/", "_weakrefset.py", "weakref.py",
+    "multiprocessing/",
 )  # fmt: skip
 """Files of the standard library."""
+_REMOVING = (
+    ("weakref.py", "WeakKeyDictionary.__init__.<locals>.remove"),
+    ("weakref.py", "WeakValueDictionary.__init__.<locals>.remove"),
+    ("_weakrefset.py", "WeakSet.__init__.<locals>._remove"),
+)
+"""What the standard library does when an object dies, which may be when garbage is collected."""
 _COMPILING = (
     "/torch/_dynamo/convert_frame.py",
     "/torch/_dynamo/bytecode_transformation.py",
@@ -74,6 +80,7 @@ def rules() -> list[tuple[str, str, int]]:
         ("<frozen runpy>", "", FREE),
         ("<frozen importlib", "", ASIDE),
         *((os.path.join(_STDLIB, name), "", FREE) for name in _WAITING),
+        *((os.path.join(_STDLIB, file), function, FREE) for file, function in _REMOVING),
         *(("*" + file, function, ASIDE) for file, function in (*_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS)),
         *(("*" + file, "", ASIDE) for file in _COMPILING),
     ]

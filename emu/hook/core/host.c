@@ -71,6 +71,7 @@ void ph_host_work(ph_host_kind kind, uint64_t n) {
 }
 
 void ph_host_frame(ph_thread *thread, uint64_t ns) {
+    if (ph_cfg.host_mode != PH_HOST_MODELLED) return;
     join_backward(thread);
     thread->clock_ns += ns;
     if (thread->kind == PH_THREAD_AUTOGRAD) raise_to(&host.worked_ns, thread->clock_ns);

@@ -202,13 +202,21 @@ const ph_op *ph_current_op(void) {
     return n > 0 && n <= PH_MAX_RANGES ? &thread->ranges[n - 1]->op : &no_op;
 }
 
+/* Not by another operator: what encloses it is nothing, or Python code that announces itself. */
+static bool called_by_python(const ph_thread *thread, int depth) {
+    if (depth == 0) return true;
+    if (depth > PH_MAX_RANGES) return false;
+    ph_host_kind around = thread->ranges[depth - 1]->work;
+    return around == PH_WORK_SCOPE || around == PH_WORK_CUSTOM;
+}
+
 static void charge(const ph_thread *thread, const ph_known_op *op, int depth) {
     if (UNLIKELY(ph_thread_is_watcher())) return;
     if (op->backward) ph_host_node_begins();
     ph_host_op();
     if (UNLIKELY(thread->aside)) return;
     ph_host_work(op->work, 1);
-    if (depth == 0 && !op->backward) ph_host_work(PH_WORK_OUTER_OP, 1);
+    if (!op->backward && called_by_python(thread, depth)) ph_host_work(PH_WORK_OUTER_OP, 1);
     if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);
 }
 

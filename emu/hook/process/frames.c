@@ -77,15 +77,29 @@ static uintptr_t learn(void *code) {
     return known;
 }
 
+static bool is_fresh(uintptr_t code, uintptr_t frame) {
+    return word(frame, frames.frame_instruction) <= code + (uintptr_t)frames.code_start;
+}
+
 static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, uintptr_t known) {
-    bool fresh = word(frame, frames.frame_instruction) <= code + (uintptr_t)frames.code_start;
-    if (fresh) {
+    if (LIKELY(is_fresh(code, frame))) {
         thread->counts[PH_WORK_FRAME]++;
         thread->counts[PH_WORK_CODE] += units_of(code);
-    } else
+        ph_host_frame(thread, known >> CLASS_BITS);
+    } else {
         thread->counts[PH_WORK_RESUME]++;
-    if (ph_cfg.host_mode == PH_HOST_MODELLED)
-        ph_host_frame(thread, fresh ? known >> CLASS_BITS : ph_cfg.host_ns[PH_WORK_RESUME]);
+        ph_host_frame(thread, ph_cfg.host_ns[PH_WORK_RESUME]);
+    }
+    /* Inside of more ranges than its caller: an operator or autograd calls it, not a Python function. */
+    if (UNLIKELY(thread->nranges > thread->frame_ranges)) ph_host_work(PH_WORK_CALLBACK, 1);
+}
+
+static void *evaluate_counted(ph_thread *thread, void *thread_state, void *frame, int throwing) {
+    int around = thread->frame_ranges;
+    thread->frame_ranges = thread->nranges;
+    void *result = python.evaluate(thread_state, frame, throwing);
+    thread->frame_ranges = around;
+    return result;
 }
 
 static void *evaluate_aside(ph_thread *thread, void *thread_state, void *frame, int throwing) {
@@ -102,9 +116,11 @@ static void *evaluate(void *thread_state, void *frame, int throwing) {
         python.get_extra(code, frames.index, &extra);
         uintptr_t known = LIKELY(extra != NULL) ? (uintptr_t)extra : learn(code);
         int class = known & ((1 << CLASS_BITS) - 1);
-        if (LIKELY(class == COUNTED))
+        if (LIKELY(class == COUNTED)) {
             count(thread, (uintptr_t)code, (uintptr_t)frame, known);
-        else if (class == ASIDE)
+            return evaluate_counted(thread, thread_state, frame, throwing);
+        }
+        if (class == ASIDE)
             return evaluate_aside(thread, thread_state, frame, throwing);
     }
     return python.evaluate(thread_state, frame, throwing);

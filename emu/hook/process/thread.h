@@ -35,6 +35,7 @@ typedef struct ph_thread {
     uint64_t clock_ns;    /* host time of this thread */
     uint64_t pass;        /* the backward pass that it last worked for */
     uint64_t counts[PH_HOST_KINDS];
+    int frame_ranges;     /* ranges that were open when the innermost Python function was entered */
     int aside;            /* depth of Python functions whose work is not the program's */
     uint64_t cpu_ns;      /* measured mode: thread CPU time already accounted */
     bool cpu_started;
