@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("mode", choices=("real", "detached", "count"))
     parser.add_argument("--hook", help="the hook library, unless real")
     parser.add_argument("--device-file", help="what it is to emulate, host_mode none or (count) modelled")
+    parser.add_argument("--backend", choices=("fake", "nccl"), default="fake", help="of torch.distributed")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="")
     parser.add_argument("--cpu-time", action="store_true", help="of all threads, where others use the machine as well")
@@ -40,7 +41,7 @@ def main() -> None:
     counter = None
     if given.mode != "real":
         counter = _Detached(given.hook, given.device_file, counting=given.mode == "count")
-    with _workloads(given.only) as chosen:
+    with _workloads(given.only, given.backend) as chosen:
         if given.mode == "count":
             assert counter is not None
             answer: dict[str, Any] = {"counts": {name: counter.of(run) for name, run in chosen.items()}}
@@ -50,7 +51,8 @@ def main() -> None:
             if counter is not None:
                 answer["hook_call_ns"] = counter.call_ns()
     answer |= _machine()
-    print(json.dumps(answer), flush=True)
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(json.dumps(answer), flush=True)
     sys.stdout.flush()
     os._exit(0)  # nothing of torch's end is measured
 
@@ -75,14 +77,12 @@ _FAILED: dict[str, str] = {}
 
 
 @contextlib.contextmanager
-def _workloads(only: str) -> Iterator[dict[str, Run]]:
+def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
     """Everything set up and run a few times."""
     import torch
     import torch.distributed as dist
-    from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
-    torch.cuda.set_device(0)
+    _join(backend)
     torch.manual_seed(0)
     from . import distributed, programs, python_work  # noqa: F401  # they register
 
@@ -97,6 +97,22 @@ def _workloads(only: str) -> Iterator[dict[str, Run]]:
     torch.cuda.synchronize()
     yield chosen
     dist.destroy_process_group()
+
+
+def _join(backend: str) -> None:
+    """The ranks that torchrun's variables tell of, or else this one of four."""
+    import torch
+    import torch.distributed as dist
+
+    if "RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group(backend)
+    else:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        torch.cuda.set_device(0)
+        store = FakeStore() if backend == "fake" else dist.HashStore()
+        dist.init_process_group(backend, store=store, rank=0, world_size=4)
 
 
 def _prepared(workload: Workload) -> Run | None:

@@ -1,5 +1,7 @@
-"""Distributed wrappers' own work: DTensor, FSDP2, tensor parallelism, calls of torch.distributed. The process group is
-PyTorch's fake one, which communicates nothing: what NCCL takes is measured apart."""
+"""Work of the distributed wrappers: DTensor, FSDP2, tensor parallelism, calls of torch.distributed.
+
+With one GPU the process group is PyTorch's fake one, which communicates nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,6 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch.nn import functional
 
 from .programs import Model, blocks, step_of, tokens
 from .workload import Run, workload
@@ -25,29 +26,28 @@ def _mesh() -> DeviceMesh:
 @workload
 def dtensor_operators() -> Run:
     mesh = _mesh()
-    x = distribute_tensor(torch.randn(16, 16, device="cuda"), mesh, [Shard(0)])
-    y = distribute_tensor(torch.randn(16, 16, device="cuda"), mesh, [Replicate()])
+    y = distribute_tensor(torch.randn(16, 16, device="cuda"), mesh, [Shard(0)])
+    w = distribute_tensor(torch.randn(16, 16, device="cuda"), mesh, [Replicate()])
 
-    def run() -> None:
-        for _ in range(12):
-            z = torch.relu(x + 1.0) * x
-            z = torch.mm(z, y)
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        with torch.no_grad():
+            z = torch.mm(torch.relu(y + 1.0) * y, w)
             z.view(16, 4, 4).transpose(1, 2).to_local()
+        return layer(x)
 
-    return run
+    return step_of(Model(blocks(4), around).cuda().bfloat16())
 
 
 @workload
 def dtensor_conversions() -> Run:
     mesh = _mesh()
-    x = torch.randn(16, 16, device="cuda", requires_grad=True)
 
-    def run() -> None:
-        for _ in range(8):
-            y = DTensor.from_local(x, mesh, [Shard(0)], run_check=False)
-            y.redistribute(mesh, [Replicate()]).to_local()
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        y = DTensor.from_local(x, mesh, [Shard(0)], run_check=False)
+        z = y.redistribute(mesh, [Replicate()]).to_local()
+        return layer(x + z[: x.shape[0]])
 
-    return run
+    return step_of(Model(blocks(4), around).cuda().bfloat16())
 
 
 @workload
@@ -117,11 +117,11 @@ def collectives() -> Run:
 def functional_collectives() -> Run:
     from torch.distributed import _functional_collectives as functions
 
-    mesh, x = _mesh(), torch.randn(64, 4, device="cuda")
+    mesh, sent = _mesh(), torch.randn(64, 4, device="cuda")
 
-    def run() -> None:
-        for _ in range(4):
-            functional.relu(functions.all_gather_tensor(x, 0, mesh))
-            functions.wait_tensor(functions.all_reduce(x, "sum", mesh))
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        functions.wait_tensor(functions.all_gather_tensor(sent, 0, mesh))
+        functions.wait_tensor(functions.all_reduce(sent, "sum", mesh))
+        return layer(x)
 
-    return run
+    return step_of(Model(blocks(4), around).cuda().bfloat16())

@@ -127,6 +127,9 @@ static ph_host_kind work_of(const char *text, bool sized) {
         return text[strlen(text) - 1] == '_' ? PH_WORK_IN_PLACE : PH_WORK_OP;
     }
     if (strcmp(text, "detach") == 0) return PH_WORK_VIEW;
+    /* Ranges that only tell a profiler about a collective: nothing happens there. */
+    if (begins(text, "record_param_comms", 18) || begins(text, "nccl:", 5) || begins(text, "gloo:", 5))
+        return PH_HOST_KINDS;
     /* Other libraries' operators have a namespace, too; a node of the backward pass is named like its class. */
     return strstr(text, "::") || strstr(text, "Backward") ? PH_WORK_OP : PH_WORK_CUSTOM;
 }
@@ -215,6 +218,7 @@ static void charge(const ph_thread *thread, const ph_known_op *op, int depth) {
     if (op->backward) ph_host_node_begins();
     ph_host_op();
     if (UNLIKELY(thread->aside)) return;
+    if (op->work == PH_HOST_KINDS) return;
     ph_host_work(op->work, 1);
     if (!op->backward && called_by_python(thread, depth)) ph_host_work(PH_WORK_OUTER_OP, 1);
     if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);
