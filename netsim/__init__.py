@@ -16,25 +16,35 @@ triggers is never early.
 
 ``add``, ``retime`` and ``retract`` may concern the past down to the committed horizon. They return ``Changes(flow,
 moved)``: ``moved`` holds a ``Moved(flow, before_ns, after_ns)`` for every completion known at the present
-(``completion_ns <= now_ns``) before or after the change that differs; None on a side means "not known at the
-present" on that side. Whoever drives the simulation takes back what followed from ``before_ns`` and expects
-``after_ns``, or a later ``advance``, instead.
+(``completion_ns <= now_ns``) before or after the change that differs; None means "not known at the
+present". The caller takes back what followed from ``before_ns`` and expects ``after_ns``, or a later ``advance``,
+instead.
 
-Answers are a pure function of the flows and their keys: no order of calls changes a bit of them.
+Answers are a pure function of the flows and their keys: the order of calls does not change them.
 
-``routed_network(topo)`` has flows that find their way, by ECMP (``RoutedNetwork``) or to the least loaded route
-(``AdaptiveNetwork``), and around failing links; ``netsim.stats.take(net)`` tells what happened on the
-links; ``Network.play`` runs whole traces; ``python -m netsim.bench`` measures. docs/netsim.md has the rest.
+``routed_network(topo)`` has ``send``, which routes a flow by ECMP (``RoutedNetwork``) or along the least loaded route
+(``AdaptiveNetwork``), and around links that are down. docs/netsim.md has the rest.
+
+The packages, in the order in which they may import each other:
+
+    native/       the solver, in C, and its bindings
+    topology/     links, servers, switches and the routes between endpoints
+    simulation/   flows in time
+    collectives/  from an operation of NCCL to flows and latency
+    tools/        statistics, traces, pictures, accuracy
+    bench/        speed and exactness: python -m netsim.bench
+
+They share ``errors``, ``units`` (the fixed-point numbers) and ``fields`` (reading TOML tables).
 """
 
 from __future__ import annotations
 
-from netsim import collectives, graph
-from netsim.adaptive import AdaptiveNetwork, routed_network
+from netsim import collectives
 from netsim.errors import CommittedError, FlowError, NetsimError, SpecError, TopologyError
-from netsim.groups import Changes, Group, Moved
-from netsim.network import Choice, FlowId, Network
-from netsim.routed import RoutedNetwork
+from netsim.simulation.adaptive import AdaptiveNetwork, routed_network
+from netsim.simulation.groups import Changes, Group, Moved
+from netsim.simulation.network import Choice, FlowId, Network
+from netsim.simulation.routed import RoutedNetwork
 from netsim.topology import Link, ServerFacts, Topology, build, load
 
 __all__ = [
@@ -56,7 +66,6 @@ __all__ = [
     "TopologyError",
     "build",
     "collectives",
-    "graph",
     "load",
     "routed_network",
 ]

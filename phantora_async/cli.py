@@ -1,7 +1,7 @@
-"""The command line: which subcommand, and the one place that prints errors.
+"""The command line: chooses the subcommand and prints errors, which nothing else does.
 
 Subcommands live in phantora_async/commands, one module each, with `add_arguments(parser)` and `run(arguments) -> exit
-code`. Only the chosen one is imported.
+code`. Only the chosen module is imported.
 """
 
 from __future__ import annotations
@@ -9,15 +9,23 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
-import importlib.util
+import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from phantora_async.errors import EXIT_CODES_HELP, ExitCode, PhantoraError, UsageError
+from phantora_async.errors import (
+    InternalError,
+    Interrupted,
+    NotWritten,
+    PhantoraError,
+    UsageError,
+    exit_codes_help,
+)
 
-DESCRIPTION = "What distributed PyTorch training costs: unmodified scripts on emulated GPUs."
+DESCRIPTION = "Runs unmodified distributed PyTorch training scripts on emulated GPUs and predicts step time and memory."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +43,12 @@ COMMANDS = (
     Command("report", "show a run's report again"),
     Command("validate", "compare emulated jobs with what real GPUs did"),
     Command("profiles", "list, show or copy GPU, cluster and host descriptions"),
-    Command("net", "simulate a network alone"),
+    Command("net", "simulate network flows without a training script"),
 )
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with errors as exceptions and no guessing of abbreviated options."""
+    """argparse that raises UsageError and accepts no abbreviated options."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         options.setdefault("allow_abbrev", False)
@@ -51,8 +59,8 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, f"try: {self.prog} --help")
 
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""What a disk says that takes no more."""
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""A file could not be written, whichever file it was."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -61,32 +69,34 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command line, prints what went wrong, returns the exit code."""
+    """Runs one command line, prints the error if there is one, returns the exit code."""
     try:
         return _run(arguments)
     except PhantoraError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
-        return int(error.exit_code)
+        return _print(error)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return ExitCode.INTERRUPTED
+        return _print(Interrupted("interrupted"))
     except BrokenPipeError:  # `... | head`
         sys.stderr.close()
-        return 128 + 13
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        print(f"error: {error.strerror}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
-        return ExitCode.NOT_WRITTEN
+        return 128 + signal.SIGPIPE
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+            return _print(NotWritten(f"{error.strerror}{f': {error.filename}' if error.filename else ''}"))
+        return _print(InternalError(f"internal error: {error!r}\n{traceback.format_exc()}".rstrip()))
+
+
+def _print(error: PhantoraError) -> int:
+    print(f"error: {error.text}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
+    return int(error.exit_code)
 
 
 def _run(arguments: list[str]) -> int:
-    parser = Parser(prog="phantora-async", description=DESCRIPTION, epilog=_epilog())
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
-    available = [command for command in COMMANDS if importlib.util.find_spec(command.module) is not None]
-    parser.add_argument("command", nargs="?", metavar="COMMAND", help="one of those below")
+    usage = "phantora-async COMMAND [arguments]"
+    parser = Parser(prog="phantora-async", usage=usage, description=DESCRIPTION, epilog=_epilog())
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.version:
@@ -97,9 +107,9 @@ def _run(arguments: list[str]) -> int:
     if given.command is None:
         parser.print_help()
         return 0
-    chosen = next((command for command in available if command.name == given.command), None)
+    chosen = next((command for command in COMMANDS if command.name == given.command), None)
     if chosen is None:
-        known = ", ".join(command.name for command in available)
+        known = ", ".join(command.name for command in COMMANDS)
         raise UsageError(f"unknown command {given.command!r}", f"known commands: {known}")
     module = importlib.import_module(chosen.module)
     sub = Parser(prog=f"phantora-async {chosen.name}", description=module.__doc__)
@@ -110,4 +120,4 @@ def _run(arguments: list[str]) -> int:
 def _epilog() -> str:
     lines = [f"  {command.name:<10} {command.summary}" for command in COMMANDS]
     example = "  phantora-async run -n 8 train.py --lr 3e-4"
-    return "\n".join(["commands:", *lines, "", "example:", example, "", EXIT_CODES_HELP])
+    return "\n".join(["commands:", *lines, "", "example:", example, "", exit_codes_help()])

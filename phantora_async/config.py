@@ -1,4 +1,4 @@
-"""What the user wrote, resolved and checked as a whole before anything starts."""
+"""The options of `phantora-async run`, resolved and checked as a whole before anything starts."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from emu.contract.isolation import LEVELS
 from phantora_async.errors import UsageError
 from phantora_async.virtual_time.speculation_policy import NEVER
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 HOST_MODES = ("modelled", "measured", "none")
 CLOCKS = ("exact", "optimistic")
-ISOLATIONS = ("none",)
+ISOLATIONS = LEVELS
 DATA_LIMIT_NBYTES = 1 << 20
-"""Larger copies, collectives and control tensors never touch their bytes."""
+"""Data of copies, collectives and control tensors that are larger is neither moved nor computed."""
 FLOAT_LIMIT_COUNT = 4096
-"""Floating-point control tensors of more elements, and collectives of more elements a rank, neither."""
+"""The same for floating-point control tensors and collectives (per rank) of more elements."""
 STALL_TIMEOUT_S = 1800.0
-"""Half an hour, as gloo's default and three times NCCL's: many ranks share few processors here."""
+"""gloo's default and three times NCCL's: many ranks share few processors here."""
 DEFAULT_CLUSTER = "dgx-h200"
 RUNS = Path("phantora-runs")
+"""Where run directories are made by default."""
 OWN_FILES = ("rank*.log", "rank*.stack", "rank*.error.json", "forker.log", "device.txt", "report.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One run. Paths are absolute; what the command line left out is filled in."""
+    """One run. Paths are absolute, defaults are filled in."""
 
     script: str
-    """A file's path, or a module's name."""
+    """A path, or a module's name if ``module``."""
     module: bool
     arguments: tuple[str, ...]
     servers: tuple[int, ...]
@@ -51,23 +53,10 @@ class Config:
     run_dir: Path
     report: Path
     shown_ranks: frozenset[int]
-    """Ranks whose output appears on the terminal."""
+    """Ranks whose output is shown on the terminal."""
     progress: bool
     stall_timeout_s: float
     """0: never."""
-
-    @property
-    def world_size(self) -> int:
-        return sum(self.servers)
-
-    def server_of(self, rank: int) -> int:
-        """Number of the server that a rank runs on."""
-        first = 0
-        for server, gpus in enumerate(self.servers):
-            first += gpus
-            if rank < first:
-                return server
-        raise ValueError(f"rank {rank} of a world of {self.world_size}")
 
     def log(self, rank: int) -> Path:
         return self.run_dir / f"rank{rank}.log"
@@ -80,44 +69,41 @@ class Config:
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
-            f"host_scale={self.host.scale}",
-            f"op_ns={self.host.op_ns}",
-            f"python_op_ns={self.host.python_op_ns}",
-            f"host_function_ns={self.host.host_function_ns}",
-            f"queue_depth={self.host.queue_depth}",
-            *(f"call_ns.{kind}={cost_ns}" for kind, cost_ns in self.host.call_ns.items()),
+            *self.host.device_file_lines(),
         ]
 
 
 def _check_network(cluster: Cluster, servers: int) -> None:
-    """Can its network be simulated? UsageError with netsim's own words if not."""
+    """Raises UsageError if the cluster's network cannot be simulated."""
     import netsim
 
     try:
         netsim.Network(netsim.build(cluster.network, servers=servers))
     except netsim.NetsimError as error:
-        raise UsageError(f"cluster {cluster.name}: {error}", "its [network] table: docs/netsim.md") from None
+        raise UsageError(f"cluster {cluster.name}: {error}", "docs/netsim.md describes the [network] table") from None
 
 
 def resolve(given: argparse.Namespace) -> Config:
-    """The run that the options of `phantora-async run` ask for, its run directory made. Raises UsageError."""
+    """The run that these options describe; its run directory has been created. Raises UsageError."""
     if given.script is None:
-        raise UsageError("which script?", "phantora-async run -n 8 train.py, or -m MODULE")
+        raise UsageError(
+            "no script given", "phantora-async run -n 8 train.py, or for a module: phantora-async run -n 8 -m MODULE"
+        )
     try:
         cluster = load_cluster(given.cluster)
         gpu = load_gpu(given.gpu or cluster.gpu)
         host = load_host(cluster.host)
     except ProfileError as error:
         raise UsageError(
-            str(error), "phantora-async profiles list, or copy one and edit it: phantora-async profiles copy"
+            str(error),
+            "known names: phantora-async profiles list; to make your own: phantora-async profiles copy NAME",
         ) from None
     if given.clock == "optimistic" and given.speculation == NEVER:
         raise UsageError(
-            "--clock optimistic answers from what is simulated ahead, and --speculation never simulates nothing ahead",
-            "leave one of the two out",
+            "--clock optimistic needs speculation; --speculation never disables it", "leave out one of the two options"
         )
     if not given.stall_timeout >= 0:
-        raise UsageError(f"--stall-timeout {given.stall_timeout:g}: seconds, or 0 for never")
+        raise UsageError(f"--stall-timeout {given.stall_timeout:g}: expected seconds, or 0 for no limit")
     servers = _servers(given, cluster)
     _check_network(cluster, len(servers))
     script = _module(given.script) if given.module else _script(given.script)
@@ -147,17 +133,17 @@ def resolve(given: argparse.Namespace) -> Config:
 
 
 def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
-    """-n 12 with 8 to a server is one server of 8 and one of 4; --nnodes counts full ones."""
+    """GPUs in use on each server. -n 12 with 8 GPUs per server: one server of 8 and one of 4."""
     for option, value in (("-n", given.n), ("--nnodes", given.nnodes), ("--nproc-per-node", given.nproc_per_node)):
         if value is not None and value < 1:
-            raise UsageError(f"{option} {value}: at least 1")
+            raise UsageError(f"{option} {value}: must be at least 1")
     if given.n is not None and given.nnodes is not None:
-        raise UsageError("-n and --nnodes say the same twice", "-n WORLD, or --nnodes N --nproc-per-node GPUS")
+        raise UsageError("-n and --nnodes exclude each other", "-n WORLD, or --nnodes N --nproc-per-node GPUS")
     per_server: int = given.nproc_per_node or cluster.gpus_per_server
     if per_server > cluster.gpus_per_server:
         raise UsageError(
             f"--nproc-per-node {per_server}: a server of {cluster.name} has {cluster.gpus_per_server} GPUs",
-            f"another cluster, or a copy to edit: phantora-async profiles copy {cluster.name}",
+            f"use another cluster, or edit a copy: phantora-async profiles copy {cluster.name}",
         )
     if given.nnodes is not None:
         return (per_server,) * int(given.nnodes)
@@ -170,18 +156,19 @@ def _script(text: str) -> str:
     path = Path(text)
     if not path.exists():
         raise UsageError(
-            f"no such script: {text}", f"for a module: phantora-async run -m {text}" if path.suffix != ".py" else ""
+            f"script not found: {text}",
+            f"if it is a module: phantora-async run -m {text}" if path.suffix != ".py" else "",
         )
     if path.is_dir() and not (path / "__main__.py").is_file():
-        raise UsageError(f"{text} is a directory without __main__.py")
+        raise UsageError(f"script {text} is a directory without __main__.py")
     if not os.access(path, os.R_OK):
-        raise UsageError(f"{text} cannot be read")
+        raise UsageError(f"script {text} cannot be read")
     return text
 
 
 def _module(text: str) -> str:
     if not all(part.isidentifier() for part in text.split(".")):
-        raise UsageError(f"-m {text}: not a module's name", "without -m, a script's path is expected")
+        raise UsageError(f"-m {text}: not a module name", "to run a file, leave out -m")
     return text
 
 
@@ -191,24 +178,25 @@ def _shown_ranks(text: str, world_size: int) -> frozenset[int]:
     try:
         ranks = frozenset(int(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"--show-ranks {text}: expected ranks like 0,3, or all, or none") from None
+        raise UsageError(f"--show-ranks {text}: expected ranks such as 0,3, or all, or none") from None
     if not all(0 <= rank < world_size for rank in ranks):
-        raise UsageError(f"--show-ranks {text}: the ranks are 0 to {world_size - 1}")
+        raise UsageError(f"--show-ranks {text}: this run has ranks 0 to {world_size - 1}")
     return ranks
 
 
 def _python(text: str | None) -> Path:
-    """Kept as given: an environment's interpreter is a link that must not be resolved."""
+    """An absolute path, links kept: a virtual environment's interpreter is a link that must not be resolved."""
     if text is None:
         if importlib.util.find_spec("torch") is None:
             raise UsageError(
                 "PyTorch is not installed in this environment",
-                "pip install torch (the CUDA build; no GPU needed), or name an environment that has it: --python PATH",
+                "pip install torch (the CUDA build; no GPU needed), or name the interpreter of another environment: "
+                "--python PATH",
             )
         return Path(sys.executable)
     found = shutil.which(text)
     if found is None:
-        raise UsageError(f"--python {text}: no such interpreter")
+        raise UsageError(f"--python {text}: interpreter not found")
     return Path(found).absolute()
 
 
@@ -220,13 +208,13 @@ def _run_dir(text: str | None, script: str) -> Path:
         path = (RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{stem}").absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
-        for pattern in OWN_FILES:  # an earlier run's
+        for pattern in OWN_FILES:  # of an earlier run
             for old in path.glob(pattern):
                 old.unlink()
         (path / "device.txt").touch()
     except OSError as error:
         raise UsageError(
-            f"--run-dir {path}: {error.strerror or error}", "name a directory that can be written: --run-dir DIR"
+            f"--run-dir {path}: {error.strerror or error}", "choose a writable directory: --run-dir DIR"
         ) from None
     return path
 
@@ -234,5 +222,5 @@ def _run_dir(text: str | None, script: str) -> Path:
 def _report(text: str | None, run_dir: Path) -> Path:
     path = Path(text).absolute() if text is not None else run_dir / "report.json"
     if not path.parent.is_dir() or path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"--report {path}: cannot be written")
+        raise UsageError(f"--report {path}: this file cannot be written")
     return path

@@ -1,47 +1,72 @@
-"""Every error that a user can meet ends here: a message, a hint, an exit code. cli.main prints it, nobody else."""
+"""Every error that ends a command: one hierarchy, each class with its exit code. Only ``cli.run`` prints them.
+
+``UsageError``, ``EnvironmentUnusable`` and ``NotWritten`` are found by the command itself. A ``RunFailure`` ends a run
+that has started; the coordinator finds most of them, and the run's report records them.
+"""
 
 from __future__ import annotations
 
 import enum
+import textwrap
+from dataclasses import dataclass
+from typing import Self
+
+from emu.contract.records import ExitKind
 
 
 class ExitCode(enum.IntEnum):
-    """What the command returns when it is not the script's own exit code."""
+    """What the command returns if it is not a rank's own exit code. ``meaning`` is what --help and the docs say."""
 
-    USAGE = 2
-    ENVIRONMENT = 69
-    INTERNAL = 70
-    NOT_WRITTEN = 74
-    STUCK = 75
-    INTERRUPTED = 130
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> Self:
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    USAGE = 2, "wrong usage (options, script, GPU or cluster description, run directory)"
+    ENVIRONMENT = 69, "no usable PyTorch (not installed, built without CUDA, or the hook library is missing)"
+    INTERNAL = int(ExitKind.INTERNAL), "an internal error of phantora-async"
+    NOT_WRITTEN = 74, "a file could not be written (for example, the disk is full)"
+    STUCK = 75, "the script cannot continue (mismatched collectives, a deadlock, --stall-timeout)"
+    DISCONNECTED = int(ExitKind.DISCONNECTED), "a rank lost its connection to the coordinator"
+    INTERRUPTED = 130, "interrupted (Ctrl-C or SIGTERM)"
 
 
-EXIT_CODES_HELP = """\
-exit codes:
-  0     the script ended well on every rank
-  N     the exit code of the first rank that failed (1: it raised), 128 + signal number if a signal ended it
-  2     bad usage: options, script, GPU or cluster description, run directory
-  69    the environment cannot emulate: no PyTorch, a PyTorch without CUDA, no hook library
-  70    an internal error of phantora-async
-  74    a file cannot be written, as on a full disk
-  75    the program is stuck: mismatched collectives, a deadlock, a rank that never came
-  130   interrupted (Ctrl-C)
-"""
+def exit_codes_help() -> str:
+    """The table of exit codes at the end of --help."""
+    rows = [
+        ("0", "every rank ended with exit code 0"),
+        ("N", "the exit code of the first rank that failed (1: uncaught exception; 128 + S: ended by signal S)"),
+        *((str(code.value), code.meaning) for code in ExitCode),
+    ]
+    lines = [textwrap.fill(f"{code:<5} {meaning}", 110, subsequent_indent=" " * 8) for code, meaning in rows]
+    return "\n".join(["exit codes:", *(f"  {line}" for line in lines)])
 
 
 class PhantoraError(Exception):
-    """Something the user can understand and, mostly, mend."""
+    """An error with a message for the user.
+
+    ``message`` says what happened, ``details`` (further lines) what else is known about it, ``hint`` what to do.
+    """
 
     exit_code: int = ExitCode.INTERNAL
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", details: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.details = details
+
+    @property
+    def text(self) -> str:
+        """The message and its details."""
+        return f"{self.message}\n{self.details}" if self.details else self.message
 
 
 class UsageError(PhantoraError):
-    """What was asked for makes no sense, found before anything has started."""
+    """The command line, or a file that it names, is wrong. Found before anything has started."""
 
     exit_code = ExitCode.USAGE
 
@@ -53,20 +78,99 @@ class EnvironmentUnusable(PhantoraError):
 
 
 class NotWritten(PhantoraError):
-    """A file of the run's could not be written."""
+    """A file of the run could not be written."""
 
     exit_code = ExitCode.NOT_WRITTEN
 
 
-class Interrupted(PhantoraError):
-    """Ctrl-C, or SIGTERM to the command."""
+class JobsFailed(PhantoraError):
+    """Jobs of `phantora-async validate` failed."""
+
+    exit_code = 1
+
+
+# ---- failures of a run ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Ranks that made the same call."""
+
+    call: str
+    ranks: tuple[int, ...]
+    sites: tuple[int, ...]
+    """Where each of ``ranks`` made it: the numbers under which they announced these call sites."""
+
+
+class RunFailure(PhantoraError):
+    """The run cannot continue."""
+
+    kind = "internal"
+    """What the report calls it, for programs."""
+    shows_ranks = False
+    """Do the details list what every rank is doing, and where?"""
+
+    def __init__(self, message: str, sides: tuple[Side, ...] = (), details: str = "") -> None:
+        super().__init__(message, details=details)
+        self.sides = sides
+
+    def __str__(self) -> str:
+        """The message and the calls. The run adds lines of the script and log files in ``details``."""
+        calls = (f"\n  ranks {', '.join(map(str, side.ranks))}: {side.call}" for side in self.sides)
+        return self.message + "".join(calls)
+
+
+class InternalError(RunFailure):
+    """A bug in this package, or one of its processes ended unexpectedly."""
+
+
+class ProtocolError(InternalError):
+    """A rank sent a malformed record, or one that a working hook library cannot send."""
+
+    def __init__(self, rank: int, message: str) -> None:
+        super().__init__(f"rank {rank}: its hook library sent an impossible record: {message}")
+
+
+class Mismatch(RunFailure):
+    """Members of a communicator called different collectives."""
+
+    exit_code = ExitCode.STUCK
+    kind = "mismatch"
+
+
+class Deadlock(RunFailure):
+    """No rank can ever continue."""
+
+    exit_code = ExitCode.STUCK
+    kind = "deadlock"
+    shows_ranks = True
+
+
+class Stalled(RunFailure):
+    """Ranks have waited longer than --stall-timeout for a rank that makes no visible progress."""
+
+    exit_code = ExitCode.STUCK
+    kind = "stalled"
+    shows_ranks = True
+
+
+class Interrupted(RunFailure):
+    """Ctrl-C, or SIGTERM to the command. ``shows_ranks``: ranks were waiting for one that makes no visible progress."""
 
     exit_code = ExitCode.INTERRUPTED
+    kind = "interrupted"
+
+    def __init__(self, message: str, shows_ranks: bool = False) -> None:
+        super().__init__(message)
+        self.shows_ranks = shows_ranks
 
 
-class RunFailed(PhantoraError):
-    """The job ended early; the exit code is its first failing rank's, or says why."""
+class RankDied(RunFailure):
+    """A rank ended with an error. Its exit code is the run's."""
 
-    def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
-        super().__init__(message, hint)
+    kind = "rank_died"
+
+    def __init__(self, rank: int, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.rank = rank
         self.exit_code = exit_code

@@ -1,4 +1,4 @@
-"""Starts the forker and speaks with it: the processes of a run, as the coordinator sees them."""
+"""Starts the forker, which starts all other processes of a run, and exchanges messages with it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 import os
 import random
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -18,18 +17,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import emu
+import psutil
+
+from emu.contract import installed, isolation, process_setup
 from emu.contract.job import Job
 from emu.contract.messages import ControlSocket
-from emu.start import isolation, processes
 from phantora_async.config import DATA_LIMIT_NBYTES, FLOAT_LIMIT_COUNT, Config
 from phantora_async.errors import EnvironmentUnusable
 
-EMU = Path(emu.__file__).parent
-HOOK = EMU / "lib" / "libcuda.so.1"
+HOOK = installed.HOOK_LIBRARY
 GRACE_S = 3.0
-# `emu` is found by location: nothing of this environment's packages is put on the path of the one that runs the
-# ranks, and a script's own package of that name is not hidden.
+"""How long ranks may take between SIGTERM and SIGKILL."""
+CLOSE_S = 15.0
+"""How long the forker may take to end everything before it is killed."""
+# The interpreter of the ranks loads `emu` from its location under another name: none of the packages beside it are put
+# on that interpreter's path, and a package `emu` of the script's is not hidden.
 BOOTSTRAP = """\
 import sys
 if sys.path[0] == "": del sys.path[0]
@@ -44,7 +46,7 @@ main(int(sys.argv[1]))
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The run's short-lived folder: the socket (its path must be short), the cost table, libraries by their names."""
+    """A folder that exists during the run: the socket (its path must be short), the cost table, links to libraries."""
 
     folder: Path
     epoch_s: int
@@ -62,22 +64,23 @@ class Runtime:
         return self.folder / "lib"
 
 
-def make_runtime(hook: Path = HOOK) -> Runtime:
+def make_runtime() -> Runtime:
     """Raises EnvironmentUnusable if the hook library was not built."""
-    if not hook.is_file():
+    if not HOOK.is_file():
         raise EnvironmentUnusable(
-            f"the hook library {hook} is missing", f"in a source checkout: {sys.executable} emu/hook/build.py"
+            f"the hook library {HOOK} is missing",
+            f"in a source checkout, build it: {sys.executable} emu/hook/build.py",
         )
     runtime = Runtime(Path(tempfile.mkdtemp(prefix="phantora-")), int(time.time()))
     runtime.libraries.mkdir()
-    for library in hook.parent.glob("*.so.1"):
+    for library in HOOK.parent.glob("*.so.1"):
         (runtime.libraries / library.name).symlink_to(library)
-    (runtime.libraries / "libcuda.so").symlink_to(hook)
+    (runtime.libraries / "libcuda.so").symlink_to(HOOK)
     return runtime
 
 
 def free_port() -> int:
-    """A port that nobody listens on, outside the range that the kernel hands out meanwhile."""
+    """A port on which nothing listens, outside the range from which the kernel chooses ports."""
     for port in random.sample(range(20_000, 32_000), 200):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -85,25 +88,25 @@ def free_port() -> int:
     raise EnvironmentUnusable("no free TCP port between 20000 and 32000 for MASTER_PORT")
 
 
-def forker_environment(runtime: Runtime, hook: Path) -> dict[str, str]:
-    """The user's environment, and what must be set before the interpreter or torch starts."""
+def forker_environment(runtime: Runtime) -> dict[str, str]:
+    """The user's environment with what must be set before the interpreter or torch starts."""
     environment = dict(os.environ)
-    for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):  # they speak of the machine's own GPUs
+    for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):  # these are about GPUs of this machine
         environment.pop(name, None)
     folders = [str(runtime.libraries), *filter(None, [environment.get("LD_LIBRARY_PATH")])]
     environment |= {
         "LD_LIBRARY_PATH": ":".join(folders),
         "TRITON_LIBCUDA_PATH": str(runtime.libraries),
-        "NVTX_INJECTION64_PATH": str(hook),
-        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking the driver would forbid to fork
+        "NVTX_INJECTION64_PATH": str(HOOK),
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # after asking the driver, PyTorch would refuse to use CUDA in a fork
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    environment.setdefault("PYTHONHASHSEED", "0")  # the order of sets is part of what a run repeats
-    # torch.compile. Its pool of workers would be one interpreter more for every rank, on the same few cores, and would
-    # look for real GPUs. What Inductor keeps includes the winners of its benchmarks: those of emulated ones are not
-    # for real GPUs, nor for a run with other costs. Triton's binaries depend on nothing but their source.
+    environment.setdefault("PYTHONHASHSEED", "0")  # the order of sets must be the same in every run
+    # torch.compile: its worker processes would be one more interpreter for every rank on the same few cores, and would
+    # look for real GPUs. Inductor's cache has the winners of its benchmarks, which with emulated GPUs are valid for
+    # this run's costs alone. Triton's binaries depend only on their source.
     environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(runtime.folder / "inductor"))
     environment.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
@@ -111,7 +114,7 @@ def forker_environment(runtime: Runtime, hook: Path) -> dict[str, str]:
 
 
 def cache_folder() -> Path:
-    """What outlives runs, and can be deleted at any time."""
+    """Files that outlive runs. May be deleted at any time."""
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "phantora-async"
 
@@ -120,13 +123,12 @@ class Launcher:
     """The forker's process and its control socket.
 
     `async for event in launcher.events()` gives its messages: ready, started, exited, server_lost, failed, done; and
-    at last `lost` if it ended without saying done or failed.
+    last `lost` if it ended without done or failed.
     """
 
-    def __init__(self, config: Config, runtime: Runtime, hook: Path = HOOK) -> None:
+    def __init__(self, config: Config, runtime: Runtime) -> None:
         self._config = config
         self._runtime = runtime
-        self._hook = hook
         self._control: ControlSocket | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -136,7 +138,7 @@ class Launcher:
             run_id=uuid.uuid4().hex[:12],
             run_dir=str(config.run_dir),
             runtime_dir=str(self._runtime.folder),
-            hook=str(self._hook),
+            hook=str(HOOK),
             device_file=str(config.run_dir / "device.txt"),
             socket=str(self._runtime.socket),
             cost_table=str(self._runtime.cost_table),
@@ -155,8 +157,8 @@ class Launcher:
         )
 
     async def start(self) -> None:
-        """Starts the forker and tells it the job; the coordinator must listen already."""
-        processes.adopt_orphans()
+        """Starts the forker and sends it the job. The coordinator must be listening."""
+        process_setup.adopt_orphans()
         device_file = self._config.run_dir / "device.txt"
         device_file.write_text("\n".join(self._config.device_file_lines()) + "\n")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -167,17 +169,17 @@ class Launcher:
                 "-c",
                 BOOTSTRAP,
                 str(theirs.fileno()),
-                str(EMU),
+                str(installed.EMU),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=forker_environment(self._runtime, self._hook),
+                env=forker_environment(self._runtime),
                 pass_fds=[theirs.fileno()],
-                preexec_fn=processes.fix_addresses,
-                start_new_session=True,  # Ctrl-C is ours alone: we end the others in order
+                preexec_fn=process_setup.fix_addresses,
+                start_new_session=True,  # Ctrl-C reaches only this process, which then ends the others
             )
         self._control = ControlSocket(ours)
-        with contextlib.suppress(BrokenPipeError):  # then events() tells
+        with contextlib.suppress(BrokenPipeError):  # then events() reports it
             self._control.send("job", **asdict(self._job()))
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
@@ -204,18 +206,18 @@ class Launcher:
             loop.remove_reader(descriptor)
 
     def terminate(self) -> None:
-        """SIGTERM to every rank, SIGKILL to those that stay."""
+        """SIGTERM to every rank, after GRACE_S SIGKILL to those that still run."""
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.send("terminate")
 
     async def close(self) -> None:
-        """Ends every process of the run that is left. Takes a moment; never fails."""
+        """Ends every process of the run that is left, and removes the runtime folder."""
         if self._control is not None:
             self._control.close()  # which the forker notices
         if self._process is not None:
             try:
-                await asyncio.wait_for(self._process.wait(), timeout=15.0)
+                await asyncio.wait_for(self._process.wait(), timeout=CLOSE_S)
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()
@@ -224,22 +226,19 @@ class Launcher:
 
 
 def _kill_marked(folder: Path) -> None:
-    """What the forker left behind (it was killed itself): now below us, known by its environment."""
-    mark = f"TRITON_LIBCUDA_PATH={folder}/".encode()
-    while True:
-        marked = [pid for pid in processes.descendants(os.getpid()) if mark in _environment(pid)]
-        if not marked:
-            return
-        for pid in marked:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in marked:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+    """Kills what the forker left behind because it was killed itself. These processes are now descendants of this one;
+    their environment names the run's folder.
+    """
+    while marked := [process for process in psutil.Process().children(recursive=True) if _marked(process, folder)]:
+        for process in marked:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(marked)
 
 
-def _environment(pid: int) -> bytes:
+def _marked(process: psutil.Process, folder: Path) -> bool:
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return b""
+        libraries: str = process.environ().get("TRITON_LIBCUDA_PATH", "")
+    except psutil.Error:  # it has ended, or has ended and nobody has waited for it
+        return False
+    return libraries.startswith(f"{folder}/")

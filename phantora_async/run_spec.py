@@ -1,4 +1,4 @@
-"""What is emulated, and where its files are."""
+"""What a run emulates, and where its files are."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from profiles import Cluster, Gpu, HostModel
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """Resolved and checked by the command line."""
+    """What the coordinator needs to know of a run. Resolved and checked by ``config``."""
 
     socket: Path
-    """Where ranks connect; short, as Unix sockets' paths must be."""
+    """Where ranks connect. The path must be short: it is a Unix socket's."""
     cost_table: Path
     run_dir: Path
-    """Has the logs, rank<N>.log; messages name them."""
+    """Has the logs, rank<N>.log."""
     servers: tuple[int, ...]
-    """GPUs in use on each server; ranks are numbered through."""
+    """GPUs in use on each server; the first server has the first ranks."""
     gpu: Gpu
     cluster: Cluster
     host: HostModel
@@ -27,9 +27,9 @@ class RunSpec:
     clock: str = "exact"
     speculation: str = ON_DEMAND
     progress: bool = False
-    """Somebody looks at the status line."""
+    """The status line is shown as it changes."""
     stall_timeout_s: float = 0.0
-    """Real time for which ranks may wait for one that says nothing; 0: for ever."""
+    """For how long, in real time, ranks may wait for one that makes no visible progress; 0: no limit."""
 
     @property
     def world_size(self) -> int:
@@ -37,4 +37,5 @@ class RunSpec:
 
     @property
     def server_of(self) -> list[int]:
+        """Each rank's server."""
         return [server for server, gpus in enumerate(self.servers) for _ in range(gpus)]

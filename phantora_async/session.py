@@ -1,25 +1,30 @@
-"""One run from start to end: the coordinator here, the processes beside it, the terminal before it."""
+"""One run from start to end: the coordinator in this process, the processes of the ranks, the terminal."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from phantora_async import terminal
 from phantora_async.config import Config
-from phantora_async.coordinator.coordinator import Coordinator, Outcome
-from phantora_async.errors import EnvironmentUnusable, ExitCode, Interrupted, PhantoraError, RunFailed
-from phantora_async.failures import RankDied
+from phantora_async.coordinator.coordinator import Coordinator
+from phantora_async.coordinator.run_end import Outcome
+from phantora_async.errors import EnvironmentUnusable, InternalError, Interrupted, PhantoraError, RankDied
 from phantora_async.launcher import GRACE_S, Launcher, Runtime, make_runtime
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal
 
+SHOW_EVERY_S = 0.5
+"""How often the status is looked at."""
+LAST_EVENTS_S = GRACE_S + 10.0
+"""After the run's end: how long its processes may take to end."""
+
 
 class Session:
-    """Owns everything that a run starts. `run` returns when nothing of it is left."""
+    """Owns everything that a run starts. When ``run`` returns, nothing of it is left."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -28,28 +33,30 @@ class Session:
         self._stopping = False
 
     async def run(self) -> Outcome:
-        """How the job ended, well or not. Raises PhantoraError if it could not be run to any end of its own."""
+        """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
         runtime = make_runtime()
-        coordinator = Coordinator(self._spec(runtime), self._terminal.status, notice=self._terminal.notice)
+        coordinator = Coordinator(self._spec(runtime))
         launcher = Launcher(self._config, runtime)
         self._abort = asyncio.get_running_loop().create_future()
         tasks = [asyncio.create_task(terminal.follow(self._tails()))]
         try:
             with self._signals(coordinator):
                 await coordinator.serve()
+                tasks.append(self._task(self._show(coordinator)))
                 await launcher.start()
-                watching = asyncio.create_task(self._watch(launcher, coordinator))
-                tasks.append(watching)
-                outcome = await self._outcome(coordinator, watching)
+                events = self._task(self._take_events(launcher, coordinator))
+                tasks.append(events)
+                outcome = await self._outcome(coordinator)
                 self._stopping = True
                 launcher.terminate()
-                await asyncio.wait({watching}, timeout=GRACE_S + 10.0)
+                await asyncio.wait({events}, timeout=LAST_EVENTS_S)
         finally:
             for task in reversed(tasks):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await launcher.close()
             self._terminal.close()
+        self._add_log(outcome)
         return outcome
 
     def _spec(self, runtime: Runtime) -> RunSpec:
@@ -76,12 +83,21 @@ class Session:
         return [LogTail(self._config.log(rank), self._terminal, prefixes[rank]) for rank in shown]
 
     # ---- while it runs ---------------------------------------------------------------------------------------------
-    async def _outcome(self, coordinator: Coordinator, watching: asyncio.Task[None]) -> Outcome:
-        """The coordinator's word, unless something else ends the run before."""
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs beside the rest. An exception in it ends the run."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._end_if_broken)
+        return task
+
+    def _end_if_broken(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._end(InternalError(f"internal error: {type(error).__name__}: {error}"))
+
+    async def _outcome(self, coordinator: Coordinator) -> Outcome:
+        """The coordinator's outcome, unless something else ends the run before it."""
         assert self._abort is not None, "a session runs once"
         finished = asyncio.create_task(coordinator.finished())
-        # A fault of ours in a task must end the run, not leave it waiting.
-        watching.add_done_callback(self._end_if_broken)
         either: set[asyncio.Future[Any]] = {finished, self._abort}
         done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if finished in done:
@@ -90,11 +106,16 @@ class Session:
         await asyncio.gather(finished, return_exceptions=True)
         raise self._abort.result()
 
-    def _end_if_broken(self, watching: asyncio.Task[None]) -> None:
-        if not watching.cancelled() and (error := watching.exception()) is not None:
-            self._end(RunFailed(f"internal error: {type(error).__name__}: {error}", ExitCode.INTERNAL))
+    async def _show(self, coordinator: Coordinator) -> None:
+        """Shows the status, until cancelled."""
+        while True:
+            await asyncio.sleep(SHOW_EVERY_S)
+            status = coordinator.status()
+            if status.notice:
+                self._terminal.notice(status.notice)
+            self._terminal.status(status.line)
 
-    async def _watch(self, launcher: Launcher, coordinator: Coordinator) -> None:
+    async def _take_events(self, launcher: Launcher, coordinator: Coordinator) -> None:
         """The forker's messages, to its end."""
         async for event in launcher.events():
             match event["event"]:
@@ -102,16 +123,15 @@ class Session:
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"])
                 case "failed":
                     self._end(EnvironmentUnusable(event["message"], event["hint"]))
-                case "server_lost" | "lost":
-                    self._end(self._lost(event))
+                case "server_lost":
+                    self._end(self._lost(f"emulated server {event['server']}"))
+                case "lost":
+                    self._end(self._lost("the forker"))
 
-    def _lost(self, event: dict[str, Any]) -> PhantoraError:
+    def _lost(self, process: str) -> InternalError:
         log = self._config.run_dir / "forker.log"
-        what = f"emulated server {event['server']}" if event["event"] == "server_lost" else "the forker"
         end = "\n".join(terminal.last_lines(log))
-        return RunFailed(
-            f"{what} ended unexpectedly{f' (see {log}):' if end else ''}\n{end}".rstrip(), ExitCode.INTERNAL
-        )
+        return InternalError(f"{process} ended unexpectedly{f'; the end of {log}:' if end else ''}", details=end)
 
     def _end(self, error: PhantoraError) -> None:
         if self._abort is not None and not self._abort.done() and not self._stopping:
@@ -122,7 +142,7 @@ class Session:
         loop = asyncio.get_running_loop()
         handled = (signal.SIGINT, signal.SIGTERM)
         for number in handled:
-            loop.add_signal_handler(number, lambda: self._interrupt(coordinator))
+            loop.add_signal_handler(number, self._interrupt, coordinator)
         try:
             yield
         finally:
@@ -134,14 +154,12 @@ class Session:
             self._end(Interrupted("interrupted"))
 
     # ---- at its end ------------------------------------------------------------------------------------------------
-    def error(self, outcome: Outcome) -> RunFailed | None:
-        """What to tell of a run that did not end well."""
+
+    def _add_log(self, outcome: Outcome) -> None:
+        """Adds the end of the log of a rank that died and whose output the user has not seen."""
         failure = outcome.failure
-        if failure is None:
-            return None
-        lines = [outcome.message]
         if isinstance(failure, RankDied) and failure.rank not in self._config.shown_ranks:
             log = self._config.log(failure.rank)
             if end := terminal.last_lines(log):
-                lines += [f"the end of {log.name}:", *(f"  | {line}" for line in end)]
-        return RunFailed("\n".join(lines), outcome.exit_code)
+                lines = [f"the end of {log.name}:", *(f"  | {line}" for line in end)]
+                failure.details = "\n".join([*filter(None, [failure.details]), *lines])

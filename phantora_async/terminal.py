@@ -1,4 +1,4 @@
-"""The terminal of a run: the script's output as it appears, and its status below it (in a log: now and then)."""
+"""The terminal of a run: the script's output as it is written, and the status of the run below it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from pathlib import Path
 
 POLL_S = 0.05
 CHUNK_NBYTES = 1 << 16
-
-
 LOGGED_EVERY_S = 30.0
 
 
 class Terminal:
-    """Output goes to stdout, the status to stderr: one line kept below it on a terminal, else one every half minute."""
+    """Output goes to stdout, the status to stderr: on a terminal a line below the output, else a line every 30 s."""
 
     def __init__(self, *, status: bool) -> None:
         self._shows_status = status and sys.stderr.isatty()
@@ -27,11 +25,11 @@ class Terminal:
 
     @property
     def live(self) -> bool:
-        """Somebody looks at the status as it changes."""
+        """Is the status shown as it changes?"""
         return self._shows_status
 
     def status(self, text: str) -> None:
-        """What is to be seen now."""
+        """Shows this status in place of the previous one."""
         if self._logs_status and time.monotonic() - self._logged_s >= LOGGED_EVERY_S:
             self._logged_s = time.monotonic()
             print(text, file=sys.stderr, flush=True)
@@ -47,16 +45,10 @@ class Terminal:
         sys.stdout.buffer.flush()
         self._draw()
 
-    def message(self, text: str) -> None:
-        """A line of ours, on stderr."""
-        self._erase()
-        print(text, file=sys.stderr, flush=True)
-        self._draw()
-
     def notice(self, text: str) -> None:
-        """What the status line shows, where there is none."""
+        """A line about what a status line would show; printed only if there is none."""
         if not self._shows_status:
-            self.message(text)
+            print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self._erase()
@@ -75,7 +67,7 @@ class Terminal:
 
 
 class LogTail:
-    """What a rank writes to its log, line by line. A file, not a pipe: a rank never blocks on us, nor misses us."""
+    """Copies a rank's log to the terminal, line by line. It is a file, so the rank never blocks on this process."""
 
     def __init__(self, path: Path, terminal: Terminal, prefix: str) -> None:
         self._path = path
@@ -85,7 +77,7 @@ class LogTail:
         self._partial = b""
 
     def read(self, *, last: bool = False) -> None:
-        """Shows the complete lines that are new; with `last`, also one that never ended."""
+        """Shows complete new lines; with `last`, also a line that has no end."""
         if self._descriptor < 0:
             try:
                 self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
@@ -106,7 +98,7 @@ class LogTail:
 
 
 async def follow(tails: list[LogTail]) -> None:
-    """Until cancelled; then everything that is left."""
+    """Shows the logs as they grow, until cancelled; then everything that is left."""
     try:
         while True:
             for tail in tails:
@@ -118,7 +110,7 @@ async def follow(tails: list[LogTail]) -> None:
 
 
 def last_lines(path: Path, count: int = 15, limit_nbytes: int = 1 << 16) -> list[str]:
-    """The end of a log, without what is too far up to matter."""
+    """The last lines of a log: `count` of them at most, from its last `limit_nbytes`."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - limit_nbytes))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profiles.descriptions.gpu import Gpu
 from profiles.errors import ProfileError
 from profiles.models import dispatch
-from profiles.signature import parse
+from profiles.signature import Library, Signature, family_of, parse, shapes_in, unknown_parts
 from profiles.tables import Table
+
+LONGEST_NS = 10**15
+"""No cost is longer, 11 days: sizes may be anything, and 64 bits must hold sums of costs."""
 
 
 class Source(enum.IntEnum):
@@ -18,6 +21,7 @@ class Source(enum.IntEnum):
     MEASURED = 1
     INTERPOLATED = 2
     ROOFLINE = 3
+    UNRECOGNISED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Cost:
     flops: float
     """Useful floating-point operations (GEMM, convolution, attention), for MFU; 0 elsewhere."""
     source: Source
+    unknown: str = ""
+    """What of the signature was not understood, if the source is UNRECOGNISED."""
 
 
 class CostModel:
@@ -42,35 +48,46 @@ class CostModel:
         self.gpu = gpu
         self.table = table
         self._known: dict[str, Cost] = {}
-        for signature in table.exact if table else ():
+        for signature, measured in table.exact.items() if table else ():
             assert table is not None
-            table.learn(signature, self._roofline(signature).solo_ns)
+            what = parse(signature)
+            table.learn(family_of(what), measured.solo_ns, self._roofline(what).solo_ns)
 
-    def cost(self, signature: str | bytes) -> Cost:
-        """Raises ProfileError for a malformed signature only."""
-        if isinstance(signature, bytes):
-            try:
-                signature = signature.decode()
-            except UnicodeDecodeError as error:
-                raise ProfileError(f"signature {signature[:200]!r}: not UTF-8") from error
+    def cost(self, signature: str) -> Cost:
+        """Every text has one. A signature that is malformed, or that names what the definition does not list, gets an
+        estimate of source UNRECOGNISED.
+        """
         if (known := self._known.get(signature)) is None:
             known = self._known[signature] = self._price(signature)
         return known
 
     def _price(self, signature: str) -> Cost:
-        modelled = self._roofline(signature)
-        if self.table is None:
-            return modelled
+        try:
+            what = parse(signature)
+        except ProfileError as error:
+            # All that is left to go by are the sizes that the text mentions.
+            by_bytes = self._roofline(Library("unknown", 0, "", shapes_in(signature)))
+            return replace(by_bytes, source=Source.UNRECOGNISED, unknown=str(error))
+        modelled = self._roofline(what)
+        if self.table is not None and (better := self._from_table(self.table, signature, what, modelled)):
+            return better
+        if unknown := unknown_parts(what):
+            return replace(modelled, source=Source.UNRECOGNISED, unknown=", ".join(unknown))
+        return modelled
+
+    def _from_table(self, table: Table, signature: str, what: Signature, modelled: Cost) -> Cost | None:
+        """None if neither the signature nor a member of its family near it was measured."""
         slowdown = modelled.contended_ns / modelled.solo_ns
-        if measured := self.table.exact.get(signature):
+        if measured := table.exact.get(signature):
             contended = measured.contended_ns or round(measured.solo_ns * slowdown)
             return Cost(measured.solo_ns, contended, modelled.flops, Source.MEASURED)
-        if (factor := self.table.correction(signature, modelled.solo_ns)) is None:
-            return modelled
+        if (factor := table.correction(family_of(what), modelled.solo_ns)) is None:
+            return None
         solo_ns = max(1, round(modelled.solo_ns * factor))
         return Cost(solo_ns, max(solo_ns, round(solo_ns * slowdown)), modelled.flops, Source.INTERPOLATED)
 
-    def _roofline(self, signature: str) -> Cost:
-        estimate = dispatch.estimate(self.gpu, parse(signature))
-        solo_ns = max(1, round(estimate.solo_ns))
-        return Cost(solo_ns, max(solo_ns, round(estimate.contended_ns)), estimate.flops, Source.ROOFLINE)
+    def _roofline(self, what: Signature) -> Cost:
+        estimate = dispatch.estimate(self.gpu, what)
+        solo_ns = max(1, round(min(estimate.solo_ns, LONGEST_NS)))
+        contended_ns = max(solo_ns, round(min(estimate.contended_ns, LONGEST_NS)))
+        return Cost(solo_ns, contended_ns, estimate.flops, Source.ROOFLINE)

@@ -3,10 +3,9 @@
 A table is a text file: the line `phantora-costs 1`, then one line per signature: signature, tab, solo ns, and
 optionally tab, contended ns. Empty lines and lines that start with `#` are skipped.
 
-A signature that is not in the table takes the correction of its family: measured over modelled time of the next
-shorter and the next longer member, between them linear in the logarithm of modelled time. Families are kernels of one
-name, GEMMs of one call with the same types, convolutions of one direction, and so on: members that differ in sizes
-alone.
+A signature that is not in the table takes the correction of its family (`profiles.signature.family_of`): measured
+over modelled time of the next shorter and the next longer member, between them linear in the logarithm of modelled
+time.
 """
 
 from __future__ import annotations
@@ -22,22 +21,12 @@ from profiles.signature import parse
 
 HEADER = "phantora-costs 1"
 REACH = 4.0  # a member this many times longer or shorter says nothing any more
-# Fields that name the family of each kind; the others are sizes, or follow from them.
-_FAMILY_FIELDS = {
-    "kernel": (1,), "gemm": (1, 2, 3, 8, 9, 10, 11, 12), "conv": (1, 9, 10), "norm": (1, 2, 4, 5), "sdpa": (1, 5, 6, 7),
-    "library": (1,), "copy": (1, 3), "memset": (),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     solo_ns: int
     contended_ns: int | None
-
-
-def family_of(signature: str) -> tuple[str, ...]:
-    fields = [one.strip() for one in signature.split(";")]
-    return (fields[0], *(fields[at] for at in _FAMILY_FIELDS[fields[0]]))
 
 
 @dataclass(slots=True)
@@ -47,15 +36,15 @@ class Table:
     _corrections: dict[tuple[str, ...], list[tuple[float, float]]] = field(default_factory=dict)
     """Per family: logarithm of modelled time and of measured over modelled time, sorted."""
 
-    def learn(self, signature: str, modelled_ns: float) -> None:
-        """Tells what the model says of a measured signature; call for each before asking for corrections."""
-        point = log(modelled_ns), log(self.exact[signature].solo_ns / modelled_ns)
-        points = self._corrections.setdefault(family_of(signature), [])
+    def learn(self, family: tuple[str, ...], measured_ns: float, modelled_ns: float) -> None:
+        """Tells what the model says of a measured member; call for each before asking for corrections."""
+        point = log(modelled_ns), log(measured_ns / modelled_ns)
+        points = self._corrections.setdefault(family, [])
         points.insert(bisect_left(points, point), point)
 
-    def correction(self, signature: str, modelled_ns: float) -> float | None:
+    def correction(self, family: tuple[str, ...], modelled_ns: float) -> float | None:
         """Factor to apply to the modelled time; None if no member of the family is near."""
-        points = self._corrections.get(family_of(signature), [])
+        points = self._corrections.get(family, [])
         at = log(modelled_ns)
         index = bisect_left(points, (at, float("-inf")))
         near = [point for point in points[max(index - 1, 0) : index + 1] if abs(point[0] - at) <= log(REACH)]
@@ -98,7 +87,7 @@ def _entry(where: str, line: str) -> tuple[str, Measured]:
     try:
         parse(signature)
     except ProfileError as error:
-        raise ProfileError(f"{where}: {error}") from None
+        raise ProfileError(f"{where}: signature {signature[:200]!r}: {error}") from None
     solo, contended = int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else None
     if contended is not None and contended < solo:
         raise ProfileError(f"{where}: contended ns: {contended} is less than solo ns, {solo}")

@@ -1,15 +1,13 @@
-"""Who asks for the time: code whose timeouts guard real waits gets real time, everybody else virtual time."""
+"""Which time a caller gets: real time if its timeouts guard real waits, virtual time otherwise."""
 
 from __future__ import annotations
 
 import enum
-import os
 import threading
 import types
 
-from ..interpreter.script import is_packaged
+from ..interpreter.code_owner import Owner, owner_of
 
-# Callers that wait for real things. Packages stand for all of their modules.
 REAL_TIME_MODULES = frozenset(
     [
         "_pyio",
@@ -59,45 +57,47 @@ REAL_TIME_MODULES = frozenset(
         "trio",
     ]
 )
+"""Modules that wait for sockets, files, processes or threads. A package stands for all of its modules."""
 LAST_KNOWN_MODULES = frozenset({"logging"})
-"""Time stamps are not worth a wait for the other ranks."""
+"""Modules whose time stamps need no exact time, so that a log line does not make the rank wait for the other ranks."""
 
 
-class Policy(enum.Enum):
-    """How a calling module is served."""
+class TimeSource(enum.Enum):
+    """Where the time comes from that a caller gets."""
 
     REAL = enum.auto()
+    """The machine's clock."""
     LAST_KNOWN = enum.auto()
+    """The virtual time that this process has learned last; nobody is asked."""
     VIRTUAL = enum.auto()
+    """The coordinator: virtual time now."""
 
 
-def policy_of(module: str | None) -> Policy:
+def time_source_of(module: str | None) -> TimeSource:
+    """By the calling module's full name; None if it has none."""
     name = module or ""
     while name:
         if name in REAL_TIME_MODULES:
-            return Policy.REAL
+            return TimeSource.REAL
         if name in LAST_KNOWN_MODULES:
-            return Policy.LAST_KNOWN
+            return TimeSource.LAST_KNOWN
         name = name.rpartition(".")[0]
-    return Policy.VIRTUAL
+    return TimeSource.VIRTUAL
 
 
-_STDLIB = os.path.dirname(os.__file__)
-
-
-def is_of_script(frame: types.FrameType | None) -> bool:
-    """Is the code that called the standard library the user's own, and not an installed package's?"""
+def is_called_by_user(frame: types.FrameType | None) -> bool:
+    """Did the user's own code, and not an installed package's, call the standard library's function of this frame?"""
     while frame is not None:
-        path = frame.f_code.co_filename
-        if is_packaged(path):
-            return False
-        if not path.startswith((_STDLIB, "<frozen")):
+        owner = owner_of(frame.f_code.co_filename)
+        if owner in (Owner.USER, Owner.GENERATED):
             return True
+        if owner is Owner.PACKAGE:
+            return False
         frame = frame.f_back
     return False
 
 
-def is_background(thread: int) -> bool:
-    """A daemon thread of Python's; autograd's threads and other program threads are not."""
+def is_daemon_thread(thread: int) -> bool:
+    """Is it a daemon thread that Python started? Autograd's threads are not: Python knows them as dummies."""
     known = threading._active.get(thread)  # type: ignore[attr-defined]
     return known is not None and known.daemon and not isinstance(known, threading._DummyThread)

@@ -1,4 +1,4 @@
-"""Puts functions in the place of others, wherever these are bound already."""
+"""Replaces functions in the places where they are already bound."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .callers import Policy, policy_of
+from .callers import TimeSource, time_source_of
 
 _OUR_PACKAGE = __name__.partition(".")[0]
 
 
 def rebind(replacements: dict[Any, Any]) -> None:
-    """Modules that said `from time import ...`, functions with a clock as default argument; not real-time ones."""
+    """Replaces built-in functions (`replacements`: old to new) in all modules that imported them by name, and where
+    they are default arguments of functions. Leaves callers that get real time, and this package, as they are.
+    """
     for name, module in list(sys.modules.items()):
-        if name != "time" and policy_of(name) is Policy.VIRTUAL and not name.startswith(_OUR_PACKAGE):
+        if name != "time" and name.partition(".")[0] != _OUR_PACKAGE and time_source_of(name) is TimeSource.VIRTUAL:
             for attribute, value in list(getattr(module, "__dict__", {}).items()):
                 if isinstance(value, types.BuiltinFunctionType) and value in replacements:
                     setattr(module, attribute, replacements[value])
@@ -28,13 +30,15 @@ def rebind(replacements: dict[Any, Any]) -> None:
                 replacements.get(value, value) if isinstance(value, types.BuiltinFunctionType) else value
                 for value in before
             )
-            if after != before and policy_of(function.__module__) is Policy.VIRTUAL:
+            if after != before and time_source_of(function.__module__) is TimeSource.VIRTUAL:
                 function.__defaults__ = after
 
 
 def replace_in_type(owner: type, **makers: Callable[[Any], Callable[..., Any]]) -> None:
-    """Class methods of a type that is written in C and does not let them be set. Its subclasses, its pickles and
-    `isinstance` stay what they are, which a type in its place would change.
+    """Replaces class methods of a type written in C, which does not allow to set them: `name=make` puts
+    `make(old method)` in the place of `name`.
+
+    The type itself stays: a subclass in its place would change `isinstance`, pickles and its other subclasses.
     """
     (members,) = gc.get_referents(vars(owner))
     for name, make in makers.items():

@@ -1,4 +1,4 @@
-"""What the forker is told: one frozen description of the job, read from the first message on the control socket."""
+"""The description of a job, which the launcher sends to the forker as the first message on the control socket."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run, as its processes need to know it. Paths are absolute; instants and durations say their unit."""
+    """One run, as its processes need to know it. Paths are absolute."""
 
     run_id: str
     run_dir: str
     runtime_dir: str
-    """Sockets and the like: gone with the run."""
+    """Folder of sockets, removed after the run."""
     hook: str
     """The hook library."""
     device_file: str
-    """key=value lines for the hook."""
+    """File of key=value lines that describe the GPU and the host to the hook library."""
     socket: str
-    """Where the coordinator listens."""
+    """The socket where the coordinator listens."""
     cost_table: str
     servers: tuple[int, ...]
     """GPUs of each server, in order."""
     script: str
-    """A path, or a module's name if `module`."""
+    """A path, or a module's name if `module` is true."""
     module: bool
     arguments: tuple[str, ...]
     preload: tuple[str, ...]
     master_addr: str
     master_port: int
     epoch_s: int
-    """What time.time() says at virtual time 0."""
+    """What time.time() returns at virtual time 0."""
     isolation: str
     data_limit_nbytes: int
-    """Control tensors are at most this large."""
+    """Larger copies, collectives and tensors move no bytes."""
     float_limit_count: int
-    """Floating-point ones have at most so many elements: theirs are scalars, scales, few of each."""
+    """Floating-point tensors of more elements are not computed."""
     grace_s: float
-    """How long a rank may take between SIGTERM and SIGKILL."""
+    """Time between SIGTERM and SIGKILL when ranks are ended."""
 
     @property
     def world_size(self) -> int:
@@ -50,7 +50,7 @@ class Job:
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Job:
-        """Raises ValueError if the launcher that sent it is not of this version."""
+        """Raises ValueError if the fields are not those of this version."""
         expected, given = {field.name for field in fields(cls)}, set(message)
         if expected != given:
             raise ValueError(f"the launcher and the forker disagree on {sorted(expected ^ given)}")

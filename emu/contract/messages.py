@@ -1,4 +1,4 @@
-"""The control socket: one JSON message a packet, between the launcher and the forker with its servers."""
+"""The control socket between the launcher and the forker with its servers: every packet is one JSON message."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import socket
 from typing import Any
 
 LIMIT_NBYTES = 1 << 17
-"""Above any message we send; a seqpacket socket truncates silently, so receivers compare."""
+"""Longer than any message. A seqpacket socket truncates silently, so a receiver that gets this many bytes raises."""
 
 
 class ControlSocket:
-    """One end of a SOCK_SEQPACKET pair. Packets are atomic, so the servers share the forker's end without a lock."""
+    """One end of a SOCK_SEQPACKET pair. Packets are atomic, so the servers write to the forker's end without a lock."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -21,11 +21,11 @@ class ControlSocket:
         return self._end.fileno()
 
     def send(self, event: str, **fields: Any) -> None:
-        """Raises BrokenPipeError if the other side has gone."""
+        """Raises BrokenPipeError if the other side has closed its end."""
         self._end.send(json.dumps({"event": event, **fields}).encode(), socket.MSG_NOSIGNAL)
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message, None at its end."""
+        """The next message; None after the last one, when the other side has closed its end."""
         packet = self._end.recv(LIMIT_NBYTES)
         if not packet:
             return None
@@ -37,13 +37,13 @@ class ControlSocket:
         return message
 
     def idle(self) -> bool:
-        """Is there nothing to receive, not even the end?"""
+        """True if there is nothing to receive, not even the end."""
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
         return not poll.poll(0)
 
     def closed(self) -> bool:
-        """Has the other side gone?"""
+        """True if the other side has closed its end."""
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
         return any(event & select.POLLHUP for _, event in poll.poll(0))

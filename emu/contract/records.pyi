@@ -1,23 +1,17 @@
-# Printed by `python -m emu.contract.records`; do not edit.
+# Printed by `python -m emu.contract.records_stub`; do not edit.
 # ruff: noqa
 # fmt: off
-from collections.abc import Iterator
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-DEFINITION: Final[Path]
+from .records_definition import RecordError as RecordError
+
 MAX_NBYTES: Final[int]
 VERSION: Final[int]
 NAMES: Final[dict[int, str]]
 REPLY_OF: Final[dict[int, int]]
 
-class RecordError(ValueError):
-    before: tuple[Any, ...]
-    def __init__(self, message: str, before: tuple[Any, ...] = ...) -> None: ...
-
 def class_name(name: str) -> str: ...
-def stub() -> Iterator[str]: ...
 Up = Hello | Bye | Warning | Memory | Counters | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Data | Comm | Clock | ElapsedNs | Done | CostOf
@@ -113,6 +107,7 @@ class Counters(NamedTuple):
     measured_ns: int
     interpolated_ns: int
     roofline_ns: int
+    unrecognised_ns: int
     flops: float
     api_calls: int
     ops: int
@@ -120,7 +115,7 @@ class Counters(NamedTuple):
     refused_calls: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, launches: int, measured_ns: int, interpolated_ns: int, roofline_ns: int, flops: float, api_calls: int, ops: int, unmodelled_reads: int, refused_calls: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, launches: int, measured_ns: int, interpolated_ns: int, roofline_ns: int, unrecognised_ns: int, flops: float, api_calls: int, ops: int, unmodelled_reads: int, refused_calls: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Marker(NamedTuple):
     kind: int
@@ -462,6 +457,10 @@ class CostEntry(NamedTuple):
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[CostEntry]: ...
 
+class ExitKind(IntEnum):
+    INTERNAL = 70
+    DISCONNECTED = 76
+
 class MarkerKind(IntEnum):
     STEP = 1
     NAMED = 2
@@ -490,3 +489,4 @@ class SourceKind(IntEnum):
     MEASURED = 1
     INTERPOLATED = 2
     ROOFLINE = 3
+    UNRECOGNISED = 4

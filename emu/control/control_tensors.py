@@ -1,31 +1,24 @@
-"""ControlTensors tensors: small tensors that steer the program are computed for real, at PyTorch's dispatcher.
+"""What all functions before torch's CUDA kernels share: which tensors are control tensors, and what is known of them.
 
-A function before the CUDA kernel of each operation in `ops` calls that kernel (which allocates the output and
-launches, so memory and time are those of a GPU) and then, if all tensors are small, computes the same operation on
-CPU twins of the tensors' bytes. An output is known if all inputs were. Otherwise integers and bools get a fixed
-value, and a script that reads them is warned; floats are left as they are, and read as 0.
-
-Inputs that have yet to arrive from another rank (a small collective) delay the computation, not the program.
+A control tensor is small: its elements are at most `limit_numel` (integers and bools) or `float_limit_numel` (floating
+point). The hook library keeps for every byte of device memory whether it is *known* (something modelled wrote it) or
+*pending* (it has yet to arrive from another rank, in a small collective).
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
-from . import ops
-from .alias import DeviceMemory, span
+from .host_views import HostViews, NoHostView, span
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Kernel = Callable[..., Any]
-
 
 class ControlTensors:
-    """What the kernels of one process share."""
+    """The control tensors of one process."""
 
     def __init__(self, hook: Hook, limit_nbytes: int, float_limit_numel: int) -> None:
         import torch
@@ -33,21 +26,23 @@ class ControlTensors:
         self.hook = hook
         self.limit_numel = limit_nbytes // 8
         self.float_limit_numel = float_limit_numel
-        self.memory = DeviceMemory(hook)
         self.tensor_type = torch.Tensor
-        self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
-        self._waiting: dict[int, Callable[[], None]] = {}
-        self._count = 0
-        self._submit = hook.action(self._run_waiting)
-        self._observe = torch._C._autograd._enable_record_function
+        self._views = HostViews(hook)
+        self._integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+        self._deferred: dict[int, Callable[[], None]] = {}
+        self._last_deferred = 0
+        self._submit = hook.action(self._run_deferred)
+        self._enable_record_function = torch._C._autograd._enable_record_function
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
     def small(self, values: Iterable[Any]) -> list[Tensor] | None:
-        """The CUDA tensors among a call's arguments or results, lists looked into; None if one is no control tensor."""
+        """The CUDA tensors among a call's arguments or results, and in lists of them; None if a tensor is larger than
+        a control tensor.
+        """
         found: list[Tensor] = []
         for value in values:
             if isinstance(value, self.tensor_type):
-                if value.numel() > (self.limit_numel if value.dtype in self.integers else self.float_limit_numel):
+                if value.numel() > (self.limit_numel if value.dtype in self._integers else self.float_limit_numel):
                     return None
                 if value.is_cuda:
                     found.append(value)
@@ -58,111 +53,88 @@ class ControlTensors:
                 found += inner
         return found
 
-    def twins(self, value: Any) -> Any:
-        """A call's arguments with every CUDA tensor replaced; to be called aside. Raises NoTwin."""
+    def host_view(self, tensor: Tensor) -> Tensor | None:
+        """The CPU tensor over the same bytes, None if there is none. Call it within `unrecorded`."""
+        return self._views.view(tensor)
+
+    def with_host_views(self, value: Any) -> Any:
+        """A call's arguments with every CUDA tensor replaced by its host view. Raises NoHostView. Call it within
+        `unrecorded`.
+        """
         if isinstance(value, self.tensor_type):
             if not value.is_cuda:
                 return value
-            twin = self.memory.twin(value)
-            if twin is None:
-                raise NoTwin
-            return twin
+            view = self._views.view(value)
+            if view is None:
+                raise NoHostView
+            return view
         if isinstance(value, (list, tuple)):
-            return [self.twins(item) for item in value]
+            return [self.with_host_views(item) for item in value]
         if isinstance(value, dict):
-            return {name: self.twins(item) for name, item in value.items()}
+            return {name: self.with_host_views(item) for name, item in value.items()}
         return value
 
-    def twin(self, tensor: Tensor) -> Tensor | None:
-        return self.aside(lambda: self.memory.twin(tensor))
-
+    # ---- what is known of them -------------------------------------------------------------------------------------
     def known(self, tensors: Iterable[Tensor]) -> bool:
+        """Are all of them known?"""
         return all(self.hook.data_known(*span(tensor)) for tensor in tensors)
 
     def pending(self, tensors: Iterable[Tensor]) -> bool:
+        """Is one of them pending?"""
         return any(self.hook.data_pending(*span(tensor)) for tensor in tensors)
 
     def wait(self, tensors: Iterable[Tensor]) -> None:
+        """Waits until none of them is pending."""
         for tensor in tensors:
             self.hook.data_wait(*span(tensor))
 
     def mark(self, tensors: Iterable[Tensor], *, known: bool) -> None:
+        """From now on they are known, or unknown."""
         for tensor in tensors:
             (self.hook.data_mark_known if known else self.hook.data_forget)(*span(tensor))
 
-    def unmodelled_read(self, tensor: Tensor) -> None:
-        """The program gets to see what nobody computed. Losses are floats, and no surprise; the hook counts both."""
+    def warn_of_unknown_read(self, tensor: Tensor) -> None:
+        """The program reads values that are unknown. Integers and bools are worth a warning; floats are not, because
+        a training script prints its loss. The hook library counts both.
+        """
         if not tensor.is_floating_point():
             line = self.hook.line()
-            what = str(tensor.dtype).removeprefix("torch.")
+            dtype = str(tensor.dtype).removeprefix("torch.")
             self.hook.warn_once(
                 f"read {line}",
-                f"{line or 'the script'} reads {what} values that depend on floating-point kernels: these are not "
-                "executed, it gets fixed ones",
+                f"{line or 'the script'} reads {dtype} values that depend on floating-point kernels, which are not "
+                "executed: the values are placeholders",
             )
 
     # ---- computing -------------------------------------------------------------------------------------------------
-    def aside(self, work: Callable[[], Any]) -> Any:
-        """Runs `work` unobserved: it is no work of the script's."""
-        self._observe(False)
+    def unrecorded(self, work: Callable[[], Any]) -> Any:
+        """Runs `work` without announcing its ops to profilers and NVTX: the script did not call them."""
+        self._enable_record_function(False)
         try:
             return work()
         finally:
-            self._observe(True)
+            self._enable_record_function(True)
 
-    def when_known(self, inputs: list[Tensor], outputs: list[Tensor], compute: Callable[[bool], None]) -> None:
-        """`compute(known)` now, or when the inputs have arrived; then the outputs are as known as they were."""
+    def compute_when_arrived(
+        self, inputs: list[Tensor], outputs: list[Tensor], compute: Callable[[bool], None]
+    ) -> None:
+        """Calls `compute(known)` now, or when no input and no output is pending any more. `known`: all inputs are
+        known; then the outputs are known afterwards, otherwise unknown.
+        """
         if not self.pending(inputs) and not self.pending(outputs):
             known = self.known(inputs)
-            self.aside(lambda: compute(known))
+            self.unrecorded(lambda: compute(known))
             self.mark(outputs, known=known)
             return
-        self._count += 1
-        self._waiting[self._count] = lambda: compute(True)
-        reads = [part for tensor in inputs for part in span(tensor)]
-        writes = [part for tensor in outputs for part in span(tensor)]
-        self._submit(reads, writes, self._count)
+        # The deferred call holds addresses, not the inputs: these must not live longer than on a GPU.
+        reads = [span(tensor) for tensor in inputs]
+        writes = [span(tensor) for tensor in outputs]
+        self._last_deferred += 1
+        self._deferred[self._last_deferred] = lambda: compute(all(self.hook.data_known(*read) for read in reads))
+        self._submit(
+            [part for read in reads for part in read], [part for write in writes for part in write], self._last_deferred
+        )
 
-    def _run_waiting(self, number: int) -> None:
-        self.aside(self._waiting.pop(number))
-
-
-class NoTwin(Exception):
-    """A tensor whose bytes the host cannot see as a CPU tensor."""
-
-
-def install(hook: Hook, limit_nbytes: int, float_limit_numel: int) -> Any:
-    """Puts our functions before torch's CUDA kernels, once, in the forker. They stay as long as the returned object."""
-    import torch
-
-    from . import kernels, reads
-
-    control = ControlTensors(hook, limit_nbytes, float_limit_numel)
-    make_library: Any = torch.library.Library  # untyped
-    library = make_library("aten", "IMPL")
-
-    def before(names: Iterable[str], make: Callable[[ControlTensors, Any, Kernel], Kernel]) -> None:
-        for name in names:
-            try:
-                kernel = torch.library.get_kernel(name, "CUDA")
-            except RuntimeError:
-                continue  # not in this version of torch, or composed of others
-            base, _, overload = name.removeprefix("aten::").partition(".")
-            operation = getattr(getattr(torch.ops.aten, base), overload or "default")
-            ours = make(control, operation, kernel.call_boxed)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # overriding is the point
-                library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
-
-    before(ops.POINTWISE, kernels.pointwise)
-    before(ops.SHRINKING, kernels.shrinking)
-    before(ops.FILLS, kernels.fill)
-    before(ops.COMPARISONS, kernels.comparison)
-    before(ops.RANDOM, kernels.random)
-    before(("aten::copy_",), reads.copy)
-    before(("aten::_foreach_norm.Scalar",), kernels.forget_list)
-    before(("aten::_local_scalar_dense",), reads.item)
-    before(("aten::nonzero",), reads.nonzero)
-    before(("aten::equal",), reads.equal)
-    before(ops.UNIQUE, reads.unique)
-    return library
+    def _run_deferred(self, number: int) -> None:
+        """Called by the hook library, which then marks the outputs itself."""
+        self.unrecorded(self._deferred.pop(number))

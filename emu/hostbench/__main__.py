@@ -156,14 +156,14 @@ class _Detached:
         self._hook = Hook(hook)
         self._hook.load(device_file)
         if counting:
-            from ..interpreter import frame_counter, script
-            from ..interpreter.observe import Observer
+            from ..interpreter import call_sites, frame_counter
+            from ..interpreter.nvtx_ranges import NvtxRanges
 
-            script.note_backward_passes(self._hook)
+            call_sites.note_backward_passes(self._hook)
             frame_counter.install(self._hook)
-            observer = Observer()
-            observer.install()
-            observer.start()
+            ranges = NvtxRanges()
+            ranges.install()
+            ranges.start()
 
     def of(self, run: Run, repeats: int = 3) -> dict[str, float]:
         before = self._hook.host_counts() | _collections()

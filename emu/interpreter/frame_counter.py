@@ -10,15 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from .code_owner import OUR_FOLDER, STDLIB_FOLDER
+from .frame_layout import UnknownLayout, find_layout
+from .hook_library import Hook
 
-from .frames import UnknownLayout, find_layout, offsets
-
-if TYPE_CHECKING:
-    from .hook_library import Hook
-
-_EMU = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_STDLIB = os.path.dirname(os.__file__)
 COUNTED, FREE, ASIDE = 1, 2, 3
 
 _WAITING = (
@@ -62,25 +57,25 @@ def install(hook: Hook) -> None:
     for file, function, kind in rules():
         hook.frame_rule(file, function, kind)
     try:
-        found = offsets(find_layout())
+        layout = find_layout()
     except (UnknownLayout, OSError) as error:
         print(f"the interpreter's own work costs no host time: {error}", file=sys.stderr)
         return
-    if not hook.count_frames(found):
+    if not hook.count_frames(layout.offsets()):
         print("the interpreter's own work costs no host time: this interpreter exports too little", file=sys.stderr)
 
 
 def rules() -> list[tuple[str, str, int]]:
     """(file, function, class): see phantora_frame_rule. The first that fits wins."""
     return [
-        (os.path.join(_EMU, "control", "control_tensors.py"), "ControlTensors.aside", ASIDE),
-        (os.path.join(_EMU, "hostbench", "__main__.py"), "", FREE),
-        (os.path.join(_EMU, "hostbench", ""), "", COUNTED),
-        (_EMU + "/", "", FREE),
+        (os.path.join(OUR_FOLDER, "control", "control_tensors.py"), "ControlTensors.unrecorded", ASIDE),
+        (os.path.join(OUR_FOLDER, "hostbench", "__main__.py"), "", FREE),
+        (os.path.join(OUR_FOLDER, "hostbench", ""), "", COUNTED),
+        (OUR_FOLDER + "/", "", FREE),
         ("<frozen runpy>", "", FREE),
         ("<frozen importlib", "", ASIDE),
-        *((os.path.join(_STDLIB, name), "", FREE) for name in _WAITING),
-        *((os.path.join(_STDLIB, file), function, FREE) for file, function in _REMOVING),
+        *((os.path.join(STDLIB_FOLDER, name), "", FREE) for name in _WAITING),
+        *((os.path.join(STDLIB_FOLDER, file), function, FREE) for file, function in _REMOVING),
         *(("*" + file, function, ASIDE) for file, function in (*_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS)),
         *(("*" + file, "", ASIDE) for file in _COMPILING),
     ]

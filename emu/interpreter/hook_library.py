@@ -1,15 +1,16 @@
-"""The hook library's C interface for Python.
+"""The hook library's C functions, called from Python.
 
-Loading it is what makes torch see GPUs: the library must be in the global scope before torch is.
+Torch sees emulated GPUs because this library's symbols come before CUDA's: it must be loaded into the global scope
+before torch is imported.
 """
 
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
+
+from ..contract.records_definition import VERSION
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
@@ -23,9 +24,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "clock_ns": (_u64, ()),
     "advance_ns": (None, (_u64,)),
     "host_clock_ns": (_u64, ()),
-    "marker": (None, (_u32, _str)),
     "memory": (None, (_u32, _u64, _u64)),
-    "device_peak": (_u64, (_int,)),
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
@@ -46,20 +45,11 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class HookError(RuntimeError):
-    """The hook library is missing, of another version, or refuses its configuration."""
-
-
-def record_version() -> int:
-    """RECORD_VERSION of the records' definition that this package carries."""
-    text = (Path(__file__).parents[1] / "contract" / "records.def").read_text()
-    found = re.search(r"^RECORD_VERSION\((\d+)\)", text, re.MULTILINE)
-    if found is None:
-        raise HookError("emu/contract/records.def names no RECORD_VERSION")
-    return int(found[1])
+    """The hook library does not load, has another version, rejects its configuration or finds no coordinator."""
 
 
 class Hook:
-    """The library, loaded. Calls into it release the interpreter's lock; its callbacks take it."""
+    """The loaded library. Calls into it release Python's lock; its callbacks take it."""
 
     def __init__(self, path: str) -> None:
         """Loads `path` into the global scope. Raises HookError."""
@@ -74,9 +64,9 @@ class Hook:
                 raise HookError(f"{path} has no phantora_{name}")
             function.restype, function.argtypes = result, arguments
             functions[name] = function
-        ours, theirs = record_version(), functions["abi_version"]()
+        ours, theirs = VERSION, functions["abi_version"]()
         if ours != theirs:
-            raise HookError(f"{path} is of version {theirs}, this is version {ours}: install phantora-async anew")
+            raise HookError(f"{path} has version {theirs}, but this package needs version {ours}")
         self._library = library
         self._functions = functions
         self._learn_versions = library.cudnnGetVersion
@@ -92,14 +82,16 @@ class Hook:
         self.data_forget: Callable[[int, int], None] = functions["data_forget"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
-        self.device_peak: Callable[[int], int] = functions["device_peak"]
 
     def load(self, device_file: str) -> None:
+        """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.
+        Raises HookError.
+        """
         if self._functions["load"](device_file.encode()) != 0:
-            raise HookError(f"the hook library refuses {device_file} (its messages are above)")
+            raise HookError(f"the hook library rejects {device_file}: forker.log in the run directory says why")
 
     def learn_versions(self) -> None:
-        """Once torch is imported: cuDNN's answer loads a library that forked ranks had better share."""
+        """In the forker, once torch is imported: asks cuDNN for its version, which loads a library that ranks share."""
         self._learn_versions()
 
     def start(
@@ -110,24 +102,22 @@ class Hook:
             raise HookError(f"rank {rank} cannot reach the coordinator at {socket_path}")
 
     def finish(self, exit_code: int, last_words: str = "") -> None:
+        """In the rank: sends its last records and disconnects. `last_words`: the exception that ended it, if any."""
         self._functions["finish"](exit_code, last_words.encode(errors="replace"))
 
-    def marker(self, kind: int, name: str) -> None:
-        self._functions["marker"](kind, name.encode(errors="replace"))
-
     def warn_once(self, name: str, text: str) -> None:
-        """For the user, on stderr and in the report; once per name."""
+        """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""
         self._functions["warn_once"](name.encode(errors="replace"), text.encode(errors="replace"))
 
     def device_range(self) -> tuple[int, int]:
-        """Start and length of the addresses that device memory comes from; readable by the host."""
+        """Address and bytes of the range that all device memory comes from; the host can read and write it."""
         return self._functions["device_base"](), self._functions["device_nbytes"]()
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
-        """`submit(reads, writes, arg)` for actions that `run(arg)`: at once, or later from any thread if a range
-        is pending.
+        """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes
+        of one of the ranges have yet to arrive from other ranks.
 
-        Ranges are flat: address, length, address, length ... `run` must not raise.
+        `reads` and `writes` are flat: address, bytes, address, bytes ... `run` must not raise.
         """
         thunk = _RUN(run)
         self._callbacks.append(thunk)
@@ -146,7 +136,7 @@ class Hook:
         return submit
 
     def line(self) -> str:
-        """`file:line` of the script where the calling thread is; "" if that is unknown."""
+        """`file:line` of the script's line that the calling thread runs; "" if that is unknown."""
         text = ctypes.create_string_buffer(1024)
         self._functions["line"](text, len(text))
         return text.value.decode(errors="replace")
@@ -170,7 +160,10 @@ class Hook:
         return {self._functions["host_kind"](kind).decode(): counts[kind] for kind in range(n)}
 
     def tell_sites(self, offsets: Sequence[int], ours: str, stdlib: str, torch: str) -> bool:
-        """In the forker: calls say from now on where they were made. `offsets` are those of
-        `emu.interpreter.frames`; the rest are folders. False if this interpreter lacks what it takes."""
+        """In the forker: from now on the library's records name the lines where calls were made.
+
+        `offsets` are those of `FrameLayout`; the others are folders, of this package, of the standard library and of
+        torch. Returns False if this interpreter does not export the functions that the library takes.
+        """
         folders = (folder.encode() for folder in (ours, stdlib, torch))
         return bool(self._functions["sites"]((ctypes.c_int32 * len(offsets))(*offsets), *folders) == 0)

@@ -1,7 +1,7 @@
-"""What an interpreter draws from the kernel's randomness when it starts is drawn from the rank's number here.
+"""Seeds the random generators of a rank with its number.
 
-So a script that seeds nothing does the same in every run, and still something else on every rank. Afterwards it seeds
-as it likes.
+A new interpreter seeds them from the kernel's randomness; a forked one inherits the forker's state. Here a script that
+seeds nothing draws the same numbers in every run, and other numbers on every rank.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import sys
 
 
 def seed(rank: int) -> None:
-    """In the rank, before the script: Python's, numpy's and torch's default generators. CUDA's have a constant seed."""
+    """In the rank, before the script: Python's, numpy's and torch's default CPU generators.
+
+    Torch's CUDA generators need nothing: their default seed is a constant.
+    """
     number = int.from_bytes(hashlib.blake2b(f"rank {rank}".encode(), digest_size=8).digest(), "little")
     random.seed(number)
     if "numpy.random" in sys.modules:

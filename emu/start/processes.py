@@ -1,97 +1,60 @@
-"""What Linux offers to keep a tree of processes together: ties to the parent, adopted orphans, killing all below."""
+"""Keeps a tree of processes together: death with the parent, reaping, killing everything below."""
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..contract.process_setup import prctl
+from ..interpreter import real_time
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_ADDR_NO_RANDOMIZE = 0x0040000
-_libc = ctypes.CDLL(None, use_errno=True)
-# Bound before emu.clock.virtual_clock gives ranks another time: what waits here waits for processes.
-_now, _sleep = time.monotonic, time.sleep
 
 
-def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"prctl({option}): {os.strerror(error)}")
+class Ended(NamedTuple):
+    """How a child process ended."""
+
+    pid: int
+    code: int
+    """Its exit code; 0 if a signal ended it."""
+    signal: int
+    """The signal that ended it; 0 if none did."""
 
 
 def die_with_parent(parent: int) -> None:
-    """SIGKILL for this process as soon as `parent`, which forked it, ends - also if it has ended already."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """This process gets SIGKILL as soon as `parent`, which forked it, ends; it ends at once if `parent` has ended."""
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 
 
 def outlive_parent() -> None:
-    _prctl(_PR_SET_PDEATHSIG, 0)
+    """Takes `die_with_parent` back."""
+    prctl(_PR_SET_PDEATHSIG, 0)
 
 
-def fix_addresses() -> None:
-    """The next program of this process, and all below it, are laid out alike in every run, where the kernel lets us.
-
-    Python's order of objects in sets is that of their addresses.
+def kill_descendants(limit_s: float = 10.0) -> None:
+    """Kills everything below this process, which must adopt orphans, and reaps it. Gives up after `limit_s` real
+    seconds, on processes that the kernel does not end.
     """
-    _libc.personality(ctypes.c_ulong(_ADDR_NO_RANDOMIZE))
-
-
-def adopt_orphans() -> None:
-    """Descendants whose parent ends become children of this process."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def descendants(ancestor: int) -> list[int]:
-    """Process ids below `ancestor`, zombies excluded."""
-    children: dict[int, list[int]] = {}
-    zombies = set()
-    for pid, parent, state in _processes():
-        children.setdefault(parent, []).append(pid)
-        if state == "Z":
-            zombies.add(pid)
-    found, waiting = [], [ancestor]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found += below
-        waiting += below
-    return [pid for pid in found if pid not in zombies]
-
-
-def _processes() -> Iterator[tuple[int, int, str]]:
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat") as stat:
-                    fields = stat.read().rpartition(")")[2].split()
-            except OSError:  # it ended meanwhile
-                continue
-            yield int(name), int(fields[1]), fields[0]
-
-
-def kill_descendants(limit_s: float = 10.0) -> list[int]:
-    """Kills everything below this process, which must adopt orphans, and reaps it; returns what outlives `limit_s`."""
-    until = _now() + limit_s
-    while True:
-        left = descendants(os.getpid())
+    deadline_s = real_time.monotonic() + limit_s
+    while left := _descendants():
         for pid in left:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         reap()
-        if not left or _now() > until:
-            return left
-        _sleep(0.005)
+        if real_time.monotonic() > deadline_s:
+            return
+        real_time.sleep(0.005)
+    reap()
 
 
-def reap() -> list[tuple[int, int]]:
-    """Children that have ended: process id and wait status."""
-    ended: list[tuple[int, int]] = []
+def reap() -> list[Ended]:
+    """Children that have ended since the last call."""
+    ended: list[Ended] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -99,9 +62,39 @@ def reap() -> list[tuple[int, int]]:
             return ended
         if pid == 0:
             return ended
-        ended.append((pid, status))
+        if os.WIFSIGNALED(status):
+            ended.append(Ended(pid, 0, os.WTERMSIG(status)))
+        else:
+            ended.append(Ended(pid, os.WEXITSTATUS(status), 0))
 
 
-def exit_of(status: int) -> tuple[int, int]:
-    """A wait status as (return code, signal): one of the two is 0."""
-    return (0, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), 0)
+class _Process(NamedTuple):
+    pid: int
+    parent: int
+    state: str
+    """As in /proc/<pid>/stat: "Z" is a zombie."""
+
+
+def _processes() -> Iterator[_Process]:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat") as stat:
+                    fields = stat.read().rpartition(")")[2].split()
+            except OSError:  # it has ended meanwhile
+                continue
+            yield _Process(int(name), int(fields[1]), fields[0])
+
+
+def _descendants() -> list[int]:
+    """Processes below this one, zombies excluded."""
+    children: dict[int, list[_Process]] = {}
+    for process in _processes():
+        children.setdefault(process.parent, []).append(process)
+    found, unvisited = [], [os.getpid()]
+    while unvisited:
+        for child in children.get(unvisited.pop(), []):
+            unvisited.append(child.pid)
+            if child.state != "Z":
+                found.append(child.pid)
+    return found

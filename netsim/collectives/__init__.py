@@ -1,4 +1,9 @@
-"""From a collective operation to the flows and the latency it costs."""
+"""From an operation of NCCL to the flows and the latency it costs.
+
+Comes in: operation, bytes, members, a ``Topology``, and one GPU generation's constants (``generations/*.toml``). Goes
+out: a ``Plan``: groups of flows that start after a latency. May import: ``netsim.topology``, ``netsim.simulation``
+(for ``Group``), ``netsim.errors``, ``netsim.fields``.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Hop = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MembersByServer:
     """Members of a communicator by server, in rank order; servers in the order of their first member."""
 
     servers: tuple[tuple[int, ...], ...]
@@ -34,12 +34,12 @@ class Layout:
         return min(len(s) for s in self.servers)
 
 
-def layout(members: Sequence[int], topology: Topology) -> Layout:
+def by_server(members: Sequence[int], topology: Topology) -> MembersByServer:
     """Group members by server."""
-    by_server: dict[int, list[int]] = {}
+    found: dict[int, list[int]] = {}
     for member in members:
-        by_server.setdefault(topology.server_of(member), []).append(member)
-    return Layout(tuple(tuple(s) for s in by_server.values()))
+        found.setdefault(topology.server_of(member), []).append(member)
+    return MembersByServer(tuple(tuple(s) for s in found.values()))
 
 
 def weights(hops: Iterable[Hop], topology: Topology) -> tuple[tuple[int, int], ...]:
@@ -57,7 +57,7 @@ def chain(server: Sequence[int], first: int) -> list[int]:
     return [*server[first:], *server[:first]]
 
 
-def rings(where: Layout) -> list[Hop]:
+def rings(where: MembersByServer) -> list[Hop]:
     """Hops of one ring per rail: through each server's members, then on to the next server's member of that rail."""
     hops: list[Hop] = []
     for rail in range(where.rails if where.nodes > 1 else 1):
@@ -66,7 +66,7 @@ def rings(where: Layout) -> list[Hop]:
     return hops
 
 
-def ring_open(where: Layout, root: int) -> list[Hop]:
+def ring_open(where: MembersByServer, root: int) -> list[Hop]:
     """Hops of a broadcast pipeline along each rail's ring; the hop that would return to the root is not made."""
     return [hop for hop in rings(where) if hop[1] != root]
 
@@ -96,7 +96,7 @@ def double_tree(nodes: int) -> list[list[tuple[int, int]]]:
     return [first, second]
 
 
-def trees(where: Layout, both_ways: bool = True) -> list[Hop]:
+def trees(where: MembersByServer, both_ways: bool = True) -> list[Hop]:
     """Hops of a double binary tree per rail: a chain inside each server, tree edges between the chains' heads."""
     up: list[Hop] = []
     for rail in range(where.rails if where.nodes > 1 else 1):
@@ -108,7 +108,7 @@ def trees(where: Layout, both_ways: bool = True) -> list[Hop]:
     return up + [(dst, src) for src, dst in up] if both_ways else up
 
 
-def heads(where: Layout) -> list[Hop]:
+def heads(where: MembersByServer) -> list[Hop]:
     """Hops between servers of NVLSTree: double trees between members of the same rail, both ways."""
     hops: list[Hop] = []
     for rail in range(where.rails):

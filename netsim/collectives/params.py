@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from netsim.errors import SpecError
-from netsim.spec import FieldError, Table, locate, read_toml
+from netsim.fields import FieldError, TomlTable, locate, read_toml
 
 PROTOCOLS = ("ll", "ll128", "simple")
 REDUCTIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
@@ -87,20 +87,20 @@ class Params:
         return self.link_gbs * self.links
 
 
-def _triple(table: Table, key: str) -> Triple:
+def _triple(table: TomlTable, key: str) -> Triple:
     value = table.raw(key)
     if not (isinstance(value, list) and len(value) == 3 and all(isinstance(x, int | float) and x >= 0 for x in value)):
         raise FieldError(table.field(key), f"expected three numbers that are not negative, not {value!r}")
     return (float(value[0]), float(value[1]), float(value[2]))
 
 
-def _by_op(table: Table, ops: tuple[str, ...]) -> dict[str, float]:
+def _by_op(table: TomlTable, ops: tuple[str, ...]) -> dict[str, float]:
     values = {op: table.number(op, above=-1.0) for op in ops}
     table.end()
     return values
 
 
-def _simple(table: Table) -> Simple:
+def _simple(table: TomlTable) -> Simple:
     simple = Simple(
         table.number("wire_efficiency"),
         table.number("both_ways_efficiency"),
@@ -114,7 +114,7 @@ def _simple(table: Table) -> Simple:
 def read(path: Path) -> Params:
     """Parameters from a file; SpecError naming line and field if it is not complete and right."""
     try:
-        table = Table(read_toml(path), "")
+        table = TomlTable(read_toml(path), "")
 
         def latencies(name: str) -> dict[str, Triple]:
             sub = table.table(name)
@@ -154,7 +154,7 @@ def read(path: Path) -> Params:
 @cache
 def load_params(generation: str) -> Params:
     """The parameters of ``hopper``, ``ampere`` or ``blackwell``; SpecError naming the known ones otherwise."""
-    folder = resources.files("netsim") / "params"
+    folder = resources.files("netsim.collectives") / "generations"
     known = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
     if generation not in known:
         raise SpecError(f"no NCCL parameters for {generation!r}; known: {', '.join(known)}")

@@ -10,7 +10,7 @@ from math import ceil
 from netsim.collectives import hops, tuner
 from netsim.collectives.params import Params
 from netsim.errors import FlowError
-from netsim.groups import Group
+from netsim.simulation.groups import Group
 from netsim.topology import Topology
 
 OPERATIONS = (*tuner.REDUCTIONS, "all_to_all", "send_recv", "gather", "scatter")
@@ -57,27 +57,29 @@ def plan(
         raise FlowError(f"{op}: root {root} is not one of {len(members)} ranks")
     if ranks is not None and ranks < len(members):
         raise FlowError(f"{op}: {len(members)} members of a communicator of {ranks}")
-    both_ways = both_ways or op == "all_to_all"
-    return _plan(op, nbytes, tuple(members), topology, params, root, ranks or len(members), both_ways)
+    call = _Call(op, nbytes, tuple(members), root, ranks or len(members), both_ways or op == "all_to_all")
+    return _plan(call, topology, params)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """An operation as ``plan`` takes it, checked. ``ranks``: size of the communicator."""
+
+    op: str
+    nbytes: int
+    members: tuple[int, ...]
+    root: int
+    ranks: int
+    both_ways: bool
 
 
 @lru_cache(maxsize=4096)
-def _plan(
-    op: str,
-    nbytes: int,
-    members: tuple[int, ...],
-    topology: Topology,
-    params: Params,
-    root: int,
-    ranks: int,
-    both_ways: bool,
-) -> Plan:
-    if len(members) == 1:
+def _plan(call: _Call, topology: Topology, params: Params) -> Plan:
+    if len(call.members) == 1:
         return Plan("local", "simple", 1, ceil(params.base_us["ring"][0] * 1000), ())
-    where = hops.layout(members, topology)
-    if op in tuner.REDUCTIONS:
-        return _reduction(op, nbytes, where, topology, params, members[root])
-    return _point_to_point(op, nbytes, members, topology, params, members[root], ranks, both_ways)
+    if call.op in tuner.REDUCTIONS:
+        return _reduction(call, topology, params)
+    return _point_to_point(call, topology, params)
 
 
 def _group(nbytes: float, links: tuple[tuple[int, int], ...], gbs: float) -> tuple[Group, ...]:
@@ -85,13 +87,13 @@ def _group(nbytes: float, links: tuple[tuple[int, int], ...], gbs: float) -> tup
 
 
 @lru_cache(maxsize=1024)
-def _links(shape: str, where: hops.Layout, topology: Topology, root: int) -> tuple[tuple[int, int], ...]:
+def _links(shape: str, where: hops.MembersByServer, topology: Topology, root: int) -> tuple[tuple[int, int], ...]:
     """Weighted links of an algorithm's hops: they do not depend on the bytes, and the same tuple serves all sizes."""
     match shape:
         case "ring":
             made = hops.rings(where)
         case "servers":
-            made = [hop for server in where.servers for hop in hops.rings(hops.Layout((server,)))]
+            made = [hop for server in where.servers for hop in hops.rings(hops.MembersByServer((server,)))]
         case "tree":
             made = hops.trees(where)
         case "heads":
@@ -103,7 +105,9 @@ def _links(shape: str, where: hops.Layout, topology: Topology, root: int) -> tup
     return hops.weights(made, topology)
 
 
-def _reduction(op: str, nbytes: int, where: hops.Layout, topology: Topology, params: Params, root: int) -> Plan:
+def _reduction(call: _Call, topology: Topology, params: Params) -> Plan:
+    op, nbytes, root = call.op, call.nbytes, call.members[call.root]
+    where = hops.by_server(call.members, topology)
     choice = tuner.choose(op, nbytes, where, topology.server, params)
     choice = tuner.measured(choice, op, nbytes, where.ranks, params)
     carried = tuner.wire_bytes(op, nbytes, where.ranks)
@@ -123,7 +127,7 @@ def _reduction(op: str, nbytes: int, where: hops.Layout, topology: Topology, par
 
 
 def _nvls_groups(
-    op: str, nbytes: int, where: hops.Layout, topology: Topology, choice: tuner.Choice
+    op: str, nbytes: int, where: hops.MembersByServer, topology: Topology, choice: tuner.Choice
 ) -> tuple[Group, ...]:
     if not nbytes:
         return ()
@@ -131,7 +135,7 @@ def _nvls_groups(
     seconds_per_byte = tuner.wire_bytes(op, nbytes, where.ranks) / choice.bus_gbs
     # Servers work in step; those with as many members move as much, at one rate.
     for n in sorted({len(server) for server in where.servers} - {1}):
-        alike = hops.Layout(tuple(server for server in where.servers if len(server) == n))
+        alike = hops.MembersByServer(tuple(server for server in where.servers if len(server) == n))
         through = nbytes * (n + 1) / n if op == "all_reduce" else float(nbytes)
         links = _links("servers", alike, topology, alike.servers[0][0])
         groups += _group(through, links, through / seconds_per_byte)
@@ -142,27 +146,18 @@ def _nvls_groups(
     return tuple(groups)
 
 
-def _point_to_point(
-    op: str,
-    nbytes: int,
-    members: tuple[int, ...],
-    topology: Topology,
-    params: Params,
-    root: int,
-    ranks: int,
-    both_ways: bool,
-) -> Plan:
-    each = nbytes if op == "send_recv" else nbytes / len(members)
-    near, far = _moves(op, members, topology, root)
+def _point_to_point(call: _Call, topology: Topology, params: Params) -> Plan:
+    each = call.nbytes if call.op == "send_recv" else call.nbytes / len(call.members)
+    near, far = _moves(call.op, call.members, topology, call.members[call.root])
     server, simple = topology.server, params.simple
     inside = params.nvlink_us if server.kind == "nvswitch" else params.pci_us
     hop_us = params.net_us["ring"][2] if far else inside["ring"][2]
-    ramp = "exchange" if both_ways else "point_to_point"
-    latency_us = params.base_us["ring"][2] + hop_us + (simple.ramp_us[ramp] if nbytes else 0.0)
-    channels = _channels(each, ranks, params)
+    ramp = "exchange" if call.both_ways else "point_to_point"
+    latency_us = params.base_us["ring"][2] + hop_us + (simple.ramp_us[ramp] if call.nbytes else 0.0)
+    channels = _channels(each, call.ranks, params)
     inside_gbs = params.gpu_gbs if server.kind == "nvswitch" else server.gpu_gbps / 8
-    inside_gbs *= simple.both_ways_efficiency if both_ways else simple.wire_efficiency
-    channel_gbs = params.p2p.both_ways_channel_gbs if both_ways else params.p2p.channel_gbs
+    inside_gbs *= simple.both_ways_efficiency if call.both_ways else simple.wire_efficiency
+    channel_gbs = params.p2p.both_ways_channel_gbs if call.both_ways else params.p2p.channel_gbs
     groups: list[Group] = []
     for part, gbs in ((near, inside_gbs), (far, server.nic_gbps / 8 * params.factor.net_efficiency)):
         if part:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import log2
 
-from netsim.collectives.hops import Layout
+from netsim.collectives.hops import MembersByServer
 from netsim.collectives.params import PROTOCOLS, REDUCTIONS, Params
 from netsim.topology import ServerFacts
 
@@ -39,7 +39,7 @@ def wire_bytes(op: str, nbytes: int, ranks: int) -> float:
     return float(nbytes)
 
 
-def choices(op: str, where: Layout, server: ServerFacts, params: Params) -> list[Choice]:
+def choices(op: str, where: MembersByServer, server: ServerFacts, params: Params) -> list[Choice]:
     """Every algorithm and protocol that can run ``op`` here."""
     found = []
     for protocol in PROTOCOLS:
@@ -53,7 +53,7 @@ def choices(op: str, where: Layout, server: ServerFacts, params: Params) -> list
     return found
 
 
-def choose(op: str, nbytes: int, where: Layout, server: ServerFacts, params: Params) -> Choice:
+def choose(op: str, nbytes: int, where: MembersByServer, server: ServerFacts, params: Params) -> Choice:
     """The choice of least estimated time; the first in NCCL's order if several tie."""
     carried = wire_bytes(op, nbytes, where.ranks)
     return min(choices(op, where, server, params), key=lambda c: c.time_us(carried))
@@ -78,7 +78,7 @@ def _node_class(nodes: int) -> int:
     return 0 if nodes == 1 else 1 if nodes == 2 else 2
 
 
-def _raw_gbs(where: Layout, server: ServerFacts, params: Params) -> float:
+def _raw_gbs(where: MembersByServer, server: ServerFacts, params: Params) -> float:
     inside = params.gpu_gbs if server.kind == "nvswitch" else server.gpu_gbps / 8
     if where.nodes == 1:
         return inside
@@ -90,7 +90,7 @@ def _intra_us(server: ServerFacts, params: Params) -> dict[str, tuple[float, flo
     return params.nvlink_us if server.kind == "nvswitch" else params.pci_us
 
 
-def _ring(op: str, protocol: str, where: Layout, server: ServerFacts, params: Params) -> Choice:
+def _ring(op: str, protocol: str, where: MembersByServer, server: ServerFacts, params: Params) -> Choice:
     p = PROTOCOLS.index(protocol)
     raw, n, size = _raw_gbs(where, server, params), where.ranks, _node_class(where.nodes)
     gbs = raw
@@ -108,7 +108,7 @@ def _ring(op: str, protocol: str, where: Layout, server: ServerFacts, params: Pa
     return Choice("ring", protocol, params.max_channels, us, gbs)
 
 
-def _tree(protocol: str, where: Layout, server: ServerFacts, params: Params) -> Choice:
+def _tree(protocol: str, where: MembersByServer, server: ServerFacts, params: Params) -> Choice:
     p, size = PROTOCOLS.index(protocol), _node_class(where.nodes)
     raw = _raw_gbs(where, server, params) * params.factor.tree
     if protocol == "ll":
@@ -124,7 +124,7 @@ def _tree(protocol: str, where: Layout, server: ServerFacts, params: Params) -> 
     return Choice("tree", protocol, params.max_channels, us, gbs)
 
 
-def _nvls(op: str, where: Layout, server: ServerFacts, params: Params) -> list[Choice]:
+def _nvls(op: str, where: MembersByServer, server: ServerFacts, params: Params) -> list[Choice]:
     intra, channels = params.nvlink_us["nvls"][2], params.nvls_channels
     n = where.ranks
     if where.nodes == 1 and op in ("all_reduce", "all_gather", "reduce_scatter"):
@@ -141,6 +141,6 @@ def _nvls(op: str, where: Layout, server: ServerFacts, params: Params) -> list[C
     return []
 
 
-def _pat(where: Layout, server: ServerFacts, params: Params) -> Choice:
+def _pat(where: MembersByServer, server: ServerFacts, params: Params) -> Choice:
     us = params.base_us["pat"][2] + log2(where.nodes) * params.net_us["pat"][2]
     return Choice("pat", "simple", params.max_channels, us, _raw_gbs(where, server, params) * params.factor.pat)

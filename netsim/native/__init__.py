@@ -1,4 +1,8 @@
-"""Loading the fast core: a C library without dependencies, called through ctypes."""
+"""The solver: a C library without dependencies, and its Python bindings.
+
+Comes in: links, flows and changes of links as integers (ticks, rate units). Goes out: completions, moved
+completions and rate segments (``core`` has the typed calls). May import: ``netsim.errors``.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ns_new": (_net, [_int, _bytes]),
     "ns_free": (None, [_net]),
     "ns_add": (_i64, [_net, _i64, _i64, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
-    "ns_add_many": (None, [_net, _int, _net, _net, _net, _net, _net]),
     "ns_redirect": (None, [_net, _i64, _int, _bytes, _bytes, _bytes, _int, _bytes]),
     "ns_retime": (None, [_net, _i64, _i64]),
     "ns_retract": (None, [_net, _i64]),

@@ -21,7 +21,7 @@ typedef __int128 wide;
 
 enum view { NOW, PAST };
 enum state { FREE, PENDING, ACTIVE, DONE };
-enum turn { CAPACITY, REROUTE };
+enum change { CAPACITY, REROUTE };
 
 typedef struct {
     int64_t at, rate;
@@ -107,8 +107,8 @@ struct netsim {
     link_ *links;
     int32_t nflows, flows_room, nlinks, links_room;
     list free_flows, free_links;
-    list heaps[4];    /* by state: PENDING by start, ACTIVE by due, DONE by done */
-    event_heap turns; /* capacity and path changes after the last event */
+    list heaps[4];      /* by state: PENDING by start, ACTIVE by due, DONE by done */
+    event_heap changes; /* capacity and path changes after the last event */
     int64_t last, present, horizon;
     enum view view;
     int64_t at; /* the instant being solved */
@@ -162,6 +162,8 @@ void process(netsim *s, int64_t at);
 static inline bool instant(const flow *f) { return f->nbytes == 0 || f->nhops == 0; }
 
 /* facts.c */
+/* A flow of one path of n links, each of weight 1, and no cap; what it is called outside. */
+int64_t add_plain(netsim *s, int64_t start, int64_t nbytes, int32_t n, const int32_t *links);
 int64_t name_of(const netsim *s, int32_t f);      /* what a flow is called outside: slot and generation */
 int32_t find_flow(const netsim *s, int64_t name); /* -1: no such flow */
 int64_t known(const netsim *s, int64_t done);     /* NS_NEVER if after the present */

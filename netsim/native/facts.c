@@ -45,8 +45,8 @@ void ns_free(netsim *s) {
                      &s->touched,    &s->set,        &s->ulinks,   &s->entries,  &s->heap,
                      &s->full,       &s->fresh,      &s->live,     &s->stamped,  &s->starters};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
-    void *arrays[] = {s->flows,   s->links, s->turns.items, s->queue.items, s->rates,
-                      s->weights, s->moved, s->out_flows,   s->out_ticks,   s->out_segments};
+    void *arrays[] = {s->flows,   s->links, s->changes.items, s->queue.items, s->rates,
+                      s->weights, s->moved, s->out_flows,     s->out_ticks,   s->out_segments};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(s);
 }
@@ -147,10 +147,11 @@ static void set_instant(netsim *s, int32_t id, int64_t start) {
     }
 }
 
-static void expect_turns(netsim *s, int32_t id) {
+static void expect_reroutes(netsim *s, int32_t id) {
     const flow *f = &s->flows[id];
     for (int32_t i = 1; i < f->nepochs; i++)
-        if (f->epochs[i].from > s->last) event_push(&s->turns, (event){f->epochs[i].from, REROUTE, id, f->generation});
+        if (f->epochs[i].from > s->last)
+            event_push(&s->changes, (event){f->epochs[i].from, REROUTE, id, f->generation});
 }
 
 /* Append epochs with paths of their own. */
@@ -164,7 +165,7 @@ static void add_epochs(flow *f, int npaths, const int64_t *path_from) {
 static void submit(netsim *s, int32_t id) {
     flow *f = &s->flows[id];
     attach(s, id, 0);
-    expect_turns(s, id);
+    expect_reroutes(s, id);
     if (instant(f))
         set_instant(s, id, f->start);
     else if (f->start >= s->last)
@@ -192,22 +193,16 @@ int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n
     return name_of(s, id);
 }
 
-void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nbytes, const int64_t *offsets,
-                 const int32_t *links, int64_t *flows) {
-    int32_t moved = 0;
-    for (int i = 0; i < count; i++) {
-        int64_t from = offsets[i];
-        begin(s);
-        s->nmoved = moved;
-        int32_t n = nbytes[i] ? (int32_t)(offsets[i + 1] - from) : 0, id = new_flow(s, starts[i], nbytes[i], n);
-        s->flows[id].nhops = n;
-        s->flows[id].npaths = 1;
-        for (int32_t j = 0; j < n; j++) s->flows[id].hops[j] = (hop){links[from + j], 1, 0, 0};
-        submit(s, id);
-        end(s);
-        moved = s->nmoved;
-        flows[i] = name_of(s, id);
-    }
+int64_t add_plain(netsim *s, int64_t start, int64_t nbytes, int32_t n, const int32_t *links) {
+    begin(s);
+    if (!nbytes) n = 0;
+    int32_t id = new_flow(s, start, nbytes, n);
+    s->flows[id].nhops = n;
+    s->flows[id].npaths = 1;
+    for (int32_t i = 0; i < n; i++) s->flows[id].hops[i] = (hop){links[i], 1, 0, 0};
+    submit(s, id);
+    end(s);
+    return name_of(s, id);
 }
 
 void ns_redirect(netsim *s, int64_t name, int n, const int32_t *links, const int32_t *weights, const int32_t *paths,
@@ -228,7 +223,7 @@ void ns_redirect(netsim *s, int64_t name, int n, const int32_t *links, const int
         if (f->epochs[0].from >= path_from[0]) f->nepochs = 0;
         add_epochs(f, npaths, path_from);
         attach(s, id, first);
-        expect_turns(s, id);
+        expect_reroutes(s, id);
         if (f->state != PENDING && path_from[0] <= f->start)
             replay_flow(s, id, f->start, f->start);
         else if (f->state != PENDING && path_from[0] <= s->last)
@@ -279,7 +274,7 @@ void ns_capacity(netsim *s, int link, int64_t at, int64_t capacity) {
         l->steps[i] = (step){at, capacity};
     }
     if (at > s->last)
-        event_push(&s->turns, (event){at, CAPACITY, link, 0});
+        event_push(&s->changes, (event){at, CAPACITY, link, 0});
     else
         replay_capacity(s, link, at);
     end(s);

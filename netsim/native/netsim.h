@@ -1,8 +1,8 @@
 /* The fast core of netsim: max-min fair flows in time, exact, with late arrivals.
  *
  * All instants are ticks and all rates rate units (netsim/units.py). Flows and links are named by the numbers that
- * calls return or that follow from their order. Calls do not check their arguments: netsim/core.py does. Results that
- * are lists stay valid until the next call. Not thread safe.
+ * calls return or that follow from their order. Calls do not check their arguments: netsim/native/core.py does. Results
+ * that are lists stay valid until the next call. Not thread safe.
  */
 #ifndef NETSIM_H
 #define NETSIM_H
@@ -35,9 +35,6 @@ void ns_free(netsim *s);
  * cap. */
 int64_t ns_add(netsim *s, int64_t start, int64_t nbytes, int64_t capacity, int n, const int32_t *links,
                const int32_t *weights, const int32_t *paths, int npaths, const int64_t *path_from);
-/* count flows of one path each, weight 1, no cap; flow i has hops links[offsets[i]] to links[offsets[i + 1] - 1]. */
-void ns_add_many(netsim *s, int count, const int64_t *starts, const int64_t *nbytes, const int64_t *offsets,
-                 const int32_t *links, int64_t *flows);
 /* From path_from[0] on the flow takes these paths instead of what it had from then on. */
 void ns_redirect(netsim *s, int64_t flow, int n, const int32_t *links, const int32_t *weights, const int32_t *paths,
                  int npaths, const int64_t *path_from);
@@ -51,15 +48,16 @@ int ns_advance(netsim *s, int64_t to);
 int ns_next(netsim *s);
 const int64_t *ns_flows(const netsim *s);
 const int64_t *ns_ticks(const netsim *s);
-/* Completions that the last add, add_many, retime, retract or capacity moved. */
+/* Completions that the last add, retime, retract or capacity moved. */
 int ns_moves(const netsim *s, const ns_moved **moved);
 
 int64_t ns_completion(const netsim *s, int64_t flow); /* NS_NEVER if not at or before the present; -1: no such flow */
 int ns_segments(netsim *s, int64_t flow, const ns_segment **segments);
 /* Forget flows that completed at or before the horizon: their number; they are at ns_flows. */
 int ns_commit(netsim *s, int64_t horizon);
-/* Plain flows, of which flow order[i] is handed over once the present is at submit[order[i]]; then everything to the
- * end. The network must be empty. What later flows cannot touch is committed on the way. done[i]: completion of flow i
+/* Plain flows: flow i has hops links[offsets[i]] to links[offsets[i + 1] - 1], each of weight 1, and no cap. Flow
+ * order[i] is handed over once the present is at submit[order[i]]; then everything runs to the end. The network must be
+ * empty. What later flows cannot touch is committed on the way. done[i]: completion of flow i
  * (NS_NEVER where it stalls), as set by the caller before. most_bytes: the most that was held. */
 void ns_play(netsim *s, int count, const int32_t *order, const int64_t *submit, const int64_t *starts,
              const int64_t *nbytes, const int64_t *offsets, const int32_t *links, int64_t *done, int64_t *most_bytes);

@@ -6,8 +6,8 @@
 enum { COMMIT_EVERY = 8, COUNT_EVERY = 128 };
 
 static void play_commit(netsim *s, int64_t to_come, const int32_t *index, int64_t *done, int64_t *most_bytes,
-                        int turn) {
-    if (turn % COUNT_EVERY == 0) {
+                        int batch) {
+    if (batch % COUNT_EVERY == 0) {
         ns_counters now;
         ns_count(s, &now);
         if (now.bytes > *most_bytes) *most_bytes = now.bytes;
@@ -29,16 +29,16 @@ void ns_play(netsim *s, int count, const int32_t *order, const int64_t *submit, 
         int32_t k = order[i];
         if (submit[k] > s->present) ns_advance(s, submit[k]);
         if (i % COMMIT_EVERY == 0) play_commit(s, to_come[i], index, done, most_bytes, i / COMMIT_EVERY);
-        int64_t name;
-        ns_add_many(s, 1, starts + k, nbytes + k, offsets + k, links, &name);
+        int32_t nlinks = (int32_t)(offsets[k + 1] - offsets[k]);
+        int64_t name = add_plain(s, starts[k], nbytes[k], nlinks, links + offsets[k]);
         index = grow(index, &room, (int32_t)(name & 0x7fffffff) + 1, sizeof *index);
         index[name & 0x7fffffff] = k;
     }
-    int turn = 0;
-    for (int64_t at; (at = next_event(s)) != NS_NEVER; turn++) {
+    int batch = 0;
+    for (int64_t at; (at = next_event(s)) != NS_NEVER; batch++) {
         for (int i = 0; i < COMMIT_EVERY && (at = next_event(s)) != NS_NEVER; i++) process(s, at);
         ns_advance(s, s->last);
-        play_commit(s, s->last, index, done, most_bytes, turn);
+        play_commit(s, s->last, index, done, most_bytes, batch);
     }
     ns_advance(s, s->last > s->present ? s->last : s->present);
     play_commit(s, s->present, index, done, most_bytes, 0);

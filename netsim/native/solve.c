@@ -98,7 +98,7 @@ void make_room_for(netsim *s, int32_t f) {
 static void check(netsim *s, int32_t id) {
     link_ *l = &s->links[id];
     link_view *v = &l->view[s->view];
-    /* With room for one more unit of every flow no level can be at or below any rate; and nobody relies on this link.
+    /* With room for one more unit of every flow no level can be at or below any rate; and no flow relies on this link.
      */
     if (!v->limits && v->load + v->weight <= v->capacity) return;
     int64_t level = level_of(s, l, -1), least = level;
@@ -230,7 +230,7 @@ static void fix(netsim *s, flow *f, int64_t rate, int32_t limit) {
     f->fixed = true;
 }
 
-/* Fill the set. True: nobody else is on its links, so this is the solution by definition. */
+/* Fill the set. True: no other flow is on its links, so this is the solution by definition. */
 static bool fill(netsim *s) {
     s->count.filled += s->set.n;
     lay_out(s);

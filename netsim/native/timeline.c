@@ -7,9 +7,10 @@ static int64_t earliest(const netsim *s, uint8_t state) {
 }
 
 int64_t next_event(const netsim *s) {
-    int64_t at = earliest(s, ACTIVE), start = earliest(s, PENDING), turn = s->turns.n ? s->turns.items[0].at : NS_NEVER;
+    int64_t at = earliest(s, ACTIVE), start = earliest(s, PENDING),
+            change = s->changes.n ? s->changes.items[0].at : NS_NEVER;
     at = start < at ? start : at;
-    return turn < at ? turn : at;
+    return change < at ? change : at;
 }
 
 static void finish(netsim *s, int32_t f, int64_t at) {
@@ -77,8 +78,8 @@ void process(netsim *s, int64_t at) {
     s->last = s->at = at;
     s->view = NOW;
     while (earliest(s, ACTIVE) == at) finish(s, heap_top(s, ACTIVE), at);
-    while (s->turns.n && s->turns.items[0].at == at) {
-        event e = event_pop(&s->turns);
+    while (s->changes.n && s->changes.items[0].at == at) {
+        event e = event_pop(&s->changes);
         if (e.what == CAPACITY) {
             s->links[e.id].view[NOW].capacity = capacity_at(&s->links[e.id], at);
             touch(s, e.id);

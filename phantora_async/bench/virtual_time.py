@@ -24,9 +24,9 @@ from random import Random
 import netsim
 from emu.contract import records
 from emu.contract.records import NcclKind, ScopeKind
-from phantora_async.coordinator.costs import Costs, CostTable
-from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.ingest.costs import Costs, CostTable
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import POLICIES, Collective, NetworkModel, Revised, SpeculationPolicy, Stop, Timeline
 from profiles import CostModel, load_cluster, load_gpu
 
@@ -48,12 +48,12 @@ class FixedFabric:
     def __init__(self) -> None:
         self._due: list[tuple[int, Collective]] = []
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
-        heappush(self._due, (at_ns + max(collective.nbytes // 100, 1), key))
+    def begin(self, collective: Collective, at_ns: int) -> Revised:
+        heappush(self._due, (at_ns + max(collective.nbytes // 100, 1), collective))
         return ()
 
-    def retract(self, key: Collective) -> Revised:
-        self._due = [(at_ns, other) for at_ns, other in self._due if other is not key]
+    def retract(self, collective: Collective) -> Revised:
+        self._due = [(at_ns, other) for at_ns, other in self._due if other is not collective]
         heapify(self._due)
         return ()
 
@@ -193,7 +193,6 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
         while policy.run(TURN, asked=False) is Stop.BUDGET:
             pass
         run_s += time.process_time() - started
-        table.close()
     rollback_log, peak = timeline.rollback_log, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Measured(
         *(policy_name, world_size, count, decode_s, intake_s, run_s, timeline.now_ns, timeline.turns),

@@ -1,4 +1,4 @@
-"""Simulate a network alone: a flow trace on a described network, without any training script."""
+"""Simulate a trace of network flows on a described network, without a training script."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from netsim import NetsimError, Topology, astra, load, picture, stats, trace
+from netsim import NetsimError, Topology, load
 from netsim.collectives import load_params
-from netsim.topology import ROUTINGS
-from phantora_async.errors import UsageError
+from netsim.tools import picture, stats, trace
+from netsim.topology import ROUTINGS, astra_sim
+from phantora_async.errors import NotWritten, UsageError
 
 USAGE = (
     "phantora-async net --network FILE --flows FILE [--servers N] [--routing ecmp|adaptive] [--json FILE] "
@@ -26,32 +27,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="TOML with a [network] table, or ASTRA-sim's analytical network YAML",
+        help="network description: TOML with a [network] table, or YAML of ASTRA-sim's analytical network",
     )
     parser.add_argument(
-        "--flows", type=Path, required=True, metavar="FILE", help="flow trace, CSV or JSON (docs/netsim.md)"
+        "--flows",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="flow trace in CSV or JSON; docs/netsim.md describes it",
     )
-    parser.add_argument("--servers", type=int, default=1, metavar="N", help="servers in the cluster (default 1)")
+    parser.add_argument("--servers", type=int, default=1, metavar="N", help="number of servers (default: 1)")
     parser.add_argument(
         "--routing",
         choices=ROUTINGS,
-        help="how flows pick one of equally good routes (default: what the description says, else ecmp)",
+        help="how a flow chooses among equally short routes (default: as the description says, else ecmp)",
     )
     parser.add_argument(
-        "--gpu", default="hopper", metavar="GENERATION", help="NCCL parameters for collectives (default hopper)"
+        "--gpu",
+        default="hopper",
+        metavar="GENERATION",
+        help="GPU generation whose NCCL parameters collectives use (default: hopper)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write completions and statistics there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write completion times and statistics to FILE")
     parser.add_argument(
-        "--picture", type=Path, metavar="FILE", help="write a heat map of link utilisation (png, svg, pdf)"
+        "--picture", type=Path, metavar="FILE", help="draw a heat map of link utilisation (png, svg or pdf)"
     )
-    parser.add_argument("--bins", type=int, default=100, metavar="N", help="parts of the time axis (default 100)")
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """For a parser that keeps its subcommands in argparse."""
-    parser = subparsers.add_parser("net", help="simulate a network alone")
-    add_arguments(parser)
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--bins",
+        type=int,
+        default=100,
+        metavar="N",
+        help="number of intervals into which statistics divide time (default: 100)",
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -63,19 +70,24 @@ def run(given: argparse.Namespace) -> int:
             topology.routing = given.routing
         net, done = trace.run(trace.read(given.flows, topology), topology, load_params(given.gpu))
         statistics = stats.take(net, bins=given.bins)
+    except (NetsimError, OSError) as error:
+        raise UsageError(str(error)) from None
+    try:
         if given.json:
             _write(given.json, topology, done, statistics)
         if given.picture:
             picture.heat_map(statistics, given.picture)
-    except (NetsimError, OSError) as error:
+    except NetsimError as error:
         raise UsageError(str(error)) from None
+    except OSError as error:
+        raise NotWritten(str(error)) from None
     _show(done, statistics)
     return 0
 
 
 def _topology(given: argparse.Namespace) -> Topology:
     if given.network.suffix.lower() in (".yml", ".yaml"):
-        return astra.from_yaml(given.network)
+        return astra_sim.from_yaml(given.network)
     return load(given.network, given.servers)
 
 

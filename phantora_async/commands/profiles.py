@@ -1,4 +1,4 @@
-"""Lists, shows or copies the descriptions of GPUs, clusters and hosts."""
+"""List, show or copy descriptions of GPUs, clusters and hosts. A copy can be edited and used in a run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import argparse
 import shutil
 from pathlib import Path
 
-from phantora_async.errors import UsageError
+from phantora_async.errors import NotWritten, UsageError
 from profiles import ProfileError, cluster_names, gpu_names, host_names, load_cluster, load_gpu, path_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "phantora-async profiles [list | show NAME | copy NAME [FILE]]"
-    parser.add_argument("action", nargs="?", default="list", choices=("list", "show", "copy"))
+    parser.add_argument(
+        "action", nargs="?", default="list", choices=("list", "show", "copy"), help="what to do (default: list)"
+    )
     parser.add_argument("name", nargs="?", metavar="NAME", help="name of a GPU, a cluster or a host")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="file or folder to copy to (default: ./NAME.toml)")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="file to create (default: NAME.toml in this directory)")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -22,7 +24,7 @@ def run(given: argparse.Namespace) -> int:
         if given.action == "list":
             _list()
         elif given.name is None:
-            raise UsageError(f"profiles {given.action}: NAME is missing", "phantora-async profiles list")
+            raise UsageError(f"profiles {given.action}: no name given", "known names: phantora-async profiles list")
         elif given.action == "show":
             print(path_of(given.name).read_text(), end="")
         else:
@@ -52,11 +54,11 @@ def _copy(name: str, target: Path) -> None:
     if target.is_dir():
         target /= source.name
     if target.exists():
-        raise UsageError(f"{target} exists already", f"another name: phantora-async profiles copy {name} FILE")
+        raise UsageError(f"{target} exists already", f"choose another name: phantora-async profiles copy {name} FILE")
     try:
         shutil.copyfile(source, target)
     except OSError as error:
-        raise UsageError(f"{target}: {error.strerror}") from None
+        raise NotWritten(f"cannot write {target}: {error.strerror}") from None
     option = {"gpus": "--gpu", "clusters": "--cluster"}.get(source.parent.name)
-    then = f"phantora-async run {option} {target} ..." if option else f'set host = "{target}" in a cluster\'s file'
-    print(f"{target}: copied; edit it, then: {then}")
+    use = f"phantora-async run {option} {target} ..." if option else f'set host = "{target}" in a cluster\'s file'
+    print(f"created {target}; edit it, then: {use}")

@@ -1,4 +1,4 @@
-"""Show a run's report again, from the JSON that it wrote."""
+"""Show the report of a finished run again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phantora_async.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="FILE|DIR", help="report.json of a run, or the run's directory")
+    parser.add_argument("path", metavar="FILE|DIR", help="a JSON report, or the run directory that has it")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -20,12 +20,12 @@ def run(given: argparse.Namespace) -> int:
     try:
         document = json.loads(path.read_bytes())
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", "a run names its report at its end") from None
+        raise UsageError(f"{path}: {error.strerror}", "a run prints the path of its report when it ends") from None
     except ValueError:
-        raise UsageError(f"{path}: not a report (no JSON)") from None
+        raise UsageError(f"{path}: not a report: it is not JSON") from None
     from phantora_async.report import SCHEMA, terminal_report
 
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path}: not a report of this version of phantora-async")
+        raise UsageError(f"{path}: not a report, or written by another version of phantora-async")
     print(terminal_report(document))
     return 0

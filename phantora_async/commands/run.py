@@ -7,90 +7,104 @@ import os
 from pathlib import Path
 
 from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, STALL_TIMEOUT_S, resolve
-from phantora_async.errors import EXIT_CODES_HELP, NotWritten
-from phantora_async.liveness.call_sites import short
+from phantora_async.errors import NotWritten, exit_codes_help
 from phantora_async.virtual_time.speculation_policy import POLICIES
+from phantora_async.wording import short
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "phantora-async run [-n WORLD | --nnodes N --nproc-per-node GPUS] [options] (SCRIPT | -m MODULE) [arguments]"
     )
-    parser.epilog = EXIT_CODES_HELP
+    parser.epilog = exit_codes_help()
     job = parser.add_argument_group("job")
     job.add_argument(
-        "-n", type=int, metavar="WORLD", help="GPUs in all: 12 are a server of 8 and one of 4 (default: 1)"
+        "-n",
+        type=int,
+        metavar="WORLD",
+        help="number of GPUs, one rank each; with 8 per server, 12 need two servers (default: 1)",
     )
-    job.add_argument("--nnodes", type=int, metavar="N", help="servers, all of them full")
+    job.add_argument("--nnodes", type=int, metavar="N", help="number of servers, each with --nproc-per-node GPUs")
     job.add_argument(
         "--nproc-per-node",
         "--nproc_per_node",
         type=int,
         metavar="GPUS",
-        help="GPUs of a server (default: all that the cluster's have)",
+        help="GPUs per server (default: as many as the cluster's servers have)",
     )
-    job.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as with python -m")
+    job.add_argument("-m", "--module", action="store_true", help="SCRIPT is the name of a module, as with python -m")
     job.add_argument(
-        "--python", metavar="PATH", help="interpreter of the environment that has PyTorch (default: this one)"
+        "--python", metavar="PATH", help="Python interpreter of the environment that has PyTorch (default: this one)"
     )
     job.add_argument(
         "--preload",
         metavar="MODULE",
         action="append",
         default=[],
-        help="import once, for all ranks (repeatable): saves memory and time",
+        help="import MODULE once for all ranks, which saves memory and time; may be repeated",
     )
     machine = parser.add_argument_group("emulated machine")
     machine.add_argument(
-        "--cluster", metavar="NAME|FILE", default=DEFAULT_CLUSTER, help="servers and network (default: %(default)s)"
+        "--cluster",
+        metavar="NAME|FILE",
+        default=DEFAULT_CLUSTER,
+        help="servers and network (default: %(default)s)",
     )
     machine.add_argument(
-        "--gpu", metavar="NAME|FILE", help="another GPU than the cluster's; see: phantora-async profiles list"
+        "--gpu", metavar="NAME|FILE", help="GPU in place of the cluster's own; names: phantora-async profiles list"
     )
     machine.add_argument(
         "--host",
         choices=HOST_MODES,
         default=HOST_MODES[0],
-        help="time of the Python side: a fixed cost per call and op (default), this machine's CPU time, or none",
+        help="cost of the script's Python code and CUDA calls: modelled (a calibrated cost per operation, default), "
+        "measured (CPU time of this machine), or none",
     )
     machine.add_argument(
         "--clock",
         choices=CLOCKS,
         default=CLOCKS[0],
-        help="when a rank may know the time: once no other can change it (exact, default), or at once (optimistic)",
+        help="when ranks are told the virtual time: when it is certain (exact, default), or at once, which is faster "
+        "but may be wrong (optimistic)",
     )
     machine.add_argument(
         "--speculation",
         choices=POLICIES,
         default=POLICIES[0],
-        help="when to simulate past the slowest rank; results are the same (default: %(default)s)",
+        help="when to simulate ahead of the slowest rank; changes the simulator's speed, not the results "
+        "(default: %(default)s)",
     )
     machine.add_argument(
         "--isolation",
         choices=ISOLATIONS,
         default=ISOLATIONS[0],
-        help="what servers do not share (none: one network, one file system)",
+        help="what emulated servers do not share; none: they share network and file system (default: %(default)s)",
     )
     output = parser.add_argument_group("output")
     output.add_argument(
-        "--run-dir", metavar="DIR", help="every rank's log and the report (default: a new one in phantora-runs/)"
+        "--run-dir", metavar="DIR", help="directory for logs and the report (default: a new one in phantora-runs/)"
     )
     output.add_argument(
-        "--report", metavar="FILE", help="the report as JSON (default: report.json in the run directory)"
+        "--report", metavar="FILE", help="where to write the JSON report (default: report.json in the run directory)"
     )
     output.add_argument(
-        "--show-ranks", metavar="RANKS", default="0", help="whose output to show: 0,3 or all or none (default: 0)"
+        "--show-ranks",
+        metavar="RANKS",
+        default="0",
+        help="ranks whose output is shown, such as 0,3, or all, or none (default: 0)",
     )
     output.add_argument(
         "--stall-timeout",
         metavar="SECONDS",
         type=float,
         default=STALL_TIMEOUT_S,
-        help="end the run when ranks have waited so long, in real time, for one that does nothing that can be seen "
-        "(default: %(default)g; 0: never)",
+        help="end the run when ranks have waited for so long, in real time, for a rank that makes no visible progress "
+        "(default: %(default)g; 0: no limit)",
     )
     output.add_argument(
-        "--no-progress", action="store_true", help="no status (a line on a terminal, else one every 30 s)"
+        "--no-progress",
+        action="store_true",
+        help="show no status (otherwise: a line on a terminal, else one every 30 s)",
     )
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -98,29 +112,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     config = resolve(given)
-    # Not before the command line is known to be good: these take longer to import than everything else.
+    # Imported only when the command line is known to be good: they take longer to import than everything else.
     import uvloop
 
-    from phantora_async.report import terminal_report
+    from phantora_async.report import terminal_report, to_json
     from phantora_async.session import Session
 
-    session = Session(config)
-    outcome = uvloop.run(session.run())
-    unwritten = _write(config.report, outcome.report_json())
+    outcome = uvloop.run(Session(config).run())
+    unwritten = _write(config.report, to_json(outcome.report))
     logs = f"logs: {short(config.run_dir)}/rank*.log"
-    if (error := session.error(outcome)) is not None:
-        error.hint = f"{unwritten or f'report: {short(config.report)}'}; {logs}"
-        raise error
+    if outcome.failure is not None:
+        outcome.failure.hint = f"{unwritten or f'report: {short(config.report)}'}; {logs}"
+        raise outcome.failure
     print(terminal_report(outcome.report))
     if unwritten:
-        raise NotWritten(unwritten, f"what it would say for people stands above; {logs}")
-    print(f"report: {config.report}; logs: {config.run_dir}/rank*.log")
-    print(f"again:  phantora-async report {config.report}")
+        raise NotWritten(unwritten, f"its text is printed above; {logs}")
+    print(f"report: {short(config.report)}; {logs}")
+    print(f"again:  phantora-async report {short(config.report)}")
     return 0
 
 
 def _write(report: Path, content: bytes) -> str:
-    """A file all of it or nothing, pipes and devices (`/dev/stdout`) as they are; says why it could not be written."""
+    """Writes a file completely or not at all; pipes and devices (`/dev/stdout`) directly. Returns why it could not."""
     in_place = report.is_symlink() or (report.exists() and not report.is_file())
     partial = report if in_place else report.with_name(f".{report.name}.{os.getpid()}")
     try:

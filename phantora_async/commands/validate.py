@@ -13,7 +13,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from phantora_async.errors import NotWritten, RunFailed, UsageError
+from phantora_async.errors import JobsFailed, NotWritten, UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def run(given: argparse.Namespace) -> int:
         text = f"{tables.table(rows)}\n\n{tables.summary(rows)}."
         tables.write_into(given.docs, given.name or given.script.stem, text)
     if failed := [row.job for row in rows if row.failure]:
-        raise RunFailed(f"{len(failed)} of {len(rows)} jobs failed: {', '.join(failed)}", 1)
+        raise JobsFailed(f"{len(failed)} of {len(rows)} jobs failed: {', '.join(failed)}")
     return 0
 
 

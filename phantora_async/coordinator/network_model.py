@@ -1,4 +1,4 @@
-"""netsim as virtual time uses it: a meeting becomes a plan, the plan's groups become flows."""
+"""netsim as virtual time uses it: a collective becomes a plan, and the plan's groups become flows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZED_BY_MEMBERS = (
     NcclKind.GATHER,
     NcclKind.SCATTER,
 )
-"""NCCL's count is one member's part; netsim wants the whole."""
+"""NCCL counts one member's part of these operations; netsim takes the whole."""
 
 
 class NetsimNetworkModel:
@@ -31,21 +31,21 @@ class NetsimNetworkModel:
         self._server_of = [server for server, gpus in enumerate(servers) for _ in range(gpus)]
         self._members: dict[int, tuple[int, ...]] = {}
         self._flows: dict[Collective, dict[int, int | None]] = {}
-        """Key -> its flows, and when each completes, if that is known."""
-        self._key_of: dict[int, Collective] = {}
-        """Flow -> key"""
+        """A collective's flows, and when each completes; None if that is not known."""
+        self._collective_of: dict[int, Collective] = {}
+        """By flow."""
         self._done: dict[Collective, int] = {}
-        """Key -> when it completes, if that is known."""
-        self._unnamed: list[tuple[int, Collective]] = []
-        """Heap of known completions that ``complete`` has not named; valid while ``_done`` agrees."""
-        self._named: dict[Collective, int] = {}
-        """In the order in which they were named, nearly; kept until that is committed."""
+        """When collectives complete of which that is known."""
+        self._unreported: list[tuple[int, Collective]] = []
+        """Heap of known completions that ``complete`` has not returned; an entry is valid while ``_done`` agrees."""
+        self._reported: dict[Collective, int] = {}
+        """Completions that ``complete`` has returned, until they are committed."""
         self._moving = 0
-        """Keys whose completion is not known."""
+        """How many collectives there are whose completion is not known."""
         self._committed_ns = 0
 
     def plan(self, collective: Collective) -> Plan:
-        """How the network carries the meeting."""
+        """How the network carries the collective."""
         if collective.op == NcclKind.SEND:
             members = tuple(self._endpoint(collective, rank) for rank in collective.ranks)
             if members[0] == members[1]:
@@ -65,7 +65,7 @@ class NetsimNetworkModel:
         device = collective.comm.devices[collective.comm.place[rank]]
         return self._topology.gpu(self._server_of[rank], device)
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int) -> Revised:
         """See ``virtual_time.NetworkModel``."""
         plan = self.plan(collective)
         latency_ns = plan.latency_ns
@@ -73,94 +73,101 @@ class NetsimNetworkModel:
             latency_ns = 1
         start_ns = at_ns + latency_ns
         if not plan.groups:
-            self._done[key] = start_ns
-            heappush(self._unnamed, (start_ns, key))
+            self._done[collective] = start_ns
+            heappush(self._unreported, (start_ns, collective))
             return ()
         flows: dict[int, int | None] = {}
         moved: list[netsim.Moved] = []
         for number, group in enumerate(plan.groups):
-            changes = self._network.add(group, start_ns, key=(key, number))
-            self._key_of[changes.flow] = key
+            changes = self._network.add(group, start_ns, key=(collective, number))
+            self._collective_of[changes.flow] = collective
             flows[changes.flow] = None
             moved += changes.moved
-        self._flows[key] = flows
+        self._flows[collective] = flows
         self._moving += 1
         return self._note(moved) if moved else ()
 
-    def retract(self, key: Collective) -> Revised:
+    def retract(self, collective: Collective) -> Revised:
         """See ``virtual_time.NetworkModel``."""
-        if self._done.pop(key, None) is None:
+        if self._done.pop(collective, None) is None:
             self._moving -= 1
-        self._named.pop(key, None)
+        self._reported.pop(collective, None)
         moved: list[netsim.Moved] = []
-        for flow in self._flows.pop(key, {}):
-            del self._key_of[flow]
+        for flow in self._flows.pop(collective, {}):
+            del self._collective_of[flow]
             moved += self._network.retract(flow).moved
         return self._note(moved) if moved else ()
 
     def _note(self, moved: Sequence[netsim.Moved]) -> Revised:
-        """Flows' completions are others than before: so may be their meetings'."""
-        keys: dict[Collective, None] = {}
+        """Flows complete at other times than before: so may their collectives."""
+        changed: dict[Collective, None] = {}
         for change in moved:
-            key = self._key_of.get(change.flow)
-            if key is not None:
-                self._flows[key][change.flow] = change.after_ns
-                keys[key] = None
+            collective = self._collective_of.get(change.flow)
+            if collective is not None:
+                self._flows[collective][change.flow] = change.after_ns
+                changed[collective] = None
         revised: list[tuple[Collective, int, int | None]] = []
-        for key in keys:
-            before_ns, after_ns = self._done.get(key), _last(self._flows[key].values())
+        for collective in changed:
+            before_ns, after_ns = self._done.get(collective), _last(self._flows[collective].values())
             if before_ns == after_ns:
                 continue
             if after_ns is None:
-                del self._done[key]
+                del self._done[collective]
             else:
-                self._done[key] = after_ns
-                heappush(self._unnamed, (after_ns, key))
+                self._done[collective] = after_ns
+                heappush(self._unreported, (after_ns, collective))
             self._moving += (after_ns is None) - (before_ns is None)
-            named_ns = self._named.pop(key, None)
-            if named_ns is not None:
-                revised.append((key, named_ns, after_ns))
+            reported_ns = self._reported.pop(collective, None)
+            if reported_ns is not None:
+                revised.append((collective, reported_ns, after_ns))
         return revised
 
     def next_ns(self) -> int | None:
         """See ``virtual_time.NetworkModel``."""
         flow = self._network.next_completion() if self._moving else None
-        unnamed = self._unnamed
-        while unnamed and (self._done.get(unnamed[0][1]) != unnamed[0][0] or unnamed[0][1] in self._named):
-            heappop(unnamed)
-        known_ns = unnamed[0][0] if unnamed else None
+        known_ns = self._next_unreported_ns()
         if flow is None:
             return known_ns
-        return flow[0] if known_ns is None else min(flow[0], known_ns)
+        flow_ns, _ = flow
+        return flow_ns if known_ns is None else min(flow_ns, known_ns)
+
+    def _next_unreported_ns(self) -> int | None:
+        """The earliest valid entry of ``_unreported``; those before it are dropped."""
+        heap = self._unreported
+        while heap:
+            done_ns, collective = heap[0]
+            if self._done.get(collective) == done_ns and collective not in self._reported:
+                return done_ns
+            heappop(heap)
+        return None
 
     def complete(self, at_ns: int) -> list[Collective]:
         """See ``virtual_time.NetworkModel``."""
         if at_ns > self._network.now_ns:
             for done_ns, flow in self._network.advance(at_ns):
-                key = self._key_of[flow]
-                flows = self._flows[key]
+                collective = self._collective_of[flow]
+                flows = self._flows[collective]
                 flows[flow] = done_ns
                 last_ns = done_ns if len(flows) == 1 else _last(flows.values())
                 if last_ns is not None:
                     self._moving -= 1
-                    self._done[key] = last_ns
-                    heappush(self._unnamed, (last_ns, key))
-        keys = []
-        while self._unnamed and self._unnamed[0][0] <= at_ns:
-            done_ns, key = heappop(self._unnamed)
-            if self._done.get(key) == done_ns and key not in self._named:
-                self._named[key] = done_ns
-                keys.append(key)
-        return sorted(keys) if len(keys) > 1 else keys
+                    self._done[collective] = last_ns
+                    heappush(self._unreported, (last_ns, collective))
+        done = []
+        while (due_ns := self._next_unreported_ns()) is not None and due_ns <= at_ns:
+            _, collective = heappop(self._unreported)
+            self._reported[collective] = due_ns
+            done.append(collective)
+        return sorted(done) if len(done) > 1 else done
 
     def commit(self, at_ns: int) -> None:
         """See ``virtual_time.NetworkModel``. The network's own present may be earlier: nothing has completed since."""
         horizon_ns = min(at_ns, self._network.now_ns)
         if horizon_ns > self._committed_ns:
-            for key in [key for key, done_ns in self._named.items() if done_ns < horizon_ns]:
-                del self._named[key], self._done[key]
-                for flow in self._flows.pop(key, ()):
-                    del self._key_of[flow]
+            for collective in [collective for collective, done_ns in self._reported.items() if done_ns < horizon_ns]:
+                del self._reported[collective], self._done[collective]
+                for flow in self._flows.pop(collective, ()):
+                    del self._collective_of[flow]
             self._network.commit(horizon_ns)
             self._committed_ns = horizon_ns
 

@@ -1,4 +1,4 @@
-"""What a run that failed says at its end: a message for people, an entry of the report for programs."""
+"""What a failed run says at its end: details for the message, and an entry of the report for programs."""
 
 from __future__ import annotations
 
@@ -7,66 +7,70 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.diagnosis.rank_states import RankState, describe_all, describe_sides, sides_document
-from phantora_async.failures import Mismatch, RankDied, RunFailure
-from phantora_async.liveness.call_sites import Site
+from phantora_async.errors import Mismatch, RankDied, RunFailure
+from phantora_async.ingest.call_sites import Site
+from phantora_async.ingest.fact_builder import FactBuilder
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class FailureReport:
     """A failure, and what was found out about it."""
 
     failure: RunFailure
     states: Sequence[RankState]
-    """Of every rank when it happened."""
-    now: Mapping[int, Site]
-    """Where ranks were seen to be."""
+    """What each rank was doing when it happened."""
+    seen_at: Mapping[int, Site]
+    """Where ranks were when they wrote their stacks."""
     stacks: Mapping[int, Path]
-    """Files with the stacks of all threads."""
+    """Files with the stacks of all threads, by rank."""
 
-    def message(self, fact_builder: FactBuilder, run_dir: Path) -> str:
-        """What happened, then who called what and where, then what every rank does, if that helps."""
-        parts = [self.failure.message]
+    def details(self, fact_builder: FactBuilder, run_dir: Path) -> str:
+        """Who called what and where, then what the ranks were doing, if that helps."""
+        parts = [self.failure.details]
         if self.failure.sides:
             parts.append(describe_sides(self.failure.sides, fact_builder, run_dir))
         shown = self._shown()
         if shown:
             if self.failure.sides or isinstance(self.failure, RankDied):
-                parts.append("what ranks were doing:")
-            parts.append(describe_all(shown, run_dir, self.now, self.stacks))
-        return "\n".join(parts)
+                parts.append(
+                    "what the other ranks were doing:"
+                    if isinstance(self.failure, RankDied)
+                    else "what the ranks were doing:"
+                )
+            parts.append(describe_all(shown, run_dir, self.seen_at, self.stacks))
+        return "\n".join(filter(None, parts))
 
     def _shown(self) -> list[RankState]:
         if isinstance(self.failure, RankDied):
             return [state for state in self.states if state.waiting and state.rank != self.failure.rank]
-        return list(self.states) if self.failure.picture else []
+        return list(self.states) if self.failure.shows_ranks else []
 
     def document(self, fact_builder: FactBuilder, run_dir: Path) -> dict[str, Any]:
-        """The report's entry ``failure``."""
+        """The report's entry ``failure``. The failure has its details already."""
         failure = self.failure
         return {
             "kind": failure.kind,
             "message": failure.message,
-            "text": self.message(fact_builder, run_dir),
+            "text": failure.text,
             "rank": failure.rank if isinstance(failure, RankDied) else None,
             "calls": sides_document(failure.sides, fact_builder),
             "ranks": [self._rank(state, run_dir) for state in self.states],
         }
 
     def _rank(self, state: RankState, run_dir: Path) -> dict[str, Any]:
-        now = self.now.get(state.rank)
+        seen_at = self.seen_at.get(state.rank)
         return {
             "rank": state.rank,
             "doing": state.doing,
             "waiting": state.waiting,
             "site": state.site.document() if state.site else None,
-            "now": now.document() if now else None,
+            "now": seen_at.document() if seen_at else None,
             "log": str(run_dir / f"rank{state.rank}.log"),
             "stack": str(self.stacks[state.rank]) if state.rank in self.stacks else None,
         }
 
 
-def worth_stacks(failure: RunFailure) -> bool:
-    """Does it help to know where ranks are now? Not where one has ended on its own, or the simulator failed."""
-    return failure.picture or isinstance(failure, Mismatch)
+def needs_stacks(failure: RunFailure) -> bool:
+    """Are ranks to be asked for their stacks? These explain nothing if a rank died or the simulator failed."""
+    return failure.shows_ranks or isinstance(failure, Mismatch)

@@ -1,36 +1,34 @@
-"""The status line of a run: where virtual time is, what ranks do, how many steps are done."""
+"""The status line of a run: virtual time, what ranks are doing, how many steps are done."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Self
 
-from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.diagnosis.rank_states import RankState, states
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Snapshot
-
-SHOW_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     virtual_ns: int
     ahead_ns: int
-    """How far some rank has been simulated, on the guess that slower ones say nothing that matters."""
+    """How far the furthest rank has been simulated, assuming that slower ranks send nothing that matters to it."""
     running: int
-    """Ranks at work in real time."""
+    """Ranks that run in real time."""
     waiting: int
     """Ranks that wait for an answer."""
     finished: int
     starting: int
     steps: int
-    """Done by every rank."""
+    """Steps that every rank has done."""
     behind: RankState | None
-    """A waiting rank, as an example of what is waited for."""
+    """A waiting rank, as an example of what ranks wait for."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, fact_builder: FactBuilder) -> Self:
-        """As it is now. `snapshot`: at least of the ranks that ``examples`` names."""
+        """As it is now. `snapshot` shows at least the ranks that ``examples`` names."""
         starting = sum(rank_info.hello is None for rank_info in fact_builder.rank_info)
         finished = sum(rank_info.bye is not None for rank_info in fact_builder.rank_info)
         waiting = sum(rank_info.questions > 0 for rank_info in fact_builder.rank_info)
@@ -49,7 +47,7 @@ class Progress:
 
 
 def examples(fact_builder: FactBuilder) -> list[int]:
-    """If every rank waits for an answer or has ended: the first that waits. The line tells what it waits for."""
+    """If every rank waits for an answer or has ended: the first that waits. The status line says what for."""
     ranks = fact_builder.rank_info
     if not all(rank_info.questions or rank_info.bye is not None for rank_info in ranks):
         return []

@@ -1,17 +1,16 @@
-"""Who waits for whom, in words: for the status line, and for the message of a run that cannot go on."""
+"""What each rank is doing and for whom it waits, in words: for the status line and for the message of a failed run."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from emu.contract import records
-from phantora_async.coordinator.communicators import named
-from phantora_async.coordinator.fact_builder import FactBuilder
-from phantora_async.failures import Side
-from phantora_async.liveness.call_sites import Site, short, texts
+from phantora_async.errors import Side
+from phantora_async.ingest.call_sites import Site, texts
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import (
     Collective,
     CollectiveSnapshot,
@@ -22,9 +21,10 @@ from phantora_async.virtual_time import (
     StreamState,
     WaitSnapshot,
 )
+from phantora_async.wording import named, short
 
-SHOWN = 16
-"""Groups of ranks that a message lists."""
+MOST_GROUPS = 16
+"""How many groups of ranks a message lists."""
 QUESTIONS = {
     records.CLOCK_READ: "for the time",
     records.ELAPSED: "for the time between two events",
@@ -38,42 +38,45 @@ class RankState:
     rank: int
     clock_ns: int
     doing: str
-    """``running``, ``finished``, or what it waits for and where that was called."""
+    """``running``, ``finished``, or what it waits for and where it called that."""
     waiting: bool
     steps: int
     site: Site | None
-    """Where the wait was called, or else the last call that told its place."""
+    """Where it called what it waits in, else its last known call site."""
 
 
 def states(snapshot: Snapshot, fact_builder: FactBuilder, asleep: Container[int] = ()) -> list[RankState]:
-    """One for every rank that the snapshot shows. ``asleep``: those that are known to sleep."""
-    unanswered = fact_builder.communicators.unanswered()
+    """One for each rank that the snapshot shows. ``asleep``: ranks that are known to sleep."""
+    incomplete = fact_builder.incomplete_collectives()
     found = []
     for rank in snapshot.ranks:
-        doing, waiting, site = _doing(rank, fact_builder, rank.rank in asleep)
-        if not waiting and rank.rank in unanswered:
-            doing += _unanswered(unanswered[rank.rank], rank.rank, fact_builder)
-        found.append(RankState(rank.rank, rank.clock_ns, doing, waiting, rank.steps, site))
+        activity = _activity(rank, fact_builder, rank.rank in asleep)
+        doing = activity.doing
+        if not activity.waiting and rank.rank in incomplete:
+            doing += _incomplete(incomplete[rank.rank], rank.rank, fact_builder)
+        found.append(RankState(rank.rank, rank.clock_ns, doing, activity.waiting, rank.steps, activity.site))
     return found
 
 
-def describe_all(found: Sequence[RankState], run_dir: Path, now: Mapping[int, Site], stacks: Mapping[int, Path]) -> str:
-    """Lines like ``  ranks 1-7: wait for ...; logs ...``, ranks in the same state together.
+def describe_all(
+    found: Sequence[RankState], run_dir: Path, seen_at: Mapping[int, Site], stacks: Mapping[int, Path]
+) -> str:
+    """Lines like ``  ranks 1-7: wait for ...; logs ...``, one for all ranks in the same state.
 
-    ``now``: where ranks were seen to be, shown for those that do not wait in a call; ``stacks``: files that tell all.
+    ``seen_at``: where ranks are now, shown for those that do not wait in a call; ``stacks``: files with their stacks.
     """
     groups: dict[str, list[int]] = {}
     for state in found:
         doing = state.doing
-        if not state.waiting and state.rank in now:
-            doing += f", now at {now[state.rank]}"
+        if not state.waiting and state.rank in seen_at:
+            doing += f", now at {seen_at[state.rank]}"
         groups.setdefault(doing, []).append(state.rank)
     lines = [
         f"  {named(ranks)}: {doing}; {_files(run_dir, ranks, stacks)}"
         for doing, ranks in sorted(groups.items(), key=lambda group: group[1])
     ]
-    if len(lines) > SHOWN:
-        lines = [*lines[:SHOWN], f"  ... and {len(lines) - SHOWN} groups of ranks more"]
+    if len(lines) > MOST_GROUPS:
+        lines = [*lines[:MOST_GROUPS], f"  ... and {len(lines) - MOST_GROUPS} more groups of ranks"]
     return "\n".join(lines)
 
 
@@ -89,7 +92,7 @@ def describe_sides(sides: Sequence[Side], fact_builder: FactBuilder, run_dir: Pa
 
 
 def sides_document(sides: Sequence[Side], fact_builder: FactBuilder) -> list[dict[str, Any]]:
-    """The same for programs: one entry a rank."""
+    """The same for programs: one entry for each rank."""
     found = []
     for side in sides:
         for rank, number in zip(side.ranks, side.sites, strict=True):
@@ -111,43 +114,45 @@ def _called_at(*sites: Site | None) -> str:
     return f", called at {found}" if found else ""
 
 
-# ---- what a rank does ----------------------------------------------------------------------------------------------
+# ---- what a rank is doing ------------------------------------------------------------------------------------------
 
 
-def _doing(rank: RankSnapshot, fact_builder: FactBuilder, asleep: bool) -> tuple[str, bool, Site | None]:
+class _Activity(NamedTuple):
+    """The fields of RankState of these names."""
+
+    doing: str
+    waiting: bool
+    site: Site | None
+
+
+def _activity(rank: RankSnapshot, fact_builder: FactBuilder, asleep: bool) -> _Activity:
     rank_info = fact_builder.rank_info[rank.rank]
     if rank_info.hello is None and rank_info.bye is None:
-        return "not started yet", False, None
+        return _Activity("not started yet", False, None)
     if rank.state == HostState.FINISHED or (rank_info.bye is not None and rank.state == HostState.RUNNING):
-        return _finished(rank.rank, fact_builder), False, None
+        return _Activity(f"finished{': ' + rank_info.last_words if rank_info.last_words else ''}", False, None)
     if rank.wait is not None:
         site = fact_builder.site(rank.rank, rank.wait.site)
-        return _waits(rank, rank.wait, site, fact_builder), True, site
+        return _Activity(_waits(rank, rank.wait, site, fact_builder), True, site)
     if rank_info.questions:
         site = fact_builder.site(rank.rank, rank_info.last_question.site)
-        what = QUESTIONS.get(rank_info.last_question.kind, "for its answer")
-        return f"waits{f' at {site}' if site else ''} {what} until slower ranks have caught up", True, site
+        what = QUESTIONS.get(rank_info.last_question.kind, "for an answer")
+        return _Activity(f"waits{f' at {site}' if site else ''} {what}, which depends on slower ranks", True, site)
     asleep = asleep or rank.state == HostState.PASSED_OVER
-    what = "asleep in a lock, a socket or a child" if asleep else "running"
-    return what, False, fact_builder.site(rank.rank, rank.last_site)
-
-
-def _finished(rank: int, fact_builder: FactBuilder) -> str:
-    bye = fact_builder.rank_info[rank].bye
-    words = bye.payload.rstrip(b"\0").decode(errors="replace") if bye is not None else ""
-    return f"finished: {words}" if words else "finished"
+    what = "asleep in a lock, a socket or a child process" if asleep else "running"
+    return _Activity(what, False, fact_builder.site(rank.rank, rank.last_site))
 
 
 def _waits(rank: RankSnapshot, wait: WaitSnapshot, site: Site | None, fact_builder: FactBuilder) -> str:
     at = f" at {site}" if site else ""
     if wait.creation is not None:
         arrived = wait.creation.arrived
-        return f"waits{at} for {wait.creation.label}, to which {named(arrived)} {_have(arrived)} come"
+        return f"waits{at} for {wait.creation.label}, which {named(arrived)} {_have(arrived)} joined"
     streams = "; ".join(_stream(stream, rank.rank, fact_builder) for stream in wait.streams)
     if rank.state == HostState.WAITS_EVENT:
         return f"waits{at} for an event on {streams}"
     if rank.state == HostState.WAITS_QUEUE:
-        return f"its launch queue is full{at}: {streams}"
+        return f"waits{at} for room in its launch queue: {streams}"
     return f"waits{at} for its GPU: {streams}" if rank.state == HostState.WAITS_DEVICE else f"waits{at} for {streams}"
 
 
@@ -170,8 +175,8 @@ def _collectives(collectives: Sequence[CollectiveSnapshot], rank: int, fact_buil
     )
 
 
-def _unanswered(collective: Collective, rank: int, fact_builder: FactBuilder) -> str:
-    """``, has called all_reduce #3 at a.py:4; rank 2 has not called it``: what it may wait for where none can see."""
+def _incomplete(collective: Collective, rank: int, fact_builder: FactBuilder) -> str:
+    """``, has called all_reduce #3 at a.py:4; rank 2 has not called it``: it may wait for the result unseen."""
     joined = set(collective.joined)
     missing = [other for other in collective.ranks if other not in joined]
     at = texts(_sites(collective, {rank}, fact_builder))
@@ -181,14 +186,15 @@ def _unanswered(collective: Collective, rank: int, fact_builder: FactBuilder) ->
 
 
 def _absent(collective: Called, missing: Sequence[int], fact_builder: FactBuilder) -> str:
-    """``; rank 2 has not called it; rank 3 has called it at a.py:4, but not reached it``"""
+    """``; rank 2 has not called it; rank 3 has called it at a.py:4, but its stream has not reached it``"""
     joined = set(collective.joined)
     never = [rank for rank in missing if rank not in joined]
     behind = joined.intersection(missing)
     text = f"; {named(never)} {_have(never)} not called it" if never else ""
     if behind:
         at = texts(_sites(collective, behind, fact_builder))
-        text += f"; {named(behind)} {_have(behind)} called it{f' at {at}' if at else ''}, but not reached it"
+        streams = "its stream has" if len(behind) == 1 else "their streams have"
+        text += f"; {named(behind)} {_have(behind)} called it{f' at {at}' if at else ''}, but {streams} not reached it"
     return text
 
 

@@ -1,9 +1,9 @@
-"""When virtual time stands still because a rank says nothing: is it at work, or asleep until somebody else goes on?
+"""Virtual time waits for a rank that sends nothing: does the rank run, or sleep until another rank continues?
 
-A rank that sleeps in a socket, a lock or a child cannot be told from a busy one by its records. It is passed over only
-if nothing else can move: the rank that virtual time waits for is asleep, and so is, or waits for an answer, every
-other. Whoever can still run holds virtual time, as long as it takes; so what is passed over, and when, does not depend
-on how fast this machine is.
+Records do not tell a rank that sleeps in a socket, a lock or a child process from a busy one. It is passed over only if
+nothing else can move: the rank that virtual time waits for is asleep, and every other rank is asleep or waits for an
+answer. A rank that can still run holds virtual time for as long as it takes, so that what is passed over, and when,
+does not depend on the speed of this machine.
 """
 
 from __future__ import annotations
@@ -14,34 +14,33 @@ from time import monotonic
 from typing import Any
 
 from emu.contract import records
-from phantora_async.coordinator.channel import Channel
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.sleep_detector import POLLING_SHARE, Processes, SleepDetector
 from phantora_async.virtual_time import Timeline
 
 FIRST_S = 0.05
+"""Between the first two looks at a rank."""
 AGAIN_S = 0.01
-"""For a rank that slept when last seen: it only has to be seen to sleep still."""
+"""The same for a rank that slept when last seen: it only has to be seen to sleep still."""
 SLOWEST_S = 0.25
-PATIENCE_S = 30.0
-"""All asleep for so long, with nothing to simulate: a deadlock. Before, it may be a slow download or disk."""
+"""Between later looks, which become rarer."""
 POLLS = frozenset((records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE))
-"""What a thread says that goes round in circles, such as a watchdog's."""
+"""What a thread sends that polls, such as a watchdog's."""
 
 
 def is_news(arrived: Sequence[Any]) -> bool:
-    """Do these records of a rank tell of anything but polling?"""
-    return any(record[0] not in POLLS for record in arrived)
+    """Do these records of a rank tell of anything but polling, that is, of visible progress?"""
+    return any(record.kind not in POLLS for record in arrived)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     asleep: list[int]
-    """Ranks to pass over; empty: somebody can still run."""
+    """Ranks to pass over; empty if some rank can still run."""
     stuck_s: float
-    """For how long all have been asleep, apart from polling, and said no news."""
+    """For how long all have been asleep, apart from polling, and made no visible progress."""
     again_s: float
-    """When to look again."""
+    """In how many seconds to look again."""
 
 
 class BlockedRanks:
@@ -49,52 +48,51 @@ class BlockedRanks:
         self,
         timeline: Timeline,
         fact_builder: FactBuilder,
-        channels: Mapping[int, Channel],
+        pids: Mapping[int, int],
         processes: Processes,
-        patience_s: float = PATIENCE_S,
     ) -> None:
         self._timeline = timeline
         self._fact_builder = fact_builder
-        self._channels = channels
+        self._pids = pids
         self._sleep_detector = SleepDetector(processes)
         self._delay_s = FIRST_S
         self._stuck_since: float | None = None
         self._used_ns: dict[int, int] = {}
-        """Processor time of the sleepers' main threads at that moment."""
-        self.patience_s = patience_s
+        """Processor time of the sleeping ranks' main threads at that moment."""
 
     def rank_spoke(self, rank: int, news: bool) -> None:
+        """Records of the rank have arrived; `news`: see ``is_news``."""
         self._sleep_detector.forget(rank)
         if news:
             self._stuck_since = None
 
     def sleeps(self, rank: int) -> bool:
-        """Was it asleep when last seen?"""
+        """Was the rank asleep when last seen?"""
         return self._sleep_detector.slept(rank)
 
     def computes(self, rank: int) -> bool:
-        """Is its main thread at work at this moment, outside the kernel's waits?"""
-        return rank in self._channels and self._sleep_detector.computes(self._channels[rank].pid)
+        """Does its main thread run now, instead of waiting in the kernel?"""
+        return rank in self._pids and self._sleep_detector.computes(self._pids[rank])
 
     def first_look_s(self) -> float:
-        """How long to wait after virtual time came to a stop."""
+        """How long after virtual time came to a standstill to look for the first time."""
         self._delay_s = FIRST_S
         starved = self._timeline.starved
         return AGAIN_S if starved is not None and self._sleep_detector.slept(starved.rank) else AGAIN_S / 2
 
     def look(self) -> Verdict:
-        """Once more; to be repeated after ``again_s`` until records arrive."""
+        """To be repeated after ``again_s`` until records arrive."""
         starved = self._timeline.starved
-        assert starved is not None, "virtual time waits for nobody"
+        assert starved is not None, "virtual time waits for no rank"
         if not self._asleep(starved.rank):
             return self._not_yet()
         sleepers = []
         quiet = True
         for rank, rank_info in enumerate(self._fact_builder.rank_info):
-            if rank_info.bye is not None or rank not in self._channels:
+            if rank_info.bye is not None or rank not in self._pids:
                 quiet = quiet and rank_info.bye is not None
             elif rank_info.questions:
-                quiet = quiet and not self._sleep_detector.runnable(self._channels[rank].pid)
+                quiet = quiet and not self._sleep_detector.runnable(self._pids[rank])
             elif rank == starved.rank or self._asleep(rank):
                 sleepers.append(rank)
             else:
@@ -105,7 +103,7 @@ class BlockedRanks:
         return Verdict(sleepers, self._stuck_s(sleepers), self._delay_s)
 
     def _stuck_s(self, sleepers: Sequence[int]) -> float:
-        """Anew from zero if they were awake between looks."""
+        """How long these ranks have been asleep. It starts from zero if they were awake between looks."""
         now_s = monotonic()
         used_ns = {rank: self._sleep_detector.used_ns(rank) for rank in sleepers}
         since = self._used_ns | {rank: ns for rank, ns in used_ns.items() if rank not in self._used_ns}
@@ -117,11 +115,11 @@ class BlockedRanks:
         return now_s - self._stuck_since
 
     def _asleep(self, rank: int) -> bool:
-        channel = self._channels.get(rank)
-        if channel is None:
+        pid = self._pids.get(rank)
+        if pid is None:
             return False
         least_s = AGAIN_S if self._sleep_detector.slept(rank) else FIRST_S
-        return self._sleep_detector.look(rank, channel.pid, int(least_s * 0.9e9))
+        return self._sleep_detector.look(rank, pid, int(least_s * 0.9e9))
 
     def _not_yet(self) -> Verdict:
         again_s = self._delay_s

@@ -1,4 +1,4 @@
-"""Asks ranks for their stacks, and reads what they write."""
+"""Asks ranks for their Python stacks and reads what they write."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from emu.interpreter import stacks
-from phantora_async.liveness.call_sites import Line, Site, innermost
+from emu.contract import stack_request
+from phantora_async.ingest.call_sites import Line, Site, innermost
 
 _LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 
 
 class Stacks:
-    """Of the ranks of one run: ``ask``, wait until ``complete``, then ``where``, ``keep``."""
+    """Stacks of the ranks of one run: ``ask``, wait until ``complete``, then ``where`` and ``keep``."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: where ranks have their files, see ``emu.interpreter.stacks``."""
+        """`folder`: where ranks write their files, see ``emu.contract.stack_request``."""
         self._folder = folder
         self._asked: dict[int, int] = {}
-        """Rank -> size of its file when last looked at."""
+        """By rank: size of its file when last looked at."""
 
     def ask(self, rank: int, pid: int) -> None:
-        """Its stacks from now on, in place of older ones. A rank that has no file cannot be asked."""
+        """Asks for its stacks now, which replace older ones. A rank that has no file cannot be asked."""
         with contextlib.suppress(OSError):  # it has just ended
             os.truncate(self._path(rank), 0)
-            os.kill(pid, stacks.SIGNAL)
+            os.kill(pid, stack_request.SIGNAL)
             self._asked[rank] = 0
 
     def forget(self) -> None:
-        """What was asked before is of no interest any more."""
+        """Discards what was asked before."""
         self._asked.clear()
 
     def complete(self) -> bool:
-        """Has every rank that was asked answered, and written nothing more since the last call?"""
+        """Has every rank that was asked written its stacks, and nothing more since the last call?"""
         done = True
         for rank, before in self._asked.items():
             size = self._size(rank)
@@ -44,7 +44,7 @@ class Stacks:
         return done
 
     def where(self, rank: int) -> Site | None:
-        """Where its main thread was when it answered; None if it did not, or is nowhere in Python."""
+        """Where its main thread was when it answered; None if it did not answer, or was not in Python code."""
         if rank not in self._asked:
             return None
         try:
@@ -54,7 +54,7 @@ class Stacks:
         return innermost(main_thread(text))
 
     def keep(self, run_dir: Path) -> dict[int, Path]:
-        """Moves what was written into the run's directory, for people: files by rank."""
+        """Copies what was written into the run directory; the files by rank."""
         kept = {}
         for rank in self._asked:
             with contextlib.suppress(OSError):
@@ -65,7 +65,7 @@ class Stacks:
         return kept
 
     def _path(self, rank: int) -> Path:
-        return Path(stacks.path_of(str(self._folder), rank))
+        return Path(stack_request.path_of(str(self._folder), rank))
 
     def _size(self, rank: int) -> int:
         try:
@@ -75,7 +75,7 @@ class Stacks:
 
 
 def main_thread(text: str) -> list[Line]:
-    """Lines of the thread that took the signal, which is the main one, innermost first; as faulthandler writes them."""
+    """Lines of the main thread, innermost first, from what faulthandler wrote. It calls that thread the current one."""
     threads: list[list[Line]] = []
     current = -1
     for line in text.splitlines():
@@ -89,7 +89,7 @@ def main_thread(text: str) -> list[Line]:
 
 
 def crash_site(log: Path, limit_nbytes: int = 1 << 16) -> Site | None:
-    """Where the rank was when a fault ended it, if that is the last that its log tells."""
+    """Where the rank was when a fault such as SIGSEGV ended it, if its log ends with that."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - limit_nbytes))
@@ -100,6 +100,6 @@ def crash_site(log: Path, limit_nbytes: int = 1 << 16) -> Site | None:
 
 
 def known(found: Iterable[int], these: Stacks) -> dict[int, Site]:
-    """Where each of the ranks is, of those that can be told."""
+    """Where each of the ranks was when it answered, for those that did."""
     sites = ((rank, these.where(rank)) for rank in found)
     return {rank: site for rank, site in sites if site is not None}

@@ -1,8 +1,10 @@
-"""Is a rank asleep where no record tells of it: in a socket, a file lock, waiting for a child?
+"""Is a rank asleep where no record tells of it: in a socket, in a file lock, waiting for a child process?
 
-Seen from outside, in /proc: two looks at every thread of the rank and of the processes it started. Asleep is who was
-sleeping both times and has used no processor time between. A program that polls with short real sleeps uses a little
-time every turn; it counts as asleep if several looks in a row find no more than that.
+Two looks at /proc, at every thread of the rank and of its child processes, decide. A rank is asleep if all were
+sleeping both times and used no processor time between. A program that polls with short real sleeps uses a little time
+in each turn; it counts as asleep if several looks in a row find no more than that.
+
+/proc is read directly: psutil tells neither the state of a thread nor its processor time in units below 10 ms.
 """
 
 from __future__ import annotations
@@ -14,38 +16,39 @@ from typing import Protocol
 
 PROC = Path("/proc")
 WATCHERS = ("pt_nccl_", "pt_tcpstore", "pt_gloo", "gloo_", "ph_", "cuda")
-"""Threads of libraries that watch and serve; they work while their program waits."""
+"""Names of library threads that watch or serve. They run while their program waits."""
 MAIN = ("pt_autograd",)
+"""Names of threads that do a main thread's work."""
 POLLING_SHARE = 0.1
-"""Processor time per time that a program may spend on polling."""
+"""Processor time, as a share of real time, that a program may spend on polling."""
 POLLING_LOOKS = 6
 HELPERS_SHARE = 0.01
-"""The same for threads beside the main ones: libraries' own often have no name to know them by."""
+"""The same for threads beside the main ones. Many library threads have no name to recognise them by."""
 STUBBORN_NS = 20_000_000_000
-"""A thread beside the main ones that never rests no longer counts after this long."""
+"""A thread beside the main ones that has never slept for this long no longer counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
     name: str
     main: bool
-    """The first thread of its process, or one that runs backward passes."""
+    """The first thread of its process, or a thread that runs backward passes."""
     sleeping: bool
     used_ns: int
 
 
 class Processes(Protocol):
-    """Where threads are looked up; a fake one in tests."""
+    """Where threads are looked up."""
 
     def threads(self, pid: int) -> dict[int, Thread] | None:
-        """Threads of the process and of all below it, by number; None if the process has gone."""
+        """Threads of the process and of its descendants, by id; None if the process has ended."""
 
     def now_ns(self) -> int:
         """Real time."""
 
 
 class ProcFs:
-    """/proc."""
+    """``Processes`` from /proc."""
 
     def threads(self, pid: int) -> dict[int, Thread] | None:
         found: dict[int, Thread] = {}
@@ -87,18 +90,18 @@ class _Look:
 
 
 class SleepDetector:
-    """Remembers the last look at each rank. ``look`` at one again until it answers True, or records arrive."""
+    """Remembers the last look at each rank. ``look`` again until the answer is True or records arrive."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._last: dict[int, _Look] = {}
 
     def forget(self, rank: int) -> None:
-        """The rank has said something: what was seen before says nothing about now."""
+        """Records of the rank have arrived: what was seen before no longer counts."""
         self._last.pop(rank, None)
 
     def look(self, rank: int, pid: int, least_ns: int) -> bool:
-        """Has the rank slept since the last look, at least `least_ns` ago? The first look always answers False."""
+        """Has the rank slept since the last look, at least `least_ns` ago? The first look answers False."""
         now_ns = self._processes.now_ns()
         last = self._last.get(rank)
         if last is not None and now_ns - last.at_ns < least_ns:
@@ -119,22 +122,22 @@ class SleepDetector:
         return last is not None and last.asleep
 
     def used_ns(self, rank: int) -> int:
-        """Processor time that the main threads had used when last looked at."""
+        """Processor time that its main threads had used at the last look."""
         last = self._last.get(rank)
         return sum(thread.used_ns for thread in last.threads.values() if thread.main) if last is not None else 0
 
     def computes(self, pid: int) -> bool:
-        """Does the process's first thread run, or wait for a processor, at this moment?"""
+        """Does the process's first thread run, or wait for a processor, now?"""
         first = (self._processes.threads(pid) or {}).get(pid)
         return first is not None and not first.sleeping
 
     def runnable(self, pid: int) -> bool:
-        """Does any thread run or wait for a processor, at this moment?"""
+        """Does any thread run, or wait for a processor, now?"""
         threads = self._processes.threads(pid) or {}
         return any(not thread.sleeping for thread in threads.values())
 
     def _compare(self, last: _Look, threads: dict[int, Thread], now_ns: int) -> bool:
-        """Is the rank asleep, as far as this look and those before tell? Remembers this one."""
+        """Is the rank asleep, by this look and those before? Remembers this look."""
         for_ns = now_ns - last.at_ns
         stubborn = now_ns - last.awake_since_ns > STUBBORN_NS
         counted = {

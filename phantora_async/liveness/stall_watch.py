@@ -1,7 +1,7 @@
-"""How long ranks have waited, in real time, for one that says nothing new: it may compute for long, or loop for ever.
+"""How long ranks have waited, in real time, for a rank that makes no visible progress.
 
-Nobody can tell which. So the user is told who waits for whom and where that rank is, and decides; see also
-``--stall-timeout``.
+That rank may compute for long or loop for ever; no one can tell which. The user is shown who waits for whom and where
+that rank is, and decides; ``--stall-timeout`` is the limit.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple
 
-from phantora_async.coordinator.channel import Channel
-from phantora_async.coordinator.communicators import named
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.call_sites import Site
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
-from phantora_async.liveness.call_sites import Site
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.virtual_time import Timeline
 from phantora_async.virtual_time.facts import Collective
+from phantora_async.wording import named
 
 STALL_S = 3.0
-"""Before, a wait is nothing to speak of."""
+"""Shorter waits are not shown."""
 ASK_EVERY_S = 10.0
-"""How often a rank at work is asked where it is. One that sleeps is not: the signal would end its sleep() or poll()."""
+"""How often a running rank is asked for its stack. A sleeping rank is not: the signal would interrupt its wait."""
 FIRST_NOTICE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
     rank: int
-    """Who says nothing new."""
+    """The rank that makes no visible progress."""
     for_s: float
     doing: str
     site: Site | None
-    """Where it was a moment ago, if that is known."""
+    """Where it was when last asked; None if it was not."""
     called: Site | None
-    """Its last call that told where it was made."""
+    """Its last known call site."""
     waiting: tuple[int, ...]
     """Ranks that wait for an answer; empty if all are asleep."""
 
@@ -46,9 +46,19 @@ class Stall:
         return f"waiting {self.for_s:.0f} s for rank {self.rank}, which {self.doing}{at}"
 
     def notice(self) -> str:
-        """The same with who waits, for a log."""
+        """The same with the ranks that wait, for a log."""
         who = f"; {named(self.waiting)} {'waits' if len(self.waiting) == 1 else 'wait'}" if self.waiting else ""
         return f"{self}{who}"
+
+
+class _Asked(NamedTuple):
+    """Which rank was asked for its stack, and when."""
+
+    rank: int
+    at_s: float
+
+
+NOBODY = _Asked(-1, 0.0)
 
 
 class StallWatch:
@@ -56,66 +66,67 @@ class StallWatch:
         self,
         timeline: Timeline,
         fact_builder: FactBuilder,
-        channels: Mapping[int, Channel],
+        pids: Mapping[int, int],
         blocked_ranks: BlockedRanks,
         stacks: Stacks,
     ) -> None:
         self._timeline = timeline
         self._fact_builder = fact_builder
-        self._channels = channels
+        self._pids = pids
         self._blocked_ranks = blocked_ranks
         self._stacks = stacks
         self._heard_s: dict[int, float] = {}
         self._started_s = monotonic()
-        self._asked: tuple[int, float] = (-1, 0.0)
+        self._asked = NOBODY
         self._notice_s = FIRST_NOTICE_S
 
     def heard(self, rank: int) -> None:
-        """The rank has said something new."""
+        """The rank has made visible progress."""
         self._heard_s[rank] = monotonic()
 
     def look(self) -> Stall | None:
-        """Who is waited for at this moment, if it has been for a while. Asks that rank where it is."""
+        """The rank that others wait for, if they have waited for more than STALL_S. Asks that rank for its stack."""
         starved = self._timeline.starved
         if starved is None or self._fact_builder.rank_info[starved.rank].bye is not None:
             return None
-        unanswered = self._fact_builder.communicators.unanswered() if self._blocked_ranks.sleeps(starved.rank) else {}
-        rank = self._blocker(starved.rank, unanswered)
+        asleep = self._blocked_ranks.sleeps(starved.rank)
+        incomplete = self._fact_builder.incomplete_collectives() if asleep else {}
+        rank = self._blocker(starved.rank, incomplete)
         for_s = monotonic() - self._heard_s.get(rank, self._started_s)
         if for_s < STALL_S:
             self._notice_s = FIRST_NOTICE_S
             return None
         others = (other for other in range(len(self._fact_builder.rank_info)) if other != rank)
-        waiting = tuple(other for other in others if self._waits(other, unanswered))
+        waiting = tuple(other for other in others if self._waits(other, incomplete))
         asleep = self._blocked_ranks.sleeps(rank)
         if not waiting and not asleep:
             return None
         if asleep:
             self._stacks.forget()
-            self._asked = (-1, 0.0)
+            self._asked = NOBODY
         else:
             self._ask(rank)
-        if rank not in self._channels:
+        if rank not in self._pids:
             doing = "has not started yet"
         elif self._fact_builder.rank_info[rank].questions:
-            doing = "asks for the time, or whether work is done, again and again"
+            doing = "is polling (it asks for the time, or whether work is done)"
         else:
             doing = "is asleep" if asleep else "is running"
         (shown,) = self._timeline.snapshot([rank]).ranks
         called = self._fact_builder.site(rank, shown.last_site)
         return Stall(rank, for_s, doing, self._stacks.where(rank), called, waiting)
 
-    def _waits(self, rank: int, unanswered: Mapping[int, Collective]) -> bool:
-        """For an answer, or for the data of a collective that others have not called."""
+    def _waits(self, rank: int, incomplete: Mapping[int, Collective]) -> bool:
+        """Does the rank wait for an answer, or for the data of a collective that others have not called?"""
         return bool(self._fact_builder.rank_info[rank].questions) or (
-            rank in unanswered and self._blocked_ranks.sleeps(rank)
+            rank in incomplete and self._blocked_ranks.sleeps(rank)
         )
 
-    def _blocker(self, rank: int, unanswered: Mapping[int, Collective]) -> int:
-        """Whom this rank's sleep is about in the end: from one that has called a collective on to one that has not."""
+    def _blocker(self, rank: int, incomplete: Mapping[int, Collective]) -> int:
+        """The rank that a sleeping rank waits for in the end: from a collective to a member that has not called it."""
         seen = {rank}
-        while rank in unanswered and self._blocked_ranks.sleeps(rank):
-            collective = unanswered[rank]
+        while rank in incomplete and self._blocked_ranks.sleeps(rank):
+            collective = incomplete[rank]
             rank = next(other for other in collective.ranks if other not in collective.joined)
             if rank in seen:
                 break
@@ -123,7 +134,7 @@ class StallWatch:
         return rank
 
     def notice_due(self, stall: Stall) -> bool:
-        """After half a minute, then after twice as long each time."""
+        """Is the wait to be logged now? After FIRST_NOTICE_S, then each time after twice as long."""
         if stall.for_s < self._notice_s:
             return False
         self._notice_s = 2 * stall.for_s
@@ -131,7 +142,7 @@ class StallWatch:
 
     def _ask(self, rank: int) -> None:
         now_s = monotonic()
-        due = self._asked[0] != rank or now_s - self._asked[1] >= ASK_EVERY_S
+        due = self._asked.rank != rank or now_s - self._asked.at_s >= ASK_EVERY_S
         if due and self._blocked_ranks.computes(rank):
-            self._asked = rank, now_s
-            self._stacks.ask(rank, self._channels[rank].pid)
+            self._asked = _Asked(rank, now_s)
+            self._stacks.ask(rank, self._pids[rank])

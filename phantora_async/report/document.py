@@ -1,4 +1,4 @@
-"""Builds the report's JSON document from what is left of a run, complete or not."""
+"""Builds the report's JSON document from a snapshot of the run, complete or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.costs import Costs
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
@@ -21,7 +22,7 @@ Document = dict[str, Any]
 def build(
     spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, usage: Usage, exit_code: int, failure: Document | None
 ) -> Document:
-    """The whole document; `failure` says why the run ended early."""
+    """The whole document; `failure` says why the run ended early, None if it did not."""
     figures = snapshot.simulator
     return {
         "schema": SCHEMA,
@@ -39,7 +40,7 @@ def build(
 
 
 def _speculation(figures: SimulatorFigures) -> Document:
-    """What was simulated ahead and taken back, and answers of ``--clock optimistic`` that were wrong."""
+    """What was simulated ahead and rolled back, and answers of ``--clock optimistic`` that were wrong."""
     revisions = figures.revisions
     return {
         "turns": figures.turns,
@@ -54,7 +55,7 @@ def _speculation(figures: SimulatorFigures) -> Document:
 
 
 def to_json(document: Document) -> bytes:
-    """Sorted keys, indented, so that two reports can be compared with diff."""
+    """JSON with sorted keys and indentation, so that diff can compare two reports."""
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
@@ -75,7 +76,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "collectives": snapshot.collectives,
         "step": step_document(snapshot),
         "work": _work(spec, ranks),
-        "cost_sources": _cost_sources(snapshot.ranks),
+        "cost_sources": _cost_sources(snapshot.ranks) | _unrecognised(snapshot.ranks, fact_builder.costs),
         "memory": {
             "capacity_nbytes": spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes,
             "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
@@ -89,7 +90,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
 
 
 def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
-    """Shares and work are of its steps that count, or of the whole run if it has none."""
+    """Time shares and work are those of its steps that count, or of the whole run if there are none."""
     counters, shares, window_ns = rank.counters, rank.shares, now_ns
     launches, flops = counters.launches, counters.flops
     if rank.window is not None:
@@ -116,7 +117,7 @@ def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
 
 
 def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
-    """Arithmetic done, against what the GPUs could have done in the same time."""
+    """Arithmetic done, compared with the GPUs' peak in the same time."""
     flops = sum(rank["flops"] for rank in ranks)
     gpu_s = sum(rank["window_ns"] for rank in ranks) / 1e9
     rate = flops / gpu_s if gpu_s else 0.0
@@ -125,11 +126,29 @@ def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
 
 
 def _cost_sources(ranks: Sequence[RankSnapshot]) -> Document:
-    """Shares of all GPU time that was ever launched, by where its cost came from."""
+    """Shares of the GPU time of all launches, by the source of the kernel's cost."""
     sums = {
         "measured": sum(rank.counters.measured_ns for rank in ranks),
         "interpolated": sum(rank.counters.interpolated_ns for rank in ranks),
         "roofline": sum(rank.counters.roofline_ns for rank in ranks),
     }
-    total_ns = sum(sums.values())
+    total_ns = _gpu_ns(ranks)
     return {source: for_ns / total_ns if total_ns else 0.0 for source, for_ns in sums.items()} | {"gpu_ns": total_ns}
+
+
+def _unrecognised(ranks: Sequence[RankSnapshot], costs: Costs) -> Document:
+    """Only if there are such signatures: their share of GPU time, and what is not known of them."""
+    if not costs.unrecognised:
+        return {}
+    total_ns = _gpu_ns(ranks)
+    reasons = [
+        {"reason": reason, "signatures": noted.signatures, "example": noted.example}
+        for reason, noted in sorted(costs.unrecognised.items())
+    ]
+    share = sum(rank.counters.unrecognised_ns for rank in ranks) / total_ns if total_ns else 0.0
+    return {"unrecognised": share, "unrecognised_signatures": reasons}
+
+
+def _gpu_ns(ranks: Sequence[RankSnapshot]) -> int:
+    totals = (rank.counters for rank in ranks)
+    return sum(one.measured_ns + one.interpolated_ns + one.roofline_ns + one.unrecognised_ns for one in totals)

@@ -1,70 +1,80 @@
-"""What the simulator itself needs: wall time, processor time, memory; of the ranks, memory that they do not share."""
+"""What the simulation itself costs: wall time, processor time and memory of this process, private memory of ranks."""
 
 from __future__ import annotations
 
 import os
 import resource
 import time
-from pathlib import Path
 from typing import Any
 
-SAMPLE_S = 4.0
-AT_GOODBYE = 32
-"""Ranks looked at when they end: summing up the maps of a large process takes 20 ms of processor time."""
-PROC = Path("/proc")
+import psutil
+
+SAMPLE_EVERY_S = 4.0
+MOST_GOODBYES = 32
+"""How many ranks are measured when they end: adding up the memory maps of a large process takes 20 ms of CPU time."""
 
 
 class Usage:
-    """Counts and samples. Some ranks' memory is looked at now and then, or at the goodbye; the largest value counts."""
+    """Counts records and samples memory. The largest value seen of a rank counts."""
 
     def __init__(self) -> None:
         self._started_s = time.monotonic()
-        self._pids: dict[int, int] = {}
+        self._processes: dict[int, psutil.Process] = {}
+        """By rank."""
         self._next = 0
         self._sampled_s = self._started_s
         self._goodbyes = 0
-        self.private_nbytes: dict[int, int] = {}
-        self.records = 0
-        self.record_nbytes = 0
+        self._private_nbytes: dict[int, int] = {}
+        self._records = 0
+        self._record_nbytes = 0
         self.passed_over = 0
-        """How often virtual time went on without ranks that slept where no record tells of it."""
+        """How often virtual time continued without ranks that slept where no record tells of it."""
 
     def add_rank(self, rank: int, pid: int) -> None:
-        self._pids[rank] = pid
-
-    def sample_rank(self, rank: int) -> None:
-        """Private memory: what would come free if the process ended. Nothing is noted of one that has ended already."""
+        """The rank has connected."""
         try:
-            text = (PROC / str(self._pids[rank]) / "smaps_rollup").read_text()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            self._processes[rank] = psutil.Process(pid)
+        except psutil.NoSuchProcess:
             return
-        private = sum(int(row.split()[1]) for row in text.splitlines() if row.startswith("Private_"))
-        self.private_nbytes[rank] = max(self.private_nbytes.get(rank, 0), private * 1024)
+
+    def received(self, records: int, nbytes: int) -> None:
+        """So many records have arrived, of so many bytes."""
+        self._records += records
+        self._record_nbytes += nbytes
 
     def goodbye(self, rank: int) -> None:
-        """The rank has said BYE, and is about to end."""
-        if self._goodbyes < AT_GOODBYE:
+        """The rank has sent BYE and is about to end."""
+        if self._goodbyes < MOST_GOODBYES:
             self._goodbyes += 1
-            self.sample_rank(rank)
+            self._sample(rank)
 
     def sample_next(self) -> None:
-        """The next rank in turn, if some time has passed since the last one."""
+        """Measures the next rank in turn, if SAMPLE_EVERY_S have passed since the last one."""
         now_s = time.monotonic()
-        if self._pids and now_s - self._sampled_s >= SAMPLE_S:
+        if self._processes and now_s - self._sampled_s >= SAMPLE_EVERY_S:
             self._sampled_s = now_s
-            self.sample_rank(sorted(self._pids)[self._next % len(self._pids)])
+            self._sample(sorted(self._processes)[self._next % len(self._processes)])
             self._next += 1
 
+    def _sample(self, rank: int) -> None:
+        """Private memory: what would become free if the process ended. Nothing if it has ended already."""
+        try:
+            private_nbytes = self._processes[rank].memory_full_info().uss
+        except (KeyError, psutil.Error):
+            return
+        self._private_nbytes[rank] = max(self._private_nbytes.get(rank, 0), private_nbytes)
+
     def document(self) -> dict[str, Any]:
+        """For the report."""
         own = resource.getrusage(resource.RUSAGE_SELF)
-        private = sorted(self.private_nbytes.values())
+        private = sorted(self._private_nbytes.values())
         return {
             "wall_s": round(time.monotonic() - self._started_s, 3),
             "coordinator_cpu_s": round(own.ru_utime + own.ru_stime, 3),
             "coordinator_peak_rss_nbytes": own.ru_maxrss * 1024,
             "cpus": len(os.sched_getaffinity(0)),
-            "records": self.records,
-            "record_nbytes": self.record_nbytes,
+            "records": self._records,
+            "record_nbytes": self._record_nbytes,
             "passed_over": self.passed_over,
             "rank_private_nbytes": {
                 "min": private[0],

@@ -1,4 +1,4 @@
-"""How long a training step takes: from markers, else from the rhythm of collectives, else from the whole run."""
+"""How long a training step takes: from markers, else from the period of rank 0's collectives, else the whole run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from phantora_async.virtual_time.collective_log import CompletedCollective
 from phantora_async.virtual_time.step_log import WARM_UP
 
 LISTED = 1000
-"""Steps that the document lists one by one; of longer runs the last ones."""
+"""How many steps the document lists one by one; of longer runs the last ones."""
 
 
 def step_document(snapshot: Snapshot) -> dict[str, Any]:
-    """``source`` says where steps were found. Steps before ``warm_up`` are listed but not counted."""
+    """``source`` says how steps were found. The first ``warm_up`` steps are listed but not counted."""
     instants = snapshot.step_instants
     if len(instants) > 1:
         device = _intervals([step.device_ns for step in instants])

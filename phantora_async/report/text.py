@@ -1,4 +1,4 @@
-"""The report as text for a terminal, or for a file without colours. Made of the JSON document alone."""
+"""The report as text for a terminal, or without colours for a file. Made of the JSON document alone."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 ALL_RANKS = 16
-"""Up to this many ranks every one has a row; of more, the extremes and the worst."""
-WORST = 3
+"""Up to this many ranks, each has a row. Of more ranks the table shows quantiles and the busiest ones."""
+BUSIEST = 3
+WARNINGS = 10
+"""How many are shown. The JSON report has all."""
+EXAMPLE = 160
+"""How many characters of a signature are shown."""
 COLUMNS = (
     ("compute", "compute_ns"),
     ("transfer", "transfer_ns"),
@@ -20,17 +24,18 @@ COLUMNS = (
     ("host-bound", "host_bound_ns"),
     ("idle", "idle_ns"),
 )
+SOURCES = {"measured": ".0%", "interpolated": ".0%", "roofline": ".0%", "unrecognised": ".1%"}
 Rank = Mapping[str, Any]
 
 
 def terminal_report(document: Mapping[str, Any]) -> str:
-    """Tables and notes; coloured if stdout is a terminal."""
+    """Tables and notes, coloured if stdout is a terminal."""
     out = StringIO()
     terminal = sys.stdout.isatty()
     console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else 110)
     simulated = document["simulated"]
     if (failure := document["failure"]) is not None:
-        text = f"The run failed with exit code {document['exit_code']}; up to then:\n{failure['text']}"
+        text = f"The run failed with exit code {document['exit_code']}:\n{failure['text']}\nUntil then:"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print(_heading(simulated), soft_wrap=True)
     console.print(_step(simulated["step"], simulated["work"]), soft_wrap=True)
@@ -53,12 +58,12 @@ def _heading(simulated: Mapping[str, Any]) -> str:
 def _step(step: Mapping[str, Any], work: Mapping[str, Any]) -> str:
     text = f"[bold]a step takes {seconds(step['median_ns'])}[/bold]"
     if step["counted"] > 1:
-        text += f" (median of {step['counted']}, {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
-        text += f", without the first {step['warm_up']})" if step["warm_up"] else ")"
+        text += f" (median of {step['counted']} steps, {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
+        text += f", the first {step['warm_up']} not counted)" if step["warm_up"] else ")"
     if step["host_median_ns"] is not None:
-        text += f", on the host {seconds(step['host_median_ns'])}"
+        text += f", {seconds(step['host_median_ns'])} on the host"
     if work["flops"]:
-        text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s a GPU, MFU {work['mfu']:.1%}"
+        text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
     return f"{text}\nsteps from: {step['source']}"
 
 
@@ -75,7 +80,7 @@ def _ranks(ranks: Sequence[Rank]) -> Table:
         return table
     for title, pick in (("min", 0.0), ("median", 0.5), ("max", 1.0)):
         table.add_row(title, *_quantiles(ranks, pick))
-    for rank in sorted(ranks, key=_busy, reverse=True)[:WORST]:
+    for rank in sorted(ranks, key=_busy, reverse=True)[:BUSIEST]:
         table.add_row(f"{rank['rank']} (busiest)", *_cells(rank))
     return table
 
@@ -100,55 +105,67 @@ def _quantiles(ranks: Sequence[Rank], at: float) -> list[str]:
 
 
 def share(rank: Rank, key: str) -> float:
-    """Of the rank's window; several GPUs of one rank count together."""
+    """The share of the rank's window; all GPUs of a rank together."""
     total = sum(rank[other] for _, other in COLUMNS)
     return float(rank[key]) / total if total else 0.0
 
 
+def _unrecognised(reasons: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Signatures whose cost is an estimate because the cost model does not recognise them."""
+    notes = []
+    for one in reasons[:WARNINGS]:
+        count = f"{one['signatures']} cost signatures are" if one["signatures"] > 1 else "1 cost signature is"
+        notes.append(f"warning: {count} not recognised ({one['reason']}) and estimated: {one['example'][:EXAMPLE]}")
+    if len(reasons) > WARNINGS:
+        notes.append(f"{len(reasons) - WARNINGS} more reasons in the JSON report")
+    return notes
+
+
 def _notes(simulated: Mapping[str, Any]) -> list[str]:
     sources = simulated["cost_sources"]
-    shares = ", ".join(f"{sources[name]:.0%} {name}" for name in ("measured", "interpolated", "roofline"))
+    shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
+    notes += _unrecognised(sources.get("unrecognised_signatures", []))
     if any(rank["window"] == "run" for rank in simulated["ranks"]):
-        notes.append("shares of ranks without two optimizer steps are over the whole run")
+        notes.append("for ranks without two optimizer steps, shares are of the whole run")
     if simulated["unmodelled_reads"]:
-        notes.append(f"{simulated['unmodelled_reads']} reads of values that no one computed (they were 0)")
+        notes.append(f"{simulated['unmodelled_reads']} reads of values that were not computed (0 was read)")
     if simulated["refused_calls"]:
-        notes.append(f"{simulated['refused_calls']} calls refused as not supported")
-    for warning in simulated["warnings"][:10]:
+        notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
+    for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")
-    if len(simulated["warnings"]) > 10:
-        notes.append(f"{len(simulated['warnings']) - 10} more warnings in the JSON report")
+    if len(simulated["warnings"]) > WARNINGS:
+        notes.append(f"{len(simulated['warnings']) - WARNINGS} more warnings in the JSON report")
     return notes
 
 
 def _early(simulator: Mapping[str, Any]) -> list[str]:
-    """What ``--clock optimistic`` told ranks that was not so."""
+    """Answers of ``--clock optimistic`` that were wrong."""
     told = simulator["speculation"]
     if not told["early_answers"]:
         return []
     revised, early = told["revised_answers"], told["early_answers"]
-    text = f"optimistic clock: {revised} of {early} answers that left early turned out different"
+    text = f"optimistic clock: {revised} of {early} answers that were given early were wrong"
     if times := revised - told["revised_states"]:
-        off = f"by up to {seconds(told['revised_max_ns'])}, {seconds(told['revised_sum_ns'])} in all"
-        text += f"; {times} clock values or durations, {off}"
+        error = f"by up to {seconds(told['revised_max_ns'])}, {seconds(told['revised_sum_ns'])} in total"
+        text += f"; {times} of them clock values or durations, {error}"
     if told["revised_states"]:
-        text += f"; {told['revised_states']} said wrongly whether work was done"
+        text += f"; {told['revised_states']} of them whether work was done"
     return [text]
 
 
 def _simulator(simulator: Mapping[str, Any]) -> str:
-    text = f"simulator: {simulator['wall_s']:.1f} s, coordinator {simulator['coordinator_cpu_s']:.1f} s of CPU and "
+    text = f"simulator: {simulator['wall_s']:.1f} s; coordinator: {simulator['coordinator_cpu_s']:.1f} s of CPU time, "
     text += f"{simulator['coordinator_peak_rss_nbytes'] / 1e6:.0f} MB"
     private = simulator["rank_private_nbytes"]
     if private:
-        text += f"; a rank's private memory {private['median'] / 1e6:.0f} MB (at most {private['max'] / 1e6:.0f} MB)"
+        text += f"; private memory per rank: {private['median'] / 1e6:.0f} MB (largest {private['max'] / 1e6:.0f} MB)"
     return text
 
 
 def seconds(for_ns: int) -> str:
-    """Three or more digits that mean something: ``1.234 s``, ``12.3 ms``, ``456 µs``."""
+    """With at least three significant digits: ``1.234 s``, ``12.34 ms``, ``456.7 µs``."""
     if for_ns >= 1_000_000_000:
         return f"{for_ns / 1e9:.3f} s"
     if for_ns >= 1_000_000:

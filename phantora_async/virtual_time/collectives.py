@@ -19,36 +19,36 @@ Revised = Sequence[tuple[Collective, int, int | None]]
 class NetworkModel(Protocol):
     """The network as virtual time uses it; ``phantora_async.coordinator.network_model`` makes one of netsim.
 
-    Keys are hashable and sortable. A meeting of several ranks takes at least a nanosecond: nothing that one rank does
-    reaches another at the same instant.
+    A meeting of several ranks takes at least a nanosecond: nothing that one rank does reaches another at the same
+    instant.
     """
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int) -> Revised:
         """All members have come at this instant, which may be earlier than one named before.
 
         Returns the meetings that ``complete`` has named and whose completion has moved. They complete again.
         """
 
-    def retract(self, key: Collective) -> Revised:
+    def retract(self, collective: Collective) -> Revised:
         """The meeting never began; it may be complete. It may begin again."""
 
     def next_ns(self) -> int | None:
         """When the next begun meeting completes that ``complete`` has not named."""
 
     def complete(self, at_ns: int) -> list[Collective]:
-        """Goes on to this instant, ``next_ns``'s answer. Keys of the meetings that complete then, ascending."""
+        """Goes on to this instant, ``next_ns``'s answer. The meetings that complete then, ascending."""
 
     def commit(self, at_ns: int) -> None:
         """Nothing will begin or be taken back before this instant: history before it may be dropped."""
 
 
-def _set_launch(launch: NcclKernel, active: int, remaining: int) -> None:
+def _set_kernel(launch: NcclKernel, active: int, remaining: int) -> None:
     launch.active = active
     launch.remaining = remaining
 
 
 def _all_know(transfer: Transfer) -> bool:
-    return transfer.delivered.issuperset(transfer.launches)
+    return transfer.delivered.issuperset(transfer.kernels)
 
 
 class Collectives:
@@ -111,22 +111,24 @@ class Collectives:
     def arrive(self, launch: NcclKernel) -> None:
         """The launch's kernel is resident: it takes part in each of its meetings, which begin when complete."""
         launch.arrived_ns = self._event_queue.now_ns
+        launch.remaining = len(launch.collectives)
         for collective in launch.collectives:
             transfer = self.under_way.get(collective)
             if transfer is None:
                 transfer = self.under_way[collective] = Transfer(collective)
-            transfer.launches.append(launch)
+            transfer.kernels.append(launch)
             if self._rollback_log.on:
                 checkpoint = self._rollback_log.checkpoint(launch.stream.device.host)
                 checkpoint.undo.append((self._unarrive, (transfer, launch)))
-                if len(transfer.launches) + len(transfer.gone) >= len(collective.ranks):
+                if len(transfer.kernels) + len(transfer.gone) >= len(collective.ranks):
                     self._fetch_back(transfer)
-            if len(transfer.launches) == len(collective.ranks):
+            if len(transfer.kernels) == len(collective.ranks):
                 self._begin(transfer)
 
     def _unarrive(self, transfer: Transfer, launch: NcclKernel) -> None:
-        transfer.launches.remove(launch)
-        if not transfer.launches and not transfer.gone:
+        launch.arrived_ns = -1
+        transfer.kernels.remove(launch)
+        if not transfer.kernels and not transfer.gone:
             self.under_way.pop(transfer.collective, None)
 
     def _fetch_back(self, transfer: Transfer) -> None:
@@ -138,10 +140,10 @@ class Collectives:
         for launch, gone_ns in tuple(transfer.gone):
             if gone_ns > now_ns:
                 rollback_log.go_back(launch.stream.device.host, gone_ns)
-        if len(transfer.launches) == len(transfer.collective.ranks):
-            last_ns = max(launch.arrived_ns for launch in transfer.launches)
+        if len(transfer.kernels) == len(transfer.collective.ranks):
+            last_ns = max(launch.arrived_ns for launch in transfer.kernels)
             if last_ns > now_ns:
-                for launch in [launch for launch in transfer.launches if launch.arrived_ns == last_ns]:
+                for launch in [launch for launch in transfer.kernels if launch.arrived_ns == last_ns]:
                     rollback_log.go_back(launch.stream.device.host, last_ns)
 
     def _begin(self, transfer: Transfer) -> None:
@@ -149,18 +151,18 @@ class Collectives:
         self.begun += 1
         transfer.begun_ns = now_ns
         self._keys[transfer.collective] = transfer
-        for launch in transfer.launches:
+        for launch in transfer.kernels:
             device = launch.stream.device
             if rollback_log.on:
                 undo = rollback_log.reach(device.host).undo
-                undo.append((_set_launch, (launch, launch.active, launch.remaining)))
+                undo.append((_set_kernel, (launch, launch.active, launch.remaining)))
                 undo.append((self._unbegin, (transfer, now_ns)))
             if not launch.active:
                 device.account(now_ns)
                 device.transferring += 1
             launch.active += 1
         self._stale = True
-        revised = self._network.begin(transfer.collective, transfer.collective, now_ns)
+        revised = self._network.begin(transfer.collective, now_ns)
         if revised:
             self._revise(revised)
             rollback_log.settle()
@@ -172,7 +174,7 @@ class Collectives:
         self.begun -= 1
         transfer.begun_ns = transfer.done_ns = -1
         del self._keys[transfer.collective]
-        for launch in transfer.launches:
+        for launch in transfer.kernels:
             self._rollback_log.demand(launch.stream.device.host, begun_ns)
         self._stale = True
         self._revise(self._network.retract(transfer.collective))
@@ -183,8 +185,9 @@ class Collectives:
             transfer = self._keys[key]
             transfer.done_ns = -1
             at_ns = before_ns if after_ns is None or before_ns < after_ns else after_ns
-            for launch in transfer.delivered:
-                self._rollback_log.demand(launch.stream.device.host, at_ns)
+            for launch in transfer.kernels:
+                if launch in transfer.delivered:
+                    self._rollback_log.demand(launch.stream.device.host, at_ns)
 
     def complete(self) -> list[Transfer]:
         """It is the instant that ``refresh`` named: meetings that are done release their kernels."""
@@ -220,7 +223,7 @@ class Collectives:
             for key in todo:
                 checked.add(key)
                 transfer = found[key]
-                for launch in transfer.launches:
+                for launch in transfer.kernels:
                     if launch not in transfer.delivered:
                         first_ns = now_ns + (transfer.begun_ns == now_ns)
                         self._rollback_log.go_back(launch.stream.device.host, first_ns)
@@ -231,17 +234,17 @@ class Collectives:
         if not rollback_log.on:
             del self._keys[transfer.collective]
         told = transfer.delivered.copy()
-        for launch in transfer.launches:
+        for launch in transfer.kernels:
             device = launch.stream.device
             if rollback_log.on:
                 if launch in told:
                     continue
                 checkpoint = rollback_log.act(device.host)
-                checkpoint.undo.append((_set_launch, (launch, launch.active, launch.remaining)))
+                checkpoint.undo.append((_set_kernel, (launch, launch.active, launch.remaining)))
                 checkpoint.undo.append((self._undeliver, (transfer, launch)))
                 transfer.delivered.add(launch)
-                if transfer not in checkpoint.notes:
-                    checkpoint.notes.append(transfer)
+                if transfer not in checkpoint.completed:
+                    checkpoint.completed.append(transfer)
             launch.active -= 1
             launch.remaining -= 1
             if not launch.active:
@@ -284,12 +287,12 @@ class Collectives:
 
     def _give_up(self, transfer: Transfer, launch: NcclKernel) -> None:
         gone = (launch, self._event_queue.now_ns)
-        transfer.launches.remove(launch)
+        transfer.kernels.remove(launch)
         transfer.gone.append(gone)
         if self._rollback_log.on:
             undo = self._rollback_log.checkpoint(launch.stream.device.host).undo
             undo.append((transfer.gone.remove, (gone,)))
-            undo.append((transfer.launches.append, (launch,)))
+            undo.append((transfer.kernels.append, (launch,)))
 
     def commit(self, at_ns: int) -> None:
         """Nothing before this instant will be taken back."""

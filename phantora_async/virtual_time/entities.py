@@ -10,10 +10,11 @@ from __future__ import annotations
 from copy import copy
 from enum import IntEnum
 from functools import reduce
-from operator import add, sub
+from operator import add, attrgetter, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
+from phantora_async.virtual_time.entity_fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.facts import Collective, CommCreation
 
 if TYPE_CHECKING:
@@ -81,35 +82,32 @@ class MemoryPeaks(NamedTuple):
 
 NO_SHARES = Shares(0, 0, 0, 0, 0, 0)
 NO_MEMORY = MemoryPeaks(0, 0, 0)
-NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, b"")
+NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, b"")
 
 
+@entity
 class EventRecording:
     """A recorded event: pending until its stream reaches it."""
 
-    __slots__ = ("done_ns", "number", "stream", "waiters")
-
-    def __init__(self, stream: Stream, number: int) -> None:
-        self.stream = stream
-        self.number = number
-        self.done_ns = -1
-        self.waiters: list[Stream | Host] = []
+    stream: Stream = constant()
+    number: int = constant()
+    done_ns: int = logged(-1)
+    waiters: list[Stream | Host] = logged(factory=list)
 
 
+@entity
 class StepEnd:
     """A step's end on one rank's host; complete when all work enqueued before it is."""
 
-    __slots__ = ("counters", "device_ns", "host", "host_ns", "index", "pending", "shares")
-
-    def __init__(self, host: Host, index: int, host_ns: int, counters: records.Counters) -> None:
-        self.host = host
-        self.index = index
-        self.host_ns = host_ns
-        self.counters = counters
-        self.pending = 0
-        self.device_ns = -1
-        self.shares = NO_SHARES
-        """The devices' accounts at ``device_ns``, summed over the rank's devices."""
+    host: Host = constant()
+    number: int = constant()
+    host_ns: int = constant()
+    counters: records.Counters = constant()
+    pending: int = logged(0)
+    """Streams that have not reached it."""
+    device_ns: int = logged(-1)
+    shares: Shares = logged(NO_SHARES)
+    """The devices' accounts at ``device_ns``, summed over the rank's devices."""
 
 
 SEGMENT_ITEM, RECORDING_ITEM, WAIT_ITEM, NCCL_ITEM, STEP_ITEM = range(5)
@@ -118,6 +116,7 @@ Item = tuple[Any, ...]
 (WAIT_ITEM, EventRecording), (LAUNCH_ITEM, NcclKernel), (STEP_ITEM, StepEnd)."""
 
 
+@entity
 class Stream:
     """A FIFO of items. ``order`` is its place among simultaneous events, ``due`` its turn in the agenda.
 
@@ -126,42 +125,29 @@ class Stream:
     at which no unit is left.
     """
 
-    __slots__ = (
-        "device",
-        "drain_waiter",
-        "due",
-        "floor_ns",
-        "head",
-        "id",
-        "items",
-        "left",
-        "order",
-        "pending",
-        "queue_limit",
-        "rate",
-        "state",
-        "updated_ns",
-    )
-
-    def __init__(self, device: Device, id: int, order: int) -> None:
-        self.device = device
-        self.id = id
-        self.order = order
-        self.state = StreamState.IDLE
-        self.items: list[Item] = []
-        self.head = 0
-        self.pending = 0
-        """Launches given and not done."""
-        self.queue_limit = -1
-        """The host waits until ``pending`` is at most this; -1: it does not wait."""
-        self.drain_waiter = False
-        self.left = 0
-        self.rate = 0
-        self.updated_ns = 0
-        self.floor_ns = 0
-        self.due: Entry | None = None
+    device: Device = constant()
+    id: int = constant()
+    order: int = constant()
+    state: StreamState = saved(StreamState.IDLE)
+    items: list[Item] = saved(factory=list)
+    """The list is replaced when items are removed; each append is logged."""
+    head: int = saved(0)
+    """Place of the first item that is not done."""
+    pending: int = saved(0)
+    """Launches given and not done."""
+    queue_limit: int = saved(-1)
+    """The host waits until ``pending`` is at most this; -1: it does not wait."""
+    drain_waiter: bool = saved(False)
+    """The host waits until the stream is idle."""
+    left: int = saved(0)
+    """Units of work of the running segment at ``updated_ns``."""
+    rate: int = saved(0)
+    """Units done per nanosecond since then."""
+    updated_ns: int = saved(0)
+    due: Entry | None = saved(None)
 
 
+@entity
 class Device:
     """One rank's GPU, and where its time went.
 
@@ -169,40 +155,27 @@ class Device:
     host, else is idle (empty while the host waits for something that is not this device).
     """
 
-    __slots__ = (
-        "busy_streams",
-        "busy_until_ns",
-        "compute_ns",
-        "drain_waiter",
-        "host",
-        "host_ns",
-        "idle_ns",
-        "number",
-        "peers_ns",
-        "resident",
-        "resident_ns",
-        "running",
-        "since_ns",
-        "transfer_ns",
-        "transferring",
-    )
-
-    def __init__(self, host: Host, number: int) -> None:
-        self.host = host
-        self.number = number
-        self.resident = 0
-        """NCCL kernels that streams have reached and that are not complete."""
-        self.transferring = 0
-        """Those of them that move data."""
-        self.running: list[Stream] = []
-        self.busy_streams = 0
-        self.drain_waiter = False
-        self.busy_until_ns = 0
-        """When the work of the running segments ends, at the present rates."""
-        self.since_ns = -1
-        """Up to when time is booked; -1: the device has never been used, nothing is booked."""
-        self.compute_ns = self.transfer_ns = self.peers_ns = self.host_ns = self.idle_ns = 0
-        self.resident_ns = 0
+    host: Host = constant()
+    number: int = constant()
+    resident: int = saved(0)
+    """NCCL kernels that streams have reached and that are not complete."""
+    transferring: int = saved(0)
+    """Those of them that move data."""
+    running: tuple[Stream, ...] = saved(())
+    """Streams with a segment at their head."""
+    busy_streams: int = saved(0)
+    drain_waiter: bool = saved(False)
+    """The host waits until no stream is busy."""
+    busy_until_ns: int = saved(0)
+    """When the work of the running segments ends, at the present rates."""
+    since_ns: int = saved(-1)
+    """Up to when time is booked; -1: the device has never been used, nothing is booked."""
+    compute_ns: int = saved(0)
+    transfer_ns: int = saved(0)
+    peers_ns: int = saved(0)
+    host_bound_ns: int = saved(0)
+    idle_ns: int = saved(0)
+    communication_ns: int = saved(0)
 
     def account(self, now_ns: int) -> None:
         """Books the time since the last call; called before anything changes that decides where time goes."""
@@ -210,7 +183,7 @@ class Device:
         if now_ns <= since:
             return
         if self.resident:
-            self.resident_ns += now_ns - since
+            self.communication_ns += now_ns - since
         busy = self.busy_until_ns
         if busy > since:
             until = busy if busy < now_ns else now_ns
@@ -225,116 +198,95 @@ class Device:
             elif self.host.state:
                 self.idle_ns += rest
             else:
-                self.host_ns += rest
+                self.host_bound_ns += rest
         self.since_ns = now_ns
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where time went until this instant. Books nothing."""
         device = copy(self)
         device.account(now_ns)
-        return Shares(
-            device.compute_ns, device.transfer_ns, device.peers_ns, device.host_ns, device.idle_ns, device.resident_ns
-        )
+        return Shares._make(_shares(device))
 
 
+_shares = attrgetter(*Shares._fields)
+"""A device's accounts have the names of the shares."""
+
+
+@entity
 class NcclKernel:
-    """An NCCL kernel on a stream: done when all of its meetings are."""
+    """An NCCL kernel on a stream: done when all of its collectives are."""
 
-    __slots__ = ("active", "arrived_ns", "collectives", "remaining", "stream")
-
-    def __init__(self, stream: Stream, collectives: tuple[Collective, ...]) -> None:
-        self.stream = stream
-        self.collectives = collectives
-        self.remaining = len(collectives)
-        self.active = 0
-        """Meetings that move data now."""
-        self.arrived_ns = -1
-        """When its stream reached it."""
+    stream: Stream = constant()
+    collectives: tuple[Collective, ...] = constant()
+    remaining: int = logged(0)
+    """Collectives that are not done, once its stream has reached it."""
+    active: int = logged(0)
+    """Collectives that move data now."""
+    arrived_ns: int = logged(-1)
+    """When its stream reached it."""
 
 
+@entity
 class Transfer:
-    """A meeting under way: launches that have arrived, and, when all have, since when it is in the network."""
+    """A collective under way: kernels that have arrived, and, when all have, since when it is in the network."""
 
-    __slots__ = ("begun_ns", "collective", "delivered", "done_ns", "gone", "launches")
-
-    def __init__(self, collective: Collective) -> None:
-        self.collective = collective
-        self.launches: list[NcclKernel] = []
-        self.begun_ns = -1
-        self.done_ns = -1
-        """When the network completed it, as far as is known."""
-        self.delivered: set[NcclKernel] = set()
-        """Those of ``launches`` that have been told so, while it may be taken back."""
-        self.gone: list[tuple[NcclKernel, int]] = []
-        """Launches that were here and gave up, and when."""
+    collective: Collective = constant()
+    kernels: list[NcclKernel] = logged(factory=list)
+    begun_ns: int = logged(-1)
+    done_ns: int = logged(-1)
+    """When the network completed it, as far as is known."""
+    delivered: set[NcclKernel] = logged(factory=set)
+    """Those of ``kernels`` that have been told so, while it may be taken back."""
+    gone: list[tuple[NcclKernel, int]] = logged(factory=list)
+    """Kernels that were here and gave up, and when."""
 
 
+@entity
 class Host:
     """A rank's program: consumes its log in order. ``cursor`` is the next fact, ``clock_ns`` the last one's instant."""
 
-    __slots__ = (
-        "again",
-        "answered",
-        "checkpoints",
-        "clock_ns",
-        "counters",
-        "cursor",
-        "devices",
-        "draining",
-        "due",
-        "forgotten",
-        "log",
-        "may_pass",
-        "memory",
-        "order",
-        "polled_again",
-        "polled_ns",
-        "polls",
-        "rank",
-        "recordings",
-        "silent",
-        "state",
-        "steps",
-        "streams",
-        "used",
-        "waits_for",
-    )
+    rank: int = constant()
+    order: int = constant()
+    log: list[Any] = kept(factory=list)
+    forgotten: int = kept(0)
+    """Facts that stood before those of ``log``."""
+    cursor: int = logged(0)
+    """A checkpoint holds it as a count of facts from the run's start."""
+    checkpoints: list[Checkpoint] = kept(factory=list)
+    """Its history since global virtual time, while the simulation runs ahead of that."""
+    answered: int = kept(0)
+    """Facts, counted from the run's start, whose answers have left."""
+    may_pass: bool = kept(False)
+    """Nothing is simulated ahead while this is set."""
+    due: Entry | None = saved(None)
+    silent: bool = saved(False)
+    """Its next fact has not come, and the simulation goes on as if it came later."""
+    clock_ns: int = saved(0)
+    state: HostState = saved(HostState.RUNNING)
+    waits_for: Stream | EventRecording | Device | CommCreation | None = saved(None)
+    again: bool = saved(False)
+    """The next record has been reached already and only did not fit."""
+    polls: int = saved(0)
+    """Questions in a row with next to no host time between; see ``polling``."""
+    polled_ns: int = saved(-1)
+    polled_again: bool = saved(False)
+    streams: dict[int, Stream] = saved(factory=dict)
+    draining: tuple[Stream, ...] = saved(())
+    """Streams that were destroyed with work left."""
+    recordings: dict[int, EventRecording] = logged(factory=dict)
+    devices: dict[int, Device] = saved(factory=dict)
+    """Every GPU of the server that the rank sees."""
+    used: tuple[Device, ...] = saved(())
+    """Those of them that were ever given work."""
+    counters: records.Counters = saved(NO_COUNTERS)
+    memory: dict[int, MemoryPeaks] = saved(factory=dict)
+    """By device."""
+    steps: int = saved(0)
 
-    def __init__(self, rank: int, order: int) -> None:
-        self.rank = rank
-        self.order = order
-        self.log: list[Any] = []
-        self.forgotten = 0
-        """Facts that stood before those of ``log``."""
-        self.cursor = 0
-        self.due: Entry | None = None
-        self.silent = False
-        """Its next fact has not come, and the simulation goes on as if it came later."""
-        self.checkpoints: list[Checkpoint] = []
-        """Its history since global virtual time, while the simulation runs ahead of that; see ``journal``."""
-        self.answered = 0
-        """Facts, counted from the run's start, whose answers have left."""
-        self.clock_ns = 0
-        self.state = HostState.RUNNING
-        self.waits_for: Stream | EventRecording | Device | CommCreation | None = None
-        self.again = False
-        """The next record has been reached already and only did not fit."""
-        self.may_pass = False
-        self.polls = 0
-        """Questions in a row with next to no host time between; see ``polling``."""
-        self.polled_ns = -1
-        self.polled_again = False
-        self.streams: dict[int, Stream] = {}
-        self.draining: tuple[Stream, ...] = ()
-        """Streams that were destroyed with work left."""
-        self.recordings: dict[int, EventRecording] = {}
-        self.devices: dict[int, Device] = {}
-        """Every GPU of the server that the rank sees."""
-        self.used: list[Device] = []
-        """Those of them that were ever given work."""
-        self.counters: records.Counters = NO_COUNTERS
-        self.memory: dict[int, MemoryPeaks] = {}
-        self.steps = 0
+    @property
+    def facts_done(self) -> int:
+        """Counted from the run's start."""
+        return self.forgotten + self.cursor
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind, ScopeKind
-from phantora_async.failures import ProtocolError
+from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.entities import (
     NCCL_ITEM,
@@ -81,7 +81,7 @@ class Hosts:
             records.STREAM_DESTROY: self._stream_destroy,
             records.SEGMENT: self._segment,
             records.EVENT_RECORD: self._event_record,
-            records.RECORDING_DROP: self._mark_drop,
+            records.RECORDING_DROP: self._recording_drop,
             records.STREAM_WAIT: self._stream_wait,
             records.HOST_WAIT: self._host_wait,
             records.NCCL_LAUNCH: self._nccl_launch,
@@ -122,7 +122,7 @@ class Hosts:
     def _recording(self, host: Host, number: int) -> EventRecording:
         recording = host.recordings.get(number)
         if recording is None:
-            raise ProtocolError(host.rank, f"mark {number} was never recorded, or is dropped")
+            raise ProtocolError(host.rank, f"recording {number} was never made, or is dropped")
         return recording
 
     def _fits(self, host: Host, stream: Stream, launches: int) -> bool:
@@ -200,20 +200,28 @@ class Hosts:
         stream = host.streams.get(record.stream) or self._stream(host, record.stream)
         number = record.recording
         if number in host.recordings:
-            raise ProtocolError(host.rank, f"mark {number} recorded twice")
+            raise ProtocolError(host.rank, f"recording {number} made twice")
         recording = host.recordings[number] = EventRecording(stream, number)
+        if self._rollback_log.undo is not None:
+            self._rollback_log.undo.append((host.recordings.pop, (number,)))
         if stream.state:
-            stream.items.append((RECORDING_ITEM, recording))
+            self._streams.append(stream, (RECORDING_ITEM, recording))
         else:
             recording.done_ns = self._event_queue.now_ns
-        if record.drop and host.recordings.pop(record.drop, None) is None:
-            raise ProtocolError(host.rank, f"mark {record.drop} dropped, but was never recorded")
+        if record.drop:
+            self._drop(host, record.drop)
         return True
 
-    def _mark_drop(self, host: Host, record: records.RecordingDrop) -> bool:
-        if host.recordings.pop(record.recording, None) is None:
-            raise ProtocolError(host.rank, f"mark {record.recording} dropped, but was never recorded")
+    def _recording_drop(self, host: Host, record: records.RecordingDrop) -> bool:
+        self._drop(host, record.recording)
         return True
+
+    def _drop(self, host: Host, number: int) -> None:
+        recording = host.recordings.pop(number, None)
+        if recording is None:
+            raise ProtocolError(host.rank, f"recording {number} dropped, but was never made")
+        if self._rollback_log.undo is not None:
+            self._rollback_log.undo.append((host.recordings.__setitem__, (number, recording)))
 
     def _stream_wait(self, host: Host, record: records.StreamWait) -> bool:
         stream = host.streams.get(record.stream) or self._stream(host, record.stream)
@@ -301,7 +309,7 @@ class Hosts:
     # -- questions ---------------------------------------------------------------------------------------------------
 
     def _answer(self, host: Host, encoded: bytes) -> None:
-        self.answers.append((host, host.forgotten + host.cursor, encoded))
+        self.answers.append((host, host.facts_done, encoded))
 
     def _clock_read(self, host: Host, record: records.ClockRead) -> bool:
         if poll_costs_ns(host, self._event_queue):

@@ -200,7 +200,7 @@ class _Ranks:
             missing: tuple[int, ...] = ()
             transfer = self._awaited(collective)
             if transfer is not None:
-                arrived = {kernel.stream.device.host.rank for kernel in transfer.launches}
+                arrived = {kernel.stream.device.host.rank for kernel in transfer.kernels}
                 missing = tuple(rank for rank in collective.ranks if rank not in arrived) or collective.ranks
             known = self._described[collective] = CollectiveSnapshot(
                 collective.describe(), tuple(collective.joined), tuple(collective.sites), missing

@@ -232,7 +232,7 @@ class Speculation:
             if final:
                 del checkpoints[:final]
                 self._rollback_log.kept -= final
-            self._timeline.forget_facts(host, checkpoints[0].cursor if checkpoints else host.forgotten + host.cursor)
+            self._timeline.forget_facts(host, checkpoints[0].facts if checkpoints else host.facts_done)
         self._let_answers_go(gvt_ns)
         self._collectives.commit(gvt_ns)
         if over:
@@ -245,10 +245,10 @@ class Speculation:
         timeline = self._timeline
         for number, encoded in checkpoint.answers:
             timeline.answer_release.answer(host, number, encoded)
-        for step in checkpoint.steps:
+        for step in checkpoint.step_ends:
             timeline.steps.keep(step)
         if host.rank == timeline.collective_log.rank:
-            for transfer in checkpoint.notes:
+            for transfer in checkpoint.completed:
                 timeline.collective_log.add(transfer, checkpoint.at_ns)
 
     def _let_answers_go(self, gvt_ns: int) -> None:
@@ -273,4 +273,4 @@ class Speculation:
         self._heard.clear()
         self._rollback_log.restored.clear()
         self._rollback_log.on = False
-        self._timeline.streams.undo = None
+        self._rollback_log.undo = None

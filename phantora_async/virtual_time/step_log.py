@@ -51,7 +51,7 @@ class StepLog:
     def keep(self, step: StepEnd) -> None:
         """It will not be taken back."""
         rank = step.host.rank
-        figures = StepFigures(step.index, step.host_ns, step.device_ns, step.counters, step.shares)
+        figures = StepFigures(step.number, step.host_ns, step.device_ns, step.counters, step.shares)
         if rank == 0:
             self.instants.append(StepInstants(step.device_ns, step.host_ns))
         first = self.first.setdefault(rank, [])

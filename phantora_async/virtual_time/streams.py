@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from phantora_async.virtual_time.entities import (
     NCCL_ITEM,
+    NO_SHARES,
     RECORDING_ITEM,
     SEGMENT_ITEM,
     WAIT_ITEM,
@@ -20,11 +18,10 @@ from phantora_async.virtual_time.entities import (
     StreamState,
 )
 from phantora_async.virtual_time.event_queue import EventQueue
+from phantora_async.virtual_time.rollback_log import RollbackLog
 
 KEPT_ITEMS = 256
-"""Done items are forgotten when there are this many. Lists are replaced and not shortened: history may hold them."""
-Undo = list[tuple[Callable[..., None], tuple[Any, ...]]]
-"""What restores the state of something, youngest last."""
+"""Done items are dropped when there are this many. The list is replaced, because checkpoints may hold it."""
 
 
 def _set_recording(recording: EventRecording, done_ns: int, waiters: tuple[Stream | Host, ...]) -> None:
@@ -32,42 +29,49 @@ def _set_recording(recording: EventRecording, done_ns: int, waiters: tuple[Strea
     recording.waiters[:] = waiters
 
 
-def _set_pending(step: StepEnd, pending: int) -> None:
+def _reopen(step: StepEnd, pending: int) -> None:
     step.pending = pending
+    step.device_ns = -1
+    step.shares = NO_SHARES
 
 
 class Streams:
     """Drives FIFOs. What becomes possible elsewhere is left in ``arrived`` and ``completed_steps`` for the timeline."""
 
-    __slots__ = ("_event_queue", "_ready", "arrived", "completed_steps", "undo")
+    __slots__ = ("_event_queue", "_log", "_ready", "arrived", "completed_steps")
 
-    def __init__(self, event_queue: EventQueue) -> None:
+    def __init__(self, event_queue: EventQueue, log: RollbackLog) -> None:
         self._event_queue = event_queue
+        self._log = log
         self._ready: list[Stream] = []
         self.arrived: list[NcclKernel] = []
         """Launches that reached the head of their stream."""
-        self.undo: Undo | None = None
-        """Where to note what marks and steps were, while the simulation may have to go back."""
         self.completed_steps: list[StepEnd] = []
 
     def submit(self, stream: Stream, item: Item) -> None:
         """Gives an item to the stream now; an idle stream takes it up at once."""
-        stream.items.append(item)
+        self.append(stream, item)
         if stream.state == StreamState.IDLE:
             device = stream.device
             device.busy_streams += 1
             if device.since_ns < 0:
                 device.since_ns = self._event_queue.now_ns
-                device.host.used = [*device.host.used, device]
+                device.host.used = (*device.host.used, device)
             self._drive(stream)
             if self._ready:
                 self._settle()
+
+    def append(self, stream: Stream, item: Item) -> None:
+        stream.items.append(item)
+        if self._log.undo is not None:
+            self._log.undo.append((stream.items.pop, ()))
 
     def finish_segment(self, stream: Stream) -> None:
         """The segment at the head is done."""
         device = stream.device
         device.account(self._event_queue.now_ns)
-        device.running.remove(stream)
+        running = device.running
+        device.running = () if len(running) == 1 else tuple(other for other in running if other is not stream)
         self._leave(stream, stream.items[stream.head][1])
 
     def finish_launch(self, launch: NcclKernel) -> None:
@@ -123,8 +127,8 @@ class Streams:
                 return
             else:
                 step: StepEnd = item[1]
-                if self.undo is not None:
-                    self.undo.append((_set_pending, (step, step.pending)))
+                if self._log.undo is not None:
+                    self._log.undo.append((_reopen, (step, step.pending)))
                 step.pending -= 1
                 if not step.pending:
                     self.completed_steps.append(step)
@@ -140,11 +144,11 @@ class Streams:
 
     def remember(self, recording: EventRecording) -> None:
         """Before the mark changes."""
-        if self.undo is not None:
-            self.undo.append((_set_recording, (recording, recording.done_ns, tuple(recording.waiters))))
+        if self._log.undo is not None:
+            self._log.undo.append((_set_recording, (recording, recording.done_ns, tuple(recording.waiters))))
 
     def _complete(self, recording: EventRecording, now_ns: int) -> None:
-        if self.undo is not None:
+        if self._log.undo is not None:
             self.remember(recording)
         recording.done_ns = now_ns
         if recording.waiters:
@@ -177,7 +181,7 @@ class Streams:
             stream.rate = contended_ns
             end_ns = now_ns + solo_ns
         stream.updated_ns = now_ns
-        device.running.append(stream)
+        device.running = (*device.running, stream)
         if end_ns > device.busy_until_ns:
             device.busy_until_ns = end_ns
         self._event_queue.push(end_ns if end_ns > floor_ns else floor_ns, stream)

@@ -41,8 +41,8 @@ class Timeline:
     def __init__(self, world_size: int, network: NetworkModel, queue_depth: int, *, optimistic: bool = False) -> None:
         """`optimistic`: answers leave as soon as they are simulated, though they may be revised."""
         self.event_queue = EventQueue()
-        self.streams = Streams(self.event_queue)
-        self.rollback_log = RollbackLog(self.event_queue, self.streams)
+        self.rollback_log = RollbackLog(self.event_queue)
+        self.streams = Streams(self.event_queue, self.rollback_log)
         self.collectives = Collectives(self.event_queue, self.streams, self.rollback_log, network)
         self.operations = Hosts(self.event_queue, self.streams, self.collectives, self.rollback_log, queue_depth)
         self._passed_over: list[Host] = []
@@ -235,7 +235,7 @@ class Timeline:
                 break
             event_queue.now_ns = due_ns
         if host.cursor > KEPT_FACTS:
-            self.forget_facts(host, host.forgotten + host.cursor)
+            self.forget_facts(host, host.facts_done)
         self._facts += done
         return done
 
@@ -282,7 +282,7 @@ class Timeline:
                 step.device_ns = self.event_queue.now_ns
                 step.shares = step.host.shares_at(step.device_ns)
                 if self.rollback_log.on:
-                    self.rollback_log.checkpoint(step.host).steps.append(step)
+                    self.rollback_log.checkpoint(step.host).step_ends.append(step)
                 else:
                     self.steps.keep(step)
 

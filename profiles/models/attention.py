@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
-from profiles.signature import ITEM_NBYTES, Sdpa
+from profiles.signature import Sdpa, dtype_nbytes
 
 # SM cycles per pair beside the products, from cuDNN 9's kernels on an H200.
 SOFTMAX = {"fwd": 0.095, "bwd": 0.275}
@@ -69,7 +69,7 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     ns = _pairs(what, TILE) * cycles / machine.sms * idle / (machine.gpu.sm_clock_khz * 1e-6)
     ns *= SLOWER[what.backend]
     if what.direction == "bwd":
-        item = ITEM_NBYTES.get(what.dtype, 2.0)
+        item = dtype_nbytes(what.dtype)
         rows = what.batch * what.heads * what.queries * what.depth
         # Row sums of dO x O before, dQ gathered in f32 and converted after: two kernels far from streaming speed.
         ns += machine.memory_ns(rows * 2 * item) / 0.45 + machine.memory_ns(rows * (4 + item)) / 0.8

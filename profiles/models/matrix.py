@@ -7,7 +7,7 @@ from math import prod
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
 from profiles.models.tiles import product_ns
-from profiles.signature import ITEM_NBYTES, Conv, Gemm
+from profiles.signature import Conv, Gemm, dtype_nbytes
 
 # cuDNN's implicit GEMMs next to a GEMM: share of its rate, share of streaming bandwidth, and helper kernels. Weights'
 # gradients sum over all pixels, in parts that are added by a second kernel.
@@ -18,11 +18,21 @@ CONV_START_NS = {"fwd": 0.0, "dgrad": 0.0, "wgrad": 15_000.0}
 # kernel.
 ALIGNED_CHANNELS = 8
 UNALIGNED_RATE = {"fwd": 0.13, "dgrad": 0.13, "wgrad": 0.5}
+# By the operands' dtype. `other` stands for dtypes that nobody knows: 4 bytes, as tf32's.
+MULTIPLIED_AS = {
+    "f64": "f64", "f32": "f32", "tf32": "tf32", "f16": "f16", "bf16": "bf16",
+    "f8e4m3": "f8", "f8e5m2": "f8", "f8e8m0": "f8", "f6e2m3": "f8", "f6e3m2": "f8", "f4e2m1": "f8",
+    "i64": "f64", "i32": "f32", "i16": "f32", "i8": "i8", "i4": "i8",
+    "u64": "f64", "u32": "f32", "u16": "f32", "u8": "i8", "u4": "i8",
+    "b8": "i8", "i8x4": "i8", "i8x32": "i8", "u8x4": "i8",
+    "c32": "f16", "c32bf": "bf16", "c64": "f32", "c128": "f64",
+    "other": "tf32",
+}  # fmt: skip
 
 
 def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     dtype = math_dtype(what.a, what.compute)
-    a, b, c = ITEM_NBYTES[what.a], ITEM_NBYTES[what.b], ITEM_NBYTES[what.c]
+    a, b, c = (dtype_nbytes(one) for one in (what.a, what.b, what.c))
     nbytes = what.batch * (what.m * what.k * a + what.k * what.n * b + what.m * what.n * c)
     parts = 4 if what.a.startswith("c") else 1  # a complex product is four real ones
 
@@ -33,17 +43,17 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
 
 
 def math_dtype(operand: str, compute: str) -> str:
-    """The unit that multiplies: tf32 for f32 operands where the call allows it, f64 and f32 for complex ones."""
-    if operand in ("f32", "c64") and "tf32" in compute.lower():
+    """The dtype whose peak rate applies: tf32 for f32 operands where the call allows it, that of the parts for complex
+    ones, the next wider one where a GPU's description has no figure.
+    """
+    if operand in ("f32", "c64") and compute == "tf32":
         return "tf32"
-    return {"c64": "f32", "c128": "f64", "i64": "f64", "i32": "f32", "i16": "f32", "u8": "i8", "b8": "i8"}.get(
-        operand, operand
-    )
+    return MULTIPLIED_AS.get(operand, MULTIPLIED_AS["other"])
 
 
 def conv(gpu: Gpu, what: Conv) -> Estimate:
     """An implicit GEMM per group: output channels x pixels x filter volume, and its two gradients."""
-    groups = what.groups
+    groups = max(what.groups, 1)
     taps = prod(what.w[2:])
     out_channels, in_channels = what.w[0] // groups or 1, what.w[1]
     pixels_in = what.x[0] * prod(what.x[2:])
@@ -55,7 +65,7 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
         "dgrad": (in_channels, pixels_in, max(round(out_channels * taps * pixels_out / max(pixels_in, 1)), 1)),
         "wgrad": (out_channels, in_channels * taps, pixels_out),
     }[what.direction]
-    item = ITEM_NBYTES[what.dtype]
+    item = dtype_nbytes(what.dtype)
     # A strided 1x1 filter skips input pixels.
     touched = min(prod(what.x), pixels_out * what.x[1] * taps)
     nbytes = item * (touched + prod(what.w) + prod(what.y)) / CONV_STREAM[what.direction]

@@ -6,7 +6,7 @@ from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, both
-from profiles.signature import ITEM_NBYTES, Copy, Library, Memset, Norm, elements
+from profiles.signature import Copy, Library, Memset, Norm, dtype_nbytes, elements
 
 DEVICE_COPY_START_NS = 1_000.0
 DEVICE_COPY_RATE = 0.93  # of a streaming kernel's bandwidth
@@ -23,7 +23,7 @@ def copy(gpu: Gpu, what: Copy) -> Estimate:
     if what.direction in ("d2d", "p2p"):
         nbytes = 2.0 * what.nbytes
         return both(gpu, lambda machine: DEVICE_COPY_START_NS + machine.memory_ns(nbytes) / DEVICE_COPY_RATE)
-    rate = gpu.pcie.pinned_gb_per_s if what.pinned else gpu.pcie.pageable_gb_per_s
+    rate = gpu.pcie.pinned_gb_per_s if what.memory == "pinned" else gpu.pcie.pageable_gb_per_s
     ns = gpu.pcie.latency_ns + what.nbytes / rate
     return Estimate(ns, ns)
 
@@ -38,7 +38,7 @@ def norm(gpu: Gpu, what: Norm) -> Estimate:
     """cuDNN's batch norm. Forward: statistics, then the output. Backward: x and dy are read for two sums and again for
     the gradient.
     """
-    count = prod(what.x) * ITEM_NBYTES[what.dtype]
+    count = prod(what.x) * dtype_nbytes(what.dtype)
     nbytes = CUDNN_NORM_PASSES[what.direction] * count
     return both(gpu, lambda machine: machine.memory_ns(nbytes) / CUDNN_NORM_RATE)
 

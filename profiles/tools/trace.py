@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Sdpa, Shape, Signature, format_signature
+
 Event = dict[str, Any]
 DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
 MATRIX_OPS = ("aten::mm", "aten::addmm", "aten::bmm")
@@ -26,7 +28,8 @@ class Work:
     """One signature's execution: a kernel, or all device work of one library call."""
 
     signature: str
-    family: str
+    category: str
+    """Of the error tables."""
     at_us: float
     for_us: float
     overlap: float
@@ -103,10 +106,9 @@ def _work(members: list[Event], chains: dict[int, Event], nccl: list[tuple[float
     op = chains.get(main["args"]["correlation"])
     total = sum(e["dur"] for e in members)
     beside = sum(_overlap(e["ts"], e["ts"] + e["dur"], nccl) for e in members)
-    signature = signature_of(main, op)
-    return Work(
-        signature, family_of(signature, main["name"]), members[0]["ts"], total, beside / total if total else 0.0
-    )
+    what = signature_of(main, op)
+    overlap = beside / total if total else 0.0
+    return Work(format_signature(what), category_of(what), members[0]["ts"], total, overlap)
 
 
 def _overlap(start: float, end: float, spans: list[tuple[float, float]]) -> float:
@@ -114,41 +116,64 @@ def _overlap(start: float, end: float, spans: list[tuple[float, float]]) -> floa
     return sum(max(0.0, min(end, b) - max(start, a)) for a, b in spans[max(0, last - 8) : last])
 
 
-def signature_of(event: Event, op: Event | None) -> str:
-    name, dims, types, concrete = "", [], [], []
-    if op is not None:
-        args = op["args"]
-        name, dims = op["name"], args.get("Input Dims", [])
-        types, concrete = args.get("Input type", []), args.get("Concrete Inputs", [])
-    sizes = json.dumps(dims)
-    tail = f"{name};{sizes}"
+def signature_of(event: Event, op: Event | None) -> Signature:
+    """What the hook would have asked the cost of."""
     kernel = str(event["name"])
     if event["cat"] == "gpu_memset":
-        return f"memset;{event['args'].get('bytes', 0)}"
+        return Memset(event["args"].get("bytes", 0))
     if event["cat"] == "gpu_memcpy":
         found = re.search(r"(HtoD|DtoH|DtoD|PtoP)", kernel)
         direction = {"HtoD": "h2d", "DtoH": "d2h", "DtoD": "d2d", "PtoP": "p2p"}[found[1]] if found else "d2d"
-        return f"copy;{direction};{event['args'].get('bytes', 0)};{'pinned' if 'Pinned' in kernel else 'pageable'}"
+        return Copy(direction, event["args"].get("bytes", 0), "pinned" if "Pinned" in kernel else "pageable")
+    name, args = (op["name"], op["args"]) if op is not None else ("", {})
+    sizes = _flat(args.get("Input Dims", []))
     if name in MATRIX_OPS and "at::" not in kernel:
-        a, b = [one for one in dims if len(one) >= 2][-2:]
-        dtype = next(DTYPES[one] for one in types if one in DTYPES)
-        batch = a[0] if len(a) == 3 else 1
-        fields = ("cublasGemmEx", "n", "n", b[-1], a[-2], a[-1], batch, dtype, dtype, dtype, "f32", "")
-        return ";".join(["gemm", *map(str, fields), tail])
+        return _gemm(args, name, sizes)
     if name in ("aten::cudnn_convolution", "aten::convolution_backward"):
-        return _conv(name, kernel, dims, types, concrete, tail)
+        return _conv(args, kernel, name, sizes)
     if name in ATTENTION_OPS and "at::" not in kernel:
-        forward = name.endswith("forward")
-        q, k, v = dims[:3] if forward else dims[1:4]
-        dropout, causal = (concrete[9], concrete[10]) if forward else (concrete[13], concrete[14])
-        shapes = ";".join("x".join(map(str, one)) for one in (q, k, v))
-        flags = f"{int(causal == 'True')};{int(float(dropout or 0) > 0)}"
-        return f"sdpa;{'fwd' if forward else 'bwd'};{shapes};{DTYPES[types[0]]};{flags};{tail}"
-    grid, block = (",".join(map(str, event["args"][key])) for key in ("grid", "block"))
-    return f"kernel;{kernel};{grid};{block};{event['args'].get('shared memory', 0)};{tail}"
+        return _sdpa(args, name, sizes)
+    x, y, z = event["args"]["grid"]
+    threads = event["args"]["block"]
+    return Kernel(
+        kernel, (x, y, z), (threads[0], threads[1], threads[2]), event["args"].get("shared memory", 0), name, sizes
+    )
 
 
-def _conv(name: str, kernel: str, dims: list[Any], types: list[str], concrete: list[str], tail: str) -> str:
+def _flat(dims: list[Any]) -> tuple[Shape, ...]:
+    """The profiler's input dims, lists of tensors flattened."""
+    shapes: list[Shape] = []
+    for one in dims:
+        if one and isinstance(one[0], list):
+            shapes += map(tuple, one)
+        else:
+            shapes.append(tuple(one))
+    return tuple(shapes)
+
+
+def _gemm(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Gemm:
+    a, b = [one for one in args["Input Dims"] if len(one) >= 2][-2:]
+    dtype = next(DTYPES[one] for one in args["Input type"] if one in DTYPES)
+    batch = a[0] if len(a) == 3 else 1
+    return Gemm(
+        call="cublasGemmEx", transa="n", transb="n", m=b[-1], n=a[-2], k=a[-1], batch=batch,
+        a=dtype, b=dtype, c=dtype, compute="f32", epilogue="default", op=name, sizes=sizes,
+    )  # fmt: skip
+
+
+def _sdpa(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Sdpa:
+    forward = name.endswith("forward")
+    dims, concrete = args["Input Dims"], args["Concrete Inputs"]
+    q, k, v = map(tuple, dims[:3] if forward else dims[1:4])
+    dropout, causal = (concrete[9], concrete[10]) if forward else (concrete[13], concrete[14])
+    return Sdpa(
+        direction="fwd" if forward else "bwd", q=q, k=k, v=v, dtype=DTYPES[args["Input type"][0]],
+        causal=causal == "True", dropout=float(dropout or 0) > 0, op=name, sizes=sizes,
+    )  # fmt: skip
+
+
+def _conv(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]) -> Conv:
+    dims, concrete = args["Input Dims"], args["Concrete Inputs"]
     if name == "aten::cudnn_convolution":
         direction, x, w = "fwd", dims[0], dims[1]
         padding, stride, dilation = (json.loads(concrete[at]) for at in (2, 3, 4))
@@ -160,16 +185,18 @@ def _conv(name: str, kernel: str, dims: list[Any], types: list[str], concrete: l
         y, x, w = dims[:3]
         direction = "dgrad" if "dgrad" in kernel.lower() else "wgrad"
         stride, padding, dilation = (json.loads(concrete[at]) for at in (4, 5, 6))
-    groups = x[1] // w[1]
-    shapes = ";".join("x".join(map(str, one)) for one in (x, w, y, padding, stride, dilation))
-    return f"conv;{direction};{shapes};{groups};{DTYPES[types[0]]};nhwc;{tail}"
+    return Conv(
+        direction=direction, x=tuple(x), w=tuple(w), y=tuple(y), padding=tuple(padding), stride=tuple(stride),
+        dilation=tuple(dilation), groups=x[1] // w[1], dtype=DTYPES[args["Input type"][0]], layout="nhwc", op=name,
+        sizes=sizes,
+    )  # fmt: skip
 
 
-def family_of(signature: str, kernel: str) -> str:
-    kind = signature.split(";", 1)[0]
-    if kind != "kernel":
-        return kind
-    for pattern, family in (
+def category_of(what: Signature) -> str:
+    """A row of the error tables: the kind of a library's work, what a kernel computes."""
+    if not isinstance(what, Kernel):
+        return type(what).__name__.lower()
+    for pattern, category in (
         ("unrolled_elementwise|WithCast|gpu_kernel_impl<", "element-wise, cast"),
         ("elementwise_kernel", "element-wise"),
         ("multi_tensor_apply", "optimizer, foreach"),
@@ -179,13 +206,13 @@ def family_of(signature: str, kernel: str) -> str:
         ("reduce_kernel", "reduction"),
         ("pool", "pooling"),
     ):
-        if re.search(pattern, kernel):
-            return family
+        if re.search(pattern, what.name):
+            return category
     return "other"
 
 
-def by_family(found: list[Work]) -> Iterator[tuple[str, list[Work]]]:
+def by_category(found: list[Work]) -> Iterator[tuple[str, list[Work]]]:
     groups: dict[str, list[Work]] = defaultdict(list)
     for one in found:
-        groups[one.family].append(one)
+        groups[one.category].append(one)
     yield from sorted(groups.items(), key=lambda item: -sum(one.for_us for one in item[1]))

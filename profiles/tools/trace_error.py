@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 from profiles.cost import CostModel
 from profiles.descriptions.gpu import load_gpu
-from profiles.tools.trace import Work, by_family, load, works
+from profiles.signature import Kernel, format_signature, parse
+from profiles.tools.trace import Work, by_category, load, works
 
 ALONE, BESIDE = 0.01, 0.99
 
@@ -35,16 +37,16 @@ def row(title: str, model: CostModel, found: list[Work]) -> str:
 def report(model: CostModel, name: str, found: list[Work]) -> None:
     print(f"\n{name}\n\n| family | calls | real ms | model ms | error of sum | mean error |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for family, members in by_family(found):
-        print(row(family, model, members))
+    for category, members in by_category(found):
+        print(row(category, model, members))
     alone = [one for one in found if one.overlap <= ALONE]
     beside = [one for one in found if one.overlap >= BESIDE]
     print(row("**all**", model, found))
     if beside:
         print(row("alone", model, alone))
         print(row("beside NCCL", model, beside))
-        for family, members in by_family(beside):
-            print(row(f"beside NCCL: {family}", model, members))
+        for category, members in by_category(beside):
+            print(row(f"beside NCCL: {category}", model, members))
 
 
 def worst(model: CostModel, found: list[Work], count: int) -> None:
@@ -63,10 +65,11 @@ def worst(model: CostModel, found: list[Work], count: int) -> None:
 
 
 def shorten(signature: str) -> str:
-    head, *fields = signature.split(";")
-    if head == "kernel":
-        fields[0] = fields[0].replace("at::native::", "").replace("(anonymous namespace)::", "")[:110]
-    return ";".join([head, *fields])[:260]
+    what = parse(signature)
+    if isinstance(what, Kernel):
+        name = what.name.replace("at::native::", "").replace("(anonymous namespace)::", "")
+        what = replace(what, name=name[:110])
+    return format_signature(what)[:260]
 
 
 def main() -> None:

@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 
 SCRIPTS = Path(__file__).parent / "scripts"
-LIMIT_S = 240
 RANKS_PYTHON = os.environ.get("PHANTORA_TEST_PYTHON", sys.executable)
-"""Another interpreter for the ranks, one that has the frameworks, say."""
+"""The interpreter that runs the ranks; another one may have frameworks that this one lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def descendants_of(group: int) -> list[int]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """`run(script, *args, n=2, options=(...))`: one emulated job; when the test ends, nothing of it is left. With the
+    """`run(script, *args, n=2, options=(...))` runs one emulated job. Afterwards no process of it may be left. With the
     option `-m` the script is a module.
     """
     needs_torch()
@@ -104,11 +103,11 @@ def run(tmp_path: Path) -> Iterator[Run]:
         )
         started.append(process)
         try:
-            output, _ = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
-            pytest.fail(f"{script} did not end in {LIMIT_S} s:\n{output}")
+        except BaseException:  # the tests' time limit
+            os.killpg(process.pid, signal.SIGKILL)
+            print(process.communicate()[0])  # pytest shows it with the failed test
+            raise
         left = descendants_of(process.pid)
         assert left == [], f"{script} left processes {left} behind:\n{output}"
         return Finished(output, process.returncode, json.loads(report.read_text()) if report.exists() else {}, run_dir)

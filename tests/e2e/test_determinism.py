@@ -21,7 +21,7 @@ BUSY = 3
 
 @contextmanager
 def load() -> Iterator[None]:
-    """Other programs want the processors, too."""
+    """Other programs use the processors, too."""
     spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY)]
     try:
         yield
@@ -36,7 +36,6 @@ def simulated(document: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize("speculation", ["never", "eager"])
-@pytest.mark.timeout(600)
 def test_two_runs_agree_to_the_byte(run: Run, speculation: str) -> None:
     quiet = run("determinism.py", n=WORLD)
     assert quiet.exit_code == 0, quiet.output

@@ -14,8 +14,8 @@ from .conftest import Finished, Run, needs
 pytestmark = pytest.mark.torch
 
 
-def said_by(done: Finished) -> dict[str, Any]:
-    """The line of JSON that the script prints."""
+def results_of(done: Finished) -> dict[str, Any]:
+    """What the script prints as one line of JSON."""
     assert done.exit_code == 0, done.output
     return dict(json.loads(next(line for line in done.output.splitlines() if line.startswith('{"'))))
 
@@ -27,60 +27,60 @@ def median_s(done: Finished) -> float:
 def test_tqdm(run: Run) -> None:
     needs("tqdm")
     done = run("frameworks/tqdm_rate.py", n=1)
-    rank_info = said_by(done)
-    assert rank_info["rate"] == pytest.approx(rank_info["clock"], rel=0.002)
-    assert rank_info["average"] == pytest.approx(rank_info["clock"], rel=0.002)
-    assert rank_info["clock"] == pytest.approx(1 / median_s(done), rel=0.002)
+    results = results_of(done)
+    assert results["rate"] == pytest.approx(results["clock"], rel=0.002)
+    assert results["average"] == pytest.approx(results["clock"], rel=0.002)
+    assert results["clock"] == pytest.approx(1 / median_s(done), rel=0.002)
     printed = [float(rate) for rate in re.findall(r"([0-9.]+)it/s", done.output)]
-    assert printed[-1] == pytest.approx(rank_info["clock"], rel=0.002)
+    assert printed[-1] == pytest.approx(results["clock"], rel=0.002)
 
 
 def test_hugging_face_trainer(run: Run, tmp_path: Path) -> None:
     needs("transformers")
     needs("accelerate")
     done = run("frameworks/hf_trainer.py", str(tmp_path), n=2)
-    rank_info = said_by(done)
-    metrics, clock = rank_info["metrics"], rank_info["clock"]
+    results = results_of(done)
+    metrics, clock = results["metrics"], results["clock"]
     assert metrics["train_runtime"] == pytest.approx(clock["train"], rel=0.005)
-    assert metrics["train_steps_per_second"] == pytest.approx(rank_info["steps"] / clock["train"], rel=0.005)
-    assert metrics["train_samples_per_second"] == pytest.approx(rank_info["samples"] / clock["train"], rel=0.005)
+    assert metrics["train_steps_per_second"] == pytest.approx(results["steps"] / clock["train"], rel=0.005)
+    assert metrics["train_samples_per_second"] == pytest.approx(results["samples"] / clock["train"], rel=0.005)
     assert clock["step"] == pytest.approx(median_s(done), rel=0.005)
 
 
 def test_lightning(run: Run, tmp_path: Path) -> None:
     needs("lightning")
     done = run("frameworks/lightning_fit.py", str(tmp_path), n=2)
-    rank_info = said_by(done)
-    assert rank_info["timer"] == pytest.approx(rank_info["train"], rel=0.002)
+    results = results_of(done)
+    assert results["timer"] == pytest.approx(results["train"], rel=0.002)
     for rate in ("batches_per_sec", "samples_per_sec"):
-        assert rank_info[rate] == pytest.approx(rank_info["clock"], rel=0.002)
-        assert rank_info[rate] == pytest.approx(1 / median_s(done), rel=0.002)
+        assert results[rate] == pytest.approx(results["clock"], rel=0.002)
+        assert results[rate] == pytest.approx(1 / median_s(done), rel=0.002)
 
 
 def test_deepspeed_throughput(run: Run) -> None:
     needs("deepspeed")
-    rank_info = said_by(run("frameworks/deepspeed_engine.py", n=2))
-    assert rank_info["samples"] == pytest.approx(rank_info["clock"], rel=0.005)
+    results = results_of(run("frameworks/deepspeed_engine.py", n=2))
+    assert results["samples"] == pytest.approx(results["clock"], rel=0.005)
 
 
 def test_deepspeed_breakdown(run: Run) -> None:
     """Its timers leave out a little of what DeepSpeed does in each call."""
     needs("deepspeed")
     done = run("frameworks/deepspeed_engine.py", "--breakdown", n=2)
-    rank_info = said_by(done)
+    results = results_of(done)
     line = [line for line in done.output.splitlines() if "| fwd: " in line][-1]
     for phase in ("fwd", "bwd", "step"):
         found = re.search(rf"\b{phase}: ([0-9.]+)", line)
         assert found is not None, line
-        assert 0.95 * rank_info[phase] < float(found[1]) <= rank_info[phase], (phase, line, rank_info)
+        assert 0.95 * results[phase] < float(found[1]) <= results[phase], (phase, line, results)
 
 
 def test_megatron_timers(run: Run) -> None:
     needs("megatron")
     done = run("frameworks/megatron_timers.py", n=2)
-    rank_info = said_by(done)
-    assert rank_info["rank_info"] == pytest.approx(rank_info["clock"], rel=0.005)
-    assert rank_info["rank_info"][-1] == pytest.approx(median_s(done), rel=0.005)
+    results = results_of(done)
+    assert results["timers"] == pytest.approx(results["clock"], rel=0.005)
+    assert results["timers"][-1] == pytest.approx(median_s(done), rel=0.005)
 
 
 def test_torchtitan(run: Run, tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ def test_help_imports_nothing_heavy() -> None:
     ("arguments", "message"),
     [
         (["fly"], "unknown command 'fly'"),
-        (["run"], "which script?"),
+        (["run"], "no script given"),
         (["run", "--np", "3", "x.py"], "--np"),
         (["run", "--host", "slow", "x.py"], "slow"),
-        (["profiles", "show"], "NAME is missing"),
+        (["profiles", "show"], "no name given"),
         (["profiles", "show", "h300"], "h200"),
     ],
 )

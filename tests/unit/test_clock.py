@@ -7,15 +7,25 @@ import sys
 import textwrap
 from pathlib import Path
 
-from emu.clock.callers import Policy, policy_of
+from emu.clock.callers import TimeSource, time_source_of
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
 import os, threading, time
 from time import perf_counter as early
 import timeit
-real_perf_counter = time.perf_counter
-from emu.clock.virtual_clock import PERF_COUNTER_BASE_NS, VirtualClock
+
+real_sleeps = []
+real_sleep = time.sleep
+def sleep(seconds):
+    real_sleeps.append(seconds)
+    real_sleep(seconds)
+time.sleep = sleep
+
+from emu.clock import time_functions
+from emu.clock.time_functions import PERF_COUNTER_BASE_NS
+from emu.clock.virtual_clock import VirtualClock
+from emu.interpreter import real_time
 
 class Host:
     now = 0
@@ -30,9 +40,8 @@ class Host:
 
 host = Host()
 clock = VirtualClock(host)
-clock.install()
-before = time.time()
-assert abs(before - __import__('datetime').datetime.now().timestamp()) < 5, 'real until it starts'
+time_functions.install(clock)
+assert real_time.monotonic() <= time.monotonic() <= real_time.monotonic(), 'real until it starts'
 clock.start(1_700_000_000)
 """
 
@@ -43,7 +52,6 @@ def check(code: str) -> str:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=20,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -80,9 +88,9 @@ def test_names_bound_before_are_virtual_too() -> None:
 def test_sleep_takes_virtual_time_only() -> None:
     check(
         """
-        begun, asked = time.perf_counter.__wrapped__(), host.asked
+        asked = host.asked
         time.sleep(1000)
-        assert time.perf_counter.__wrapped__() - begun < 1
+        assert real_sleeps == []
         assert host.now == 1000 * 10**9
         assert host.asked == asked + 1, 'it ends when all ranks have come that far'
         for bad, error in ((-1, ValueError), ('x', TypeError)):
@@ -123,7 +131,7 @@ def test_calendar_and_numbered_clocks_agree() -> None:
         host.now += 1
         assert time.clock_gettime_ns(time.CLOCK_MONOTONIC) == PERF_COUNTER_BASE_NS + 2_500_002_003
         assert datetime.date.today() == datetime.datetime.now().date() == datetime.datetime.today().date()
-        assert time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) < 60
+        assert time.process_time() <= time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) <= time.process_time()
         assert time.strftime('%H:%M:%S', time.gmtime()) == '22:13:22'
         assert time.strftime('%M:%S') == '13:22' and time.localtime(None).tm_sec == 22
         assert time.ctime() == time.asctime() == time.ctime(1_700_000_002)
@@ -141,14 +149,14 @@ def test_calendar_and_numbered_clocks_agree() -> None:
 def test_waits_of_libraries_are_real() -> None:
     check(
         """
-        import queue, concurrent.futures
-        begun = time.perf_counter.__wrapped__()
-        assert not threading.Event().wait(0.2)
+        import queue
+        began = real_time.monotonic()
+        assert not threading.Event().wait(0.02)
         try:
-            queue.Queue().get(timeout=0.2)
+            queue.Queue().get(timeout=0.02)
         except queue.Empty:
             pass
-        assert time.perf_counter.__wrapped__() - begun > 0.39
+        assert real_time.monotonic() - began >= 0.04
         """
     )
 
@@ -159,7 +167,7 @@ def test_a_wait_of_the_script_that_times_out_lets_time_pass() -> None:
         import asyncio
         woken, never = threading.Event(), threading.Event()
         threading.Timer(0.05, woken.set).start()
-        assert woken.wait(60)
+        assert woken.wait(1000)
         assert host.now == 0
         assert not never.wait(0.01)
         assert host.now == 10_000_000
@@ -172,16 +180,14 @@ def test_a_wait_of_the_script_that_times_out_lets_time_pass() -> None:
 def test_timing_of_a_statement_ends_though_it_costs_nothing() -> None:
     check(
         """
-        begun = time.process_time()
         loops, taken = timeit.Timer('sum(range(100))').autorange()
-        assert loops > 1 and 0.2 <= taken < 60
-        assert 0.2e9 <= taken * 1e9 <= host.now
+        assert loops > 1 and 0.2e9 <= taken * 1e9 <= host.now
         assert timeit.timeit('host.advance_ns(2_000_000_000)', globals={'host': host}, number=1) >= 2
         """
     )
 
 
-def test_background_threads_neither_ask_nor_move_the_clock() -> None:
+def test_daemon_threads_neither_ask_nor_move_the_clock() -> None:
     check(
         """
         host.now = 5_000_000_000
@@ -195,8 +201,9 @@ def test_background_threads_neither_ask_nor_move_the_clock() -> None:
             seen.append(time.monotonic())
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
-        thread.join(10)
+        thread.join()
         assert seen and host.now == 5_000_000_000 and host.asked == asked
+        assert real_sleeps == [0.01] * 5
         """
     )
 
@@ -206,11 +213,12 @@ def test_a_child_process_goes_on_at_real_pace() -> None:
         """
         host.now = 5_000_000_000
         time.time()
+        began = real_time.monotonic()
         pid = os.fork()
         if pid == 0:
             time.sleep(0.1)
             elapsed = time.time() - 1_700_000_005
-            os._exit(0 if 0.09 < elapsed < 5 else 1)
+            os._exit(0 if 0.09 < elapsed < real_time.monotonic() - began else 1)
         print(os.waitpid(pid, 0)[1])
         """
     )
@@ -230,10 +238,9 @@ def test_log_records_carry_the_last_known_time() -> None:
     )
 
 
-def test_policies() -> None:
-    assert policy_of("torch.distributed.elastic.timer") is Policy.REAL
-    assert policy_of("multiprocess.connection") is Policy.REAL, "data sets are prepared by processes of its making"
-    assert policy_of("torch.utils.benchmark") is Policy.VIRTUAL
-    assert policy_of("logging.handlers") is Policy.LAST_KNOWN
-    assert policy_of("__main__") is Policy.VIRTUAL
-    assert policy_of(None) is Policy.VIRTUAL
+def test_a_package_stands_for_all_of_its_modules() -> None:
+    assert time_source_of("torch.distributed.elastic.timer") is TimeSource.REAL
+    assert time_source_of("torch.utils.benchmark") is TimeSource.VIRTUAL
+    assert time_source_of("logging.handlers") is TimeSource.LAST_KNOWN
+    assert time_source_of("__main__") is TimeSource.VIRTUAL
+    assert time_source_of(None) is TimeSource.VIRTUAL

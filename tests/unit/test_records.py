@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.contract import records
+from emu.contract import records, records_stub
+from emu.contract.records_definition import DEFINITION, parse
 
 
 def test_a_record_has_the_layout_that_the_definition_says() -> None:
@@ -75,4 +78,54 @@ def test_every_question_knows_its_reply() -> None:
 
 def test_the_stub_is_current() -> None:
     kept = Path(records.__file__).with_suffix(".pyi").read_text()
-    assert kept == "\n".join(records.stub()) + "\n", "run: python -m emu.contract.records > emu/contract/records.pyi"
+    command = "python -m emu.contract.records_stub > emu/contract/records.pyi"
+    assert kept == "\n".join(records_stub.stub()) + "\n", f"run: {command}"
+
+
+def test_a_payload_is_an_argument() -> None:
+    told, silent = parse(
+        "/* UP(NONE, 9, PAYLOAD) */ UP(A, 1, PAYLOAD, F(u64, x)) ASK(B, 2, NO_PAYLOAD, C) /* payload: */"
+    )
+    assert (told.name, told.number, told.has_payload, told.fields) == ("A", 1, True, (("u64", "x"),))
+    assert (silent.name, silent.has_payload, silent.reply, silent.fields) == ("B", False, "C", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("UP(A, 1, F(u64, x))", "A: expected PAYLOAD or NO_PAYLOAD after the number"),
+        ("UP(A, 1, payload)", "A: expected PAYLOAD or NO_PAYLOAD after the number"),
+        ("UP(A, 1, PAYLOAD, F(u65, x))", "A: x: unknown type u65"),
+        ("UP(A, 1, PAYLOAD) DOWN(B, 1, PAYLOAD)", "B and A have the same number 1"),
+    ],
+)
+def test_a_malformed_definition_is_refused(text: str, message: str) -> None:
+    with pytest.raises(records.RecordError, match=message):
+        parse(text)
+
+
+PROGRAM = r"""
+#include "channel/records.h"
+#include <stdio.h>
+int main(void) {
+    printf("version %d\n", PH_RECORD_VERSION);
+    for (unsigned kind = 0; kind < 200; kind++)
+        for (size_t nbytes = 0; nbytes < 200; nbytes++)
+            if (ph_record_fits((uint16_t)kind, nbytes)) printf("%u %zu\n", kind, nbytes);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_c_and_python_agree_on_sizes_and_payloads(tmp_path: Path) -> None:
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text(PROGRAM)
+    include = f"-I{DEFINITION.parents[1] / 'hook'}"
+    subprocess.run(["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", include, "-o", program, source], check=True)
+    version, *fits = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert version == f"version {records.VERSION}"
+    expected = set()
+    for entry in (entry for entry in parse(DEFINITION.read_text()) if entry.is_record):
+        size = sum(4 if kind in ("u32", "i32") else 8 for kind, _ in entry.fields)
+        expected |= {f"{entry.number} {n}" for n in (range(size, 200) if entry.has_payload else [size])}
+    assert set(fits) == expected

@@ -1,39 +1,162 @@
-"""One way of the data: which room may import which."""
+"""The import rules, package by package: data goes one way, and each folder is small and says what it is for."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = {
-    "phantora_async": {"phantora_async", "emu", "netsim", "profiles"},
-    "emu": {"emu"},
-    "netsim": {"netsim"},
-    "profiles": {"profiles"},
-}
+ROOMS = ("emu", "netsim", "profiles", "phantora_async")
+MAY_IMPORT = {
+    # Everything inside an emulated server.
+    "emu": [],
+    "emu.contract": [],
+    "emu.interpreter": ["emu.contract"],
+    "emu.clock": ["emu.interpreter"],
+    "emu.control": ["emu.interpreter"],
+    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control"],
+    # The network simulator.
+    "netsim.native": ["netsim.errors"],
+    "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.units"],
+    "netsim.simulation": ["netsim.errors", "netsim.units", "netsim.native", "netsim.topology"],
+    "netsim.collectives": ["netsim.errors", "netsim.fields", "netsim.simulation", "netsim.topology"],
+    "netsim": ["netsim.collectives", "netsim.simulation", "netsim.topology"],
+    "netsim.tools": ["netsim", "netsim.collectives", "netsim.simulation", "netsim.topology"],
+    "netsim.bench": ["netsim", "netsim.simulation", "netsim.topology"],
+    # GPU and cluster descriptions, cost models.
+    "profiles.kernel_names": [],
+    "profiles.signature": ["profiles.errors"],
+    "profiles.descriptions": ["profiles.errors"],
+    "profiles.models": ["profiles.descriptions", "profiles.kernel_names", "profiles.signature"],
+    "profiles": ["profiles.descriptions", "profiles.models", "profiles.signature"],
+    "profiles.tools": ["profiles", "profiles.descriptions", "profiles.signature"],
+    # The product, from records to reports.
+    "phantora_async.virtual_time": ["emu.contract", "phantora_async.errors"],
+    "phantora_async.ingest": ["emu.contract", "profiles", "phantora_async.errors", "phantora_async.wording",
+                              "phantora_async.virtual_time"],
+    "phantora_async.liveness": ["emu.contract", "phantora_async.wording", "phantora_async.ingest",
+                                "phantora_async.virtual_time"],
+    "phantora_async.diagnosis": ["emu.contract", "phantora_async.errors", "phantora_async.wording",
+                                 "phantora_async.ingest", "phantora_async.virtual_time"],
+    "phantora_async.report": ["phantora_async.run_spec", "phantora_async.ingest", "phantora_async.virtual_time"],
+    "phantora_async.coordinator": ["emu.contract", "netsim", "netsim.collectives", "profiles",
+                                   "phantora_async.errors", "phantora_async.run_spec", "phantora_async.wording",
+                                   "phantora_async.diagnosis", "phantora_async.ingest", "phantora_async.liveness",
+                                   "phantora_async.report", "phantora_async.virtual_time"],
+    "phantora_async": ["emu.contract", "netsim", "profiles", "phantora_async.coordinator",
+                       "phantora_async.virtual_time"],
+    "phantora_async.validation": ["phantora_async.errors"],
+    "phantora_async.commands": ["netsim", "netsim.collectives", "netsim.tools", "netsim.topology", "profiles",
+                                "phantora_async.config", "phantora_async.errors", "phantora_async.session",
+                                "phantora_async.wording", "phantora_async.report", "phantora_async.validation",
+                                "phantora_async.virtual_time"],
+    "phantora_async.bench": ["emu.contract", "netsim", "profiles", "phantora_async.coordinator",
+                             "phantora_async.ingest", "phantora_async.virtual_time"],
+}  # fmt: skip
+"""Package -> what its modules may import besides each other: a package means the modules directly in it, a module means
+this one alone. Each package stands below those that it imports."""
+FROM_OTHER_ROOMS = {"phantora_async": ("emu.contract", "netsim", "profiles")}
+DOCSTRING_PARTS = ("Comes in:", "Goes out:", "May import:")
+"""Of a package's docstring; its first paragraph says what lives there."""
+MAX_SOURCE_FILES = 15
+"""In one folder, ``__init__.py`` not counted."""
+SOURCES = (".py", ".c", ".h", ".def")
 
 
-def imported(path: Path) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+def python_files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    """``emu.start.rank`` for emu/start/rank.py, ``emu.start`` for emu/start/__init__.py."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for room in ROOMS for path in python_files(ROOT / room)}
+PACKAGES = sorted(name for name, path in MODULES.items() if path.name == "__init__.py")
+FOLDERS = sorted(
+    {path.parent for room in ROOMS for path in (ROOT / room).rglob("*") if path.suffix in SOURCES},
+)
+
+
+def package_of(module: str) -> str:
+    return module if module in PACKAGES else module.rpartition(".")[0]
+
+
+def imports(module: str) -> Iterator[str]:
+    """Full names of what a module imports, wherever in its text: a module where it is one, else where the name is."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names.add((node.module or "").partition(".")[0])
-    return names
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package_of(module).split(".")[: 1 - node.level or None] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            for alias in node.names:
+                yield f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_what_it_may(room: str) -> None:
-    files = list((ROOT / room).rglob("*.py"))
-    assert files
-    for path in files:
-        assert imported(path) & ROOMS.keys() <= ROOMS[room], path
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
 
 
-def test_the_coordinator_never_imports_torch() -> None:
-    for path in (ROOT / "phantora_async").rglob("*.py"):
-        assert "torch" not in imported(path), path
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_only_what_it_may(package: str) -> None:
+    assert package in MAY_IMPORT, f"{package} needs a line in MAY_IMPORT"
+    allowed = {package, *MAY_IMPORT[package]}
+    for module in (name for name in MODULES if package_of(name) == package):
+        for imported in imports(module):
+            if room_of(imported) in ROOMS:
+                assert imported in allowed or package_of(imported) in allowed, f"{module} imports {imported}"
+
+
+def test_the_table_s_names_exist() -> None:
+    assert sorted(MAY_IMPORT) == PACKAGES
+    assert [name for names in MAY_IMPORT.values() for name in names if name not in MODULES] == []
+
+
+def test_rooms_import_one_way() -> None:
+    for package, names in MAY_IMPORT.items():
+        room = room_of(package)
+        for name in names:
+            assert room_of(name) == room or name.startswith(FROM_OTHER_ROOMS.get(room, ())), (package, name)
+
+
+def test_packages_import_one_way() -> None:
+    """Raises CycleError, which names the cycle."""
+    graphlib.TopologicalSorter(MAY_IMPORT).prepare()
+
+
+def test_the_product_never_imports_torch() -> None:
+    for module in MODULES:
+        if room_of(module) == "phantora_async":
+            assert "torch" not in {room_of(name) for name in imports(module)}, module
+
+
+def test_emu_runs_in_another_interpreter() -> None:
+    """It needs the standard library and torch (with Triton) only, and finds itself under another name."""
+    allowed = {*sys.stdlib_module_names, "torch", "triton"}
+    for path in python_files(ROOT / "emu"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                assert {room_of(alias.name) for alias in node.names} <= allowed, path
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                assert room_of(node.module or "") in allowed, path
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_says_what_it_is_for(package: str) -> None:
+    docstring = ast.get_docstring(ast.parse(MODULES[package].read_text())) or ""
+    words = " ".join(docstring.split())
+    assert [part for part in DOCSTRING_PARTS if part not in words] == [], docstring
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_a_folder_is_small(folder: Path) -> None:
+    sources = [path for path in folder.iterdir() if path.suffix in SOURCES and path.name != "__init__.py"]
+    assert len(sources) <= MAX_SOURCE_FILES, [path.name for path in sources]

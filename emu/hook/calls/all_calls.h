@@ -1,4 +1,4 @@
-/* All lists of hooked calls; included several times by lists.c under different meanings of its macros. */
+/* All lists of hooked calls. lists.c includes them several times, each time with other definitions of their macros. */
 #include "cudart/calls.def"
 #include "driver/calls.def"
 #include "nvml/calls.def"

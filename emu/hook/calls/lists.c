@@ -1,12 +1,12 @@
 /*
  * Every hooked call, by class, from the lists beside each API.
  *
- *   EMULATED(name)        defined in a module of its own
- *   ACCEPTED(LIB, name)   has no effect on time or data; succeeds
- *   REFUSED(LIB, name)    warned about once, counted, answered with LIB's documented "not supported"
- *   LEFT(name)            stays with the real library: it works without a GPU, or fails honestly for the lack of one
+ *   EMULATED(name)        defined in the folder of its API
+ *   ACCEPTED(LIB, name)   has no effect on time or data; returns success
+ *   REFUSED(LIB, name)    warns once, is counted, and returns LIB's documented "not supported"
+ *   LEFT(name)            left to the real library: it works without a GPU, or reports that there is none
  *
- * Accepted and refused calls are made here. They take whatever the caller passes: under the calling conventions of
+ * Accepted and refused calls are defined here, without parameters. Callers may pass any: in the calling conventions of
  * x86-64 and AArch64 the caller removes its arguments.
  */
 #include "calls/lists.h"

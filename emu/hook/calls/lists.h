@@ -1,4 +1,4 @@
-/* The table of hooked calls, made by lists.c from the lists of calls: what ph_symbol looks names up in. */
+/* The table of hooked calls, which lists.c makes from the lists. ph_symbol looks names up in it. */
 #ifndef PHANTORA_LISTS_H
 #define PHANTORA_LISTS_H
 

@@ -1,5 +1,5 @@
 /*
- * Functions by name, for callers that ask the driver or the runtime for an address instead of linking.
+ * Addresses of functions by name, for programs that ask the driver or the runtime for them.
  */
 #include "calls/lookup.h"
 #include "calls/lists.h"
@@ -15,7 +15,7 @@ void *ph_symbol(const char *name) {
     return NULL;
 }
 
-/* The driver's headers hide the version: cuMemAlloc is exported as cuMemAlloc_v2, and that is meant. */
+/* NVIDIA's headers define names of older versions as newer ones: cuMemAlloc means cuMemAlloc_v2. */
 static void *versioned(const char *name) {
     static const char *const suffixes[] = {"_v3", "_v2", ""};
     char full[256];

@@ -7,7 +7,7 @@
 #ifndef PHANTORA_LOOKUP_H
 #define PHANTORA_LOOKUP_H
 
-/* Our definition of an API symbol by name, NULL if we have none (cudaGetDriverEntryPoint, cuGetProcAddress, dlsym). */
+/* The address of a hooked call by its name; NULL if the call is not hooked. */
 void *ph_symbol(const char *name);
 
 #endif

@@ -22,8 +22,8 @@ static int match(struct dl_phdr_info *info, size_t size, void *arg) {
     return 1;
 }
 
-/* The function in the loaded library whose file name begins so; never our own definition, which precedes it in the
- * process. */
+/* The function of the loaded library whose file name begins with the pattern. The process's own search would find the
+ * definition in this library first. */
 static void *real_function(const char *pattern, const char *function) {
     search it = {.pattern = pattern};
     if (!dl_iterate_phdr(match, &it)) return NULL;
@@ -34,7 +34,8 @@ static void *real_function(const char *pattern, const char *function) {
     return address;
 }
 
-/* Asked once: cuDNN's answer loads a large library of its own, which the forker's children are to share. */
+/* Each is asked once, in the forker if possible: cuDNN loads another large library to answer, which ranks then share.
+ */
 enum { MAX_ANSWERS = 16 };
 
 static struct {

@@ -1,13 +1,14 @@
-/* Version numbers that a real library of this process tells of itself. */
+/* Version numbers of the real libraries that are loaded in this process. */
 #ifndef PHANTORA_VERSIONS_H
 #define PHANTORA_VERSIONS_H
 
 #include <stddef.h>
 
 /*
- * PyTorch compares the versions it was built with against the ones it runs with, and chooses code by them, so the hook
- * must tell those of the wheels that are installed. The real libraries are loaded anyway (libtorch_cuda names them) and
- * these functions of theirs only return a constant. If a library is not loaded (a C test), `otherwise` is returned.
+ * PyTorch compares these numbers with the versions that it was built for and chooses code by them, so they must be
+ * those of the installed wheels. The real libraries are loaded anyway, because libtorch_cuda links to them, and the
+ * functions that are asked only return a constant. `otherwise` is returned if the library is not loaded, as in a C
+ * test.
  */
 size_t ph_real_version(const char *soname_pattern, const char *function, size_t otherwise); /* size_t f(void) */
 int ph_real_version_out(const char *soname_pattern, const char *function, int otherwise);   /* int f(int *version) */

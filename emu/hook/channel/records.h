@@ -1,10 +1,11 @@
 /*
- * C structs of the records, made from records.def: struct ph_SEGMENT and the constant PH_KIND_SEGMENT, PH_SCOPE_STREAM
- * ...
+ * C structs and constants made from records.def. Of the record SEGMENT: struct ph_SEGMENT and PH_KIND_SEGMENT. Of an
+ * ENUM: PH_SCOPE_STREAM.
  */
 #ifndef PHANTORA_RECORDS_H
 #define PHANTORA_RECORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,35 +16,57 @@ typedef int64_t ph_i64;
 typedef double ph_f64;
 
 #define F(type, name) ph_##type name;
+#define RECORD_VERSION(n) enum { PH_RECORD_VERSION = n };
 #define STRUCT(NAME, ...)                                                                                              \
     struct ph_##NAME {                                                                                                 \
         __VA_ARGS__                                                                                                    \
     };
-#define RECORD_VERSION(n) enum { PH_RECORD_VERSION = n };
-#define UP(NAME, number, ...)                                                                                          \
+#define RECORD(NAME, number, ...)                                                                                      \
     enum { PH_KIND_##NAME = number };                                                                                  \
     STRUCT(NAME, ##__VA_ARGS__)
-#define ASK(NAME, number, REPLY, ...)                                                                                  \
-    enum { PH_KIND_##NAME = number };                                                                                  \
-    STRUCT(NAME, ##__VA_ARGS__)
-#define DOWN(NAME, number, ...)                                                                                        \
-    enum { PH_KIND_##NAME = number };                                                                                  \
-    STRUCT(NAME, ##__VA_ARGS__)
+#define UP(NAME, number, payload, ...) RECORD(NAME, number, ##__VA_ARGS__)
+#define ASK(NAME, number, payload, REPLY, ...) RECORD(NAME, number, ##__VA_ARGS__)
+#define DOWN UP
 #define ENUM(NAME, VALUE, number) enum { PH_##NAME##_##VALUE = number };
 #include "../../contract/records.def"
 #undef F
-#undef STRUCT
 #undef RECORD_VERSION
+#undef STRUCT
+#undef RECORD
 #undef UP
 #undef ASK
 #undef DOWN
 #undef ENUM
 
-/* Headers of the two directions; last is host_ns upward, the question's qid downward, where site is 0. */
+/* The header of both directions. To the coordinator `last` is host_ns; from it `last` is the question's qid and site 0.
+ */
 struct ph_header {
     uint16_t kind, site;
-    uint32_t nbytes; /* header, fields and payload; zeros follow up to a multiple of 8, counted or not */
+    uint32_t nbytes; /* of header, fields and payload; zeros up to a multiple of 8 follow, and may be counted */
     uint64_t last;
 };
+
+/* Does the definition have such a record, with fields and payload of so many bytes? */
+static inline bool ph_record_fits(uint16_t kind, size_t nbytes) {
+    enum { NO_PAYLOAD, PAYLOAD };
+    switch (kind) {
+#define RECORD_VERSION(n)
+#define STRUCT(NAME, ...)
+#define UP(NAME, number, payload, ...)                                                                                 \
+    case number:                                                                                                       \
+        return nbytes == sizeof(struct ph_##NAME) || (payload == PAYLOAD && nbytes > sizeof(struct ph_##NAME));
+#define ASK UP
+#define DOWN UP
+#define ENUM(NAME, VALUE, number)
+#include "../../contract/records.def"
+#undef RECORD_VERSION
+#undef STRUCT
+#undef UP
+#undef ASK
+#undef DOWN
+#undef ENUM
+    }
+    return false;
+}
 
 #endif

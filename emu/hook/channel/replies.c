@@ -1,8 +1,8 @@
 /*
- * Who waits for which answer, and what to do with a record from the coordinator.
+ * Which thread waits for which answer, and what becomes of a record from the coordinator.
  */
 #define _GNU_SOURCE
-#include "channel/waiters.h"
+#include "channel/internal.h"
 #include "core/warn.h"
 #include "data/data.h"
 
@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -53,17 +52,16 @@ static ph_waiter *take(uint64_t qid) {
 void ph_reply_arrived(const struct ph_header *header, const unsigned char *body, size_t nbytes) {
     if (header->kind == PH_KIND_DATA) {
         struct ph_DATA data;
-        if (nbytes < sizeof data) ph_die("the coordinator sent a DATA record of %zu bytes", nbytes);
         memcpy(&data, body, sizeof data);
         ph_data_arrived(data.token, body + sizeof data, nbytes - sizeof data);
         return;
     }
     ph_waiter *waiter = take(header->last);
     if (!waiter)
-        ph_die("the coordinator answered a question that nobody asked (kind %u, qid %llu)", header->kind,
+        ph_die("the coordinator answered a question that this rank has not asked (kind %u, qid %llu)", header->kind,
                (unsigned long long)header->last);
     memcpy(waiter->reply, body, nbytes < waiter->nbytes ? nbytes : waiter->nbytes);
-    /* the waiter's stack frame may be gone once it sees `done`: nothing of it is touched afterwards but its address */
+    /* Once the waiting thread sees `done` its stack frame may go: after the store only the address is used. */
     atomic_int *done = &waiter->done;
     atomic_store(done, 1);
     syscall(SYS_futex, done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);

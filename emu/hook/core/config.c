@@ -90,7 +90,7 @@ static bool parse_host_mode(const char *text) {
     return false;
 }
 
-/* 1: taken, 0: bad value, -1: no such key */
+/* Returns 1 if the value was taken, 0 if it is bad, -1 if there is no such key. */
 static int set_indexed(const char *key, const char *value) {
     if (strncmp(key, "attr.", 5) == 0) {
         int n;
@@ -145,7 +145,7 @@ static const char *check(void) {
     if (ph_cfg.sm_count < 1 || ph_cfg.cc_major < 5) return "sm_count must be positive and cc_major at least 5";
     for (size_t i = 0; i < sizeof needed_attributes / sizeof *needed_attributes; i++)
         if (!attributes.given[needed_attributes[i]])
-            return "device attributes are missing: attr.39, 81, 82, 97, 106 and 111 are needed";
+            return "these device attributes must be given: attr.39, attr.81, attr.82, attr.97, attr.106 and attr.111";
     return NULL;
 }
 
@@ -165,7 +165,7 @@ int ph_config_read(const char *path, char *error, size_t capacity) {
         if (line[0] == 0 || line[0] == '#') continue;
         char *equals = strchr(line, '=');
         if (!equals) {
-            status = fail(error, capacity, path, number, "not key=value", line);
+            status = fail(error, capacity, path, number, "this line is not key=value", line);
             break;
         }
         *equals = 0;

@@ -1,4 +1,4 @@
-/* What the coordinator tells before anything runs: the device file, read once in the forker. */
+/* The description of this run's GPUs and hosts: the device file, read once in the forker. */
 #ifndef PHANTORA_CONFIG_H
 #define PHANTORA_CONFIG_H
 
@@ -7,17 +7,19 @@
 
 typedef struct ph_config {
     char device_name[256];
-    int device_count;         /* GPUs per server, as this server's ranks see them */
+    int device_count;         /* GPUs per server */
     uint64_t memory_nbytes;   /* per GPU */
-    uint64_t reserved_nbytes; /* context's and NCCL's share, never allocatable */
+    uint64_t reserved_nbytes; /* the part that a context and NCCL take: programs cannot allocate it */
     int sm_count, cc_major, cc_minor;
-    uint64_t data_limit_nbytes; /* larger copies, collectives and sets never touch bytes */
-    uint64_t float_limit_count; /* nor do collectives of more floating-point elements a rank: no control data */
+    uint64_t data_limit_nbytes; /* larger copies, collectives and sets take time but move no bytes */
+    uint64_t
+        float_limit_count; /* nor do collectives of more floating-point elements per rank: they are not control data */
     enum { PH_HOST_NONE, PH_HOST_MODELLED, PH_HOST_MEASURED } host_mode;
     double host_scale;         /* measured: thread CPU time x scale */
     uint32_t host_ns[PH_HOST_KINDS]; /* modelled: what one of each kind takes (host.h) */
-    uint32_t host_function_ns; /* what a host function takes of its stream */
-    uint32_t queue_depth;      /* launches a host may be ahead: sent on to the scheduler, not used here */
+    uint32_t host_function_ns; /* time that a host function takes in its stream */
+    uint32_t
+        queue_depth; /* launches that a host may be ahead of the device; the scheduler uses it, this library does not */
     int runtime_version, driver_version; /* as CUDA numbers them: 13000 */
     char nvml_driver[32];
     int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */

@@ -1,8 +1,8 @@
-/* The totals that a rank tells at every step and at its end. */
+/* The COUNTERS record: sent at the end of every step and of the rank. */
 #include "core/counters.h"
 #include "channel/channel.h"
 #include "core/host.h"
-#include "streams/stream.h"
+#include "streams/segment.h"
 
 #include <stdatomic.h>
 
@@ -15,6 +15,7 @@ void ph_emit_counters(void) {
         .measured_ns = ph_counts.solo_ns[PH_SOURCE_MEASURED],
         .interpolated_ns = ph_counts.solo_ns[PH_SOURCE_INTERPOLATED],
         .roofline_ns = ph_counts.solo_ns[PH_SOURCE_ROOFLINE],
+        .unrecognised_ns = ph_counts.solo_ns[PH_SOURCE_UNRECOGNISED],
         .flops = ph_counts.flops,
         .api_calls = atomic_load(&ph_counts.api_calls),
         .ops = atomic_load(&ph_counts.ops),

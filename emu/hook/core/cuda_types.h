@@ -74,8 +74,7 @@ typedef struct cudaUUID {
     unsigned char bytes[16];
 } cudaUUID;
 
-/* The head of cudaDeviceProp is the same in CUDA 12 and 13 up to textureAlignment's neighbourhood: what 13 dropped are
- * members in the middle, so each has its own declaration. */
+/* CUDA 13 dropped members from the middle of cudaDeviceProp, so each version has its own declaration. */
 struct cudaDeviceProp13 {
     char name[256];
     cudaUUID uuid;
@@ -166,7 +165,7 @@ struct cudaFuncAttributes {
 struct cudaPointerAttributes {
     int type, device;
     void *devicePointer, *hostPointer;
-    long reserved[8]; /* since CUDA 13; CUDA 12's ends before it */
+    long reserved[8]; /* since CUDA 13; the struct of CUDA 12 ends before it */
 };
 
 struct cudaLaunchConfig {

@@ -13,7 +13,7 @@
 
 enum { FIRST_PCI_BUS = 0x10 };
 
-/* A child that a rank forked (data loader workers, shells) has no context, as with real CUDA. */
+/* As with real CUDA, a child that a rank forked (a data loader worker, a shell) cannot use the device. */
 int ph_device_usable(void) { return UNLIKELY(ph_run.orphan) ? CUDA_NOT_INITIALIZED : CUDA_OK; }
 
 int ph_device_attr(int attribute, int device, int *value) {
@@ -38,7 +38,7 @@ int ph_device_of_pci(const char *text) {
     return (int)(bus - FIRST_PCI_BUS);
 }
 
-/* Different for every device of every server: ProcessGroupNCCL and others tell GPUs apart by it. */
+/* Unique among all devices of all servers: ProcessGroupNCCL and others tell GPUs apart by it. */
 void ph_device_uuid(int device, unsigned char uuid[16]) {
     uint64_t words[2] = {ph_mix(ph_run.server + 1, (uint64_t)device + 1),
                          ph_mix((uint64_t)device + 17, ph_run.server + 91)};

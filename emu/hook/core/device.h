@@ -6,14 +6,14 @@
 
 static inline bool ph_device_exists(int device) { return device >= 0 && device < ph_cfg.device_count; }
 
-int ph_device_usable(void); /* 0, or cudaErrorInitializationError in a child that a rank forked */
+int ph_device_usable(void); /* CUDA_OK, or cudaErrorInitializationError in a child that a rank forked */
 int ph_device_attr(int attribute, int device, int *value);
-int ph_device_of_pci(const char *text); /* -1: none of ours */
+int ph_device_of_pci(const char *text); /* -1: there is no such device */
 int ph_device_pci_bus(int device);
 void ph_device_pci(int device, char *text, size_t capacity);
 void ph_device_uuid(int device, unsigned char uuid[16]);
 
-/* The device has a context from its first use on. */
+/* A device has a context once it has been used. */
 void ph_context_use(int device);
 bool ph_context_used(int device);
 

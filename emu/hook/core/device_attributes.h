@@ -1,7 +1,7 @@
 /*
  * cudaDeviceAttr: the attributes that the library itself reads, with the names and numbers of NVIDIA's driver_types.h.
- * CUdevice_attribute has the same numbers. CUDA 13 names two of them no longer: cudaDevAttrCooperativeMultiDeviceLaunch
- * and cudaDevAttrUnifiedFunctionPointers.
+ * CUdevice_attribute has the same numbers. CUDA 13 no longer has two of the names:
+ * cudaDevAttrCooperativeMultiDeviceLaunch and cudaDevAttrUnifiedFunctionPointers.
  */
 #ifndef PHANTORA_DEVICE_ATTRIBUTES_H
 #define PHANTORA_DEVICE_ATTRIBUTES_H

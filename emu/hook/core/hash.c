@@ -1,4 +1,4 @@
-/* A hash of bytes, eight at a time. */
+/* See hash.h. */
 #include "core/hash.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Hashes: equal on every rank and in every run. */
+/* Hashes that are the same on every rank and in every run. */
 #ifndef PHANTORA_HASH_H
 #define PHANTORA_HASH_H
 

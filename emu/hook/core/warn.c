@@ -1,5 +1,5 @@
 /*
- * Messages to the user: once each, to stderr and to the coordinator's report.
+ * Messages to the user. Each is given once: on stderr, and to the coordinator for its report.
  */
 #include "core/warn.h"
 #include "channel/channel.h"
@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,8 +51,8 @@ int ph_refuse(const char *name, int status) {
     atomic_fetch_add_explicit(&ph_counts.refused_calls, 1, memory_order_relaxed);
     char line[512];
     ph_python_line(line, sizeof line);
-    ph_warn_once(name, "%s is not emulated: refused with status %d (not supported)%s%s", name, status,
-                 *line ? ", first at " : "", line);
+    ph_warn_once(name, "%s is not emulated and returns status %d (not supported)%s%s", name, status,
+                 *line ? "; first called at " : "", line);
     return status;
 }
 
@@ -64,8 +63,8 @@ void ph_die(const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     fprintf(stderr, "phantora-async: rank %u: internal error: %s\n", ph_run.rank, text);
-    _exit(70);
+    _exit(PH_EXIT_INTERNAL);
 }
 
-/* The same for warnings of emu's Python side. */
+/* ph_warn_once for emu's Python side. */
 PH_EXPORT void phantora_warn_once(const char *name, const char *text) { ph_warn_once(name, "%s", text); }

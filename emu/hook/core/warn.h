@@ -2,11 +2,11 @@
 #ifndef PHANTORA_WARN_H
 #define PHANTORA_WARN_H
 
-/* Once per name: goes to stderr and, as a WARNING record, to the coordinator. */
+/* Prints the message on stderr and sends it to the coordinator as a WARNING record, once per name. */
 void ph_warn_once(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A refused call: warns once by name, counts, returns status. */
+/* For a call that is not emulated: warns once per name, counts the call, returns `status`. */
 int ph_refuse(const char *name, int status);
-/* Internal errors: prints the message and ends the process with exit code 70. */
+/* Internal errors: prints the message and ends the process with PH_EXIT_INTERNAL. */
 _Noreturn void ph_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

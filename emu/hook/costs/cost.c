@@ -1,12 +1,14 @@
 /*
- * Durations by signature: first the table that all ranks map, then what only this rank was told, then the question.
+ * Durations by signature. They are looked up in the table that all ranks share, then among the answers that only this
+ * rank has got; a signature that is in neither is asked.
  *
- * The question closes no segment: whether another rank has asked before must not change this rank's op stream.
+ * The question is out of band and closes no segment: this rank's op stream must not depend on whether another rank has
+ * asked before.
  */
 #define _GNU_SOURCE
 #include "costs/cost.h"
 #include "channel/channel.h"
-#include "core/warn.h"
+#include "core/alloc.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -17,18 +19,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(ph_cost) == sizeof(struct ph_COST_ENTRY), "an entry of the shared table is used in place");
+_Static_assert(sizeof(ph_cost) == sizeof(struct ph_COST_ENTRY), "entries of the shared table are used as ph_cost");
 _Static_assert(offsetof(ph_cost, flops) == offsetof(struct ph_COST_ENTRY, flops), "same layout");
 
 static struct {
     const ph_cost *entries; /* shared, read only */
     uint64_t mask;
-    pthread_mutex_t lock; /* own entries: those that the shared table had no room for */
+    pthread_mutex_t lock; /* of the own entries: answers that the shared table had no room for */
     ph_cost **own;
     size_t nown, own_capacity;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Before the start nothing is timed; with PHANTORA_DETACHED a fixed value keeps tests meaningful. */
+/* Before the rank's start work takes no time; with PHANTORA_DETACHED it takes a fixed time. */
 static const ph_cost untimed = {.key = 1},
                      fixed = {.key = 1, .solo_ns = 1000, .contended_ns = 1000, .source = PH_SOURCE_ROOFLINE};
 
@@ -74,8 +76,7 @@ static void grow_own(void) {
     ph_cost **old = table.own;
     size_t old_capacity = table.own_capacity;
     table.own_capacity = old_capacity ? old_capacity * 2 : 256;
-    table.own = calloc(table.own_capacity, sizeof *table.own);
-    if (!table.own) ph_die("out of host memory");
+    table.own = ph_allocate(table.own_capacity * sizeof *table.own);
     for (size_t i = 0; i < old_capacity; i++)
         if (old[i]) *own_slot(old[i]->key) = old[i];
     free(old);
@@ -93,8 +94,7 @@ static const ph_cost *keep(const ph_cost *cost) {
     if (table.nown * 2 >= table.own_capacity) grow_own();
     ph_cost **slot = own_slot(cost->key);
     if (!*slot) {
-        *slot = malloc(sizeof **slot);
-        if (!*slot) ph_die("out of host memory");
+        *slot = ph_allocate(sizeof **slot);
         **slot = *cost;
         table.nown++;
     }
@@ -105,13 +105,11 @@ static const ph_cost *keep(const ph_cost *cost) {
 
 static const ph_cost *ask(uint64_t key, ph_describe describe, const void *what) {
     size_t capacity = 4096, n;
-    char *text = malloc(capacity);
-    while (text && (n = describe(what, text, capacity)) >= capacity) {
-        free(text);
+    char *text = ph_allocate(capacity);
+    while ((n = describe(what, text, capacity)) >= capacity) {
         capacity = n + 1;
-        text = malloc(capacity);
+        text = ph_reallocate(text, capacity);
     }
-    if (!text) ph_die("out of host memory");
     struct ph_COST question = {.key = key};
     struct ph_COST_OF answer = {0};
     ph_ask_out_of_band(PH_KIND_COST, &question, sizeof question, text, n, &answer, sizeof answer);

@@ -1,6 +1,6 @@
 /*
  * costs/: how long a piece of GPU work takes. A signature's hash is looked up in the table that all ranks share; a new
- * one is asked of the coordinator. library.h: the signatures of matrix products and of library calls known by name.
+ * one is asked of the coordinator. signature.h: their text. library.h: matrix products and library calls known by name.
  * Comes in: what a launch is made of. Goes out: a ph_cost; COST questions.
  */
 #ifndef PHANTORA_COST_H
@@ -14,9 +14,8 @@ typedef struct ph_cost {
     uint32_t source, pad;
 } ph_cost;
 
-/* key: a 64-bit hash of everything that the signature says, equal on all ranks, never 0. `describe` writes the
- * signature text (see docs/architecture.md) and is called only if neither this rank nor the shared table knows the key.
- */
+/* key: a 64-bit hash of everything that is in the signature, equal on all ranks, never 0. `describe` writes the
+ * signature's text (signature.h). It is called only if neither this rank nor the shared table knows the key. */
 typedef size_t (*ph_describe)(const void *what, char *text, size_t capacity);
 const ph_cost *ph_cost_of(uint64_t key, ph_describe describe, const void *what);
 int ph_cost_table_map(const char *path);

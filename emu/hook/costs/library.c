@@ -1,87 +1,43 @@
-/* Signatures of matrix products and of calls known by name: see gemm.h and docs/architecture.md. */
+/* Signatures of matrix products and of calls known by name: see library.h and emu/contract/signature.def. */
 #include "costs/library.h"
+#include "core/alloc.h"
 #include "core/hash.h"
 #include "core/host.h"
 #include "costs/cost.h"
+#include "data/data.h"
 #include "nvtx/nvtx.h"
-#include "streams/stream.h"
+#include "streams/segment.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { STATUS_SUCCESS = 0, STATUS_INVALID_VALUE = 7 };
 
-const char *ph_dtype_name(int dtype) {
-    static const char *const names[] = {[0] = "f32",     [1] = "f64",     [2] = "f16",     [3] = "i8",     [4] = "c64",
-                                        [5] = "c128",    [8] = "u8",      [10] = "i32",    [14] = "bf16",  [24] = "i64",
-                                        [28] = "f8e4m3", [29] = "f8e5m2", [30] = "f8e8m0", [33] = "f4e2m1"};
-    return dtype >= 0 && (size_t)dtype < sizeof names / sizeof *names && names[dtype] ? names[dtype] : "other";
-}
-
-size_t ph_dtype_nbytes(int dtype) {
-    static const unsigned char nbytes[] = {[0] = 4,  [1] = 8,  [2] = 2,  [3] = 1,  [4] = 8,  [5] = 16,
-                                           [6] = 4,  [8] = 1,  [10] = 4, [14] = 2, [15] = 4, [24] = 8,
-                                           [28] = 1, [29] = 1, [30] = 1, [33] = 1};
-    return dtype >= 0 && (size_t)dtype < sizeof nbytes && nbytes[dtype] ? nbytes[dtype] : 4;
-}
-
-static const char *call_name(uint32_t call) {
-    static const char *const names[] = {"cublasGemmEx",
-                                        "cublasGemmBatchedEx",
-                                        "cublasGemmStridedBatchedEx",
-                                        "cublasSgemmEx",
-                                        "cublasSgemm",
-                                        "cublasDgemm",
-                                        "cublasCgemm",
-                                        "cublasZgemm",
-                                        "cublasSgemmBatched",
-                                        "cublasDgemmBatched",
-                                        "cublasCgemmBatched",
-                                        "cublasZgemmBatched",
-                                        "cublasSgemmStridedBatched",
-                                        "cublasDgemmStridedBatched",
-                                        "cublasCgemmStridedBatched",
-                                        "cublasZgemmStridedBatched",
-                                        "cublasLtMatmul"};
-    return names[call];
-}
-
 /* Pedantic variants (the next number) compute in the same type. */
-static const char *compute_name(uint32_t compute) {
+static ph_dtype compute_dtype(uint32_t compute) {
     switch (compute & ~1u) {
     case COMPUTE_16F:
-        return "f16";
+        return PH_DTYPE_F16;
     case COMPUTE_64F:
-        return "f64";
+        return PH_DTYPE_F64;
     case COMPUTE_32I:
-        return "i32";
+        return PH_DTYPE_I32;
+    case COMPUTE_32F:
+        return PH_DTYPE_F32;
     }
     switch (compute) {
     case COMPUTE_32F_FAST_16F:
-        return "f16";
+        return PH_DTYPE_F16;
     case COMPUTE_32F_FAST_16BF:
-        return "bf16";
+        return PH_DTYPE_BF16;
     case COMPUTE_32F_FAST_TF32:
-        return "tf32";
+        return PH_DTYPE_TF32;
+    case COMPUTE_32F_EMULATED:
+        return PH_DTYPE_F32;
     case COMPUTE_64F_EMULATED:
-        return "f64";
-    default:
-        return "f32";
+        return PH_DTYPE_F64;
     }
-}
-
-static const char *epilogue_name(uint32_t epilogue, char *text, size_t capacity) {
-    static const struct {
-        uint32_t bit;
-        const char *name;
-    } parts[] = {{2, "relu"}, {8, "drelu"},  {32, "gelu"},    {64, "dgelu"},  {128, "aux"},
-                 {4, "bias"}, {16, "bgrad"}, {256, "bgrada"}, {512, "bgradb"}};
-    size_t used = 0;
-    *text = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && used + 10 < capacity; i++)
-        if (epilogue & parts[i].bit)
-            used += (size_t)snprintf(text + used, capacity - used, "%s%s", used ? "_" : "", parts[i].name);
-    return used ? text : "default";
+    return PH_DTYPE_OTHER;
 }
 
 typedef struct described {
@@ -92,14 +48,21 @@ typedef struct described {
 static size_t describe_gemm(const void *what, char *text, size_t capacity) {
     const described *it = what;
     const gemm *p = it->problem;
-    static const char letters[] = "ntc";
-    char epilogue[64];
-    int n = snprintf(text, capacity, "gemm;%s;%c;%c;%lld;%lld;%lld;%lld;%s;%s;%s;%s;%s;%s;%s", call_name(p->call),
-                     letters[p->transa % 3], letters[p->transb % 3], (long long)p->m, (long long)p->n, (long long)p->k,
-                     (long long)p->batch, ph_dtype_name(p->a), ph_dtype_name(p->b), ph_dtype_name(p->c),
-                     compute_name(p->compute), epilogue_name(p->epilogue, epilogue, sizeof epilogue), it->op->name,
-                     it->op->sizes);
-    return n < 0 ? 0 : (size_t)n; /* as much as it needs, even if it does not fit */
+    ph_signature_gemm signature = {.call = p->call,
+                                   .transa = p->transa,
+                                   .transb = p->transb,
+                                   .m = (uint64_t)p->m,
+                                   .n = (uint64_t)p->n,
+                                   .k = (uint64_t)p->k,
+                                   .batch = (uint64_t)p->batch,
+                                   .a = ph_dtype_of_cuda(p->a),
+                                   .b = ph_dtype_of_cuda(p->b),
+                                   .c = ph_dtype_of_cuda(p->c),
+                                   .compute = compute_dtype(p->compute),
+                                   .epilogue = p->epilogue,
+                                   .op = it->op->name,
+                                   .sizes = it->op->sizes};
+    return ph_format_gemm(&signature, text, capacity);
 }
 
 int ph_gemm_launch(void *handle, const gemm *problem) {
@@ -121,9 +84,9 @@ typedef struct named {
 
 static size_t describe_named(const void *what, char *text, size_t capacity) {
     const named *it = what;
-    int n = snprintf(text, capacity, "library;%s;%llu;%s;%s", it->name, (unsigned long long)it->nbytes, it->op->name,
-                     it->op->sizes);
-    return n < 0 ? 0 : (size_t)n; /* as much as it needs, even if it does not fit */
+    ph_signature_library signature = {
+        .call = it->name, .nbytes = it->nbytes, .op = it->op->name, .sizes = it->op->sizes};
+    return ph_format_library(&signature, text, capacity);
 }
 
 bool ph_library_launch(void *handle, const char *name, uint64_t nbytes) {
@@ -134,4 +97,13 @@ bool ph_library_launch(void *handle, const char *name, uint64_t nbytes) {
     uint64_t key = ph_hash(it.op->key ^ nbytes, name, strlen(name));
     ph_launch(stream, ph_cost_of(key, describe_named, &it));
     return true;
+}
+
+void ph_set_identity_pivots(int *pivots, int64_t n, int64_t batch) {
+    if (!pivots || n <= 0 || batch <= 0) return;
+    size_t count = (size_t)(n * batch);
+    int *values = ph_allocate(count * sizeof *values);
+    for (size_t i = 0; i < count; i++) values[i] = (int)(i % (size_t)n) + 1;
+    ph_data_copy(pivots, values, count * sizeof *values);
+    free(values);
 }

@@ -1,26 +1,13 @@
 /*
- * What the cuBLAS, cuBLASLt, cuDNN and solver modules share: the launch of a matrix product, and of a library call that
- * is known by name and bytes alone.
+ * What the folders of NVIDIA's math libraries share: the launch of a matrix product, and of a library call that is
+ * known by its name and its bytes alone.
  */
-#ifndef PHANTORA_GEMM_H
-#define PHANTORA_GEMM_H
+#ifndef PHANTORA_LIBRARY_H
+#define PHANTORA_LIBRARY_H
 
 #include "core/base.h"
+#include "costs/signature.h"
 
-/* cudaDataType_t numbers that appear in signatures */
-enum {
-    DTYPE_F32 = 0,
-    DTYPE_F64 = 1,
-    DTYPE_F16 = 2,
-    DTYPE_I8 = 3,
-    DTYPE_C64 = 4,
-    DTYPE_C128 = 5,
-    DTYPE_U8 = 8,
-    DTYPE_I32 = 10,
-    DTYPE_BF16 = 14,
-    DTYPE_F8E4M3 = 28,
-    DTYPE_F8E5M2 = 29
-};
 /* cublasComputeType_t */
 enum {
     COMPUTE_16F = 64,
@@ -34,43 +21,24 @@ enum {
     COMPUTE_64F_EMULATED = 79
 };
 
-typedef enum gemm_call {
-    GEMM_EX,
-    GEMM_BATCHED_EX,
-    GEMM_STRIDED_BATCHED_EX,
-    SGEMM_EX,
-    SGEMM,
-    DGEMM,
-    CGEMM,
-    ZGEMM,
-    SGEMM_BATCHED,
-    DGEMM_BATCHED,
-    CGEMM_BATCHED,
-    ZGEMM_BATCHED,
-    SGEMM_STRIDED,
-    DGEMM_STRIDED,
-    CGEMM_STRIDED,
-    ZGEMM_STRIDED,
-    LT_MATMUL
-} gemm_call;
-
-/* Everything that decides how long it takes, without gaps: the bytes are the key. Column-major m, n, k as the call has
- * them. */
+/* A matrix product: everything that decides how long it takes. There are no gaps in the struct, because its bytes are
+ * hashed. m, n and k are column-major, as the call has them. */
 typedef struct gemm {
     int64_t m, n, k, batch;
-    uint32_t call, epilogue; /* cublasLtEpilogue_t; 1 is the default */
-    uint32_t compute;        /* cublasComputeType_t after the handle's math mode */
-    uint8_t transa, transb;  /* cublasOperation_t: 0 n, 1 t, 2 c */
-    uint8_t a, b, c;         /* cudaDataType_t */
+    uint32_t call;          /* PH_GEMM_EX ... */
+    uint32_t epilogue;      /* cublasLtEpilogue_t; 1 is the default */
+    uint32_t compute;       /* cublasComputeType_t after the handle's math mode */
+    uint8_t transa, transb; /* cublasOperation_t: 0 n, 1 t, 2 c */
+    uint8_t a, b, c;        /* cudaDataType_t */
     uint8_t pad[7];
 } gemm;
 
-/* Charges the launch to the stream (a handle as the program has it). cublasStatus_t. */
+/* Puts the product on the stream, which is a handle of the program. Returns a cublasStatus_t. */
 int ph_gemm_launch(void *stream, const gemm *problem);
-/* A call known by its name; nbytes it reads and writes, 0 if unknown. False if the stream is unknown. */
+/* Puts a library call on the stream. nbytes: what it reads and writes, 0 if unknown. False if there is no such stream.
+ */
 bool ph_library_launch(void *stream, const char *name, uint64_t nbytes);
-
-size_t ph_dtype_nbytes(int cuda_dtype);
-const char *ph_dtype_name(int cuda_dtype);
+/* Sets the pivots of `batch` factorisations to 1 ... n: no row is exchanged. Nothing if there are no pivots. */
+void ph_set_identity_pivots(int *pivots, int64_t n, int64_t batch);
 
 #endif

@@ -1,4 +1,15 @@
-/* The cuBLAS handle, which is also a cuBLASLt handle (PyTorch passes the one for the other). */
+/*
+ * cublas/: cuBLAS and cuBLASLt.
+ *
+ *   handle.c  the handle and its settings
+ *   gemm.c    matrix products
+ *   other.c   what else PyTorch calls
+ *   lt.c      cuBLASLt
+ *
+ * Comes in: calls. Goes out: matrix products and library calls to costs/. Operands are never read.
+ *
+ * This header: the handle. PyTorch passes a cuBLAS handle where cuBLASLt expects its own, so one type serves both.
+ */
 #ifndef PHANTORA_CUBLAS_H
 #define PHANTORA_CUBLAS_H
 

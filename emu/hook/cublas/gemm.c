@@ -1,16 +1,16 @@
-/* cuBLAS: matrix products. Each call becomes one gemm signature; its operands are never touched. */
+/* cuBLAS: matrix products. */
 #include "cublas/cublas.h"
 #include "data/data.h"
 
-/* The handle's math mode decides how f32 products are computed where the call leaves it open. */
+/* How f32 products are computed: by the handle's math mode, if the call leaves it open. */
 static uint32_t effective(const cublas_handle *handle, int a, uint32_t compute) {
-    return compute == COMPUTE_32F && a == DTYPE_F32 && (handle->math_mode & 0xf) == CUBLAS_TF32_MATH
+    return compute == COMPUTE_32F && a == CUDA_DTYPE_F32 && (handle->math_mode & 0xf) == CUBLAS_TF32_MATH
                ? COMPUTE_32F_FAST_TF32
                : compute;
 }
 
-static int launch(cublas_handle *handle, gemm_call call, int transa, int transb, int64_t m, int64_t n, int64_t k,
-                  int64_t batch, int a, int b, int c, uint32_t compute) {
+static int launch(cublas_handle *handle, ph_field_gemm_call call, int transa, int transb, int64_t m, int64_t n,
+                  int64_t k, int64_t batch, int a, int b, int c, uint32_t compute) {
     if (!handle) return CUBLAS_NOT_INITIALIZED;
     if (transa < 0 || transa > 2 || transb < 0 || transb > 2) return CUBLAS_INVALID_VALUE;
     gemm problem = {.m = m,
@@ -28,12 +28,14 @@ static int launch(cublas_handle *handle, gemm_call call, int transa, int transb,
     return ph_gemm_launch(handle->stream, &problem);
 }
 
-static uint32_t natural(int dtype) { return dtype == DTYPE_F64 || dtype == DTYPE_C128 ? COMPUTE_64F : COMPUTE_32F; }
+static uint32_t natural(int dtype) {
+    return dtype == CUDA_DTYPE_F64 || dtype == CUDA_DTYPE_C128 ? COMPUTE_64F : COMPUTE_32F;
+}
 
-/* What was there is replaced by floats that nobody computes. `ld` and strides in elements. */
+/* The result is not computed: its bytes become unknown. `ld` and strides are in elements. */
 static void overwritten(void *c, int64_t m, int64_t n, int64_t ld, int64_t batch, int64_t stride, int dtype) {
     if (m > 0 && n > 0 && batch > 0)
-        ph_data_forget(c, (size_t)((batch - 1) * stride + (n - 1) * ld + m) * ph_dtype_nbytes(dtype));
+        ph_data_forget(c, ph_cuda_dtype_nbytes(dtype, (uint64_t)((batch - 1) * stride + (n - 1) * ld + m)));
 }
 
 #define HEAD cublas_handle *handle, int transa, int transb, int m, int n, int k, const void *alpha
@@ -43,21 +45,21 @@ PH_EXPORT int cublasGemmEx(HEAD, const void *a, int at, int lda, const void *b, 
                            void *c, int ct, int ldc, int compute, int algo) {
     UNUSED_OPERANDS, (void)algo;
     overwritten(c, m, n, ldc, 1, 0, ct);
-    return launch(handle, GEMM_EX, transa, transb, m, n, k, 1, at, bt, ct, (uint32_t)compute);
+    return launch(handle, PH_GEMM_EX, transa, transb, m, n, k, 1, at, bt, ct, (uint32_t)compute);
 }
 
 PH_EXPORT int cublasSgemmEx(HEAD, const void *a, int at, int lda, const void *b, int bt, int ldb, const void *beta,
                             void *c, int ct, int ldc) {
     UNUSED_OPERANDS;
     overwritten(c, m, n, ldc, 1, 0, ct);
-    return launch(handle, SGEMM_EX, transa, transb, m, n, k, 1, at, bt, ct, COMPUTE_32F);
+    return launch(handle, PH_SGEMM_EX, transa, transb, m, n, k, 1, at, bt, ct, COMPUTE_32F);
 }
 
 PH_EXPORT int cublasGemmBatchedEx(HEAD, const void *const a[], int at, int lda, const void *const b[], int bt, int ldb,
                                   const void *beta, void *const c[], int ct, int ldc, int batch, int compute,
                                   int algo) {
     UNUSED_OPERANDS, (void)c, (void)ldc, (void)algo;
-    return launch(handle, GEMM_BATCHED_EX, transa, transb, m, n, k, batch, at, bt, ct, (uint32_t)compute);
+    return launch(handle, PH_GEMM_BATCHED_EX, transa, transb, m, n, k, batch, at, bt, ct, (uint32_t)compute);
 }
 
 PH_EXPORT int cublasGemmStridedBatchedEx(HEAD, const void *a, int at, int lda, long long stride_a, const void *b,
@@ -65,7 +67,7 @@ PH_EXPORT int cublasGemmStridedBatchedEx(HEAD, const void *a, int at, int lda, l
                                          int ldc, long long stride_c, int batch, int compute, int algo) {
     UNUSED_OPERANDS, (void)stride_a, (void)stride_b, (void)algo;
     overwritten(c, m, n, ldc, batch, stride_c, ct);
-    return launch(handle, GEMM_STRIDED_BATCHED_EX, transa, transb, m, n, k, batch, at, bt, ct, (uint32_t)compute);
+    return launch(handle, PH_GEMM_STRIDED_BATCHED_EX, transa, transb, m, n, k, batch, at, bt, ct, (uint32_t)compute);
 }
 
 #define TYPED(T, dtype)                                                                                                \
@@ -73,21 +75,23 @@ PH_EXPORT int cublasGemmStridedBatchedEx(HEAD, const void *a, int at, int lda, l
                                      int ldc) {                                                                        \
         UNUSED_OPERANDS;                                                                                               \
         overwritten(c, m, n, ldc, 1, 0, dtype);                                                                        \
-        return launch(handle, T##GEMM, transa, transb, m, n, k, 1, dtype, dtype, dtype, natural(dtype));               \
+        return launch(handle, PH_##T##GEMM, transa, transb, m, n, k, 1, dtype, dtype, dtype, natural(dtype));          \
     }                                                                                                                  \
     PH_EXPORT int cublas##T##gemmBatched(HEAD, const void *const a[], int lda, const void *const b[], int ldb,         \
                                          const void *beta, void *const c[], int ldc, int batch) {                      \
         UNUSED_OPERANDS, (void)c, (void)ldc;                                                                           \
-        return launch(handle, T##GEMM_BATCHED, transa, transb, m, n, k, batch, dtype, dtype, dtype, natural(dtype));   \
+        return launch(handle, PH_##T##GEMM_BATCHED, transa, transb, m, n, k, batch, dtype, dtype, dtype,               \
+                      natural(dtype));                                                                                 \
     }                                                                                                                  \
     PH_EXPORT int cublas##T##gemmStridedBatched(HEAD, const void *a, int lda, long long stride_a, const void *b,       \
                                                 int ldb, long long stride_b, const void *beta, void *c, int ldc,       \
                                                 long long stride_c, int batch) {                                       \
         UNUSED_OPERANDS, (void)stride_a, (void)stride_b;                                                               \
         overwritten(c, m, n, ldc, batch, stride_c, dtype);                                                             \
-        return launch(handle, T##GEMM_STRIDED, transa, transb, m, n, k, batch, dtype, dtype, dtype, natural(dtype));   \
+        return launch(handle, PH_##T##GEMM_STRIDED, transa, transb, m, n, k, batch, dtype, dtype, dtype,               \
+                      natural(dtype));                                                                                 \
     }
-TYPED(S, DTYPE_F32)
-TYPED(D, DTYPE_F64)
-TYPED(C, DTYPE_C64)
-TYPED(Z, DTYPE_C128)
+TYPED(S, CUDA_DTYPE_F32)
+TYPED(D, CUDA_DTYPE_F64)
+TYPED(C, CUDA_DTYPE_C64)
+TYPED(Z, CUDA_DTYPE_C128)

@@ -1,4 +1,4 @@
-/* cuBLAS: the handle and what is stored in it. */
+/* cuBLAS: the handle and its settings, versions, errors. */
 #include "calls/versions.h"
 #include "core/host.h"
 #include "cublas/cublas.h"
@@ -25,7 +25,7 @@ PH_EXPORT int cublasGetVersion_v2(cublas_handle *handle, int *version) {
     return CUBLAS_OK;
 }
 
-/* 0 major, 1 minor, 2 patch */
+/* property: 0 is the major number, 1 the minor, 2 the patch level */
 PH_EXPORT int cublasGetProperty(int property, int *value) {
     if (!value || property < 0 || property > 2) return CUBLAS_INVALID_VALUE;
     int version = 0;
@@ -34,7 +34,7 @@ PH_EXPORT int cublasGetProperty(int property, int *value) {
     return CUBLAS_OK;
 }
 
-/* One stored setting each: SETTING(what, field, type) */
+/* The two calls that set and get one field of the handle. */
 #define SETTING(Name, suffix, field, type)                                                                             \
     PH_EXPORT int cublasSet##Name##suffix(cublas_handle *handle, type value) {                                         \
         ph_host_call(PH_CALL_QUERY);                                                                                   \
@@ -54,7 +54,7 @@ SETTING(MathMode, , math_mode, int)
 SETTING(AtomicsMode, , atomics_mode, int)
 SETTING(SmCountTarget, , sm_target, int)
 
-/* The real call also drops a workspace that was set: the library's own one serves the new stream. */
+/* Also goes back to the library's own workspace, as cuBLAS documents. */
 PH_EXPORT int cublasSetStream_v2(cublas_handle *handle, void *stream) {
     ph_host_call(PH_CALL_QUERY);
     if (!handle) return CUBLAS_NOT_INITIALIZED;

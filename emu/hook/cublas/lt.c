@@ -1,8 +1,8 @@
 /*
- * cuBLASLt: descriptors with real attributes, and the matrix product that reads them.
+ * cuBLASLt: descriptors and the matrix product.
  *
- * Attributes are stored by number, as bytes, whatever they mean: what one sets one gets back. Only those that decide
- * the signature are looked at.
+ * Attributes are stored by number, as bytes, and are returned as they were set. Only those that are part of the
+ * signature are interpreted.
  */
 #include "calls/versions.h"
 #include "core/host.h"
@@ -45,7 +45,7 @@ static int set(descriptor *it, int attribute, const void *value, size_t nbytes) 
     return CUBLAS_OK;
 }
 
-/* The library's convention: with no room asked for, say how much there is. */
+/* cuBLASLt's convention: a size of 0 asks for the attribute's size. */
 static int get(const descriptor *it, int attribute, void *value, size_t nbytes, size_t *written) {
     if (!it || attribute < 0 || attribute >= ATTRIBUTES || (!value && nbytes) || (!nbytes && !written))
         return CUBLAS_INVALID_VALUE;
@@ -124,8 +124,7 @@ ACCESS(MatmulDesc)
 ACCESS(MatrixLayout)
 ACCESS(MatmulPreference)
 
-/* ---- handle and versions
- * ----------------------------------------------------------------------------------------------- */
+/* ---- handle and versions ----------------------------------------------------------------------------------------- */
 PH_EXPORT int cublasLtCreate(cublas_handle **handle) {
     ph_host_call(PH_CALL_QUERY);
     return handle && (*handle = calloc(1, sizeof **handle)) ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
@@ -155,7 +154,8 @@ PH_EXPORT int cublasLtMatmulAlgoGetHeuristic(cublas_handle *handle, const descri
     if (!handle || !operation || !a || !b || !c || !d || !preference || requested < 1 || !results || !nreturned)
         return CUBLAS_INVALID_VALUE;
     memset(results, 0, (size_t)requested * sizeof *results);
-    for (int i = 1; i < requested; i++) results[i].state = 15; /* beyond what is returned: not supported */
+    for (int i = 1; i < requested; i++)
+        results[i].state = 15; /* only one algorithm is offered: the others are not supported */
     results[0].algo = only_algorithm;
     results[0].workspace_nbytes = 0;
     results[0].waves = 1;
@@ -184,8 +184,9 @@ PH_EXPORT int cublasLtMatmulAlgoCheck(cublas_handle *handle, const descriptor *o
     return CUBLAS_OK;
 }
 
-/* The configuration attributes (tile, stages, split-k ...) are 2 or 4 bytes each; an algorithm has room for those
- * below 16. */
+/* Configuration attributes (tile, stages, split-k ...) have 2 or 4 bytes each; an algorithm stores those below
+ * number 16.
+ */
 PH_EXPORT int cublasLtMatmulAlgoConfigSetAttribute(algorithm *algo, int attribute, const void *value, size_t nbytes) {
     uint32_t word = 0;
     if (!algo || !value || attribute < 0 || attribute >= 10 || nbytes == 0 || nbytes > sizeof word)
@@ -197,7 +198,7 @@ PH_EXPORT int cublasLtMatmulAlgoConfigSetAttribute(algorithm *algo, int attribut
 
 PH_EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *algo, int attribute, void *value, size_t nbytes,
                                                    size_t *written) {
-    size_t has = attribute == 7 || attribute == 8 ? 2 : 4; /* inner and cluster shape */
+    size_t has = attribute == 7 || attribute == 8 ? 2 : 4; /* inner shape and cluster shape */
     if (!algo || attribute < 0 || attribute >= 10 || (nbytes && (!value || nbytes < has)) || (!nbytes && !written))
         return CUBLAS_INVALID_VALUE;
     if (written) *written = has;
@@ -205,8 +206,7 @@ PH_EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *algo, int at
     return CUBLAS_OK;
 }
 
-/* ---- the product
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the product ------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cublasLtMatmul(cublas_handle *handle, const descriptor *operation, const void *alpha, const void *a,
                              const descriptor *a_layout, const void *b, const descriptor *b_layout, const void *beta,
                              const void *c, const descriptor *c_layout, void *d, const descriptor *d_layout,
@@ -221,7 +221,7 @@ PH_EXPORT int cublasLtMatmul(cublas_handle *handle, const descriptor *operation,
                     .n = cols,
                     .k = number(a_layout, transa ? LAYOUT_ROWS : LAYOUT_COLS, 0),
                     .batch = batch,
-                    .call = LT_MATMUL,
+                    .call = PH_LT_MATMUL,
                     .epilogue = (uint32_t)number(operation, DESC_EPILOGUE, 1),
                     .compute = (uint32_t)number(operation, DESC_COMPUTE_TYPE, COMPUTE_32F),
                     .transa = (uint8_t)transa,
@@ -231,8 +231,8 @@ PH_EXPORT int cublasLtMatmul(cublas_handle *handle, const descriptor *operation,
                     .c = (uint8_t)number(d_layout, LAYOUT_TYPE, 0)};
     if (transa < 0 || transa > 2 || transb < 0 || transb > 2) return CUBLAS_INVALID_VALUE;
     if (rows > 0 && cols > 0 && batch > 0)
-        ph_data_forget(d, (size_t)((batch - 1) * number(d_layout, LAYOUT_STRIDE, 0) +
-                                   (cols - 1) * number(d_layout, LAYOUT_LD, rows) + rows) *
-                              ph_dtype_nbytes(problem.c));
+        ph_data_forget(
+            d, ph_cuda_dtype_nbytes(problem.c, (uint64_t)((batch - 1) * number(d_layout, LAYOUT_STRIDE, 0) +
+                                                          (cols - 1) * number(d_layout, LAYOUT_LD, rows) + rows)));
     return ph_gemm_launch(stream, &problem);
 }

@@ -1,7 +1,7 @@
 /*
- * cuBLAS beside matrix products: matrix-vector products, dot products, triangular solves and batched factorisations, as
- * far as PyTorch calls them. Their time is that of the bytes they move. Floats stay uncomputed; what steers a program
- * (status words, pivots) is written.
+ * cuBLAS: matrix-vector products, dot products, triangular solves and batched factorisations, as far as PyTorch calls
+ * them. Their time is that of the bytes that they move. Floats are not computed, but status words and pivots, which
+ * programs read, are written.
  */
 #include "core/warn.h"
 #include "cublas/cublas.h"
@@ -11,13 +11,13 @@
 
 static int charge(cublas_handle *handle, const char *name, int64_t elements, int dtype) {
     if (!handle) return CUBLAS_NOT_INITIALIZED;
-    uint64_t nbytes = elements > 0 ? (uint64_t)elements * ph_dtype_nbytes(dtype) : 0;
+    uint64_t nbytes = elements > 0 ? ph_cuda_dtype_nbytes(dtype, (uint64_t)elements) : 0;
     return ph_library_launch(handle->stream, name, nbytes) ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
 }
 
 int cudaStreamSynchronize(void *stream);
 
-/* With a host pointer the call blocks until the result is there, and the program sees a number that no one computed. */
+/* If the result is in host memory the host waits for it, and the program reads a number that was not computed. */
 static int reduce(cublas_handle *handle, const char *name, int64_t n, int dtype, void *result, size_t result_nbytes) {
     int status = charge(handle, name, 2 * n, dtype);
     if (status != CUBLAS_OK) return status;
@@ -26,7 +26,7 @@ static int reduce(cublas_handle *handle, const char *name, int64_t n, int dtype,
         ph_data_forget(result, result_nbytes);
         return CUBLAS_OK;
     }
-    ph_warn_once(name, "%s gave 0 to the host: float kernels are not executed", name);
+    ph_warn_once(name, "%s returned 0 to the host: floating-point kernels are not executed", name);
     for (size_t i = 0; i < result_nbytes; i++) ((unsigned char *)result)[i] = 0;
     return cudaStreamSynchronize(handle->stream) == 0 ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
 }
@@ -34,32 +34,21 @@ static int reduce(cublas_handle *handle, const char *name, int64_t n, int dtype,
 PH_EXPORT int cublasDotEx(cublas_handle *handle, int n, const void *x, int xt, int incx, const void *y, int yt,
                           int incy, void *result, int rt, int et) {
     (void)x, (void)incx, (void)y, (void)yt, (void)incy, (void)et;
-    return reduce(handle, "cublasDotEx", n, xt, result, ph_dtype_nbytes(rt));
+    return reduce(handle, "cublasDotEx", n, xt, result, ph_cuda_dtype_nbytes(rt, 1));
 }
 
 #define DOT(Name, dtype)                                                                                               \
     PH_EXPORT int cublas##Name##_v2(cublas_handle *handle, int n, const void *x, int incx, const void *y, int incy,    \
                                     void *result) {                                                                    \
         (void)x, (void)incx, (void)y, (void)incy;                                                                      \
-        return reduce(handle, "cublas" #Name, n, dtype, result, ph_dtype_nbytes(dtype));                               \
+        return reduce(handle, "cublas" #Name, n, dtype, result, ph_cuda_dtype_nbytes(dtype, 1));                       \
     }
-DOT(Sdot, DTYPE_F32)
-DOT(Ddot, DTYPE_F64)
-DOT(Cdotu, DTYPE_C64)
-DOT(Cdotc, DTYPE_C64)
-DOT(Zdotu, DTYPE_C128)
-DOT(Zdotc, DTYPE_C128)
-
-/* Writes batch times 1..n, the pivots of a matrix whose rows stay in place. */
-static void no_pivoting(int *pivots, int64_t n, int64_t batch) {
-    size_t nbytes = (size_t)(n * batch) * sizeof(int);
-    if (!pivots || n <= 0 || batch <= 0) return;
-    int *values = malloc(nbytes);
-    if (!values) ph_die("out of host memory for %zu bytes of pivots", nbytes);
-    for (int64_t i = 0; i < n * batch; i++) values[i] = (int)(i % n) + 1;
-    ph_data_copy(pivots, values, nbytes);
-    free(values);
-}
+DOT(Sdot, CUDA_DTYPE_F32)
+DOT(Ddot, CUDA_DTYPE_F64)
+DOT(Cdotu, CUDA_DTYPE_C64)
+DOT(Cdotc, CUDA_DTYPE_C64)
+DOT(Zdotu, CUDA_DTYPE_C128)
+DOT(Zdotc, CUDA_DTYPE_C128)
 
 #define TYPED(T, dtype)                                                                                                \
     PH_EXPORT int cublas##T##gemv_v2(cublas_handle *handle, int trans, int m, int n, const void *alpha, const void *a, \
@@ -83,7 +72,7 @@ static void no_pivoting(int *pivots, int64_t n, int64_t batch) {
     PH_EXPORT int cublas##T##getrfBatched(cublas_handle *handle, int n, void *const a[], int lda, int *pivots,         \
                                           int *info, int batch) {                                                      \
         (void)a, (void)lda;                                                                                            \
-        no_pivoting(pivots, n, batch);                                                                                 \
+        ph_set_identity_pivots(pivots, n, batch);                                                                      \
         ph_data_set(info, 0, (size_t)(batch > 0 ? batch : 0) * sizeof(int));                                           \
         return charge(handle, "cublas" #T "getrfBatched", 2 * (int64_t)batch * n * n, dtype);                          \
     }                                                                                                                  \
@@ -109,7 +98,7 @@ static void no_pivoting(int *pivots, int64_t n, int64_t batch) {
         return charge(handle, "cublas" #T "gelsBatched", 2 * (int64_t)batch * (m * (int64_t)n + m * (int64_t)nrhs),    \
                       dtype);                                                                                          \
     }
-TYPED(S, DTYPE_F32)
-TYPED(D, DTYPE_F64)
-TYPED(C, DTYPE_C64)
-TYPED(Z, DTYPE_C128)
+TYPED(S, CUDA_DTYPE_F32)
+TYPED(D, CUDA_DTYPE_F64)
+TYPED(C, CUDA_DTYPE_C64)
+TYPED(Z, CUDA_DTYPE_C128)

@@ -1,4 +1,13 @@
-/* The runtime's entry points: each returns its status through `result`, which keeps it for cudaGetLastError. */
+/*
+ * cudart/: the CUDA runtime's entry points. Each is thin over core/, streams/, memory/ and kernels/, and returns its
+ * status through `result`, which keeps it for cudaGetLastError.
+ *
+ *   device.c stream.c memory.c pool.c launch.c graph.c errors.c   by what the calls are about
+ *   per_thread.c                                                  the names for programs with a default stream per
+ * thread
+ *
+ * Comes in: calls. Goes out: operations on streams, memory and kernels, with the host time of each call.
+ */
 #ifndef PHANTORA_CUDART_H
 #define PHANTORA_CUDART_H
 

@@ -5,11 +5,12 @@
 #include "core/host.h"
 #include "core/warn.h"
 #include "cudart/cudart.h"
+#include "streams/wait.h"
 
 #include <string.h>
 
 PH_EXPORT int cudaGetDevice(int *device) {
-    *device = ph_self()->device; /* called dozens of times per launch: nothing else here */
+    *device = ph_self()->device; /* called dozens of times per launch, so it charges no host time */
     return CUDA_OK;
 }
 
@@ -189,11 +190,12 @@ static void fill_13(struct cudaDeviceProp13 *to, int device) { HEAD COMMON_MEMBE
 
 static void fill_12(struct cudaDeviceProp12 *to, int device){HEAD COMMON_MEMBERS(FILL) MEMBERS_12(FILL)}
 
-/* CUDA 12's headers name the present layout cudaGetDeviceProperties_v2; CUDA 13 gave the plain name to its own. */
+/* CUDA 12's headers map the plain name to cudaGetDeviceProperties_v2. In CUDA 13 the plain name has CUDA 13's struct.
+ */
 PH_EXPORT int cudaGetDeviceProperties(struct cudaDeviceProp13 *properties, int device) {
     ph_host_call(PH_CALL_QUERY);
     if (ph_cfg.runtime_version < 13000)
-        return result(ph_refuse("cudaGetDeviceProperties of CUDA 11", CUDA_NOT_SUPPORTED));
+        return result(ph_refuse("cudaGetDeviceProperties with the struct of CUDA 11", CUDA_NOT_SUPPORTED));
     if (!ph_device_exists(device)) return result(CUDA_INVALID_DEVICE);
     fill_13(properties, device);
     return result(ph_device_usable());
@@ -230,7 +232,7 @@ PH_EXPORT int cudaDeviceSynchronize(void) {
     return result(ph_device_synchronize(ph_self()->device));
 }
 
-/* The GPUs of a server reach each other. */
+/* Every GPU of a server can access the others. */
 PH_EXPORT int cudaDeviceCanAccessPeer(int *can, int device, int peer) {
     *can = ph_device_exists(device) && ph_device_exists(peer) && device != peer;
     return result(ph_device_exists(device) && ph_device_exists(peer) ? CUDA_OK : CUDA_INVALID_DEVICE);

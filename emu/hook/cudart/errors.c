@@ -1,5 +1,6 @@
 /*
- * Error names and texts. The runtime's and the driver's numbers agree where both have them; the names differ.
+ * Names and texts of errors. Where the runtime and the driver both have an error its number is the same; the names
+ * differ.
  */
 #include "core/cuda_types.h"
 #include "process/thread.h"

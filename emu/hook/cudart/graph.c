@@ -2,8 +2,8 @@
  * Runtime: stream capture and graphs.
  */
 #include "channel/channel.h"
+#include "core/alloc.h"
 #include "core/host.h"
-#include "core/warn.h"
 #include "cudart/cudart.h"
 #include "streams/graph.h"
 
@@ -20,8 +20,7 @@ static ph_graph_exec *exec_of(void *handle) {
     return exec && exec->magic == EXEC_MAGIC ? exec : NULL;
 }
 
-/* ---- capture
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- capture ----------------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int cudaStreamBeginCapture(void *handle, int mode) {
     ph_host_call(PH_CALL_QUERY);
@@ -50,7 +49,7 @@ PH_EXPORT int cudaStreamGetCaptureInfo_v2(void *handle, int *status, unsigned lo
     return result(ph_capture_info(handle, status, id, graph, dependencies, NULL, n));
 }
 
-/* CUDA 13 gave the plain name to _v3's signature; before, it had the first three parameters only. */
+/* Since CUDA 13 the plain name has the parameters of _v3; before, it had the first three only. */
 PH_EXPORT int cudaStreamGetCaptureInfo(void *handle, int *status, unsigned long long *id, void **graph,
                                        void ***dependencies, void **edges, size_t *n) {
     if (ph_cfg.runtime_version < 13000) return result(ph_capture_info(handle, status, id, NULL, NULL, NULL, NULL));
@@ -65,8 +64,7 @@ PH_EXPORT int cudaThreadExchangeStreamCaptureMode(int *mode) {
     return CUDA_OK;
 }
 
-/* ---- graphs
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
 PH_EXPORT int cudaGraphCreate(void **graph, unsigned flags) {
     *graph = flags ? NULL : ph_graph_new(ph_self()->device);
@@ -87,8 +85,8 @@ PH_EXPORT int cudaGraphGetNodes(void *handle, void **nodes, size_t *n) {
         return result(CUDA_INVALID_VALUE);
     }
     size_t given = 0;
-    for (size_t i = 0; nodes && i < graph->nsteps && given < *n; i++)
-        if (ph_is_node(graph->steps[i])) nodes[given++] = graph->steps[i];
+    for (size_t i = 0; nodes && i < graph->nitems && given < *n; i++)
+        if (ph_is_node(graph->items[i])) nodes[given++] = graph->items[i];
     for (size_t i = given; nodes && i < *n; i++) nodes[i] = NULL;
     *n = nodes ? given : graph->nnodes;
     return CUDA_OK;
@@ -97,9 +95,9 @@ PH_EXPORT int cudaGraphGetNodes(void *handle, void **nodes, size_t *n) {
 PH_EXPORT int cudaGraphGetRootNodes(void *handle, void **nodes, size_t *n) {
     ph_graph *graph = graph_of(handle);
     size_t given = 0, capacity = nodes ? *n : SIZE_MAX;
-    for (size_t i = 0; graph && i < graph->nsteps && given < capacity; i++)
-        if (ph_is_node(graph->steps[i]) && graph->steps[i]->nafter == 0) {
-            if (nodes) nodes[given] = graph->steps[i];
+    for (size_t i = 0; graph && i < graph->nitems && given < capacity; i++)
+        if (ph_is_node(graph->items[i]) && graph->items[i]->nafter == 0) {
+            if (nodes) nodes[given] = graph->items[i];
             given++;
         }
     *n = given;
@@ -107,19 +105,19 @@ PH_EXPORT int cudaGraphGetRootNodes(void *handle, void **nodes, size_t *n) {
 }
 
 static int dependencies(void *node, void **out, struct cudaGraphEdgeData *edges, size_t *n) {
-    const ph_step *step = node;
-    if (!step) {
+    const ph_graph_item *item = node;
+    if (!item) {
         *n = 0;
         return CUDA_INVALID_VALUE;
     }
-    size_t given = out && *n < step->nafter ? *n : step->nafter;
-    for (size_t i = 0; out && i < given; i++) out[i] = step->after[i];
+    size_t given = out && *n < item->nafter ? *n : item->nafter;
+    for (size_t i = 0; out && i < given; i++) out[i] = item->after[i];
     if (edges) memset(edges, 0, given * sizeof *edges);
     *n = given;
     return CUDA_OK;
 }
 
-/* CUDA 13 put the edges' data before the count. */
+/* Since CUDA 13 the edges' data come before the count. */
 PH_EXPORT int cudaGraphNodeGetDependencies(void *node, void **out, void *third, size_t *fourth) {
     if (ph_cfg.runtime_version < 13000) return result(dependencies(node, out, NULL, third));
     return result(dependencies(node, out, third, fourth));
@@ -130,11 +128,11 @@ PH_EXPORT int cudaGraphNodeGetDependencies_v2(void *node, void **out, struct cud
 }
 
 PH_EXPORT int cudaGraphNodeGetType(void *node, int *type) {
-    static const int types[] = {[STEP_LAUNCH] = 0, [STEP_COPY] = 1,         [STEP_SET] = 2,       [STEP_HOST] = 3,
-                                [STEP_CALL] = 0,   [STEP_EVENT_RECORD] = 7, [STEP_EVENT_WAIT] = 6};
-    const ph_step *step = node;
-    *type = step && ph_is_node(step) ? types[step->kind] : 0;
-    return result(step && ph_is_node(step) ? CUDA_OK : CUDA_INVALID_VALUE);
+    static const int types[] = {[ITEM_LAUNCH] = 0, [ITEM_COPY] = 1,         [ITEM_SET] = 2,       [ITEM_HOST] = 3,
+                                [ITEM_CALL] = 0,   [ITEM_EVENT_RECORD] = 7, [ITEM_EVENT_WAIT] = 6};
+    const ph_graph_item *item = node;
+    *type = item && ph_is_node(item) ? types[item->kind] : 0;
+    return result(item && ph_is_node(item) ? CUDA_OK : CUDA_INVALID_VALUE);
 }
 
 static int instantiate(void **out, void *handle) {
@@ -142,9 +140,8 @@ static int instantiate(void **out, void *handle) {
     *out = NULL;
     ph_graph *graph = graph_of(handle);
     if (!graph) return CUDA_INVALID_VALUE;
-    ph_graph_exec *exec = calloc(1, sizeof *exec);
-    ph_stream **branches = calloc((size_t)graph->nbranches, sizeof *branches);
-    if (!exec || !branches) ph_die("out of host memory");
+    ph_graph_exec *exec = ph_allocate(sizeof *exec);
+    ph_stream **branches = ph_allocate((size_t)graph->nbranches * sizeof *branches);
     *exec = (ph_graph_exec){.magic = EXEC_MAGIC, .graph = graph, .branches = branches};
     graph->references++;
     *out = exec;
@@ -152,7 +149,7 @@ static int instantiate(void **out, void *handle) {
 }
 
 PH_EXPORT int cudaGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
-    (void)flags; /* automatic freeing, device launch and priorities: for node kinds that captures here do not make */
+    (void)flags; /* automatic freeing, device launch, priorities: they concern nodes that captures here do not make */
     return result(instantiate(exec, graph));
 }
 
@@ -188,8 +185,7 @@ PH_EXPORT int cudaGraphLaunch(void *handle, void *stream) {
     return result(exec && on ? ph_graph_launch(exec, on) : CUDA_INVALID_VALUE);
 }
 
-/* ---- user objects
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- user objects ------------------------------------------------------------------------------------------------ */
 
 static ph_user_object *object_of(void *handle) {
     ph_user_object *object = handle;
@@ -199,10 +195,9 @@ static ph_user_object *object_of(void *handle) {
 PH_EXPORT int cudaUserObjectCreate(void **out, void *object, void (*destroy)(void *), unsigned references,
                                    unsigned flags) {
     *out = NULL;
-    if (!destroy || references == 0 || flags != 1) /* cudaUserObjectNoDestructorSync is the only and a necessary flag */
+    if (!destroy || references == 0 || flags != 1) /* the only flag, cudaUserObjectNoDestructorSync, is required */
         return result(CUDA_INVALID_VALUE);
-    ph_user_object *made = malloc(sizeof *made);
-    if (!made) ph_die("out of host memory");
+    ph_user_object *made = ph_allocate(sizeof *made);
     *made = (ph_user_object){
         .magic = USER_OBJECT_MAGIC, .references = (int)references, .object = object, .destroy = destroy};
     *out = made;
@@ -221,12 +216,11 @@ PH_EXPORT int cudaUserObjectRelease(void *handle, unsigned count) {
 }
 
 PH_EXPORT int cudaGraphRetainUserObject(void *handle, void *object_handle, unsigned count, unsigned flags) {
-    enum { MOVE = 1 }; /* the caller's references become the graph's */
+    enum { MOVE = 1 }; /* the graph takes the caller's references over */
     ph_graph *graph = graph_of(handle);
     ph_user_object *object = object_of(object_handle);
     if (!graph || !object || count == 0 || (flags & ~(unsigned)MOVE)) return result(CUDA_INVALID_VALUE);
-    ph_owned *owned = malloc(sizeof *owned);
-    if (!owned) ph_die("out of host memory");
+    ph_owned *owned = ph_allocate(sizeof *owned);
     *owned = (ph_owned){.object = object, .count = (int)count, .next = graph->owned};
     graph->owned = owned;
     if (!(flags & MOVE)) object->references += (int)count;
@@ -249,7 +243,7 @@ PH_EXPORT int cudaGraphReleaseUserObject(void *handle, void *object_handle, unsi
     return result(CUDA_INVALID_VALUE);
 }
 
-/* Memory that graphs hold: captures here make no allocation nodes, so there is none. */
+/* Graphs hold no memory: captures here make no allocation nodes. */
 PH_EXPORT int cudaDeviceGetGraphMemAttribute(int device, int attribute, void *value) {
     memset(value, 0, sizeof(uint64_t));
     return result(!ph_device_exists(device)        ? CUDA_INVALID_DEVICE

@@ -9,7 +9,7 @@
 
 PH_EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_nbytes, void *stream) {
     ph_thread *thread = ph_self();
-    if (thread->nconfigs == PH_MAX_CONFIGS) return 1; /* the stub then skips the launch */
+    if (thread->nconfigs == PH_MAX_CONFIGS) return 1; /* then nvcc's stub skips the launch */
     thread->configs[thread->nconfigs++] = (ph_call_config){grid, block, shared_nbytes, stream};
     return 0;
 }
@@ -25,7 +25,7 @@ PH_EXPORT int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared
     return CUDA_OK;
 }
 
-/* Newer stubs hold the handle itself. */
+/* nvcc's newer stubs launch by the handle from __cudaGetKernel. */
 PH_EXPORT int __cudaLaunchKernel(ph_kernel *kernel, dim3 grid, dim3 block, void **args, size_t shared_nbytes,
                                  void *stream) {
     (void)args;
@@ -72,7 +72,7 @@ PH_EXPORT int cudaKernelSetAttributeForDevice(void *handle, int attribute, int v
 }
 
 PH_EXPORT int cudaFuncSetCacheConfig(const void *function, int preference) {
-    (void)preference; /* a hint, without effect on GPUs of these generations */
+    (void)preference; /* a hint; it has no effect on GPUs since Volta */
     return result(ph_kernel_of(function) ? CUDA_OK : CUDA_INVALID_DEVICE_FUNCTION);
 }
 

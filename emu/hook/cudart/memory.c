@@ -1,5 +1,5 @@
 /*
- * Runtime: memory, copies and sets, pools, pointers.
+ * Runtime: memory, copies and sets, pointers, variables of modules.
  */
 #include "core/host.h"
 #include "cudart/cudart.h"
@@ -8,6 +8,7 @@
 #include "memory/host_memory.h"
 #include "memory/memory.h"
 #include "streams/capture.h"
+#include "streams/wait.h"
 
 #include <string.h>
 
@@ -18,7 +19,7 @@ PH_EXPORT int cudaMalloc(void **out, size_t nbytes) {
     return result(status ? status : ph_device_alloc(ph_self()->device, nbytes, out));
 }
 
-/* Freeing waits for the device (CUDA documents it as possibly synchronous; the caching allocators rely on it). */
+/* Waits for the device: CUDA documents that cudaFree may synchronise, and caching allocators rely on it. */
 PH_EXPORT int cudaFree(void *p) {
     ph_host_call(PH_CALL_ALLOC);
     int status = ph_device_usable();
@@ -85,8 +86,7 @@ PH_EXPORT int cudaPointerGetAttributes(struct cudaPointerAttributes *out, const 
     return result(ph_device_usable());
 }
 
-/* ---- copies and sets
- * -------------------------------------------------------------------------------------------------- */
+/* ---- copies and sets --------------------------------------------------------------------------------------------- */
 
 static int copy(void *dst, const void *src, size_t nbytes, int kind, void *stream, bool async) {
     ph_host_call(PH_CALL_MEMCPY);
@@ -141,8 +141,7 @@ PH_EXPORT int cudaMemsetAsync(void *dst, int value, size_t nbytes, void *stream)
     return set(dst, value, nbytes, stream, true);
 }
 
-/* ---- variables of modules
- * ------------------------------------------------------------------------------------------------ */
+/* ---- variables of modules ---------------------------------------------------------------------------------------- */
 
 PH_EXPORT int cudaGetSymbolAddress(void **address, const void *symbol) {
     size_t nbytes;

@@ -1,5 +1,5 @@
 /*
- * Programs compiled for a default stream per thread call these names: the null stream means stream 2 to them.
+ * Programs that are compiled with a default stream per thread call these names. Their NULL stream is stream 2.
  */
 #include "core/host.h"
 #include "cudart/cudart.h"
@@ -46,7 +46,7 @@ PH_EXPORT int cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t nbytes, in
     return cudaMemcpyAsync(dst, src, nbytes, kind, STREAM(stream));
 }
 
-/* The synchronous calls of this kind run in the thread's stream and wait as those in the legacy stream do. */
+/* Synchronous calls run in the thread's stream and wait as in the legacy default stream. */
 PH_EXPORT int cudaMemcpy_ptds(void *dst, const void *src, size_t nbytes, int kind) {
     ph_host_call(PH_CALL_MEMCPY);
     return result(ph_copy(dst, src, nbytes, kind, ph_stream_of((void *)2), false));

@@ -1,6 +1,6 @@
 /*
- * Stream-ordered allocation. An allocation takes its memory at once and gives it back at once: torch asks these pools
- * for capacity, and program order is the only order that the bytes here have.
+ * Stream-ordered allocation (memory pools). Memory is taken when the call is made and given back when the free is
+ * called, not in stream order: bytes are handled in program order anyway.
  */
 #include "core/host.h"
 #include "core/warn.h"
@@ -23,7 +23,7 @@ enum {
 typedef struct pool {
     uint32_t magic;
     int device;
-    int reuse[4]; /* attributes 1 to 3, as set */
+    int reuse[4]; /* attributes 1 to 3, which are only stored */
     uint64_t threshold, used, high;
 } pool;
 
@@ -55,7 +55,8 @@ static int allocate(void **out, size_t nbytes, pool *p, void *stream) {
     *out = NULL;
     ph_stream *on = ph_stream_of(stream);
     if (!p || !on) return result(CUDA_INVALID_HANDLE);
-    if (ph_stream_capturing(on)) return result(ph_refuse("cudaMallocAsync in a capture", CUDA_CAPTURE_UNSUPPORTED));
+    if (ph_stream_capturing(on))
+        return result(ph_refuse("cudaMallocAsync in a stream capture", CUDA_CAPTURE_UNSUPPORTED));
     int status = ph_uncapturable();
     if (status == CUDA_OK) status = ph_device_alloc(p->device, nbytes, out);
     void *start;
@@ -81,7 +82,8 @@ PH_EXPORT int cudaFreeAsync(void *p, void *stream) {
     ph_host_call(PH_CALL_ALLOC);
     ph_stream *on = ph_stream_of(stream);
     if (!on) return result(CUDA_INVALID_HANDLE);
-    if (ph_stream_capturing(on)) return result(ph_refuse("cudaFreeAsync in a capture", CUDA_CAPTURE_UNSUPPORTED));
+    if (ph_stream_capturing(on))
+        return result(ph_refuse("cudaFreeAsync in a stream capture", CUDA_CAPTURE_UNSUPPORTED));
     int device = ph_memory_device_of(p);
     void *start;
     size_t taken = 0;
@@ -122,7 +124,7 @@ PH_EXPORT int cudaMemPoolSetAttribute(void *handle, int attribute, void *value) 
 }
 
 PH_EXPORT int cudaMemPoolTrimTo(void *handle, size_t keep) {
-    (void)keep; /* nothing is held back that could be trimmed */
+    (void)keep; /* pools here keep no memory that could be given back */
     return result(pool_of(handle) ? CUDA_OK : CUDA_INVALID_VALUE);
 }
 

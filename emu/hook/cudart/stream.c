@@ -1,11 +1,12 @@
 /*
  * Runtime: streams, events, host functions.
  */
+#include "core/alloc.h"
 #include "core/host.h"
-#include "core/warn.h"
 #include "cudart/cudart.h"
 #include "streams/capture.h"
 #include "streams/host_function.h"
+#include "streams/wait.h"
 
 #include <stdlib.h>
 
@@ -74,8 +75,7 @@ PH_EXPORT int cudaStreamWaitEvent(void *handle, void *event_handle, unsigned fla
     return result(ph_stream_wait_event_flags(stream, event, flags));
 }
 
-/* ---- host functions
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- host functions ---------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int cudaLaunchHostFunc(void *handle, void (*function)(void *), void *arg) {
     ph_host_call(PH_CALL_LAUNCH);
@@ -105,17 +105,16 @@ PH_EXPORT int cudaStreamAddCallback(void *handle, void (*function)(void *, int, 
         ph_capture_invalidate(stream);
         return result(CUDA_CAPTURE_UNSUPPORTED);
     }
-    stream_callback *callback = malloc(sizeof *callback);
-    if (!callback) ph_die("out of host memory");
+    stream_callback *callback = ph_allocate(sizeof *callback);
     *callback = (stream_callback){function, handle, arg};
     ph_host_function(stream, call_back, callback);
     return CUDA_OK;
 }
 
-/* ---- events
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
-/* Making and destroying events costs no host time: how often it happens is up to caches that the watchdog fills. */
+/* Creating and destroying events costs no host time, because how often PyTorch does so depends on its cache of events,
+ * which the watchdog fills in real time. */
 PH_EXPORT int cudaEventCreateWithFlags(void **out, unsigned flags) {
     return result(ph_event_create(flags, (ph_event **)out));
 }

@@ -1,12 +1,13 @@
 /*
  * cuDNN's graph API: descriptors.
  *
- * A descriptor is a bag of attributes, kept as the bytes they were set with: nothing here needs to know the hundreds
- * that exist. A few are computed when a descriptor is finalized: the engine configurations that heuristics offer, and a
- * plan's workspace. Descriptors hold references on those they name, since a program may destroy its own handles early;
- * a handle that asks for a descriptor-valued attribute becomes another name of the one stored.
+ * A descriptor stores its attributes by number, as the bytes that they were set with; most are never interpreted. A few
+ * are computed when a descriptor is finalized: the engine configurations that heuristics offer, and a plan's workspace.
+ * A descriptor holds references to those that it names, because a program may destroy its own handles early. When a
+ * program reads an attribute that is a descriptor, its empty descriptor becomes an alias of the stored one.
  */
 #include "cudnn/backend.h"
+#include "core/alloc.h"
 #include "core/config.h"
 #include "core/warn.h"
 
@@ -26,10 +27,10 @@ struct backend {
     atomic_int references;
     int kind;
     bool finalized;
-    backend *same_as; /* another name of that one */
+    backend *same_as; /* an alias of that descriptor */
     attribute *attributes;
     size_t nattributes;
-    graph_work *work; /* of a finalized plan */
+    graph_work *work; /* if it is a finalized plan */
 };
 
 static size_t type_nbytes(int type) {
@@ -48,12 +49,6 @@ static size_t type_nbytes(int type) {
     default:
         return 4;
     }
-}
-
-static void *allocate(size_t n, size_t nbytes) {
-    void *p = calloc(n ? n : 1, nbytes);
-    if (!p) ph_die("out of host memory for a cuDNN descriptor");
-    return p;
 }
 
 static const backend *resolve(const backend *it) {
@@ -95,15 +90,14 @@ static attribute *find(const backend *it, int name) {
 
 static void set(backend *it, int name, int type, int64_t count, const void *elements) {
     attribute *a = find(it, name);
-    unsigned char *bytes = allocate((size_t)count, type_nbytes(type));
+    unsigned char *bytes = ph_allocate((size_t)count * type_nbytes(type));
     if (count) memcpy(bytes, elements, (size_t)count * type_nbytes(type));
     if (type == TYPE_DESCRIPTOR)
         for (int64_t i = 0; i < count; i++) ((backend **)(void *)bytes)[i] = retain(((backend **)(void *)bytes)[i]);
     if (a) {
         clear(a);
     } else {
-        it->attributes = realloc(it->attributes, (it->nattributes + 1) * sizeof *it->attributes);
-        if (!it->attributes) ph_die("out of host memory for a cuDNN descriptor");
+        it->attributes = ph_reallocate(it->attributes, (it->nattributes + 1) * sizeof *it->attributes);
         a = &it->attributes[it->nattributes++];
     }
     *a = (attribute){name, type, count, bytes};
@@ -140,14 +134,13 @@ int64_t backend_int(const backend *it, backend_attribute name, int64_t otherwise
 }
 
 static backend *make(int kind) {
-    backend *it = allocate(1, sizeof *it);
+    backend *it = ph_allocate(sizeof *it);
     it->references = 1;
     it->kind = kind;
     return it;
 }
 
-/* ---- what is computed on finalization
- * --------------------------------------------------------------------------------- */
+/* ---- what is computed on finalization ---------------------------------------------------------------------------- */
 static void finish_engine(backend *engine) {
     int32_t note = NOTE_TENSOR_CORE;
     if (backend_int(engine, ATTR_ENGINE_INDEX, 0) == 0 && ph_cfg.cc_major >= 8)
@@ -173,7 +166,7 @@ static void finish_config(backend *config) {
     set(config, ATTR_CFG_SHARED_MEMORY, TYPE_INT32, 1, &shared_nbytes);
 }
 
-/* Engine 0 uses tensor cores, engine 1 does not: programs that forbid TF32 filter by that note. */
+/* Engine 0 uses tensor cores, engine 1 does not. Programs that forbid TF32 choose engines by this note. */
 static void finish_heuristics(backend *heuristics) {
     const backend *graph = backend_child(heuristics, ATTR_HEUR_GRAPH, 0);
     backend *configs[ENGINES];
@@ -193,7 +186,7 @@ static void finish_heuristics(backend *heuristics) {
 }
 
 static void finish_plan(backend *plan) {
-    plan->work = allocate(1, sizeof *plan->work);
+    plan->work = ph_allocate(sizeof *plan->work);
     work_of_config(backend_child(plan, ATTR_PLAN_CONFIG, 0), plan->work);
     int64_t workspace = (int64_t)graph_workspace(plan->work);
     set(plan, ATTR_PLAN_WORKSPACE, TYPE_INT64, 1, &workspace);
@@ -230,8 +223,7 @@ static int finish(backend *it) {
     }
 }
 
-/* ---- the calls
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnBackendCreateDescriptor(int kind, backend **out) {
     ph_host_call(PH_CALL_QUERY);
     if (!out) return CUDNN_BAD_POINTER;
@@ -258,7 +250,7 @@ PH_EXPORT int cudnnBackendGetAttribute(backend *it, int name, int type, int64_t 
     const attribute *a = find(it, name);
     int64_t has = a ? a->count : 0;
     if (a && type_nbytes(a->type) != type_nbytes(type)) return CUDNN_BAD_PARAM;
-    /* Asked with an array: how many were put there. Callers resize to that. */
+    /* With an array: the number of elements written, to which callers shrink it. */
     int64_t give = elements && has > requested ? requested : has;
     if (count) *count = give;
     if (!elements) return CUDNN_OK;
@@ -266,7 +258,7 @@ PH_EXPORT int cudnnBackendGetAttribute(backend *it, int name, int type, int64_t 
         if (give) memcpy(elements, a->bytes, (size_t)give * type_nbytes(type));
         return CUDNN_OK;
     }
-    for (int64_t i = 0; i < give; i++) { /* the caller made empty descriptors to be filled */
+    for (int64_t i = 0; i < give; i++) { /* the caller passes empty descriptors */
         backend *into = ((backend **)elements)[i];
         if (!into) return CUDNN_BAD_POINTER;
         backend *from = retain(((backend **)(void *)a->bytes)[i]);

@@ -1,5 +1,4 @@
-/* The graph API's descriptors, as cudnn_graph.c reads them. Numbers are those of cudnn_graph.h (NVIDIA's), version 9.
- */
+/* Descriptors of the graph API. The numbers are those of cuDNN 9's cudnn_graph.h. */
 #ifndef PHANTORA_CUDNN_BACKEND_H
 #define PHANTORA_CUDNN_BACKEND_H
 
@@ -95,8 +94,7 @@ enum {
 
 typedef struct backend backend;
 
-/* ---- cudnn_graph.c
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- graph.c ----------------------------------------------------------------------------------------------- */
 typedef struct graph_work {
     enum { WORK_CONV, WORK_NORM, WORK_SDPA, WORK_OTHER } kind;
     union {
@@ -107,15 +105,14 @@ typedef struct graph_work {
     };
 } graph_work;
 
-/* What the graph computes when run by an engine that uses tensor cores or not. */
+/* What the graph computes on an engine that uses tensor cores, or on one that does not. */
 void graph_work_of(const backend *graph, bool tensor_cores, graph_work *out);
 size_t graph_workspace(const graph_work *work);
 int graph_launch(void *stream, const graph_work *work);
 
-/* ---- cudnn_backend.c
- * -------------------------------------------------------------------------------------------------- */
+/* ---- backend.c --------------------------------------------------------------------------------------------- */
 backend_kind backend_kind_of(const backend *it);
-/* The attribute's elements and their number; NULL and 0 if it was never set. */
+/* The elements of an attribute and their number; NULL and 0 if it is not set. */
 const void *backend_get(const backend *it, backend_attribute name, int64_t *count);
 const backend *backend_child(const backend *it, backend_attribute name, int64_t index);
 int64_t backend_int(const backend *it, backend_attribute name, int64_t otherwise);

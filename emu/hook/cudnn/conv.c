@@ -1,6 +1,6 @@
 /*
- * cuDNN: convolutions of the legacy API. One algorithm per direction, the one that real heuristics name most often; the
- * program may ask for any and gets the same cost.
+ * cuDNN: convolutions of the legacy API. Heuristics offer one algorithm per direction, the one that cuDNN offers most
+ * often. A program may use any other; its cost is the same.
  */
 #include "core/config.h"
 #include "cudnn/cudnn.h"
@@ -66,7 +66,7 @@ PH_EXPORT int cudnnSetConvolutionMathType(convolution *it, int math) {
     return CUDNN_OK;
 }
 
-static int make(conv_problem *out, cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
+static int make(conv_problem *out, ph_field_conv_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
                 const cudnn_tensor *y, const convolution *how) {
     if (!x || !w || !y || !how || x->ndims != w->ndims || x->ndims != how->nspatial + 2) return CUDNN_BAD_PARAM;
     conv_problem_make(out, direction, x, w, y, how->nspatial, how->pad, how->stride, how->dilation,
@@ -75,8 +75,8 @@ static int make(conv_problem *out, cudnn_direction direction, const cudnn_tensor
     return CUDNN_OK;
 }
 
-static int workspace(cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w, const cudnn_tensor *y,
-                     const convolution *how, size_t *nbytes) {
+static int workspace(ph_field_conv_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
+                     const cudnn_tensor *y, const convolution *how, size_t *nbytes) {
     conv_problem problem;
     ph_host_call(PH_CALL_QUERY);
     int status = nbytes ? make(&problem, direction, x, w, y, how) : CUDNN_BAD_POINTER;
@@ -84,13 +84,14 @@ static int workspace(cudnn_direction direction, const cudnn_tensor *x, const cud
     return status;
 }
 
-static int algorithms(cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w, const cudnn_tensor *y,
-                      const convolution *how, int requested, int *returned, algorithm_performance *results) {
+static int algorithms(ph_field_conv_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
+                      const cudnn_tensor *y, const convolution *how, int requested, int *returned,
+                      algorithm_performance *results) {
     size_t nbytes = 0;
     int status = workspace(direction, x, w, y, how, &nbytes);
     if (status != CUDNN_OK || requested < 1 || !returned || !results)
         return status != CUDNN_OK ? status : CUDNN_BAD_PARAM;
-    results[0] = (algorithm_performance){.algo = direction == CONV_FORWARD ? ALGO_FORWARD : ALGO_BACKWARD,
+    results[0] = (algorithm_performance){.algo = direction == PH_CONV_FORWARD ? ALGO_FORWARD : ALGO_BACKWARD,
                                          .time = -1,
                                          .memory = nbytes,
                                          .determinism = 1,
@@ -99,7 +100,7 @@ static int algorithms(cudnn_direction direction, const cudnn_tensor *x, const cu
     return CUDNN_OK;
 }
 
-static int run(cudnn_handle *handle, cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
+static int run(cudnn_handle *handle, ph_field_conv_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
                const cudnn_tensor *y, const convolution *how) {
     conv_problem problem;
     int status = handle ? make(&problem, direction, x, w, y, how) : CUDNN_BAD_POINTER;
@@ -110,7 +111,7 @@ PH_EXPORT int cudnnGetConvolutionForwardAlgorithm_v7(cudnn_handle *handle, const
                                                      const convolution *how, const cudnn_tensor *y, int requested,
                                                      int *returned, algorithm_performance *results) {
     (void)handle;
-    return algorithms(CONV_FORWARD, x, w, y, how, requested, returned, results);
+    return algorithms(PH_CONV_FORWARD, x, w, y, how, requested, returned, results);
 }
 
 PH_EXPORT int cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn_handle *handle, const cudnn_tensor *w,
@@ -118,7 +119,7 @@ PH_EXPORT int cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn_handle *handle, 
                                                           const cudnn_tensor *dx, int requested, int *returned,
                                                           algorithm_performance *results) {
     (void)handle;
-    return algorithms(CONV_DGRAD, dx, w, dy, how, requested, returned, results);
+    return algorithms(PH_CONV_DGRAD, dx, w, dy, how, requested, returned, results);
 }
 
 PH_EXPORT int cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn_handle *handle, const cudnn_tensor *x,
@@ -126,17 +127,17 @@ PH_EXPORT int cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn_handle *handle
                                                             const cudnn_tensor *dw, int requested, int *returned,
                                                             algorithm_performance *results) {
     (void)handle;
-    return algorithms(CONV_WGRAD, x, dw, dy, how, requested, returned, results);
+    return algorithms(PH_CONV_WGRAD, x, dw, dy, how, requested, returned, results);
 }
 
-/* A search runs every algorithm; with one there is nothing to compare. */
+/* There is only one algorithm, so a search runs nothing. */
 PH_EXPORT int cudnnFindConvolutionForwardAlgorithmEx(cudnn_handle *handle, const cudnn_tensor *x, const void *x_data,
                                                      const cudnn_tensor *w, const void *w_data, const convolution *how,
                                                      const cudnn_tensor *y, void *y_data, int requested, int *returned,
                                                      algorithm_performance *results, void *space, size_t space_nbytes) {
     (void)x_data, (void)w_data, (void)y_data, (void)space, (void)space_nbytes;
-    int status = run(handle, CONV_FORWARD, x, w, y, how);
-    return status == CUDNN_OK ? algorithms(CONV_FORWARD, x, w, y, how, requested, returned, results) : status;
+    int status = run(handle, PH_CONV_FORWARD, x, w, y, how);
+    return status == CUDNN_OK ? algorithms(PH_CONV_FORWARD, x, w, y, how, requested, returned, results) : status;
 }
 
 PH_EXPORT int cudnnFindConvolutionBackwardDataAlgorithmEx(cudnn_handle *handle, const cudnn_tensor *w,
@@ -146,8 +147,8 @@ PH_EXPORT int cudnnFindConvolutionBackwardDataAlgorithmEx(cudnn_handle *handle, 
                                                           int *returned, algorithm_performance *results, void *space,
                                                           size_t space_nbytes) {
     (void)w_data, (void)dy_data, (void)dx_data, (void)space, (void)space_nbytes;
-    int status = run(handle, CONV_DGRAD, dx, w, dy, how);
-    return status == CUDNN_OK ? algorithms(CONV_DGRAD, dx, w, dy, how, requested, returned, results) : status;
+    int status = run(handle, PH_CONV_DGRAD, dx, w, dy, how);
+    return status == CUDNN_OK ? algorithms(PH_CONV_DGRAD, dx, w, dy, how, requested, returned, results) : status;
 }
 
 PH_EXPORT int cudnnFindConvolutionBackwardFilterAlgorithmEx(cudnn_handle *handle, const cudnn_tensor *x,
@@ -157,29 +158,29 @@ PH_EXPORT int cudnnFindConvolutionBackwardFilterAlgorithmEx(cudnn_handle *handle
                                                             int *returned, algorithm_performance *results, void *space,
                                                             size_t space_nbytes) {
     (void)x_data, (void)dy_data, (void)dw_data, (void)space, (void)space_nbytes;
-    int status = run(handle, CONV_WGRAD, x, dw, dy, how);
-    return status == CUDNN_OK ? algorithms(CONV_WGRAD, x, dw, dy, how, requested, returned, results) : status;
+    int status = run(handle, PH_CONV_WGRAD, x, dw, dy, how);
+    return status == CUDNN_OK ? algorithms(PH_CONV_WGRAD, x, dw, dy, how, requested, returned, results) : status;
 }
 
 PH_EXPORT int cudnnGetConvolutionForwardWorkspaceSize(cudnn_handle *handle, const cudnn_tensor *x,
                                                       const cudnn_tensor *w, const convolution *how,
                                                       const cudnn_tensor *y, int algo, size_t *nbytes) {
     (void)handle, (void)algo;
-    return workspace(CONV_FORWARD, x, w, y, how, nbytes);
+    return workspace(PH_CONV_FORWARD, x, w, y, how, nbytes);
 }
 
 PH_EXPORT int cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn_handle *handle, const cudnn_tensor *w,
                                                            const cudnn_tensor *dy, const convolution *how,
                                                            const cudnn_tensor *dx, int algo, size_t *nbytes) {
     (void)handle, (void)algo;
-    return workspace(CONV_DGRAD, dx, w, dy, how, nbytes);
+    return workspace(PH_CONV_DGRAD, dx, w, dy, how, nbytes);
 }
 
 PH_EXPORT int cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn_handle *handle, const cudnn_tensor *x,
                                                              const cudnn_tensor *dy, const convolution *how,
                                                              const cudnn_tensor *dw, int algo, size_t *nbytes) {
     (void)handle, (void)algo;
-    return workspace(CONV_WGRAD, x, dw, dy, how, nbytes);
+    return workspace(PH_CONV_WGRAD, x, dw, dy, how, nbytes);
 }
 
 PH_EXPORT int cudnnConvolutionForward(cudnn_handle *handle, const void *alpha, const cudnn_tensor *x,
@@ -187,7 +188,7 @@ PH_EXPORT int cudnnConvolutionForward(cudnn_handle *handle, const void *alpha, c
                                       const convolution *how, int algo, void *space, size_t space_nbytes,
                                       const void *beta, const cudnn_tensor *y, void *y_data) {
     (void)alpha, (void)x_data, (void)w_data, (void)algo, (void)space, (void)space_nbytes, (void)beta, (void)y_data;
-    return run(handle, CONV_FORWARD, x, w, y, how);
+    return run(handle, PH_CONV_FORWARD, x, w, y, how);
 }
 
 PH_EXPORT int cudnnConvolutionBiasActivationForward(cudnn_handle *handle, const void *alpha, const cudnn_tensor *x,
@@ -199,7 +200,7 @@ PH_EXPORT int cudnnConvolutionBiasActivationForward(cudnn_handle *handle, const 
     (void)alpha, (void)x_data, (void)w_data, (void)algo, (void)space, (void)space_nbytes, (void)alpha2, (void)z,
         (void)z_data, (void)bias;
     (void)bias_data, (void)activation, (void)y_data;
-    return run(handle, CONV_FORWARD, x, w, y, how);
+    return run(handle, PH_CONV_FORWARD, x, w, y, how);
 }
 
 PH_EXPORT int cudnnConvolutionBackwardData(cudnn_handle *handle, const void *alpha, const cudnn_tensor *w,
@@ -207,7 +208,7 @@ PH_EXPORT int cudnnConvolutionBackwardData(cudnn_handle *handle, const void *alp
                                            const convolution *how, int algo, void *space, size_t space_nbytes,
                                            const void *beta, const cudnn_tensor *dx, void *dx_data) {
     (void)alpha, (void)w_data, (void)dy_data, (void)algo, (void)space, (void)space_nbytes, (void)beta, (void)dx_data;
-    return run(handle, CONV_DGRAD, dx, w, dy, how);
+    return run(handle, PH_CONV_DGRAD, dx, w, dy, how);
 }
 
 PH_EXPORT int cudnnConvolutionBackwardFilter(cudnn_handle *handle, const void *alpha, const cudnn_tensor *x,
@@ -215,5 +216,5 @@ PH_EXPORT int cudnnConvolutionBackwardFilter(cudnn_handle *handle, const void *a
                                              const convolution *how, int algo, void *space, size_t space_nbytes,
                                              const void *beta, const cudnn_tensor *dw, void *dw_data) {
     (void)alpha, (void)x_data, (void)dy_data, (void)algo, (void)space, (void)space_nbytes, (void)beta, (void)dw_data;
-    return run(handle, CONV_WGRAD, x, dw, dy, how);
+    return run(handle, PH_CONV_WGRAD, x, dw, dy, how);
 }

@@ -1,4 +1,4 @@
-/* cuDNN: CTC loss, charged by the bytes of its probabilities and gradients. Its costs stay uncomputed floats. */
+/* cuDNN: CTC loss. Its time is that of the bytes of its probabilities and gradients; its values are not computed. */
 #include "costs/library.h"
 #include "cudnn/cudnn.h"
 
@@ -35,7 +35,7 @@ PH_EXPORT int cudnnSetCTCLossDescriptor_v9(ctc *it, int dtype, int normalization
     return set(it, (ctc){dtype, normalization, gradient, max_label});
 }
 
-/* Alpha and beta of every step, for labels with blanks between them as long as the steps allow. */
+/* Alpha and beta of every step, for the longest labels that the steps allow, with blanks between them. */
 static int space(const cudnn_tensor *probabilities, size_t *nbytes) {
     ph_host_call(PH_CALL_QUERY);
     if (!probabilities || !nbytes || probabilities->ndims != 3) return CUDNN_BAD_PARAM;
@@ -63,7 +63,7 @@ static int run(cudnn_handle *handle, const char *name, const cudnn_tensor *proba
 }
 
 PH_EXPORT int cudnnCTCLoss(cudnn_handle *handle, const cudnn_tensor *probabilities) {
-    return run(handle, "cudnnCTCLoss", probabilities); /* buffers follow */
+    return run(handle, "cudnnCTCLoss", probabilities); /* the other parameters are buffers */
 }
 
 PH_EXPORT int cudnnCTCLoss_v8(cudnn_handle *handle, int algo, ctc *it, const cudnn_tensor *probabilities) {

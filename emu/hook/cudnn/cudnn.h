@@ -1,19 +1,22 @@
 /*
- * cuDNN: what its files share.
+ * cudnn/: the legacy API and the graph API.
  *
- *   cudnn.c          handle, versions, errors
- *   cudnn_desc.c     the legacy API's tensor, filter, pooling ... descriptors
- *   cudnn_work.c     signatures of convolutions, norms and attention; how much workspace they need
- *   cudnn_conv.c     legacy convolutions
- *   cudnn_norm.c     legacy batch norm, pooling, spatial transformer
- *   cudnn_rnn.c      dropout states, RNN, CTC loss
- *   cudnn_backend.c  the graph API's descriptors: attributes stored by name
- *   cudnn_graph.c    what an operation graph computes, read from its nodes
+ *   handle.c       handle, versions, errors
+ *   descriptors.c  legacy: tensor and filter descriptors
+ *   conv.c         legacy: convolutions
+ *   norm.c         legacy: batch norm, activation descriptors, spatial transformer
+ *   rnn.c ctc.c    legacy: dropout states and recurrent networks; CTC loss
+ *   backend.c      graph API: descriptors, whose attributes are stored by number
+ *   graph.c        graph API: what an operation graph computes
+ *   work.c         signatures of convolutions, norms and attention; the workspace that they need
+ *
+ * Comes in: calls. Goes out: launches with the signatures of work.c; other calls by name and bytes.
  */
 #ifndef PHANTORA_CUDNN_H
 #define PHANTORA_CUDNN_H
 
 #include "core/host.h"
+#include "costs/signature.h"
 
 enum {
     CUDNN_OK = 0,
@@ -24,25 +27,23 @@ enum {
     CUDNN_NO_MEMORY = 4003
 };
 enum { CUDNN_MAX_DIMS = 8 };
-/* cudnnDataType_t */
-enum { CUDNN_FLOAT = 0, CUDNN_DOUBLE = 1, CUDNN_HALF = 2, CUDNN_BFLOAT16 = 9 };
 
 typedef struct cudnn_handle {
     void *stream;
 } cudnn_handle;
 
-/* A tensor or a filter: dims in logical order (n c h w), strides in elements. */
+/* A tensor or a filter. Dims are in logical order (n c h w), strides in elements. */
 typedef struct cudnn_tensor {
     int dtype, ndims, format;
     int64_t dims[CUDNN_MAX_DIMS], strides[CUDNN_MAX_DIMS];
 } cudnn_tensor;
 
 uint64_t cudnn_tensor_nbytes(const cudnn_tensor *tensor);
-size_t cudnn_dtype_nbytes(int dtype);
-/* Fills in the strides of a packed tensor: format 0 nchw, 1 nhwc. */
+uint64_t cudnn_dtype_nbytes(int dtype, uint64_t items); /* dtype: cudnnDataType_t, as everywhere here */
+/* Sets the strides of a packed tensor by its format: 0 is nchw, 1 is nhwc. */
 void cudnn_pack_strides(cudnn_tensor *tensor);
 
-/* cudnnCreate...Descriptor and cudnnDestroy...Descriptor of a descriptor that is zeros at first. */
+/* Defines cudnnCreate...Descriptor and cudnnDestroy...Descriptor; a new descriptor is filled with zeros. */
 #define CUDNN_DESCRIPTOR(Name, type)                                                                                   \
     PH_EXPORT int cudnnCreate##Name##Descriptor(type **out) {                                                          \
         ph_host_call(PH_CALL_QUERY);                                                                                   \
@@ -55,19 +56,20 @@ void cudnn_pack_strides(cudnn_tensor *tensor);
         return CUDNN_OK;                                                                                               \
     }
 
-/* ---- cudnn_work.c: problems are gap-free structs; their bytes are their key
- * ------------------------------------------ */
-typedef enum cudnn_direction { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD } cudnn_direction;
-
+/* ---- work.c: problems are gap-free structs; their bytes are their key ----------------------------------------------
+ */
 typedef struct conv_problem {
-    int32_t direction, dtype, nhwc, tf32;
+    int32_t direction; /* PH_CONV_FORWARD ... */
+    int32_t dtype, nhwc, tf32;
     int64_t groups, nspatial;
     int64_t ndims;
     int64_t x[5], w[5], y[5], pad[3], stride[3], dilation[3];
 } conv_problem;
 
 typedef struct norm_problem {
-    int32_t backward, mode, dtype, nhwc;
+    int32_t backward;
+    int32_t mode; /* PH_NORM_SPATIAL ... */
+    int32_t dtype, nhwc;
     int64_t ndims, x[CUDNN_MAX_DIMS];
 } norm_problem;
 
@@ -76,9 +78,9 @@ typedef struct sdpa_problem {
     int64_t q[4], k[4], v[4];
 } sdpa_problem;
 
-void conv_problem_make(conv_problem *out, cudnn_direction direction, const cudnn_tensor *x, const cudnn_tensor *w,
-                       const cudnn_tensor *y, int nspatial, const int64_t *pad, const int64_t *stride,
-                       const int64_t *dilation, bool tf32);
+void conv_problem_make(conv_problem *out, ph_field_conv_direction direction, const cudnn_tensor *x,
+                       const cudnn_tensor *w, const cudnn_tensor *y, int nspatial, const int64_t *pad,
+                       const int64_t *stride, const int64_t *dilation, bool tf32);
 size_t conv_workspace(const conv_problem *problem);
 int conv_launch(void *stream, const conv_problem *problem);
 int norm_launch(void *stream, const norm_problem *problem);

@@ -3,15 +3,12 @@
 
 #include <stdlib.h>
 
-size_t cudnn_dtype_nbytes(int dtype) {
-    static const unsigned char nbytes[] = {4, 8, 2, 1, 4, 4, 1, 4, 32, 2, 8, 1, 1, 1, 4, 1, 1, 1, 1, 4, 8, 16};
-    return dtype >= 0 && (size_t)dtype < sizeof nbytes ? nbytes[dtype] : 4;
-}
+uint64_t cudnn_dtype_nbytes(int dtype, uint64_t items) { return ph_dtype_nbytes(ph_dtype_of_cudnn(dtype), items); }
 
 uint64_t cudnn_tensor_nbytes(const cudnn_tensor *tensor) {
     uint64_t elements = tensor->ndims ? 1 : 0;
     for (int i = 0; i < tensor->ndims; i++) elements *= (uint64_t)(tensor->dims[i] > 0 ? tensor->dims[i] : 0);
-    return elements * cudnn_dtype_nbytes(tensor->dtype);
+    return cudnn_dtype_nbytes(tensor->dtype, elements);
 }
 
 void cudnn_pack_strides(cudnn_tensor *tensor) {
@@ -68,7 +65,7 @@ PH_EXPORT int cudnnSetFilterNdDescriptor(cudnn_tensor *filter, int dtype, int fo
     return set(filter, dtype, format, ndims, dims, NULL);
 }
 
-/* `requested` is the room in the arrays; the true number of dims is told. */
+/* `requested` is the length of the arrays; *ndims becomes the true number. */
 static int get(const cudnn_tensor *tensor, int requested, int *dtype, int *ndims, int *dims, int *strides) {
     ph_host_call(PH_CALL_QUERY);
     if (!tensor || !dtype || !ndims || requested < 0 || (requested && !dims)) return CUDNN_BAD_PARAM;

@@ -1,11 +1,11 @@
 /*
  * What a cuDNN operation graph computes.
  *
- * A convolution is the node of that name; bias, activation and the like around it are fused into its kernel. Attention
- * is either one node or spelled out: two matrix products with a softmax between them (five in the backward pass), of
- * which those of two real tensors give the sizes: Q times K transposed first, then, backward, dO times V transposed. A
- * row index compared with a column index is a causal mask, a random generator is dropout. Anything else is charged by
- * the bytes of its real tensors.
+ * A graph with a convolution node is that convolution: bias, activation and the like are fused into its kernel.
+ * Attention is either one node, or two matrix products with a softmax between them (five products in the backward
+ * pass). In the second case the products of two real tensors give the sizes: first Q times K transposed, then, in the
+ * backward pass, dO times V transposed. A comparison of row and column indices is a causal mask, a random number
+ * generator is dropout. Any other graph takes the time of the bytes of its real tensors.
  */
 #include "core/config.h"
 #include "costs/library.h"
@@ -20,7 +20,7 @@ static void tensor_of(const backend *node, cudnn_tensor *out) {
     const int64_t *dims = backend_get(node, ATTR_TENSOR_DIMS, &ndims),
                   *strides = backend_get(node, ATTR_TENSOR_STRIDES, &nstrides);
     memset(out, 0, sizeof *out);
-    out->dtype = (int)backend_int(node, ATTR_TENSOR_DTYPE, CUDNN_FLOAT);
+    out->dtype = (int)backend_int(node, ATTR_TENSOR_DTYPE, CUDNN_DTYPE_F32);
     out->ndims = (int)(ndims < CUDNN_MAX_DIMS ? ndims : CUDNN_MAX_DIMS);
     for (int i = 0; i < out->ndims; i++) {
         out->dims[i] = dims[i];
@@ -37,12 +37,12 @@ static const backend *operation(const backend *graph, int64_t i) { return backen
 static bool convolution(const backend *node, bool tensor_cores, conv_problem *out) {
     static const struct {
         backend_kind kind;
-        cudnn_direction direction;
+        ph_field_conv_direction direction;
         backend_attribute how, x, w, y;
     } forms[] = {
-        {BACKEND_OP_CONV_FORWARD, CONV_FORWARD, ATTR_FORWARD_CONV, ATTR_FORWARD_X, ATTR_FORWARD_W, ATTR_FORWARD_Y},
-        {BACKEND_OP_CONV_DGRAD, CONV_DGRAD, ATTR_DGRAD_CONV, ATTR_DGRAD_DX, ATTR_DGRAD_W, ATTR_DGRAD_DY},
-        {BACKEND_OP_CONV_WGRAD, CONV_WGRAD, ATTR_WGRAD_CONV, ATTR_WGRAD_X, ATTR_WGRAD_DW, ATTR_WGRAD_DY}};
+        {BACKEND_OP_CONV_FORWARD, PH_CONV_FORWARD, ATTR_FORWARD_CONV, ATTR_FORWARD_X, ATTR_FORWARD_W, ATTR_FORWARD_Y},
+        {BACKEND_OP_CONV_DGRAD, PH_CONV_DGRAD, ATTR_DGRAD_CONV, ATTR_DGRAD_DX, ATTR_DGRAD_W, ATTR_DGRAD_DY},
+        {BACKEND_OP_CONV_WGRAD, PH_CONV_WGRAD, ATTR_WGRAD_CONV, ATTR_WGRAD_X, ATTR_WGRAD_DW, ATTR_WGRAD_DY}};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         if (backend_kind_of(node) != forms[i].kind) continue;
         const backend *how = backend_child(node, forms[i].how, 0);
@@ -68,8 +68,8 @@ static bool norm(const backend *node, norm_problem *out) {
     tensor_of(backend_child(node, backward ? ATTR_NORM_BACKWARD_X : ATTR_NORM_FORWARD_X, 0), &x);
     memset(out, 0, sizeof *out);
     out->backward = backward;
-    out->mode = 3 + (int32_t)backend_int(node, backward ? ATTR_NORM_BACKWARD_MODE : ATTR_NORM_FORWARD_MODE,
-                                         0); /* after the legacy modes */
+    out->mode = PH_NORM_LAYER + (int32_t)backend_int(node, backward ? ATTR_NORM_BACKWARD_MODE : ATTR_NORM_FORWARD_MODE,
+                                                     0); /* follow the modes of the legacy API */
     out->dtype = x.dtype;
     out->nhwc = x.ndims > 2 && x.strides[1] == 1;
     out->ndims = x.ndims;
@@ -77,7 +77,7 @@ static bool norm(const backend *node, norm_problem *out) {
     return true;
 }
 
-/* `transposed`: the graph holds it as [b, h, d, s]. */
+/* `transposed`: its dims are [b, h, d, s]. */
 static void four(const backend *tensor, bool transposed, int64_t out[MATH_SIZES], int32_t *dtype) {
     cudnn_tensor it;
     tensor_of(tensor, &it);
@@ -121,14 +121,14 @@ static bool attention(const backend *graph, int64_t nops, sdpa_problem *out) {
                 four(b, true, out->v, NULL);
             }
         } else if (is_real(b) && products == 2 && real_products == 1) {
-            four(b, false, out->v, NULL); /* forward: probabilities times V */
+            four(b, false, out->v, NULL); /* in the forward pass: probabilities times V */
         }
     }
     if (!whole) out->backward = products > 2;
     return whole || (real_products >= 1 && products >= 2 && out->v[3] > 0);
 }
 
-/* Every descriptor that an operation names as a tensor, counted once for each mention. */
+/* The bytes of every real tensor that an operation names, once for each time that it is named. */
 static uint64_t real_nbytes(const backend *graph, int64_t nops) {
     uint64_t nbytes = 0;
     for (int64_t i = 0; i < nops; i++)
@@ -170,7 +170,8 @@ size_t graph_workspace(const graph_work *work) {
     case WORK_CONV:
         return conv_workspace(&work->conv);
     case WORK_SDPA:
-        return ph_cfg.cc_major >= 9 ? sizeof(int32_t) : 0; /* the counter by which its blocks take tiles */
+        return ph_cfg.cc_major >= 9 ? sizeof(int32_t)
+                                    : 0; /* the counter from which the kernel's blocks take their tiles */
     default:
         return 0;
     }

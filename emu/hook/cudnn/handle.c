@@ -31,13 +31,14 @@ PH_EXPORT int cudnnGetStream(cudnn_handle *handle, void **stream) {
     return CUDNN_OK;
 }
 
-/* PyTorch refuses to run with a cuDNN older than the one it was built with, and chooses attention kernels by the
- * version. */
+/* PyTorch refuses a cuDNN that is older than the one that it was built with, and chooses attention kernels by the
+ * version.
+ */
 PH_EXPORT size_t cudnnGetVersion(void) { return ph_real_version("libcudnn.so", "cudnnGetVersion", 91900); }
 
 PH_EXPORT size_t cudnnGetCudartVersion(void) { return ph_real_version("libcudnn.so", "cudnnGetCudartVersion", 13000); }
 
-/* 0 major, 1 minor, 2 patch */
+/* property: 0 is the major number, 1 the minor, 2 the patch level */
 PH_EXPORT int cudnnGetProperty(int property, int *value) {
     size_t version = cudnnGetVersion();
     if (!value || property < 0 || property > 2) return CUDNN_BAD_PARAM;
@@ -65,5 +66,5 @@ PH_EXPORT const char *cudnnGetErrorString(int status) {
 }
 
 PH_EXPORT void cudnnGetLastErrorString(char *message, size_t capacity) {
-    if (message && capacity) snprintf(message, capacity, "no further detail from the emulated cuDNN");
+    if (message && capacity) snprintf(message, capacity, "the emulated cuDNN has no further details");
 }

@@ -1,8 +1,8 @@
 /*
  * cuDNN: legacy batch norm, activation descriptors, spatial transformer.
  *
- * Reserve and work space of batch norm are told as none: their true sizes, a few kilobytes per channel block, are not
- * documented and do not show in a training job's memory.
+ * Reserve space and workspace of batch norm are 0 bytes here. Their true sizes, a few kilobytes per block of channels,
+ * are not documented and make no difference to the memory of a training job.
  */
 #include "costs/library.h"
 #include "cudnn/backend.h"
@@ -29,8 +29,7 @@ PH_EXPORT int cudnnSetActivationDescriptor(activation *it, int mode, int nan, do
     return CUDNN_OK;
 }
 
-/* ---- batch norm
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- batch norm -------------------------------------------------------------------------------------------------- */
 static int run(cudnn_handle *handle, bool backward, int mode, const cudnn_tensor *x) {
     if (!handle || !x) return CUDNN_BAD_POINTER;
     norm_problem problem;
@@ -77,7 +76,7 @@ PH_EXPORT int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(cudnn_handle 
 
 PH_EXPORT int cudnnBatchNormalizationForwardInference(cudnn_handle *handle, int mode, const void *alpha,
                                                       const void *beta, const cudnn_tensor *x) {
-    (void)alpha, (void)beta; /* what follows are buffers and their descriptors */
+    (void)alpha, (void)beta; /* the other parameters are buffers and their descriptors */
     return run(handle, false, mode, x);
 }
 
@@ -94,8 +93,7 @@ PH_EXPORT int cudnnBatchNormalizationBackwardEx(cudnn_handle *handle, int mode, 
     return run(handle, true, mode, x);
 }
 
-/* ---- spatial transformer: charged by the bytes of its output
- * ---------------------------------------------------------- */
+/* ---- spatial transformer: charged by the bytes of its output ----------------------------------------------------- */
 PH_EXPORT int cudnnSetSpatialTransformerNdDescriptor(transformer *it, int kind, int dtype, int ndims,
                                                      const int dims[]) {
     ph_host_call(PH_CALL_QUERY);

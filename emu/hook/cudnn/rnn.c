@@ -1,9 +1,9 @@
 /*
  * cuDNN: dropout states and recurrent networks.
  *
- * The weight space is laid out as cuDNN documents it for its users: they ask where each matrix and bias lies. Here all
- * matrices come first, by layer, then all biases. The sizes of work and reserve space are estimates (gate activations
- * of every step), the real ones being undocumented. Time is that of the bytes moved.
+ * Programs ask where each matrix and bias lies in the weight space, so any layout serves: here all matrices come first,
+ * by layer, then all biases. The true sizes of workspace and reserve space are not documented; the sizes here are those
+ * of the gates' activations of every step. The time is that of the bytes moved.
  */
 #include "core/config.h"
 #include "costs/library.h"
@@ -21,7 +21,7 @@ enum {
     BIAS_RECURRENT = 3,
     FORWARD_TRAINING = 1
 };
-enum { STATES_NBYTES_PER_SM = 24576 }; /* 512 generators of 48 bytes */
+enum { STATES_NBYTES_PER_SM = 24576 }; /* 512 random number generators of 48 bytes */
 
 typedef struct dropout {
     float probability;
@@ -42,8 +42,7 @@ CUDNN_DESCRIPTOR(Dropout, dropout)
 CUDNN_DESCRIPTOR(RNN, rnn)
 CUDNN_DESCRIPTOR(RNNData, rnn_data)
 
-/* ---- dropout
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnDropoutGetStatesSize(cudnn_handle *handle, size_t *nbytes) {
     if (!handle || !nbytes) return CUDNN_BAD_POINTER;
     *nbytes = (size_t)ph_cfg.sm_count * STATES_NBYTES_PER_SM;
@@ -56,7 +55,7 @@ static int set_dropout(dropout *it, float probability, void *states, size_t nbyt
     return CUDNN_OK;
 }
 
-/* Seeds every generator: a kernel over the states. */
+/* Seeds the generators, with a kernel. */
 PH_EXPORT int cudnnSetDropoutDescriptor(dropout *it, cudnn_handle *handle, float probability, void *states,
                                         size_t nbytes, unsigned long long seed) {
     if (handle && states) ph_library_launch(handle->stream, "cudnnSetDropoutDescriptor", nbytes);
@@ -69,8 +68,7 @@ PH_EXPORT int cudnnRestoreDropoutDescriptor(dropout *it, cudnn_handle *handle, f
     return set_dropout(it, probability, states, nbytes, seed);
 }
 
-/* ---- shape
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- shape ------------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cudnnSetRNNDescriptor_v8(rnn *it, int algo, int mode, int bias, int direction, int input_mode, int dtype,
                                        int math_precision, int math_type, int32_t input, int32_t hidden,
                                        int32_t projection, int32_t layers, dropout *drop, uint32_t flags) {
@@ -133,7 +131,7 @@ static int64_t weights(const rnn *it) {
 PH_EXPORT int cudnnGetRNNWeightSpaceSize(cudnn_handle *handle, rnn *it, size_t *nbytes) {
     ph_host_call(PH_CALL_QUERY);
     if (!handle || !it || !nbytes) return CUDNN_BAD_POINTER;
-    *nbytes = (size_t)weights(it) * cudnn_dtype_nbytes(it->dtype);
+    *nbytes = cudnn_dtype_nbytes(it->dtype, (uint64_t)weights(it));
     return CUDNN_OK;
 }
 
@@ -142,8 +140,8 @@ static void describe(cudnn_tensor *out, int dtype, int64_t rows, int64_t cols) {
     cudnn_pack_strides(out);
 }
 
-/* The matrix, the bias or both, as the caller gives descriptors. Linear layers: the input's gates, then the recurrent
- * ones, then the projection. */
+/* The place of a matrix, of a bias or of both, for which the caller passes descriptors. The linear layers are those of
+ * the input's gates, then those of the recurrent gates, then the projection. */
 PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pseudo_layer, size_t space_nbytes,
                                       const void *space, int32_t linear, cudnn_tensor *matrix, void **matrix_at,
                                       cudnn_tensor *bias, void **bias_at) {
@@ -154,7 +152,6 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
     int g = gates(it);
     bool recurrent = linear >= g, projection = linear == 2 * g;
     if (linear > 2 * g || (projection && !projects(it))) return CUDNN_BAD_PARAM;
-    size_t element = cudnn_dtype_nbytes(it->dtype);
     int64_t input = layer_input(it, pseudo_layer), at = all_matrices(it, pseudo_layer);
     if (projection)
         at += g * (int64_t)it->hidden * (input + it->projection);
@@ -167,7 +164,7 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
                  projection  ? it->hidden
                  : recurrent ? it->projection
                              : input);
-    if (matrix_at) *matrix_at = space ? (char *)(uintptr_t)space + (size_t)at * element : NULL;
+    if (matrix_at) *matrix_at = space ? (char *)(uintptr_t)space + cudnn_dtype_nbytes(it->dtype, (uint64_t)at) : NULL;
     bool has_bias = !projection && (biases(it) == 2 || (biases(it) == 1 && recurrent == (it->bias == BIAS_RECURRENT)));
     int64_t within = biases(it) == 2 ? linear : linear % g;
     at = all_matrices(it, it->layers * directions(it)) + pseudo_layer * layer_biases(it) + within * it->hidden;
@@ -175,7 +172,8 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
         describe(bias, it->dtype, it->hidden, 1);
     else if (bias)
         *bias = (cudnn_tensor){.dtype = it->dtype};
-    if (bias_at) *bias_at = space && has_bias ? (char *)(uintptr_t)space + (size_t)at * element : NULL;
+    if (bias_at)
+        *bias_at = space && has_bias ? (char *)(uintptr_t)space + cudnn_dtype_nbytes(it->dtype, (uint64_t)at) : NULL;
     return CUDNN_OK;
 }
 
@@ -183,30 +181,28 @@ PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forwa
                                         size_t *work_nbytes, size_t *reserve_nbytes) {
     ph_host_call(PH_CALL_QUERY);
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;
-    size_t per_layer = (size_t)x->steps * (size_t)x->batch * (size_t)it->hidden * (size_t)(gates(it) + 2) *
-                       cudnn_dtype_nbytes(it->dtype);
+    uint64_t elements = (uint64_t)x->steps * (uint64_t)x->batch * (uint64_t)it->hidden * (uint64_t)(gates(it) + 2);
+    size_t per_layer = cudnn_dtype_nbytes(it->dtype, elements);
     if (work_nbytes) *work_nbytes = per_layer * (size_t)directions(it);
     if (reserve_nbytes)
         *reserve_nbytes = forward_mode == FORWARD_TRAINING ? per_layer * (size_t)(directions(it) * it->layers) : 0;
     return CUDNN_OK;
 }
 
-/* ---- work
- * -------------------------------------------------------------------------------------------------------------------
- */
-/* Every step reads the recurrent weights again unless they stay in caches, which they do for all but the largest. */
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+/* The recurrent weights are counted once, not for every step: all but the largest stay in caches. */
 static int run(cudnn_handle *handle, const char *name, const rnn *it, const rnn_data *x) {
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;
     uint64_t elements =
         (uint64_t)weights(it) + (uint64_t)x->steps * (uint64_t)x->batch *
                                     ((uint64_t)x->width + (uint64_t)it->layers * (uint64_t)directions(it) *
                                                               (uint64_t)it->hidden * (uint64_t)(gates(it) + 2));
-    return ph_library_launch(handle->stream, name, elements * cudnn_dtype_nbytes(it->dtype)) ? CUDNN_OK
-                                                                                             : CUDNN_BAD_PARAM;
+    return ph_library_launch(handle->stream, name, cudnn_dtype_nbytes(it->dtype, elements)) ? CUDNN_OK
+                                                                                            : CUDNN_BAD_PARAM;
 }
 
 PH_EXPORT int cudnnRNNForward(cudnn_handle *handle, rnn *it, int forward_mode, const int32_t lengths[], rnn_data *x) {
-    (void)forward_mode, (void)lengths; /* buffers and their sizes follow */
+    (void)forward_mode, (void)lengths; /* the other parameters are buffers and their sizes */
     return run(handle, "cudnnRNNForward", it, x);
 }
 

@@ -1,6 +1,7 @@
 /*
- * cuFFT: plans and their execution as a library call by the bytes of its input and output. PyTorch asks a plan for its
- * workspace and allocates that; a transform out of place over powers of two needs about its output again.
+ * cufft/: plans, and their execution as a library call by the bytes of input and output. PyTorch allocates the
+ * workspace that a plan asks for. An out-of-place transform over powers of two needs about the size of its output.
+ * Comes in: calls. Goes out: library calls by name and bytes to costs/.
  */
 #include "core/host.h"
 #include "costs/library.h"
@@ -51,7 +52,7 @@ PH_EXPORT int cufftSetStream(int number, void *stream) {
     return FFT_OK;
 }
 
-/* The caller's workspace or ours: no bytes are touched in either. */
+/* No bytes of a workspace are used, whoever allocates it. */
 PH_EXPORT int cufftSetAutoAllocation(int number, int automatic) {
     (void)automatic;
     ph_host_call(PH_CALL_QUERY);
@@ -74,9 +75,9 @@ PH_EXPORT int cufftXtMakePlanMany(int number, int rank, long long *n, long long 
     if (!n || !work_nbytes || rank < 1 || rank > MAX_RANK || batch < 1) return FFT_INVALID_SIZE;
     uint64_t elements = (uint64_t)batch;
     for (int i = 0; i < rank; i++) elements *= (uint64_t)n[i];
-    it->nbytes = elements * (ph_dtype_nbytes(input) + ph_dtype_nbytes(output));
+    it->nbytes = ph_cuda_dtype_nbytes(input, elements) + ph_cuda_dtype_nbytes(output, elements);
     it->made = true;
-    *work_nbytes = elements * ph_dtype_nbytes(output);
+    *work_nbytes = ph_cuda_dtype_nbytes(output, elements);
     return FFT_OK;
 }
 

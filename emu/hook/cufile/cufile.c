@@ -1,4 +1,4 @@
-/* cuFile (GPUDirect Storage): answers that there is none, which its callers expect on most machines. */
+/* cufile/: cuFile (GPUDirect Storage). Every call says that the platform does not support it, as on most machines. */
 #include "core/base.h"
 #include "core/warn.h"
 

@@ -1,7 +1,7 @@
 /*
- * CUPTI: torch.profiler asks it for what ran on the GPU. There is none to ask, so profiles show the host's side only:
- * the calls are refused (calls.def). Here are those whose answer is looked at even then. The real library is
- * never called: it would look inside the driver.
+ * cupti/: torch.profiler asks CUPTI what ran on the GPU. The emulation does not support that: the calls are refused
+ * (calls.def), and profiles show the host only. Here are the calls whose results profilers use even then. The real
+ * library is never called, because it reads the real driver's memory.
  */
 #include "core/base.h"
 #include "core/warn.h"
@@ -16,7 +16,7 @@ PH_EXPORT int cuptiGetResultString(int result, const char **text) {
     return CUPTI_OK;
 }
 
-/* Newer profilers ask this first, to learn whether there is a CUPTI that works. */
+/* Newer profilers call this first, to find out whether CUPTI works. */
 PH_EXPORT int cuptiGetVersion(uint32_t *version) {
     if (!version) return CUPTI_INVALID_PARAMETER;
     *version = 0;

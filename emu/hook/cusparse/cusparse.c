@@ -1,4 +1,4 @@
-/* cuSPARSE: only the text of its errors; its work is refused (calls.def). */
+/* cusparse/: names of errors. All other calls are refused (calls.def). */
 #include "core/base.h"
 
 PH_EXPORT const char *cusparseGetErrorString(int status) {

@@ -1,20 +1,20 @@
-/* The action: one unit of work on bytes that waits for others. Shared by the files of data/. */
+/* The action: one unit of work on bytes, which may have to wait for earlier ones. For the files of data/. */
 #ifndef PHANTORA_ACTION_H
 #define PHANTORA_ACTION_H
 
 #include "data/data.h"
 
 enum ph_action_kind {
-    PH_ACTION_COPY,   /* bytes of `source` (or of `staged`, taken when the call was made) to writes[0] */
+    PH_ACTION_COPY,   /* bytes of `source`, or of `staged` (copied when the call was made), to writes[0] */
     PH_ACTION_SET,    /* `value` into writes[0] */
     PH_ACTION_EXPECT, /* bytes that arrive under `token` into writes[0] */
-    PH_ACTION_CALL,   /* run(arg), C code that may run on any thread */
-    PH_ACTION_PYTHON, /* run(arg), needs the interpreter: only python_actions.c's thread runs it */
-    PH_ACTION_HOST    /* run(arg), a host function of the program: only host_function.c's thread runs it */
+    PH_ACTION_CALL,   /* run(arg): C code, on any thread */
+    PH_ACTION_PYTHON, /* run(arg): Python code, on the thread of python_actions.c */
+    PH_ACTION_HOST    /* run(arg): a host function of the program, on the thread of host_function.c */
 };
 
 typedef struct ph_action {
-    struct ph_action *prev, *next; /* all that is pending, in program order */
+    struct ph_action *prev, *next; /* in the list of pending actions, in program order */
     struct ph_action *ready_next;
     struct ph_action **dependents; /* actions that this one blocks */
     size_t ndependents, dependents_capacity;
@@ -40,16 +40,16 @@ static inline bool ph_overlap(const void *a, size_t a_nbytes, const void *b, siz
 /* pending.c */
 ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nreads, const ph_range *writes,
                          int nwrites);
-/* Runs it now if nothing stands in its way (true), else queues it. Takes the action over. */
+/* Runs the action now, if nothing blocks it, and returns true; else queues it. Frees the action in the end. */
 bool ph_action_submit(ph_action *action);
-/* Would an action over these ranges have to wait? One atomic load when nothing is pending. */
+/* Would an action over these ranges be blocked? One atomic load if nothing is pending. */
 bool ph_action_conflicts(const ph_range *reads, int nreads, const ph_range *writes, int nwrites);
-/* Blocks until a Python action's turn has come. */
+/* Blocks until a Python action can run. */
 void ph_action_python_wait(void);
-/* The next such action, NULL if none; the caller performs and finishes it. */
+/* Takes the next such action, NULL if there is none. The caller performs and finishes it. */
 ph_action *ph_action_python_take(void);
 void ph_action_finish(ph_action *action);
-/* Performs and finishes it here: its own waits do not wait for it. */
+/* Performs and finishes the action on this thread. What it waits for meanwhile does not include itself. */
 void ph_action_complete(ph_action *action);
 
 /* data.c */

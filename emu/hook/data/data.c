@@ -1,12 +1,13 @@
 /*
- * Bytes that steer the program: copies, fills and arriving data really happen, in program order.
+ * Copies, fills and arriving bytes really happen, in program order, up to ph_cfg.data_limit_nbytes. Larger ones move no
+ * bytes, and their destination becomes unknown.
  *
- * Only up to ph_cfg.data_limit_nbytes: larger ones are forgotten, their bytes untouched. Two rules keep a rank's
- * private memory small. Whole pages of a zero fill are given back to the kernel instead of being written, and nothing
- * is written over bytes that are equal already (reading an untouched page maps the shared page of zeros, writing it
- * takes a new one).
+ * Two rules keep a rank's private memory small. A zero fill gives whole pages back to the kernel instead of writing
+ * them. Nothing is written over bytes that are equal already: reading a page that was never written maps the kernel's
+ * shared page of zeros, writing it would take a page.
  */
 #include "data/data.h"
+#include "core/alloc.h"
 #include "core/config.h"
 #include "core/counters.h"
 #include "core/warn.h"
@@ -14,12 +15,11 @@
 #include "memory/host_memory.h"
 #include "memory/memory.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #define PAGE ((uintptr_t)4096)
-#define ALWAYS_COPY 4096 /* below, knowing less than every byte of the source is no reason to skip a copy */
+#define ALWAYS_COPY 4096 /* copies up to this size happen even if no byte of the source is known */
 
 static bool is_filled(const unsigned char *bytes, unsigned char value, size_t nbytes) {
     return nbytes == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, nbytes - 1) == 0);
@@ -58,7 +58,7 @@ static void set_now(void *dst, int value, size_t nbytes) {
 static void copy_now(void *dst, const void *src, size_t nbytes) {
     bool to_device = ph_is_device_pointer(dst), known = ph_data_known(src, nbytes);
     if (to_device && !known && nbytes > ALWAYS_COPY && !ph_data_known_any(src, nbytes)) {
-        ph_data_forget(dst, nbytes); /* floats that no one computed: as meaningless there as here */
+        ph_data_forget(dst, nbytes); /* no byte of the source is known: no need to move them */
         return;
     }
     if (!to_device || memcmp(dst, src, nbytes) != 0) memmove(dst, src, nbytes);
@@ -79,14 +79,14 @@ static void arrive_now(const ph_action *action) {
         return;
     }
     if (action->staged_nbytes < to->nbytes ||
-        action->staged_nbytes - to->nbytes >= 8) /* a record's padding may be counted */
-        ph_die("the coordinator sent %zu bytes under token %llu where %zu were expected", action->staged_nbytes,
+        action->staged_nbytes - to->nbytes >= 8) /* up to 7 bytes of a record's padding may be counted */
+        ph_die("the coordinator sent %zu bytes under token %llu, but %zu were expected", action->staged_nbytes,
                (unsigned long long)action->token, to->nbytes);
     if (memcmp(to->start, action->staged, to->nbytes) != 0) memcpy(to->start, action->staged, to->nbytes);
     ph_data_mark_known(to->start, to->nbytes);
 }
 
-/* What an action computes is known if all that it reads is. */
+/* What an action writes is known if all that it reads is known. */
 static void call_now(const ph_action *action) {
     bool known = true;
     for (int i = 0; i < action->nreads && known; i++)
@@ -130,13 +130,13 @@ void ph_data_copy(void *dst, const void *src, size_t nbytes) {
         copy_now(dst, src, nbytes);
         return;
     }
-    /* Host memory may be used again once the call returns: its bytes are taken now, unless they themselves are still to
-     * come. Those in pinned memory may be, from a copy or a host function; others have been waited for. */
+    /* The program may use host memory again once the call returns, so its bytes are taken now. Only if bytes of pinned
+     * memory are pending themselves (from a copy or a host function) they are read later. */
     bool stage = !from_device && !(ph_host_pinned(src) && ph_data_pending(src, nbytes));
     ph_action *action = ph_action_new(PH_ACTION_COPY, &read, stage ? 0 : 1, &write, 1);
     action->source = src;
     if (stage) {
-        if (!(action->staged = malloc(nbytes))) ph_die("out of host memory (%zu bytes) for a deferred copy", nbytes);
+        action->staged = ph_allocate(nbytes);
         memcpy(action->staged, src, nbytes);
     }
     ph_action_submit(action);

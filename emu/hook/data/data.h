@@ -1,11 +1,11 @@
 /*
- * data/: the bytes that steer the program. Small copies, sets and collectives really happen, in stream order, deferred
- * while an input has not arrived; and it is known which device bytes something modelled has written.
+ * data/: the bytes that steer the program. Small copies, sets and collectives really happen, in stream order; they are
+ * deferred while an input has not arrived. Device bytes are "known" if something modelled has written them.
  *
- *   data.c            decides between doing at once, deferring and forgetting
- *   pending.c         the actions that wait, in program order, and who waits for whom
- *   known.c           which device bytes something modelled has written
- *   python_actions.c  the same for emu's Python side, and the thread that runs its actions
+ *   data.c            copies and sets: done at once, deferred, or too large to be done
+ *   pending.c         deferred actions, in program order, and which blocks which
+ *   known.c           which device bytes are known
+ *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions
  *
  * Comes in: copies and sets from memory/, collectives' bytes from nccl/ and channel/, control tensors from emu/control.
  * Goes out: bytes in memory; counts of reads of bytes that nothing modelled wrote.
@@ -20,31 +20,29 @@ typedef struct ph_range {
     size_t nbytes;
 } ph_range;
 
-/* Each returns at once. Ranges that overlap a pending write become pending themselves; the action runs when its inputs
- * are there. */
+/* These return at once. A copy, set or action that overlaps pending writes is deferred until they are done; what it
+ * writes is pending until then. */
 void ph_data_copy(void *dst, const void *src, size_t nbytes);
 void ph_data_set(void *dst, int value, size_t nbytes);
-/* An action over ranges given by the caller (control tensors): run(arg) is called later, from any thread, if something
- * is pending. */
+/* run(arg) reads and writes the given ranges. If it is deferred it is called later, on any thread. */
 void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, int nwrites, void (*run)(void *),
                     void *arg);
-/* Bytes that will arrive from the coordinator under this token. */
+/* The coordinator will send the bytes of this range under the token. */
 void ph_data_expect(uint64_t token, void *dst, size_t nbytes);
-/* DATA records arrive on the channel's reader thread, which calls this. */
+/* The bytes have arrived. Called on the channel's reader thread. */
 void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes);
 
-/* Blocks in real time until nothing pending overlaps the range. */
+/* Blocks, in real time, until no pending write overlaps the range. */
 void ph_data_wait(const void *start, size_t nbytes);
-/* The same for every pending write to host memory (asynchronous device-to-host copies go through ph_data_copy too):
- * called by cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize and queries that answer "done". One load
- * if nothing is pending. */
+/* The same for all pending writes to host memory. For calls that synchronise and queries that answer "done". One atomic
+ * load if nothing is pending. */
 void ph_data_wait_host(void);
 /* Is a write to part of the range pending? */
 bool ph_data_pending(const void *start, size_t nbytes);
 
-/* Is every byte of the range written by something modelled? (interval set; large ranges answer false) */
+/* Is every byte of the range known? */
 bool ph_data_known(const void *start, size_t nbytes);
-bool ph_data_known_any(const void *start, size_t nbytes); /* ... or at least one byte of it? */
+bool ph_data_known_any(const void *start, size_t nbytes); /* Is at least one byte known? */
 void ph_data_mark_known(const void *start, size_t nbytes);
 void ph_data_forget(const void *start, size_t nbytes);
 

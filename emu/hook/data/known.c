@@ -1,9 +1,9 @@
 /*
- * Which device bytes were written by something modelled.
+ * Which device bytes are known: written by something modelled.
  *
- * A sorted array of disjoint intervals. Neighbours merge, so programs that fill tensors leave few of them. The set is
- * bounded: when it overflows, the shortest intervals are forgotten, which can only make a read be reported as
- * unmodelled that was not, never the other way round.
+ * A sorted array of disjoint intervals. Neighbours are merged, so programs that fill tensors leave few intervals. When
+ * the array is full the shortest intervals are forgotten. Then known bytes may count as unknown, never the other way
+ * round.
  */
 #include "data/data.h"
 #include "memory/memory.h"
@@ -41,7 +41,7 @@ static void replace(size_t first, size_t count, const interval *with, size_t nwi
     nknown = nknown - count + nwith;
 }
 
-/* Halves the set by dropping intervals below a length that about half of them have. */
+/* Drops the shortest intervals until at most half of the array is used. */
 static void shed(void) {
     uintptr_t limit = 64;
     for (;;) {
@@ -86,7 +86,8 @@ void ph_data_forget(const void *start, size_t nbytes) {
 }
 
 bool ph_data_known(const void *start, size_t nbytes) {
-    if (!nbytes || !ph_is_device_pointer(start)) return true; /* host memory is the program's own */
+    if (!nbytes || !ph_is_device_pointer(start))
+        return true; /* all host memory is known: the program writes it itself */
     uintptr_t from = (uintptr_t)start;
     pthread_mutex_lock(&lock);
     size_t i = first_reaching(from + 1);

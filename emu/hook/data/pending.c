@@ -1,16 +1,16 @@
 /*
- * Actions that wait, in program order.
+ * Deferred actions, in program order.
  *
- * An action waits for every earlier pending one that writes what it reads (its input), reads what it writes or writes
- * what it writes (else later bytes would be overtaken). Blockers are found once, when the action is submitted, so a
- * finished action knows whom to release. Bytes that arrive from the coordinator are an action too, which has one more
- * blocker until they are there: a recv into a buffer that an earlier deferred send still reads waits for that send.
+ * An action is blocked by each earlier pending one that writes what it reads, reads what it writes, or writes what it
+ * writes. Blockers are found once, when the action is submitted; each blocker remembers its dependents. Bytes that
+ * arrive from the coordinator are an action, too, with one more blocker until they have arrived: a receive into a
+ * buffer that an earlier deferred send still reads waits for that send.
  *
- * The lock guards the lists alone and is never held while an action runs: an action may emit records, take Python's
- * lock or use this engine itself. A running action stays in the list, so whoever needs its result keeps waiting.
+ * The lock guards the lists only and is never held while an action runs, because an action may emit records, take
+ * Python's lock or submit actions. A running action stays in the list, so threads that need its result keep waiting.
  */
 #include "channel/channel.h"
-#include "core/warn.h"
+#include "core/alloc.h"
 #include "data/action.h"
 #include "memory/memory.h"
 #include "process/python.h"
@@ -28,7 +28,7 @@ static ph_action *first, *last;
 static atomic_size_t npending, nhost_writes;
 static ph_action *python_queue, **python_tail = &python_queue;
 
-/* Bytes that came before the call that expects them returned from sending its record. */
+/* Bytes that have arrived before the action that expects them was submitted. */
 typedef struct early {
     struct early *next;
     uint64_t token;
@@ -37,18 +37,12 @@ typedef struct early {
 } early;
 static early *early_arrivals;
 
-/* An action's own waits must not wait for the action itself. */
+/* Actions that are running on this thread: what they wait for must not include themselves. */
 static _Thread_local int running_here;
-
-static void *allocate(size_t nbytes) {
-    void *p = calloc(1, nbytes);
-    if (!p) ph_die("out of host memory (%zu bytes) for deferred device data", nbytes);
-    return p;
-}
 
 ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nreads, const ph_range *writes,
                          int nwrites) {
-    ph_action *action = allocate(sizeof *action + (size_t)(nreads + nwrites) * sizeof(ph_range));
+    ph_action *action = ph_allocate(sizeof *action + (size_t)(nreads + nwrites) * sizeof(ph_range));
     action->kind = kind;
     action->nreads = nreads;
     action->nwrites = nwrites;
@@ -86,16 +80,13 @@ static bool writes_host(const ph_action *action) {
 }
 
 static void add_dependent(ph_action *blocker, ph_action *dependent) {
-    if (blocker->ndependents == blocker->dependents_capacity) {
-        blocker->dependents_capacity = blocker->dependents_capacity ? 2 * blocker->dependents_capacity : 4;
-        blocker->dependents = realloc(blocker->dependents, blocker->dependents_capacity * sizeof(ph_action *));
-        if (!blocker->dependents) ph_die("out of host memory for deferred device data");
-    }
+    blocker->dependents =
+        ph_room_for_one(blocker->dependents, blocker->ndependents, &blocker->dependents_capacity, sizeof(ph_action *));
     blocker->dependents[blocker->ndependents++] = dependent;
     dependent->blockers++;
 }
 
-/* With the lock. */
+/* Under the lock. */
 static void enqueue(ph_action *action) {
     const ph_range *reads = action->ranges, *writes = action->ranges + action->nreads;
     for (ph_action *earlier = first; earlier; earlier = earlier->next)
@@ -107,7 +98,8 @@ static void enqueue(ph_action *action) {
     if (writes_host(action)) nhost_writes++;
 }
 
-/* With the lock: moves a freed action to where it runs; returns it if that is here. */
+/* Under the lock: hands an action that is no longer blocked to the thread that runs it; returns it if any thread may.
+ */
 static ph_action *dispatch(ph_action *action) {
     if (action->kind == PH_ACTION_HOST) {
         ph_host_function_ready(action);
@@ -121,8 +113,8 @@ static ph_action *dispatch(ph_action *action) {
     return NULL;
 }
 
-/* With the lock: takes a finished action out and returns the actions it freed that may run here, linked by ready_next.
- */
+/* Under the lock: removes a finished action. Returns the actions that it no longer blocks and that may run on this
+ * thread, linked by ready_next. */
 static ph_action *retire(ph_action *action) {
     ph_action *ready = NULL, **tail = &ready;
     for (size_t i = 0; i < action->ndependents; i++) {
@@ -144,7 +136,7 @@ static ph_action *retire(ph_action *action) {
     return ready;
 }
 
-/* Runs a list of ready actions and all that they free, without recursion. */
+/* Runs the actions of a list and all that are no longer blocked then. */
 static void run_all(ph_action *ready) {
     while (ready) {
         ph_action *action = ready, *rest = ready->ready_next, *freed;
@@ -169,7 +161,7 @@ bool ph_action_submit(ph_action *action) {
             if ((*at)->token == action->token) {
                 early *it = *at;
                 *at = it->next;
-                action->staged = allocate(it->nbytes ? it->nbytes : 1);
+                action->staged = ph_allocate(it->nbytes ? it->nbytes : 1);
                 memcpy(action->staged, it->bytes, it->nbytes);
                 action->staged_nbytes = it->nbytes;
                 action->arrived = true;
@@ -179,7 +171,7 @@ bool ph_action_submit(ph_action *action) {
             }
     }
     enqueue(action);
-    bool now = action->blockers == 0; /* also a Python action: the calling thread has the interpreter */
+    bool now = action->blockers == 0; /* Python actions too: the calling thread holds Python's lock */
     action->ready_next = NULL;
     if (now && action->kind == PH_ACTION_HOST) now = dispatch(action) != NULL;
     pthread_mutex_unlock(&lock);
@@ -206,7 +198,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
     ph_action *action = first;
     while (action && (action->kind != PH_ACTION_EXPECT || action->token != token)) action = action->next;
     if (!action) {
-        early *it = allocate(sizeof *it + nbytes);
+        early *it = ph_allocate(sizeof *it + nbytes);
         it->token = token;
         it->nbytes = nbytes;
         if (nbytes) memcpy(it->bytes, bytes, nbytes);
@@ -215,7 +207,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
         pthread_mutex_unlock(&lock);
         return;
     }
-    action->staged = allocate(nbytes ? nbytes : 1);
+    action->staged = ph_allocate(nbytes ? nbytes : 1);
     if (nbytes) memcpy(action->staged, bytes, nbytes);
     action->staged_nbytes = nbytes;
     action->arrived = true;
@@ -236,7 +228,7 @@ bool ph_data_pending(const void *start, size_t nbytes) {
     return found;
 }
 
-/* With the lock. `start` NULL: any write to host memory. */
+/* Under the lock. `start` NULL: any write to host memory. */
 static bool write_outstanding(const void *start, size_t nbytes) {
     if (!start) return nhost_writes != 0;
     ph_range range = {(void *)(uintptr_t)start, nbytes};
@@ -250,7 +242,7 @@ static void wait_for(const void *start, size_t nbytes) {
     bool must = write_outstanding(start, nbytes);
     pthread_mutex_unlock(&lock);
     if (!must) return;
-    ph_flush(); /* what the other ranks wait for may still be in our batch */
+    ph_flush(); /* other ranks may wait for records that are still in the batch */
     void *interpreter = ph_python_release();
     pthread_mutex_lock(&lock);
     while (write_outstanding(start, nbytes)) pthread_cond_wait(&finished, &lock);

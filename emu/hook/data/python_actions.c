@@ -1,13 +1,12 @@
 /*
- * The data engine for emu's Python side (ctypes), and Python's lock.
+ * Data functions for emu's Python side, which calls them through ctypes.
  *
- * A deferred control tensor is computed by Python code when its inputs arrive. That needs the interpreter's lock, which
- * the thread that waits for the result may hold. So: whoever blocks lets go of the lock first, and Python actions run
- * on one thread of ours that takes the lock before it takes the action. Nothing holds the engine's lock meanwhile.
- *
- * The hook is not linked with Python: the interpreter's functions are looked up in the process, and absent in C tests.
+ * A deferred control tensor is computed by Python code when its inputs have arrived. That needs Python's lock, which
+ * the thread that waits for the result may hold. So a thread releases Python's lock before it blocks, and deferred
+ * Python actions run on one thread of the library, which takes Python's lock before it takes an action.
  */
 #define _GNU_SOURCE
+#include "core/alloc.h"
 #include "core/warn.h"
 #include "data/action.h"
 #include "process/python.h"
@@ -32,7 +31,7 @@ static void *worker(void *unused) {
     return NULL;
 }
 
-/* Once per process: a forked child has none of its parent's threads. */
+/* Once per process: a forked child has only the thread that forked. */
 static void start_worker(void) {
     static atomic_int owner;
     int before = owner, self = getpid();
@@ -43,7 +42,7 @@ static void start_worker(void) {
     pthread_detach(thread);
 }
 
-/* ---- called by ctypes ------------------------------------------------------------------------------------------- */
+/* ---- called by ctypes -------------------------------------------------------------------------------------------- */
 typedef struct call {
     void (*run)(uint64_t);
     uint64_t arg;
@@ -57,18 +56,16 @@ static void run_call(void *arg) {
 
 static void *pointer(uint64_t address) { return (void *)(uintptr_t)address; }
 
-/* reads and writes: pairs of address and bytes. Runs at once, on this thread, unless an input or output is pending;
- * returns 1 if it ran, 0 if it was deferred: `run` must stay callable, and whatever keeps the tensors alive must live,
- * till then. */
+/* reads and writes: pairs of address and number of bytes. run(arg) is called now, on this thread, unless an input or
+ * output is pending. Returns 1 if it was called, 0 if it is deferred: then `run` must stay callable, and the tensors
+ * must stay alive, until it has been called. */
 PH_EXPORT int phantora_data_action(const uint64_t *reads, int nreads, const uint64_t *writes, int nwrites,
                                    void (*run)(uint64_t), uint64_t arg) {
     ph_range stack[16], *ranges = stack;
-    if (nreads + nwrites > 16 && !(ranges = malloc((size_t)(nreads + nwrites) * sizeof *ranges)))
-        ph_die("out of host memory for a control tensor's ranges");
+    if (nreads + nwrites > 16) ranges = ph_allocate((size_t)(nreads + nwrites) * sizeof *ranges);
     for (int i = 0; i < nreads; i++) ranges[i] = (ph_range){pointer(reads[2 * i]), reads[2 * i + 1]};
     for (int i = 0; i < nwrites; i++) ranges[nreads + i] = (ph_range){pointer(writes[2 * i]), writes[2 * i + 1]};
-    call *it = malloc(sizeof *it);
-    if (!it) ph_die("out of host memory for a control tensor");
+    call *it = ph_allocate(sizeof *it);
     *it = (call){run, arg};
     ph_action *action = ph_action_new(PH_ACTION_PYTHON, ranges, nreads, ranges + nreads, nwrites);
     action->run = run_call;

@@ -4,6 +4,7 @@
 #include "core/host.h"
 #include "core/warn.h"
 #include "driver/driver.h"
+#include "streams/wait.h"
 
 #include <string.h>
 
@@ -94,8 +95,7 @@ PH_EXPORT int cuDeviceCanAccessPeer(int *can, int device, int peer) {
     return exist ? CUDA_OK : CUDA_INVALID_DEVICE;
 }
 
-/* ---- contexts
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int cuDevicePrimaryCtxRetain(void **out, int device) {
     *out = NULL;
@@ -116,7 +116,7 @@ PH_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *activ
 }
 
 PH_EXPORT int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) {
-    (void)flags; /* how the host waits: not modelled apart from its time */
+    (void)flags; /* how the host waits for the device: not modelled */
     return ph_device_exists(device) ? CUDA_OK : CUDA_INVALID_DEVICE;
 }
 
@@ -182,14 +182,14 @@ PH_EXPORT int cuCtxEnablePeerAccess(void *handle, unsigned flags) {
     return c ? ph_peer_enable(ph_self()->device, c->device, flags) : CUDA_INVALID_CONTEXT;
 }
 
-/* Tables of undocumented functions, for NVIDIA's own tools: there are none. */
+/* Tables of undocumented functions, which NVIDIA's own tools ask for: there are none. */
 PH_EXPORT int cuGetExportTable(const void **table, const cudaUUID *id) {
     (void)id;
     *table = NULL;
     return ph_refuse("cuGetExportTable", CUDA_NOT_FOUND);
 }
 
-/* No log is ever written, so there is nothing to call back with. */
+/* The emulated driver writes no log, so the callback is never called. */
 PH_EXPORT int cuLogsRegisterCallback(void *callback, void *user_data, void **handle) {
     (void)user_data;
     *handle = callback;

@@ -1,4 +1,11 @@
-/* The driver's entry points keep no last error; contexts are the devices' primary ones. */
+/*
+ * driver/: the CUDA driver's entry points, thin over the same functions as the runtime's. They keep no last error.
+ * Every context is the primary context of a device.
+ *
+ *   context.c stream.c memory.c pointer.c launch.c   by what the calls are about
+ *
+ * Comes in: calls. Goes out: as in cudart/.
+ */
 #ifndef PHANTORA_DRIVER_H
 #define PHANTORA_DRIVER_H
 

@@ -21,7 +21,7 @@ PH_EXPORT int cuModuleLoadData(void **module, const void *image) {
 }
 
 PH_EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned n, int *options, void **values) {
-    (void)n, (void)options, (void)values; /* of the just-in-time compiler: its logs stay empty, as on success */
+    (void)n, (void)options, (void)values; /* options of the just-in-time compiler, whose logs stay empty */
     return cuModuleLoadData(module, image);
 }
 
@@ -37,7 +37,7 @@ PH_EXPORT int cuModuleGetFunction(void **function, void *module, const char *nam
     return ph_module_function(module, name, (ph_kernel **)function);
 }
 
-/* Libraries are modules without a context, their kernels are functions. */
+/* A CUlibrary is a module here, a CUkernel a function. */
 PH_EXPORT int cuLibraryLoadData(void **library, const void *image, int *jit, void **jit_values, unsigned njit,
                                 int *options, void **values, unsigned n) {
     (void)jit, (void)jit_values, (void)njit, (void)options, (void)values, (void)n;
@@ -81,10 +81,9 @@ PH_EXPORT int cuFuncSetCacheConfig(void *function, int preference) {
     return kernel_of(function) ? CUDA_OK : CUDA_INVALID_HANDLE;
 }
 
-/* ---- launches
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
 
-/* The driver has one code for what the runtime tells apart. */
+/* Where the runtime has two errors the driver has one. */
 static int driver_status(int status) {
     return status == CUDA_INVALID_CONFIGURATION     ? CUDA_INVALID_VALUE
            : status == CUDA_INVALID_DEVICE_FUNCTION ? CUDA_INVALID_HANDLE
@@ -121,9 +120,7 @@ PH_EXPORT int cuLaunchHostFunc(void *stream, void (*function)(void *), void *arg
     return ph_host_function_launch(on, function, arg);
 }
 
-/* ---- occupancy
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- occupancy --------------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, void *function, int block_threads,
                                                                    size_t shared_nbytes, unsigned flags) {
@@ -164,12 +161,10 @@ PH_EXPORT int cuOccupancyMaxActiveClusters(int *clusters, void *function, const 
     return CUDA_OK;
 }
 
-/* ---- tensor maps
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- tensor maps ------------------------------------------------------------------------------------------------- */
 
-/* 128 opaque bytes that only kernels read. No kernel runs: they identify the tensor, the same for the same arguments.
- */
+/* A tensor map is 128 opaque bytes that kernels read. Since no kernel runs, they only have to be the same for the same
+ * arguments. */
 PH_EXPORT int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address, const uint64_t *dims,
                                      const uint64_t *strides, const unsigned *box, const unsigned *element_strides,
                                      int interleave, int swizzle, int l2, int fill) {

@@ -4,6 +4,7 @@
 #include "core/host.h"
 #include "driver/driver.h"
 #include "streams/capture.h"
+#include "streams/wait.h"
 
 PH_EXPORT int cuStreamCreateWithPriority(void **out, unsigned flags, int priority) {
     ph_host_call(PH_CALL_QUERY);
@@ -88,8 +89,7 @@ PH_EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
     return CUDA_OK;
 }
 
-/* ---- events
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 PH_EXPORT int cuEventCreate(void **out, unsigned flags) { return ph_event_create(flags, (ph_event **)out); }
 

@@ -1,7 +1,7 @@
 /*
- * kernels/: kernels that the program brings. Their registration (registry), modules loaded at run time (module), their
- * launch (launch), attributes and occupancy (occupancy).
- * Comes in: registrations by nvcc's stubs, cubins, launches from cudart/ and driver/. Goes out: launches to streams/.
+ * kernels/: the kernels of the program. Their registration (registry), modules that are loaded at run time (module),
+ * their launch (launch), their attributes and occupancy (occupancy). Comes in: registrations by nvcc's stubs, cubins,
+ * launches from cudart/ and driver/. Goes out: launches to streams/.
  */
 #ifndef PHANTORA_KERNEL_H
 #define PHANTORA_KERNEL_H
@@ -27,7 +27,7 @@ enum {
 };
 
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream);
-/* A cooperative grid must be resident as a whole. */
+/* All blocks of a cooperative grid must be resident at once: CUDA_OK, or CUDA_COOPERATIVE_TOO_LARGE. */
 int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes);
 
 void ph_kernel_attributes(const ph_kernel *kernel, struct cudaFuncAttributes *out);

@@ -1,14 +1,14 @@
 /*
- * Kernel launches: the hot path. A launch is named by its kernel, grid, block, shared memory and the op it is part of;
- * the hash of these finds its cost. Nothing else happens unless the signature is new.
+ * Kernel launches: the path that must be fast. A launch's signature is its kernel, grid, block, shared memory and the
+ * op that it is part of. Their hash finds the cost; the signature's text is only made if the hash is new.
  */
 #include "core/hash.h"
 #include "core/host.h"
+#include "costs/signature.h"
 #include "kernels/kernel.h"
 #include "nvtx/nvtx.h"
 #include "streams/capture.h"
-
-#include <stdio.h>
+#include "streams/segment.h"
 
 typedef struct launch {
     const ph_kernel *kernel;
@@ -19,9 +19,13 @@ typedef struct launch {
 
 static size_t describe(const void *what, char *text, size_t capacity) {
     const launch *l = what;
-    return (size_t)snprintf(text, capacity, "kernel;%s;%u,%u,%u;%u,%u,%u;%zu;%s;%s", l->kernel->name, l->grid.x,
-                            l->grid.y, l->grid.z, l->block.x, l->block.y, l->block.z, l->shared_nbytes, l->op->name,
-                            l->op->sizes);
+    ph_signature_kernel signature = {.name = l->kernel->name,
+                                     .grid = {l->grid.x, l->grid.y, l->grid.z},
+                                     .block = {l->block.x, l->block.y, l->block.z},
+                                     .shared_nbytes = l->shared_nbytes,
+                                     .op = l->op->name,
+                                     .sizes = l->op->sizes};
+    return ph_format_kernel(&signature, text, capacity);
 }
 
 static uint64_t key_of(const launch *l) {
@@ -31,7 +35,7 @@ static uint64_t key_of(const launch *l) {
     return h ? h : 1;
 }
 
-/* What CUDA checks before it launches. */
+/* The checks that CUDA makes before a launch. */
 static int check(const ph_kernel *kernel, const launch *l) {
     uint64_t threads = (uint64_t)l->block.x * l->block.y * l->block.z;
     if (UNLIKELY(threads == 0 || threads > PH_MAX_BLOCK_THREADS || l->block.z > PH_MAX_BLOCK_Z || l->grid.x == 0 ||

@@ -1,10 +1,11 @@
 /*
- * Code that programs load by themselves (Triton, Inductor, NVRTC users): cubins name their kernels, with registers and
- * shared memory, in ELF sections; of other images (PTX, fat binaries) any name is believed.
+ * Modules that programs load at run time (Triton, Inductor, programs that use NVRTC). A cubin is an ELF file whose
+ * sections tell its kernels, their registers and their shared memory. Other images (PTX, fat binaries) are not read:
+ * any kernel name is found in them.
  */
 #include "kernels/module.h"
+#include "core/alloc.h"
 #include "core/device.h"
-#include "core/warn.h"
 #include "kernels/registry.h"
 
 #include <elf.h>
@@ -32,15 +33,14 @@ static function *find(const module *m, const char *name) {
 }
 
 static function *add(module *m, const char *name) {
-    function *f = malloc(sizeof *f);
-    if (!f) ph_die("out of host memory");
+    function *f = ph_allocate(sizeof *f);
     *f = (function){.kernel = ph_kernel_make(name), .next = m->functions};
     m->functions = f;
     return f;
 }
 
-/* A section `.text.NAME` holds a kernel, its sh_info the registers in the top byte; `.nv.shared.NAME` its static
- * memory. */
+/* The section `.text.NAME` holds a kernel; the top byte of its sh_info is the number of registers. The size of
+ * `.nv.shared.NAME` is the kernel's static shared memory. */
 static void read_cubin(module *m, const unsigned char *image) {
     Elf64_Ehdr head;
     memcpy(&head, image, sizeof head);
@@ -73,8 +73,7 @@ int ph_module_load(const void *image, void **out) {
     if (!image) return CUDA_INVALID_VALUE;
     int status = ph_device_usable();
     if (status) return status;
-    module *m = calloc(1, sizeof *m);
-    if (!m) ph_die("out of host memory");
+    module *m = ph_allocate(sizeof *m);
     m->magic = MODULE_MAGIC;
     if (is_cubin(image)) read_cubin(m, image);
     *out = m;

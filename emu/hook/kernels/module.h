@@ -1,4 +1,4 @@
-/* Modules: code that programs load by themselves. */
+/* Modules that programs load at run time. */
 #ifndef PHANTORA_MODULE_H
 #define PHANTORA_MODULE_H
 

@@ -1,5 +1,5 @@
 /*
- * What a kernel is like: its attributes, and how many of its blocks fit an SM.
+ * A kernel's attributes, and its occupancy: how many of its blocks fit an SM.
  */
 #include "core/config.h"
 #include "core/device_attributes.h"

@@ -1,12 +1,12 @@
 /*
- * Kernels and variables that the compilers' start-up code registers: a host address stands for a name.
+ * Kernels and variables that the start-up code of nvcc registers: host addresses and their names.
  *
- * Names are hashed here, once, in the process that all ranks are forked from, and never copied. An address registered
- * again (a library unloaded, another one in its place) takes the new name.
+ * Names are not copied. They are hashed at registration, which mostly happens in the forker: ranks share its pages. If
+ * an address is registered again (a library was unloaded and another one loaded in its place) it has the new name.
  */
 #include "kernels/registry.h"
+#include "core/alloc.h"
 #include "core/hash.h"
-#include "core/warn.h"
 #include "memory/memory.h"
 #include "process/thread.h"
 
@@ -45,8 +45,7 @@ static void grow(void) {
     entry *old = registry.slots;
     size_t old_capacity = registry.capacity;
     registry.capacity = old_capacity ? old_capacity * 2 : 1 << 15;
-    registry.slots = calloc(registry.capacity, sizeof *registry.slots);
-    if (!registry.slots) ph_die("out of host memory");
+    registry.slots = ph_allocate(registry.capacity * sizeof *registry.slots);
     for (size_t i = 0; i < old_capacity; i++)
         if (old[i].address) *slot_of(old[i].address) = old[i];
     free(old);
@@ -56,20 +55,20 @@ static void grow(void) {
 static ph_kernel *from_arena(const char *name) {
     if (registry.arena_left == 0) {
         registry.arena_left = 1024;
-        registry.arena = calloc(registry.arena_left, sizeof *registry.arena);
-        if (!registry.arena) ph_die("out of host memory");
+        registry.arena = ph_allocate(registry.arena_left * sizeof *registry.arena);
     }
     registry.arena_left--;
     ph_kernel *kernel = registry.arena++;
     kernel->magic = PH_KERNEL_MAGIC;
     kernel->name = name;
-    kernel->name_hash = ph_hash(5, name, strlen(name)); /* now: a rank's first launch must not write to shared pages */
+    kernel->name_hash = ph_hash(
+        5, name, strlen(name)); /* now, because a rank's first launch must not write to pages that ranks share */
     return kernel;
 }
 
 ph_kernel *ph_kernel_make(const char *name) {
-    char *copy = strdup(name);
-    if (!copy) ph_die("out of host memory");
+    char *copy = ph_allocate(strlen(name) + 1);
+    strcpy(copy, name);
     pthread_mutex_lock(&registry.lock);
     ph_kernel *kernel = from_arena(copy);
     pthread_mutex_unlock(&registry.lock);
@@ -85,7 +84,7 @@ void ph_register_kernel(const void *address, const char *name) {
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Launches pass the host function's address (older stubs) or the handle that __cudaGetKernel gave. */
+/* Older stubs of nvcc launch by the address of the host function, newer ones by the handle from __cudaGetKernel. */
 ph_kernel *ph_kernel_of(const void *function) {
     if (!function) return NULL;
     pthread_mutex_lock(&registry.lock);
@@ -97,8 +96,7 @@ ph_kernel *ph_kernel_of(const void *function) {
 }
 
 void ph_register_variable(const void *address, size_t nbytes) {
-    variable *added = calloc(1, sizeof *added);
-    if (!added) ph_die("out of host memory");
+    variable *added = ph_allocate(sizeof *added);
     added->address = address;
     added->nbytes = nbytes;
     pthread_mutex_lock(&registry.lock);
@@ -107,7 +105,7 @@ void ph_register_variable(const void *address, size_t nbytes) {
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Its place on the calling thread's device, made at first use. */
+/* The variable's place on the calling thread's device, allocated at its first use. */
 int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
     *address = NULL;
     *nbytes = 0;
@@ -124,10 +122,9 @@ int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
     return !at ? CUDA_INVALID_SYMBOL : *address ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
-/* ---- what nvcc's stubs call
- * ------------------------------------------------------------------------------------------- */
+/* ---- what nvcc's stubs call -------------------------------------------------------------------------------------- */
 
-static void *fatbin_handle; /* registrations need no handle of ours, the stubs want a non-null one */
+static void *fatbin_handle; /* no handle is needed here, but the stubs expect one that is not NULL */
 
 PH_EXPORT void **__cudaRegisterFatBinary(void *fatbin) {
     (void)fatbin;
@@ -160,7 +157,7 @@ PH_EXPORT void __cudaRegisterManagedVar(void **handle, void **host_variable, cha
     ph_register_variable(host_variable, nbytes);
 }
 
-/* Newer stubs ask once for a handle and launch by it. */
+/* nvcc's newer stubs ask once for a handle, by which they launch. */
 PH_EXPORT int __cudaGetKernel(ph_kernel **kernel, const void *host_function) {
     *kernel = ph_kernel_of(host_function);
     return *kernel ? CUDA_OK : CUDA_INVALID_DEVICE_FUNCTION;

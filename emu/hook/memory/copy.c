@@ -1,11 +1,11 @@
 /*
  * Copies and sets: their time on the stream, their bytes in the data engine, and where the host waits for them.
  *
- * What CUDA documents about waiting ("API synchronization behavior"): synchronous copies wait unless they stay on the
- * device; those between hosts always do; asynchronous ones from and to devices only for pageable memory. From there
- * data leaves through a staging buffer: a synchronous copy waits for the stream before that and not afterwards, an
- * asynchronous one only for what finds no room in the buffer (an H100 with driver 580 took 2 MiB without waiting and
- * waited for the stream with 3 MiB). The host's part, staging, takes as long as the copy.
+ * When the host waits is CUDA's "API synchronization behavior". A synchronous copy waits, unless it is from device to
+ * device. A copy from host to host always waits. An asynchronous copy between host and device waits only for pageable
+ * memory. Data from pageable memory goes through a staging buffer: a synchronous copy waits for the stream before it is
+ * staged and not afterwards; an asynchronous one waits only if the buffer is too small (an H100 with driver 580 took
+ * 2 MiB without waiting, and waited for the stream with 3 MiB). Staging takes the host as long as the copy.
  */
 #include "memory/copy.h"
 #include "core/config.h"
@@ -13,38 +13,48 @@
 #include "core/hash.h"
 #include "core/host.h"
 #include "core/warn.h"
+#include "costs/signature.h"
 #include "data/data.h"
 #include "memory/host_memory.h"
 #include "memory/memory.h"
 #include "process/thread.h"
 #include "streams/capture.h"
+#include "streams/segment.h"
+#include "streams/wait.h"
 
-#include <stdio.h>
 #include <sys/mman.h>
 
-enum {
-    STAGED_BY_CALL = 64 << 10,
-    STAGING_NBYTES = 2 << 20
-}; /* the smallest ones' staging is part of the call's cost */
+/* The staging of copies up to STAGED_BY_CALL bytes is part of the call's cost. */
+enum { STAGED_BY_CALL = 64 << 10, STAGING_NBYTES = 2 << 20 };
 
 typedef struct copy_key {
     uint64_t nbytes;
     uint32_t direction, pinned;
 } copy_key;
 
-enum { PEER = 4, SET = 5 };
-static const char *const directions[] = {"h2h", "h2d", "d2h", "d2d", "p2p"};
+_Static_assert(COPY_H2H == (int)PH_COPY_H2H && COPY_H2D == (int)PH_COPY_H2D && COPY_D2H == (int)PH_COPY_D2H &&
+                   COPY_D2D == (int)PH_COPY_D2D,
+               "a signature's directions begin with the numbers of cudaMemcpyKind");
 
 static size_t describe_copy(const void *what, char *text, size_t capacity) {
     const copy_key *key = what;
-    if (key->direction == SET) return (size_t)snprintf(text, capacity, "memset;%llu", (unsigned long long)key->nbytes);
-    return (size_t)snprintf(text, capacity, "copy;%s;%llu;%s", directions[key->direction],
-                            (unsigned long long)key->nbytes, key->pinned ? "pinned" : "pageable");
+    ph_signature_copy signature = {
+        .direction = key->direction, .nbytes = key->nbytes, .memory = key->pinned ? PH_PINNED : PH_PAGEABLE};
+    return ph_format_copy(&signature, text, capacity);
 }
 
-static const ph_cost *cost_of(int direction, size_t nbytes, bool pinned) {
+static const ph_cost *copy_cost(int direction, size_t nbytes, bool pinned) {
     copy_key key = {.nbytes = nbytes, .direction = (uint32_t)direction, .pinned = pinned};
     return ph_cost_of(ph_hash(0xc0b1, &key, sizeof key), describe_copy, &key);
+}
+
+static size_t describe_set(const void *what, char *text, size_t capacity) {
+    ph_signature_memset signature = {.nbytes = *(const uint64_t *)what};
+    return ph_format_memset(&signature, text, capacity);
+}
+
+static const ph_cost *set_cost(uint64_t nbytes) {
+    return ph_cost_of(ph_hash(0x5e70, &nbytes, sizeof nbytes), describe_set, &nbytes);
 }
 
 typedef struct route {
@@ -65,7 +75,7 @@ static int find_route(route *out, const void *dst, const void *src, int kind) {
     else if (actual == COPY_D2H)
         out->pinned = ph_host_pinned(dst);
     else if (actual == COPY_D2D && ph_memory_device_of(dst) != ph_memory_device_of(src))
-        out->direction = PEER;
+        out->direction = PH_COPY_P2P;
     return CUDA_OK;
 }
 
@@ -82,7 +92,7 @@ static bool waits(const route *way, size_t nbytes, bool async) {
     }
 }
 
-/* Before the stream has the copy. */
+/* Before the copy is given to the stream. */
 static int begin(route *way, void *dst, const void *src, int kind, ph_stream *stream, bool async) {
     int status = ph_stream_usable(stream);
     if (status == CUDA_OK) status = find_route(way, dst, src, kind);
@@ -95,7 +105,7 @@ static int begin(route *way, void *dst, const void *src, int kind, ph_stream *st
     return CUDA_OK;
 }
 
-/* After the stream has it: the host waits, in virtual time by a record, in real time for bytes on their way. */
+/* After the copy has been given to the stream: the host waits, if it does. */
 static void finish(const route *way, size_t nbytes, uint64_t copy_ns, ph_stream *stream, bool async) {
     if (waits(way, nbytes, async))
         ph_stream_wait(stream);
@@ -104,8 +114,9 @@ static void finish(const route *way, size_t nbytes, uint64_t copy_ns, ph_stream 
 }
 
 /*
- * A table that an op copies for its own kernel, which is not executed: nobody reads the copy, nor its source again.
- * Neither may cost memory: there is one a layer and step, and pinned sources wait for the device in PyTorch's cache.
+ * For a table that an op copies to the device for its own kernel (see kernel_data in nvtx.c). Kernels are not executed,
+ * so nothing reads the copy, and the program does not read the source again. Neither may keep pages: there is a table
+ * for each layer and step, and PyTorch's cache of pinned memory keeps the sources.
  */
 static void drop_table(void *dst, const void *src, size_t nbytes, bool pinned) {
     ph_data_forget(dst, nbytes);
@@ -119,7 +130,7 @@ int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stre
     if (nbytes == 0) return ph_stream_usable(stream);
     int status = begin(&way, dst, src, kind, stream, async);
     if (status) return status;
-    const ph_cost *cost = cost_of(way.direction, nbytes, way.pinned);
+    const ph_cost *cost = copy_cost(way.direction, nbytes, way.pinned);
     if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_copy(stream, cost, dst, src, nbytes)) return CUDA_OK;
     ph_launch(stream, cost);
     if (way.direction == COPY_H2D && ph_self()->kernel_data_depth)
@@ -139,8 +150,8 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
     route way;
     int status = begin(&way, dst, src, kind, stream, async);
     if (status) return status;
-    if (ph_stream_capturing(stream)) return ph_refuse("capturing a 2D copy", CUDA_CAPTURE_UNSUPPORTED);
-    const ph_cost *cost = cost_of(way.direction, nbytes, way.pinned);
+    if (ph_stream_capturing(stream)) return ph_refuse("a 2D copy in a stream capture", CUDA_CAPTURE_UNSUPPORTED);
+    const ph_cost *cost = copy_cost(way.direction, nbytes, way.pinned);
     ph_launch(stream, cost);
     if (nbytes > ph_cfg.data_limit_nbytes)
         ph_data_forget(dst, dst_pitch * height);
@@ -153,18 +164,18 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
 
 int ph_set_time(size_t nbytes, ph_stream *stream) {
     int status = ph_stream_usable(stream);
-    if (status == CUDA_OK && nbytes) ph_launch(stream, cost_of(SET, nbytes, true));
+    if (status == CUDA_OK && nbytes) ph_launch(stream, set_cost(nbytes));
     return status;
 }
 
 int ph_set(void *dst, int value, size_t nbytes, ph_stream *stream, bool async) {
     int status = ph_stream_usable(stream);
     if (status || nbytes == 0) return status;
-    const ph_cost *cost = cost_of(SET, nbytes, true);
+    const ph_cost *cost = set_cost(nbytes);
     if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_set(stream, cost, dst, value, nbytes)) return CUDA_OK;
     ph_launch(stream, cost);
     ph_data_set(dst, value, nbytes);
-    /* a synchronous set of device memory is asynchronous to the host; of pinned host memory it is not */
+    /* the host does not wait for a synchronous set of device memory, but for one of pinned host memory */
     if (!async && !ph_is_device_pointer(dst)) ph_stream_wait(stream);
     return CUDA_OK;
 }

@@ -1,13 +1,16 @@
 /*
- * Pinned host memory: ordinary memory whose ranges are remembered, because copies from and to it are faster and do not
- * stop the host.
+ * Pinned host memory: ordinary memory whose ranges are remembered, because copies from and to it are faster and the
+ * host does not wait for them.
  */
 #include "memory/host_memory.h"
+#include "core/alloc.h"
 #include "core/cuda_types.h"
 #include "core/device.h"
 #include "core/warn.h"
+#include "memory/search.h"
 #include "process/thread.h"
 #include "streams/capture.h"
+#include "streams/wait.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,7 +20,7 @@ typedef struct pinned {
     unsigned char *start;
     size_t nbytes;
     bool registered;
-    int device; /* the current one when it was made */
+    int device; /* the current device when the range was pinned */
 } pinned;
 
 static struct {
@@ -27,15 +30,7 @@ static struct {
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static ptrdiff_t at_or_below(const void *p) {
-    size_t low = 0, high = host.n;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if ((uintptr_t)host.ranges[middle].start <= (uintptr_t)p)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (ptrdiff_t)low - 1;
+    return ph_last_at_or_below(host.ranges, host.n, sizeof *host.ranges, (uintptr_t)p);
 }
 
 static bool add(void *start, size_t nbytes, bool registered) {
@@ -46,11 +41,7 @@ static bool add(void *start, size_t nbytes, bool registered) {
     bool overlaps = (before >= 0 && host.ranges[before].start + host.ranges[before].nbytes > from) ||
                     (i < host.n && host.ranges[i].start < from + nbytes);
     if (!overlaps) {
-        if (host.n == host.capacity) {
-            host.capacity = host.capacity ? host.capacity * 2 : 64;
-            host.ranges = realloc(host.ranges, host.capacity * sizeof *host.ranges);
-            if (!host.ranges) ph_die("out of host memory");
-        }
+        host.ranges = ph_room_for_one(host.ranges, host.n, &host.capacity, sizeof *host.ranges);
         memmove(host.ranges + i + 1, host.ranges + i, (host.n++ - i) * sizeof *host.ranges);
         host.ranges[i] = (pinned){from, nbytes, registered, ph_self()->device};
     }
@@ -63,8 +54,8 @@ static ptrdiff_t range_at(const void *start, bool registered) {
     return i >= 0 && host.ranges[i].start == start && host.ranges[i].registered == registered ? i : -1;
 }
 
-/* The device may be using it: it goes when that is idle (not documented: driver 580 does so on an H100, for registered
- * memory too). */
+/* The device may be using the memory, so the host waits for the device first. CUDA does not document that; driver 580
+ * did so on an H100, for registered memory, too. */
 static bool remove_range(const void *start, bool registered) {
     pthread_mutex_lock(&host.lock);
     ptrdiff_t i = range_at(start, registered);
@@ -86,7 +77,8 @@ int ph_host_alloc(void **out, size_t nbytes) {
     if (status || nbytes == 0) return status;
     void *p;
     if (posix_memalign(&p, 4096, (nbytes + 4095) & ~(size_t)4095) != 0) return CUDA_OUT_OF_MEMORY;
-    if (!add(p, nbytes, false)) ph_die("pinned memory at %p overlaps a registered range that the program has freed", p);
+    if (!add(p, nbytes, false))
+        ph_die("new pinned memory at %p overlaps a range that the program registered with CUDA and then freed", p);
     *out = p;
     return CUDA_OK;
 }

@@ -1,17 +1,20 @@
 /*
- * The device address space: one range that costs nothing until touched, readable and writable by the host.
+ * The device address space: one range of host addresses, which takes no memory until it is touched.
  *
- *   [device 0 | device 1 | ... | addresses for the VMM calls]
+ *   [device 0 | device 1 | ... | addresses for virtual memory management]
  *
- * A device's slice is wider than its memory: a real GPU maps any free physical pages behind a new address, so holes
- * between allocations must not use up its capacity. Large requests get whole 2 MiB pages; small ones share them, 512
- * bytes aligned, as cudaMalloc does. The lowest fitting hole is taken, so addresses are the same in every run.
+ * The slice of a device is larger than its memory. A real GPU can map any free physical pages to a new address, so
+ * holes between allocations do not reduce what can be allocated; the capacity is counted apart from the addresses.
+ * Large requests get whole 2 MiB pages; small ones share pages and are aligned to 512 bytes, as with cudaMalloc. An
+ * allocation takes the lowest hole that fits, so addresses are the same in every run.
  */
 #define _GNU_SOURCE
 #include "memory/memory.h"
+#include "core/alloc.h"
 #include "core/device.h"
-#include "core/warn.h"
+#include "costs/signature.h"
 #include "data/data.h"
+#include "memory/search.h"
 #include "memory/vmm.h"
 
 #include <pthread.h>
@@ -20,10 +23,10 @@
 #include <sys/mman.h>
 
 enum { ALIGNMENT = 512, UNITS = PH_PAGE / ALIGNMENT, WORDS = UNITS / 64, SMALL = 1 << 20, SLICES_PER_MEMORY = 4 };
-#define STATIC_NBYTES ((size_t)256 << 20) /* at each slice's end, outside of its capacity */
+#define STATIC_NBYTES ((size_t)256 << 20) /* at the end of each slice, not part of the capacity */
 #define MAPPED_NBYTES ((size_t)16 << 40)
 
-typedef struct chunk { /* a page shared by small allocations: a bit for each unit in use */
+typedef struct chunk { /* a page shared by small allocations: a bit for each unit, set if it is in use */
     uint64_t used[WORDS];
     uint16_t nunits[UNITS]; /* length of the allocation that begins there */
     int live;
@@ -58,7 +61,7 @@ int ph_memory_reserve(void) {
         mmap(NULL, ph_mem.nbytes + PH_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return -1;
     madvise(at, ph_mem.nbytes + PH_PAGE, MADV_DONTDUMP);
-    madvise(at, ph_mem.nbytes + PH_PAGE, MADV_NOHUGEPAGE); /* one touched byte must not cost 2 MiB */
+    madvise(at, ph_mem.nbytes + PH_PAGE, MADV_NOHUGEPAGE); /* else touching one byte would take 2 MiB */
     ph_mem.base = (unsigned char *)round_up((uintptr_t)at, PH_PAGE);
     ph_mem.mapped_area = ph_mem.base + ph_mem.slice_nbytes * (size_t)ph_cfg.device_count;
     return 0;
@@ -79,8 +82,7 @@ void ph_memory_drop_pages(void *start, size_t nbytes) {
     ph_data_forget(start, nbytes);
 }
 
-/* ---- capacity
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- capacity ---------------------------------------------------------------------------------------------------- */
 
 static int take(device_memory *device, size_t nbytes) {
     if (nbytes > ph_mem.capacity || device->used > ph_mem.capacity - nbytes) return CUDA_OUT_OF_MEMORY;
@@ -112,20 +114,10 @@ void ph_memory_info(int device, size_t *free_nbytes, size_t *total_nbytes) {
     pthread_mutex_unlock(&memory.lock);
 }
 
-/* ---- blocks of whole pages, under the lock
- * ------------------------------------------------------------------------------ */
+/* ---- blocks of whole pages, under the lock ----------------------------------------------------------------------- */
 
-/* The index of the last block at or below the offset, -1 if none. */
 static ptrdiff_t block_at(const device_memory *device, size_t offset) {
-    size_t low = 0, high = device->nblocks;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (device->blocks[middle].offset <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (ptrdiff_t)low - 1;
+    return ph_last_at_or_below(device->blocks, device->nblocks, sizeof *device->blocks, offset);
 }
 
 static block *insert(device_memory *device, size_t nbytes) {
@@ -133,11 +125,7 @@ static block *insert(device_memory *device, size_t nbytes) {
     for (; i < device->nblocks && device->blocks[i].offset - offset < nbytes; i++)
         offset = device->blocks[i].offset + device->blocks[i].nbytes;
     if (offset + nbytes > ph_mem.slice_nbytes - STATIC_NBYTES || take(device, nbytes) != CUDA_OK) return NULL;
-    if (device->nblocks == device->capacity) {
-        device->capacity = device->capacity ? device->capacity * 2 : 64;
-        device->blocks = realloc(device->blocks, device->capacity * sizeof *device->blocks);
-        if (!device->blocks) ph_die("out of host memory");
-    }
+    device->blocks = ph_room_for_one(device->blocks, device->nblocks, &device->capacity, sizeof *device->blocks);
     memmove(device->blocks + i + 1, device->blocks + i, (device->nblocks - i) * sizeof *device->blocks);
     device->nblocks++;
     device->blocks[i] = (block){.offset = offset, .nbytes = nbytes};
@@ -150,8 +138,7 @@ static void erase(device_memory *device, ptrdiff_t i) {
     memmove(device->blocks + i, device->blocks + i + 1, (device->nblocks - (size_t)i) * sizeof *device->blocks);
 }
 
-/* ---- small allocations within a shared page
- * ------------------------------------------------------------------------------ */
+/* ---- small allocations within a shared page ---------------------------------------------------------------------- */
 
 static bool bit(const chunk *c, int unit) { return c->used[unit / 64] >> (unit % 64) & 1; }
 static void flip(chunk *c, int unit) { c->used[unit / 64] ^= 1ull << (unit % 64); }
@@ -176,8 +163,7 @@ static void *alloc_small(device_memory *device, unsigned char *slice, size_t nby
             return slice + device->blocks[i].offset + (size_t)unit * ALIGNMENT;
     block *page = insert(device, PH_PAGE);
     if (!page) return NULL;
-    page->small = calloc(1, sizeof *page->small);
-    if (!page->small) ph_die("out of host memory");
+    page->small = ph_allocate(sizeof *page->small);
     chunk_take(page->small, nunits);
     return slice + page->offset;
 }
@@ -200,7 +186,7 @@ int ph_device_alloc(int device, size_t nbytes, void **out) {
     return *out ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
-/* Where an allocation begins: its block, and for a shared page its first unit. */
+/* The allocation that an offset lies in: its block, and in a shared page its first unit. NULL if there is none. */
 static block *find(device_memory *device, size_t offset, ptrdiff_t *index, int *unit) {
     *index = block_at(device, offset);
     if (*index < 0) return NULL;

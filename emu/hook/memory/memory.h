@@ -1,7 +1,7 @@
 /*
- * memory/: the device address space (memory), virtual memory management (vmm), pinned host memory (host_memory), and
- * the time and ways of copies and sets (copy). Their bytes are data/'s.
- * Comes in: the API folders' calls. Goes out: addresses; launches to streams/, bytes to data/.
+ * memory/: the device address space (memory), virtual memory management (vmm), pinned host memory (host_memory), copies
+ * and sets (copy), whose bytes are handled in data/.
+ * Comes in: calls of the API folders. Goes out: addresses; launches to streams/, bytes to data/.
  */
 #ifndef PHANTORA_MEMORY_H
 #define PHANTORA_MEMORY_H
@@ -13,24 +13,24 @@ enum { PH_PAGE = 2 << 20 };
 extern struct ph_memory_map {
     unsigned char *base;
     size_t nbytes, slice_nbytes, capacity;
-    unsigned char *mapped_area; /* addresses of the VMM calls */
+    unsigned char *mapped_area; /* addresses for virtual memory management */
     size_t mapped_nbytes;
 } ph_mem;
 
 int ph_memory_reserve(void);
-/* cudaError codes */
+/* Return a cudaError_t. */
 int ph_device_alloc(int device, size_t nbytes, void **out);
 int ph_device_free(void *p);
 bool ph_is_device_pointer(const void *p);
 int ph_memory_device_of(const void *p); /* -1: not device memory */
 int ph_memory_range_of(const void *p, void **start, size_t *nbytes);
 void ph_memory_info(int device, size_t *free_nbytes, size_t *total_nbytes);
-/* Capacity alone, for physical memory that gets its addresses elsewhere. */
+/* Take or give back capacity without addresses, for physical memory of vmm.c. */
 int ph_memory_take(int device, size_t nbytes);
 void ph_memory_give(int device, size_t nbytes);
 uint64_t ph_memory_used(int device);
 uint64_t ph_memory_peak(int device);
-/* Module-scope variables and the like: lives in the context's share, never freed. */
+/* Memory for variables of modules: part of what the context takes, never freed. */
 void *ph_memory_static(int device, size_t nbytes);
 void ph_memory_drop_pages(void *start, size_t nbytes);
 

@@ -1,14 +1,17 @@
 /*
- * Virtual memory management: addresses, physical memory and mappings apart (expandable segments of torch's allocator).
+ * Virtual memory management, with addresses, physical memory and mappings apart: what the expandable segments of
+ * PyTorch's allocator use.
  *
- * Capacity belongs to the physical handle: taken by create, given back when it is released and no longer mapped. All
- * addresses are readable at any time; that two mappings of one handle show the same bytes is not modelled, and a second
- * mapping of a handle is refused.
+ * Capacity belongs to the handle of physical memory: creating it takes the capacity, which comes back when the handle
+ * has been released and is no longer mapped. All addresses can be read and written at any time. Two mappings of one
+ * handle would have to show the same bytes, which is not modelled: a second mapping is refused.
  */
 #include "memory/vmm.h"
+#include "core/alloc.h"
 #include "core/device.h"
 #include "core/warn.h"
 #include "memory/memory.h"
+#include "memory/search.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -54,14 +57,6 @@ static void drop_if_unused(physical *p) {
     free(p);
 }
 
-static void *grown(void *array, size_t n, size_t *capacity, size_t each) {
-    if (n < *capacity) return array;
-    *capacity = *capacity ? *capacity * 2 : 64;
-    array = realloc(array, *capacity * each);
-    if (!array) ph_die("out of host memory");
-    return array;
-}
-
 int ph_vmm_reserve(void **out, size_t nbytes, size_t alignment) {
     *out = NULL;
     if (nbytes == 0 || nbytes % PH_PAGE) return CUDA_INVALID_VALUE;
@@ -76,7 +71,7 @@ int ph_vmm_reserve(void **out, size_t nbytes, size_t alignment) {
         at = ((uintptr_t)vmm.ranges[i].start + vmm.ranges[i].nbytes + unit - 1) & ~(unit - 1);
     bool fits = at < end && end - at >= nbytes;
     if (fits) {
-        vmm.ranges = grown(vmm.ranges, vmm.nranges, &vmm.ranges_capacity, sizeof *vmm.ranges);
+        vmm.ranges = ph_room_for_one(vmm.ranges, vmm.nranges, &vmm.ranges_capacity, sizeof *vmm.ranges);
         memmove(vmm.ranges + i + 1, vmm.ranges + i, (vmm.nranges++ - i) * sizeof *vmm.ranges);
         vmm.ranges[i] = (range){(unsigned char *)at, nbytes};
         *out = (void *)at;
@@ -101,15 +96,15 @@ int ph_vmm_unreserve(void *start, size_t nbytes) {
 int ph_vmm_create(uint64_t *handle, size_t nbytes, const struct CUmemAllocationProp *properties) {
     *handle = 0;
     int device = properties->location.id;
-    if (properties->location.type != 1 || device < 0 || device >= ph_cfg.device_count)
-        return properties->location.type == 1 ? CUDA_INVALID_DEVICE
-                                              : ph_refuse("cuMemCreate on the host", CUDA_NOT_SUPPORTED);
+    if (properties->location.type != cudaMemLocationTypeDevice || device < 0 || device >= ph_cfg.device_count)
+        return properties->location.type == cudaMemLocationTypeDevice
+                   ? CUDA_INVALID_DEVICE
+                   : ph_refuse("cuMemCreate for host memory", CUDA_NOT_SUPPORTED);
     if (nbytes == 0 || nbytes % PH_PAGE) return CUDA_INVALID_VALUE;
     int status = ph_device_usable();
     if (status == CUDA_OK) status = ph_memory_take(device, nbytes);
     if (status) return status;
-    physical *p = malloc(sizeof *p);
-    if (!p) ph_die("out of host memory");
+    physical *p = ph_allocate(sizeof *p);
     *p = (physical){
         .magic = PHYSICAL_MAGIC, .references = 1, .device = device, .nbytes = nbytes, .properties = *properties};
     *handle = (uint64_t)(uintptr_t)p;
@@ -128,17 +123,8 @@ int ph_vmm_release(uint64_t handle) {
     return p ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
-/* The index of the last mapping at or below the address, -1 if none. */
 static ptrdiff_t mapping_at(const void *address) {
-    size_t low = 0, high = vmm.nmappings;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if ((uintptr_t)vmm.mappings[middle].start <= (uintptr_t)address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (ptrdiff_t)low - 1;
+    return ph_last_at_or_below(vmm.mappings, vmm.nmappings, sizeof *vmm.mappings, (uintptr_t)address);
 }
 
 static bool reserved(const unsigned char *start, size_t nbytes) {
@@ -155,11 +141,12 @@ int ph_vmm_map(void *start, size_t nbytes, size_t offset, uint64_t handle) {
     bool overlaps = (before >= 0 && vmm.mappings[before].start + vmm.mappings[before].nbytes > at) ||
                     ((size_t)(before + 1) < vmm.nmappings && vmm.mappings[before + 1].start < at + nbytes);
     int status = !p || offset || nbytes != p->nbytes || overlaps || !reserved(at, nbytes) ? CUDA_INVALID_VALUE
-                 : p->mapped ? ph_refuse("cuMemMap of memory that is mapped already", CUDA_NOT_SUPPORTED)
-                             : CUDA_OK;
+                 : p->mapped
+                     ? ph_refuse("cuMemMap of memory that is mapped at another address, too,", CUDA_NOT_SUPPORTED)
+                     : CUDA_OK;
     if (status == CUDA_OK) {
         p->mapped = true;
-        vmm.mappings = grown(vmm.mappings, vmm.nmappings, &vmm.capacity, sizeof *vmm.mappings);
+        vmm.mappings = ph_room_for_one(vmm.mappings, vmm.nmappings, &vmm.capacity, sizeof *vmm.mappings);
         size_t i = (size_t)(before + 1);
         memmove(vmm.mappings + i + 1, vmm.mappings + i, (vmm.nmappings++ - i) * sizeof *vmm.mappings);
         vmm.mappings[i] = (mapping){at, nbytes, p};
@@ -168,7 +155,7 @@ int ph_vmm_map(void *start, size_t nbytes, size_t offset, uint64_t handle) {
     return status;
 }
 
-/* Every mapping within the range goes; half a mapping cannot. */
+/* Removes every mapping within the range. A mapping that is only partly within it is an error. */
 int ph_vmm_unmap(void *start, size_t nbytes) {
     unsigned char *from = start, *to = from + nbytes;
     pthread_mutex_lock(&vmm.lock);
@@ -210,7 +197,7 @@ int ph_vmm_properties(struct CUmemAllocationProp *out, uint64_t handle) {
     return p ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
-/* cuMemRetainAllocationHandle: one more reference to the memory behind an address. */
+/* Adds a reference to the physical memory behind an address and returns its handle. */
 int ph_vmm_retain(uint64_t *handle, const void *address) {
     *handle = 0;
     pthread_mutex_lock(&vmm.lock);

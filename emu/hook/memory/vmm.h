@@ -1,4 +1,4 @@
-/* Virtual memory management: addresses, physical memory and mappings apart. */
+/* Virtual memory management: the functions behind cuMemAddressReserve, cuMemCreate, cuMemMap and the rest. */
 #ifndef PHANTORA_VMM_H
 #define PHANTORA_VMM_H
 

@@ -1,11 +1,11 @@
-/* NCCL's calls on buffers: each describes itself as an nccl_call. Sizes are those of NCCL's own documentation. */
+/* NCCL: the calls on buffers. Each becomes an nccl_call; the sizes are those of NCCL's documentation. */
 #include "core/config.h"
 #include "core/host.h"
 #include "nccl/nccl.h"
 
 typedef struct shape {
     uint64_t input, output, total;
-} shape; /* in units of `count` elements; total: the largest of any member */
+} shape; /* in units of `count` elements; total: the largest buffer of any member */
 
 static int call(uint32_t op, const void *input, void *output, size_t count, int dtype, int redop, int peer,
                 nccl_comm *comm, void *stream, shape of) {

@@ -1,15 +1,16 @@
 /*
- * Communicators.
+ * NCCL: communicators.
  *
- * Only the coordinator knows who else is a member, so creating one asks it, and the asking thread blocks in real time,
- * as ncclCommInitRank does, until every member has asked. Inside a group several are created at once and members may
- * list them in different orders: their questions go out together when the group ends, each from a thread of its own.
+ * Creating a communicator is a question, because only the coordinator knows the other members. As in ncclCommInitRank
+ * the thread blocks, in real time, until every member has asked. In one group several communicators may be created, and
+ * members may list them in different orders: the questions are sent when the group ends, each by a thread of its own.
  *
- * A non-blocking configuration (config->blocking = 0) also completes before the call returns; ncclSuccess instead of
- * ncclInProgress is a documented answer.
+ * With a non-blocking configuration (config->blocking = 0) the creation also completes before the call returns. NCCL
+ * documents that such a call may return ncclSuccess instead of ncclInProgress.
  */
 #define _GNU_SOURCE
 #include "channel/channel.h"
+#include "core/alloc.h"
 #include "core/host.h"
 #include "core/warn.h"
 #include "nccl/nccl.h"
@@ -25,7 +26,8 @@
 
 int cudaGetDevice(int *device);
 
-typedef struct job {
+/* A communicator that is to be created. */
+typedef struct creation {
     bool split;
     uint16_t site;
     nccl_comm *comm, **out;
@@ -36,20 +38,14 @@ typedef struct job {
         } init;
         struct ph_COMM_SPLIT of;
     };
-} job;
+} creation;
 
 static _Thread_local struct {
-    job *jobs;
+    creation *creations;
     size_t count, capacity;
 } waiting;
 
-static void *allocate(size_t nbytes) {
-    void *p = calloc(1, nbytes);
-    if (!p) ph_die("out of host memory for an NCCL communicator");
-    return p;
-}
-
-static void ask(job *it) {
+static void ask(creation *it) {
     struct ph_COMM reply = {0};
     if (it->split)
         ph_ask(PH_KIND_COMM_SPLIT, &it->of, sizeof it->of, NULL, 0, &reply, sizeof reply);
@@ -65,53 +61,49 @@ static void ask(job *it) {
     }
     it->comm->rank = (int)reply.rank;
     it->comm->nranks = (int)reply.nranks;
-    it->comm->sent = allocate(reply.nranks * sizeof(uint64_t));
-    it->comm->received = allocate(reply.nranks * sizeof(uint64_t));
+    it->comm->sent = ph_allocate(reply.nranks * sizeof(uint64_t));
+    it->comm->received = ph_allocate(reply.nranks * sizeof(uint64_t));
     it->comm->id = reply.comm;
 }
 
 static void *ask_on_thread(void *arg) {
-    ph_site_inherit(((const job *)arg)->site);
+    ph_site_inherit(((const creation *)arg)->site);
     ask(arg);
     return NULL;
 }
 
-int nccl_comm_jobs_run(void) {
+int nccl_create_communicators(void) {
     size_t count = waiting.count;
     waiting.count = 0;
-    if (count == 1) ask(&waiting.jobs[0]);
+    if (count == 1) ask(&waiting.creations[0]);
     if (count <= 1) return NCCL_OK;
-    pthread_t *threads = allocate(count * sizeof *threads);
+    pthread_t *threads = ph_allocate(count * sizeof *threads);
     uint16_t site = ph_site();
     void *interpreter = ph_python_release();
-    for (size_t i = 0; i < count; i++) waiting.jobs[i].site = site;
+    for (size_t i = 0; i < count; i++) waiting.creations[i].site = site;
     for (size_t i = 0; i < count; i++)
-        if (pthread_create(&threads[i], NULL, ask_on_thread, &waiting.jobs[i]) != 0)
-            ph_die("cannot start a thread to create communicator %zu of %zu in one NCCL group", i + 1, count);
+        if (pthread_create(&threads[i], NULL, ask_on_thread, &waiting.creations[i]) != 0)
+            ph_die("cannot start the thread that creates communicator %zu of %zu of an NCCL group", i + 1, count);
     for (size_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
     ph_python_restore(interpreter);
     free(threads);
     return NCCL_OK;
 }
 
-/* *out is the handle at once, as in the real library, and of use once the group has ended. */
-static int enqueue(job it, int device, nccl_comm **out) {
-    if (waiting.count == waiting.capacity) {
-        waiting.capacity = waiting.capacity ? 2 * waiting.capacity : 4;
-        waiting.jobs = realloc(waiting.jobs, waiting.capacity * sizeof *waiting.jobs);
-        if (!waiting.jobs) ph_die("out of host memory for NCCL communicators");
-    }
-    it.comm = allocate(sizeof *it.comm);
+/* As in NCCL *out is set at once and can be used when the group has ended. */
+static int enqueue(creation it, int device, nccl_comm **out) {
+    waiting.creations = ph_room_for_one(waiting.creations, waiting.count, &waiting.capacity, sizeof *waiting.creations);
+    it.comm = ph_allocate(sizeof *it.comm);
     it.comm->device = device;
     it.out = out;
     *out = it.comm;
-    waiting.jobs[waiting.count++] = it;
-    return nccl_in_group() ? NCCL_OK : nccl_comm_jobs_run();
+    waiting.creations[waiting.count++] = it;
+    return nccl_in_group() ? NCCL_OK : nccl_create_communicators();
 }
 
 static int init(nccl_comm **out, int nranks, const nccl_unique_id *id, int rank, int device) {
     if (!out || nranks < 1 || rank < 0 || rank >= nranks) return NCCL_ERROR_ARGUMENT;
-    job it = {.split = false};
+    creation it = {.split = false};
     it.init.fields =
         (struct ph_COMM_INIT){.nranks = (uint32_t)nranks, .rank = (uint32_t)rank, .device = (uint32_t)device};
     it.init.id = *id;
@@ -127,7 +119,7 @@ static int current_device(void) {
 PH_EXPORT int ncclGetUniqueId(nccl_unique_id *id) {
     ph_host_call(PH_CALL_NCCL);
     if (!id) return NCCL_ERROR_ARGUMENT;
-    /* Unique within the run, and the same in every run: communicators are told apart, and ordered, by it. */
+    /* Unique within the run, and the same in every run: the coordinator orders communicators by their ids. */
     static atomic_uint_fast64_t made;
     memset(id->internal, 0, sizeof id->internal);
     snprintf(id->internal, sizeof id->internal, "rank %u, id %llu", ph_rank(),
@@ -146,7 +138,7 @@ PH_EXPORT int ncclCommInitRankConfig(nccl_comm **out, int nranks, nccl_unique_id
     return init(out, nranks, &id, rank, current_device());
 }
 
-/* Every member passes the same ids in the same order, so the first names the communicator. */
+/* Every member passes the same ids in the same order, so the first one identifies the communicator. */
 PH_EXPORT int ncclCommInitRankScalable(nccl_comm **out, int nranks, int rank, int nids, nccl_unique_id *ids,
                                        void *config) {
     (void)config;
@@ -172,12 +164,12 @@ PH_EXPORT int ncclCommSplit(nccl_comm *parent, int color, int key, nccl_comm **o
     (void)config;
     ph_host_call(PH_CALL_NCCL);
     if (!parent || parent->dead || !parent->id || !out || color < NCCL_SPLIT_NOCOLOR) return NCCL_ERROR_ARGUMENT;
-    job it = {.split = true};
+    creation it = {.split = true};
     it.of = (struct ph_COMM_SPLIT){.parent = parent->id, .color = color, .key = key, .seq = parent->splits++};
     return enqueue(it, parent->device, out);
 }
 
-/* The handle stays valid memory: watchdog threads may still ask about it. */
+/* The handle is not freed: watchdog threads may still use it. */
 static int end(nccl_comm *comm, bool aborted) {
     if (!comm || comm->dead) return comm ? NCCL_ERROR_ARGUMENT : NCCL_OK;
     comm->dead = true;
@@ -193,13 +185,13 @@ PH_EXPORT int ncclCommDestroy(nccl_comm *comm) {
 
 PH_EXPORT int ncclCommAbort(nccl_comm *comm) { return end(comm, true); }
 
-/* Stops what is under way; the program destroys it later. */
+/* Stops what is going on; the program destroys the communicator later. */
 PH_EXPORT int ncclCommRevoke(nccl_comm *comm, int flags) {
     ph_host_call(PH_CALL_NCCL);
     return !comm || flags ? NCCL_ERROR_ARGUMENT : end(comm, true);
 }
 
-/* Marks no more work to come; the work given before stays on its streams. */
+/* Says that no more work will come. Work that was given before stays on its streams. */
 PH_EXPORT int ncclCommFinalize(nccl_comm *comm) {
     ph_host_call(PH_CALL_NCCL);
     return !comm || comm->dead ? NCCL_ERROR_ARGUMENT : NCCL_OK;

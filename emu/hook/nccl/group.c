@@ -1,13 +1,15 @@
 /*
- * Groups: the calls between ncclGroupStart and the outermost ncclGroupEnd of a thread become one launch per stream, and
- * one NCCL_LAUNCH record tells of it. A call outside a group is a group of one.
+ * NCCL: groups. The calls of a thread between ncclGroupStart and the outermost ncclGroupEnd become one launch per
+ * stream, each with an NCCL_LAUNCH record. A call outside a group is a group of one.
  *
- * Bytes. Where a collective is small enough, on every member alike, each rank's input travels in the record and its
- * output comes back under a token. Nothing here waits: input that is itself pending is announced (data_nbytes =
- * UINT64_MAX) and follows in an NCCL_DATA record when it is there. Within a group all inputs are taken before any
- * output is expected: its calls are concurrent, an in-place buffer must not wait for itself.
+ * Bytes travel if the collective is small, which every member decides alike. Then the record carries this rank's input,
+ * and the output comes back under a token. Nothing here waits for bytes: for input that is pending itself the record
+ * says so (data_nbytes = UINT64_MAX), and the bytes follow in an NCCL_DATA record. The calls of a group are concurrent,
+ * so all inputs are read before any output is expected; otherwise a buffer that is input and output would wait for
+ * itself.
  */
 #include "channel/channel.h"
+#include "core/alloc.h"
 #include "core/warn.h"
 #include "data/data.h"
 #include "nccl/nccl.h"
@@ -29,15 +31,9 @@ static atomic_uint_fast64_t last_token;
 
 bool nccl_in_group(void) { return group.depth > 0; }
 
-static void *grow(void *p, size_t nbytes) {
-    p = realloc(p, nbytes);
-    if (!p) ph_die("out of host memory for an NCCL group");
-    return p;
-}
-
 static size_t padded(size_t nbytes) { return (nbytes + 7) & ~(size_t)7; }
 
-/* What this rank gives and gets, and whether bytes travel: a rule over sizes that all members know. */
+/* Decides which bytes of this rank travel, by sizes that all members know. */
 static void plan_data(nccl_call *call) {
     bool local = call->comm->nranks == 1 && call->op.redop != PH_REDOP_PREMULSUM && call->op.op != PH_NCCL_SEND &&
                  call->op.op != PH_NCCL_RECV;
@@ -71,7 +67,7 @@ static void send_late_input(void *arg) {
 }
 
 static void follow_up(const nccl_call *call) {
-    late_input *it = grow(NULL, sizeof *it);
+    late_input *it = ph_allocate(sizeof *it);
     ph_range read = {call->input, call->input_nbytes};
     it->fields =
         (struct ph_NCCL_DATA){.comm = call->op.comm, .seq = call->op.seq, .op = call->op.op, .peer = call->op.peer};
@@ -86,7 +82,8 @@ static void emit(const nccl_call *calls, size_t ncalls, ph_stream *stream) {
     for (size_t i = 0; i < ncalls; i++)
         if (calls[i].stream == stream)
             nbytes += sizeof(struct ph_NCCL_OP) + (calls[i].deferred ? 0 : padded(calls[i].op.data_nbytes));
-    if (nbytes > group.payload_capacity) group.payload = grow(group.payload, group.payload_capacity = 2 * nbytes);
+    if (nbytes > group.payload_capacity)
+        group.payload = ph_reallocate(group.payload, group.payload_capacity = 2 * nbytes);
     unsigned char *at = group.payload;
     for (size_t i = 0; i < ncalls; i++)
         if (calls[i].stream == stream) {
@@ -103,7 +100,7 @@ static void emit(const nccl_call *calls, size_t ncalls, ph_stream *stream) {
     ph_emit_here(PH_KIND_NCCL_LAUNCH, &fields, sizeof fields, group.payload, nbytes);
 }
 
-/* Numbers each call as its communicator counts them; the order of calls is the order of numbers on every member. */
+/* Gives the call its number on its communicator. Every member calls in the same order, so the numbers agree. */
 static void number(nccl_call *call) {
     nccl_comm *comm = call->comm;
     call->op.comm = comm->id;
@@ -117,7 +114,7 @@ static void settle(const nccl_call *call) {
     if (call->op.token)
         ph_data_expect(call->op.token, call->output, call->output_nbytes);
     else if (call->input_nbytes)
-        ph_data_copy(call->output, call->input, call->output_nbytes); /* one rank alone, or a broadcast's root */
+        ph_data_copy(call->output, call->input, call->output_nbytes); /* the only rank, or the root of a broadcast */
 }
 
 static bool first_of_stream(const nccl_call *calls, size_t i) {
@@ -141,8 +138,7 @@ static void launch_now(nccl_call *calls, size_t ncalls) {
     for (size_t i = 0; i < ncalls; i++) settle(&calls[i]);
 }
 
-/* ---- in a CUDA graph: the calls are kept, numbered and sent anew at each launch of the graph
- * ------------------------------- */
+/* ---- in a CUDA graph: the calls are kept, numbered and sent anew at each launch of the graph --------------------- */
 typedef struct captured {
     size_t ncalls;
     nccl_call calls[];
@@ -150,7 +146,7 @@ typedef struct captured {
 
 static void replay(ph_stream *stream, void *arg) {
     const captured *kept = arg;
-    nccl_call *calls = grow(NULL, kept->ncalls * sizeof *calls);
+    nccl_call *calls = ph_allocate(kept->ncalls * sizeof *calls);
     memcpy(calls, kept->calls, kept->ncalls * sizeof *calls);
     bool alive = true;
     for (size_t i = 0; i < kept->ncalls; i++) {
@@ -160,14 +156,14 @@ static void replay(ph_stream *stream, void *arg) {
     if (alive)
         launch_now(calls, kept->ncalls);
     else
-        ph_warn_once("graph of a dead communicator",
-                     "a CUDA graph was launched after one of its NCCL communicators had been destroyed");
+        ph_warn_once("graph of a dead communicator", "a CUDA graph was launched after one of its NCCL communicators "
+                                                     "had been destroyed; its collectives are left out");
     free(calls);
 }
 
-/* Takes the calls on one captured stream out of the array; returns how many are left. */
+/* Moves the calls on one captured stream from the array into its graph; returns how many are left. */
 static size_t capture(nccl_call *calls, size_t ncalls, ph_stream *stream) {
-    captured *kept = grow(NULL, sizeof *kept + ncalls * sizeof *calls);
+    captured *kept = ph_allocate(sizeof *kept + ncalls * sizeof *calls);
     size_t left = 0;
     kept->ncalls = 0;
     for (size_t i = 0; i < ncalls; i++)
@@ -176,7 +172,7 @@ static size_t capture(nccl_call *calls, size_t ncalls, ph_stream *stream) {
         else
             calls[left++] = calls[i];
     if (!ph_capture_call(stream, replay, free, kept))
-        ph_die("NCCL calls on a stream whose capture has ended in between");
+        ph_die("an NCCL group on a stream whose capture ended within the group");
     return left;
 }
 
@@ -199,9 +195,7 @@ int nccl_submit(const nccl_call *call) {
         nccl_call alone = *call;
         return launch(&alone, 1);
     }
-    if (group.count == group.capacity)
-        group.calls =
-            grow(group.calls, (group.capacity = group.capacity ? 2 * group.capacity : 16) * sizeof *group.calls);
+    group.calls = ph_room_for_one(group.calls, group.count, &group.capacity, sizeof *group.calls);
     group.calls[group.count++] = *call;
     return NCCL_OK;
 }
@@ -214,13 +208,13 @@ PH_EXPORT int ncclGroupStart(void) {
 PH_EXPORT int ncclGroupEnd(void) {
     if (group.depth == 0) return NCCL_ERROR_USAGE;
     if (--group.depth > 0) return NCCL_OK;
-    int status = nccl_comm_jobs_run();
+    int status = nccl_create_communicators();
     size_t count = group.count;
     group.count = 0;
     return status == NCCL_OK && count ? launch(group.calls, count) : status;
 }
 
-/* Estimates are the scheduler's, after the fact. The group is dropped, as the real call does. */
+/* Durations are known to the scheduler only. As in NCCL the group's calls are dropped. */
 PH_EXPORT int ncclGroupSimulateEnd(void *information) {
     (void)information;
     if (group.depth > 0 && --group.depth == 0) group.count = 0;

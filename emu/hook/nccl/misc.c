@@ -1,4 +1,4 @@
-/* NCCL beside communication: memory, registration, reduction operators, versions, texts. */
+/* NCCL: memory, registration, reduction operators, versions, texts of errors. */
 #include "calls/versions.h"
 #include "core/host.h"
 #include "data/data.h"
@@ -16,10 +16,9 @@ size_t nccl_dtype_nbytes(int dtype) {
     return dtype >= 0 && dtype < NCCL_DTYPES ? nbytes[dtype] : 0;
 }
 
-bool nccl_dtype_is_float(int dtype) { return dtype >= 6; } /* ncclFloat16 and all after it */
+bool nccl_dtype_is_float(int dtype) { return dtype >= 6; } /* ncclFloat16 and all types after it */
 
-/* ---- reduction operators made by ncclRedOpCreatePreMulSum: numbers from NCCL_BUILTIN_REDOPS on
- * ----------------------- */
+/* ---- reduction operators made by ncclRedOpCreatePreMulSum: numbers from NCCL_BUILTIN_REDOPS on ------------------- */
 #define MADE 1024
 static struct {
     bool used;
@@ -75,15 +74,15 @@ static double scalar_value(const void *scalar, int dtype) {
         it.u32 = (uint32_t)it.bits << 16;
         return it.f32;
     default:
-        return 1; /* 8-bit floats are not offered by PyTorch here */
+        return 1; /* PyTorch makes no such operators of 8-bit floats */
     }
 }
 
 PH_EXPORT int ncclRedOpCreatePreMulSum(int *redop, void *scalar, int dtype, int residence, nccl_comm *comm) {
     ph_host_call(PH_CALL_NCCL);
     if (!redop || !scalar || !comm || !nccl_dtype_nbytes(dtype)) return NCCL_ERROR_ARGUMENT;
-    /* A scalar in device memory is read when the collective runs; it is a float that no one computed, unless a copy put
-     * it there. */
+    /* The real library reads a scalar in device memory when the collective runs. Here it is only known if the program
+     * copied it there. */
     if (residence == 0) ph_data_wait(scalar, nccl_dtype_nbytes(dtype));
     pthread_mutex_lock(&made_lock);
     int slot = 0;
@@ -132,8 +131,8 @@ PH_EXPORT int ncclMemFree(void *p) {
     return !p || ph_device_free(p) == 0 ? NCCL_OK : NCCL_ERROR_CUDA;
 }
 
-/* Registration speeds up the real library; the model knows bytes only. The handles must be true ones: they are given
- * back. */
+/* Registration makes the real library faster; the model does not know it. Handles must differ from NULL, because
+ * programs deregister by them. */
 PH_EXPORT int ncclCommRegister(const nccl_comm *comm, void *buffer, size_t nbytes, void **handle) {
     ph_host_call(PH_CALL_NCCL);
     if (!comm || !handle || !nbytes) return NCCL_ERROR_ARGUMENT;

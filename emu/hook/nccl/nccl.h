@@ -1,10 +1,13 @@
 /*
- * NCCL as far as ProcessGroupNCCL needs it: types (ours, of the public ABI) and what the files share.
+ * nccl/: NCCL, as far as ProcessGroupNCCL needs it.
  *
- *   nccl.c        the calls on buffers, thin
- *   nccl_comm.c   communicators: ids, creation, splits, end
- *   nccl_group.c  groups: which calls become one launch, and the record of it
- *   nccl_misc.c   memory, registration, reduction operators, versions, texts
+ *   collectives.c  the calls on buffers
+ *   comm.c         communicators: ids, creation, splits, end
+ *   group.c        groups: which calls become one launch, and its record
+ *   misc.c         memory, registration, reduction operators, versions, texts of errors
+ *
+ * Comes in: calls. Goes out: the records NCCL_LAUNCH, NCCL_DATA and COMM_DESTROY; the questions COMM_INIT and
+ * COMM_SPLIT; bytes to data/.
  */
 #ifndef PHANTORA_NCCL_H
 #define PHANTORA_NCCL_H
@@ -20,32 +23,32 @@ typedef struct nccl_unique_id {
 } nccl_unique_id;
 
 typedef struct nccl_comm {
-    uint64_t id; /* the coordinator's, the same on every member; 0 while its group is still open */
+    uint64_t id; /* given by the coordinator, the same on every member; 0 until the group that creates it has ended */
     int rank, nranks, device;
     bool dead;
-    uint64_t collectives, splits; /* called so far: the seq of the next */
-    uint64_t *sent, *received;    /* by peer */
+    uint64_t collectives, splits; /* numbers of calls so far: the seq of the next one */
+    uint64_t *sent, *received;    /* the same for sends and receives, by peer */
 } nccl_comm;
 
-/* One call on buffers. `op` is the part that travels. */
+/* One call on buffers. `op` is what the record says about it. */
 typedef struct nccl_call {
     struct ph_NCCL_OP op;
     nccl_comm *comm;
     ph_stream *stream;
     void *input, *output;
-    size_t input_nbytes, output_nbytes; /* of this rank; 0 where it has none (a root's) */
-    bool travels;                       /* small enough that bytes are exchanged: the same answer on every member */
-    bool deferred;                      /* input pending when the launch was sent */
+    size_t input_nbytes, output_nbytes; /* of this rank; 0 if it has none, as only a root has */
+    bool travels;                       /* bytes are exchanged because they are few: the same on every member */
+    bool deferred;                      /* the input was pending when the record was sent */
 } nccl_call;
 
-/* nccl_comm.c */
-int nccl_comm_jobs_run(void); /* at the end of a group: asks for all communicators that it creates, at once */
+/* comm.c */
+int nccl_create_communicators(void); /* at the end of a group: creates its communicators, at the same time */
 
-/* nccl_group.c */
+/* group.c */
 bool nccl_in_group(void);
 int nccl_submit(const nccl_call *call);
 
-/* nccl_misc.c */
+/* misc.c */
 size_t nccl_dtype_nbytes(int dtype);
 bool nccl_dtype_is_float(int dtype);
 bool nccl_redop(int redop, uint32_t *wire, double *scale);

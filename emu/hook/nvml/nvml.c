@@ -1,6 +1,7 @@
 /*
- * NVML: what torch and its users ask about the machine. What moves with the load of a real GPU (utilisation, power,
- * temperature, clocks) is refused rather than invented.
+ * nvml/: what PyTorch and its users ask NVML about the GPUs. Values that depend on the load of a real GPU (utilisation,
+ * power, temperature, clocks) are refused (calls.def): they are not modelled.
+ * Comes in: calls. Goes out: answers from the device file and from memory/.
  */
 #include "core/device.h"
 #include "core/device_attributes.h"
@@ -95,8 +96,7 @@ PH_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version) {
 }
 PH_EXPORT int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
 
-/* ---- handles
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- handles ----------------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int nvmlDeviceGetCount_v2(unsigned *count) {
     *count = (unsigned)ph_cfg.device_count;
@@ -131,8 +131,7 @@ PH_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device **out) {
     return NVML_NOT_FOUND;
 }
 
-/* ---- a device's facts
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- a device's facts -------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int nvmlDeviceGetIndex(nvml_device *device, unsigned *index) {
     int i = index_of(device);
@@ -159,7 +158,7 @@ PH_EXPORT int nvmlDeviceGetPciInfo_v3(nvml_device *device, nvml_pci *out) {
     int index = index_of(device);
     if (index < 0) return NVML_INVALID_ARGUMENT;
     ph_device_pci(index, out->legacy, sizeof out->legacy);
-    memcpy(out->text, "0000", 4); /* here the domain has eight digits */
+    memcpy(out->text, "0000", 4); /* in this text the domain has eight digits */
     memcpy(out->text + 4, out->legacy, sizeof out->legacy);
     out->bus = (unsigned)ph_device_pci_bus(index);
     ph_device_attr(cudaDevAttrGpuPciDeviceId, index, (int *)&out->id);
@@ -227,8 +226,7 @@ PH_EXPORT int nvmlDeviceGetP2PStatus(nvml_device *a, nvml_device *b, int which, 
     return index_of(a) < 0 || index_of(b) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
 }
 
-/* ---- NVLink: every link of a server's GPUs ends at a switch
- * ------------------------------------------------------------------------- */
+/* ---- NVLink: every link of a server's GPUs ends at a switch ------------------------------------------------------ */
 
 PH_EXPORT int nvmlDeviceGetNvLinkState(nvml_device *device, unsigned link, unsigned *active) {
     *active = index_of(device) >= 0 && link < (unsigned)ph_cfg.nvlink_count;
@@ -246,7 +244,7 @@ PH_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device *device, unsigned 
     memset(out, 0, sizeof *out);
     bool exists = index_of(device) >= 0 && link < (unsigned)ph_cfg.nvlink_count;
     if (!exists) return NVML_INVALID_ARGUMENT;
-    out->bus = 0xe0 + link % 4; /* the server's switches */
+    out->bus = 0xe0 + link % 4; /* a switch of the server */
     snprintf(out->legacy, sizeof out->legacy, "0000:%02X:00.0", out->bus);
     snprintf(out->text, sizeof out->text, "00000000:%02X:00.0", out->bus);
     return NVML_OK;

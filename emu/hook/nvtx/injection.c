@@ -1,6 +1,6 @@
 /*
- * What NVTX calls when it is told, by NVTX_INJECTION64_PATH, that this library wants to hear of ranges. The layout of
- * its tables is part of NVTX's public interface (nvtxTypes.h).
+ * NVTX's injection: NVTX loads the library that NVTX_INJECTION64_PATH names, which is this one, and calls the function
+ * at the end of this file. It enters callbacks into NVTX's tables, whose layout is public (nvtxTypes.h).
  */
 #include "nvtx/nvtx.h"
 #include "process/thread.h"

@@ -39,8 +39,7 @@ static struct {
 
 static const ph_op no_op = {.name = "", .sizes = "", .key = 0};
 
-/* ---- the text
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
 
 typedef struct parsed {
     const char *name, *sizes;
@@ -70,8 +69,7 @@ static parsed parse(const char *message) {
     return p;
 }
 
-/* ---- interning
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- interning --------------------------------------------------------------------------------------------------- */
 
 static known_table *new_table(size_t capacity) {
     known_table *table = calloc(1, sizeof *table + capacity * sizeof table->slots[0]);
@@ -180,8 +178,7 @@ static const ph_known_op *intern(const char *message) {
     return op;
 }
 
-/* ---- ranges and steps
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- ranges and steps -------------------------------------------------------------------------------------------- */
 
 static void marker(uint32_t kind, const char *name) {
     if (kind == PH_MARKER_STEP) ph_emit_counters();

@@ -140,7 +140,7 @@ PH_EXPORT int phantora_frame_rule(const char *file, const char *function, int cl
     return 0;
 }
 
-/* In the forker, with the offsets of emu/interpreter/frames.py, after the rules. 0, or -1 if this interpreter lacks
+/* In the forker, with the offsets of emu/interpreter/frame_layout.py, after the rules. 0, or -1 if this interpreter lacks
  * what is needed: then the interpreter's own work costs nothing. */
 PH_EXPORT int phantora_count_frames(const int32_t *offsets) {
     void *(*interpreter)(void) = NULL;

@@ -1,6 +1,6 @@
 /*
- * The life of the library in a process: loaded in the forker, started in each rank, finished at its end; and what of it
- * a forked child keeps.
+ * The life of the library in a process: it is loaded in the forker, started in each rank and finished at the rank's
+ * end. Children that a rank forks lose the connection and the use of the device.
  */
 #define _GNU_SOURCE
 #include "process/process.h"
@@ -38,13 +38,14 @@ static void after_fork_in_parent(void) { ph_channel_fork_unlock(); }
 
 static void after_fork_in_child(void) {
     ph_channel_fork_unlock();
-    if (!ph_run.started) return; /* the forker's children become servers and ranks */
+    if (!ph_run.started) return; /* a child of the forker: it becomes a server or a rank */
     ph_channel_drop_in_child();
     ph_run.started = false;
     ph_run.orphan = true;
-    /* The signal comes when the parent's forking thread ends: right only for one that lives as long as the rank. */
+    /* Children end with their rank. Linux sends the signal when the thread that forked ends, so only the main thread,
+     * which lives as long as the rank, can ask for it. */
     if (forked_by_main && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != forking)
-        raise(SIGKILL); /* it ended before it could take us along */
+        raise(SIGKILL); /* the rank ended before the signal was asked for */
 }
 
 static void neighbour(char *path, size_t capacity, const char *name) {
@@ -56,13 +57,13 @@ static void neighbour(char *path, size_t capacity, const char *name) {
     snprintf(path, capacity, "%.*s%s%s", n, about.dli_fname, slash ? "/" : "", name);
 }
 
-/* NVML is opened by its name: a library of that name that needs ours must be there first. NVTX looks for whom to tell.
- */
-static void be_found(void) {
+/* Programs open NVML by its file name, so a library of that name that depends on this one is loaded first. NVTX finds
+ * this library by an environment variable. */
+static void make_findable(void) {
     char path[4096];
     neighbour(path, sizeof path, "libnvidia-ml.so.1");
     if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
-        fprintf(stderr, "phantora-async: %s does not load (%s): torch.cuda's NVML calls will fail\n", path, dlerror());
+        fprintf(stderr, "phantora-async: cannot load %s (%s): calls of NVML will fail\n", path, dlerror());
     neighbour(path, sizeof path, "libcuda.so.1");
     setenv("NVTX_INJECTION64_PATH", path, 0);
 }
@@ -78,8 +79,8 @@ PH_EXPORT int phantora_load(const char *device_file) {
     }
     if (ph_memory_reserve() != 0) {
         fprintf(stderr,
-                "phantora-async: cannot reserve %zu GiB of addresses for the devices (is the address space limited, or "
-                "vm.overcommit_memory 2?)\n",
+                "phantora-async: cannot reserve %zu GiB of address space for the emulated devices. Is there a limit on "
+                "virtual memory (ulimit -v), or is vm.overcommit_memory 2?\n",
                 ph_mem.nbytes >> 30);
         return -1;
     }
@@ -87,12 +88,12 @@ PH_EXPORT int phantora_load(const char *device_file) {
     ph_run.alone = detached && strcmp(detached, "1") == 0;
     if (ph_streams_make_defaults() != CUDA_OK) return -1;
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    be_found();
+    make_findable();
     ph_run.loaded = true;
     return 0;
 }
 
-static void say_hello(void) {
+static void emit_hello(void) {
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     struct ph_HELLO hello = {.version = PH_RECORD_VERSION,
@@ -104,9 +105,9 @@ static void say_hello(void) {
     ph_emit(PH_KIND_HELLO, &hello, sizeof hello, host, strlen(host));
 }
 
-/* 0, or a negative errno: -EPROTO for a cost table of another version. */
 uint32_t ph_rank(void) { return ph_run.rank; }
 
+/* 0, or a negative errno: -EPROTO for a cost table of another version. */
 PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_path, uint32_t rank, uint32_t world_size,
                              uint32_t server, uint32_t local_rank) {
     if (!ph_run.loaded || ph_run.started) return -EALREADY;
@@ -118,7 +119,7 @@ PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_pat
     if (status == 0) status = ph_channel_open(socket_path);
     if (status) return status;
     ph_host_reset();
-    say_hello();
+    emit_hello();
     ph_run.started = true;
     ph_streams_announce();
     ph_flush();
@@ -134,7 +135,7 @@ PH_EXPORT void phantora_memory(uint32_t device, uint64_t allocated_peak, uint64_
     ph_emit(PH_KIND_MEMORY, &record, sizeof record, NULL, 0);
 }
 
-/* Everything is said and sent; what the program's exit still calls is dropped. */
+/* Sends everything. Records of calls that the program makes while it exits are dropped. */
 PH_EXPORT void phantora_finish(int exit_code, const char *last_words) {
     if (!ph_run.started || ph_run.finished) return;
     ph_emit_counters();

@@ -1,6 +1,6 @@
 /*
- * process/: the process that the library lives in. Its life and its place in the run (process), its threads (thread),
- * where in the user's program a thread is (sites), Python's lock (python).
+ * process/: the process that the library is loaded in. Its life and its place in the run (process), its threads
+ * (thread), where in the user's program a thread is (sites), Python's lock (python).
  * Comes in: phantora_load, phantora_start and phantora_finish, called by emu's Python side. Goes out: the records
  * HELLO, BYE, MEMORY and SITE; state that other folders read.
  */
@@ -10,11 +10,11 @@
 #include "core/base.h"
 
 typedef struct ph_run_state {
-    bool loaded;   /* the device is described, its memory reserved */
+    bool loaded;   /* the device file has been read and device memory reserved */
     bool started;  /* a rank, connected to the coordinator */
     bool finished; /* BYE has been sent */
-    bool orphan;   /* a child that a rank forked: like real CUDA it may not use the device */
-    bool alone;    /* PHANTORA_DETACHED=1: tests without a coordinator; unknown costs are a fixed value */
+    bool orphan;   /* a child that a rank forked: as with real CUDA, it cannot use the device */
+    bool alone;    /* PHANTORA_DETACHED=1, for tests without a coordinator: every cost is a fixed value */
     uint32_t rank, world_size, server, local_rank;
 } ph_run_state;
 extern ph_run_state ph_run;

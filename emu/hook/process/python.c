@@ -1,4 +1,4 @@
-/* See python.h. The functions of the interpreter are found by name: the library also runs without one. */
+/* See python.h. The functions of Python are looked up by name, because the library also runs without Python. */
 #define _GNU_SOURCE
 #include "process/python.h"
 #include "streams/watch.h"

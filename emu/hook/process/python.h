@@ -1,6 +1,7 @@
 /*
- * Python's lock (GIL). A thread that blocks (ph_ask, ph_data_wait) releases it meanwhile if it holds it: deferred
- * control tensors need it, and the answer may depend on them. Without Python in the process nothing happens.
+ * Python's global interpreter lock. A thread that is about to block (ph_ask, ph_data_wait) releases the lock if it
+ * holds it: deferred control tensors need the lock, and what the thread waits for may depend on them. In a process
+ * without Python these functions do nothing.
  */
 #ifndef PHANTORA_PYTHON_H
 #define PHANTORA_PYTHON_H

@@ -1,12 +1,13 @@
 /*
- * Where in the program a call is made: the user's line, and the library's that called for it.
+ * Where in the program a call is made: the user's line, and the line of the library that made the call for it.
  *
- * Calls come from threads that have let go of Python's lock, and may hold locks of torch's: taking it here could
- * deadlock, and takes its time. But nobody else changes a thread's frames: they are read as they lie in memory, by
- * offsets that emu/frames.py found. Code that a frame runs is alive, and what is read of it never changes.
+ * Calls come from threads that have released Python's lock and that may hold locks of PyTorch's. Taking Python's lock
+ * here could deadlock, and is slow. It is not needed: only the thread itself changes its frames, so they are read as
+ * they lie in memory, by the offsets that emu/interpreter/frames.py finds. The code object of a running frame stays
+ * alive, and the members that are read here never change.
  *
- * A place (code, instruction) is looked up once; a pair of places is a site and gets the rank's next number, which a
- * SITE record announces. Autograd's threads have no frame of the user's; the call of backward() is noted for them.
+ * A place (code, instruction) is looked up once. A pair of places is a site; it gets the rank's next number, and a SITE
+ * record announces it. On autograd's threads no frame is the user's: the line that called backward() stands for them.
  */
 #include "process/sites.h"
 #include "channel/channel.h"
@@ -22,7 +23,7 @@
 
 enum { MAX_PLACES = 1 << 16, MAX_SITES = UINT16_MAX, MAX_DEPTH = 512, TEXT = 512, TAG = 7 };
 
-/* See Layout in emu/frames.py. */
+/* See Layout in emu/interpreter/frames.py. */
 static struct {
     int32_t thread_link, link_frame, frame_previous, frame_code, frame_instruction, code_start, code_filename,
         code_function;
@@ -46,12 +47,12 @@ typedef struct site {
 } site;
 
 struct place {
-    uintptr_t code, file, function; /* a code's address may be used again: then its names are others */
+    uintptr_t code, file, function; /* the names too: the address of a code object may be used again */
     int32_t instruction, line;
     whose whose;
     bool torch;
     char *text;  /* "file\nfunction" */
-    site *sites; /* of the user's line, by the library's */
+    site *sites; /* those with this as the user's line, one for each line of a library */
 };
 
 static struct {
@@ -60,7 +61,7 @@ static struct {
     char *ours, *stdlib, *torch; /* folders */
     place **places;              /* open addressing */
     size_t count, capacity;
-    place nowhere; /* the user's side of sites that have none */
+    place nowhere; /* stands for the user's line at sites that have none */
     uint16_t last_site;
     place *backward; /* the user's line that started the last backward pass */
 } sites = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -76,13 +77,13 @@ static uintptr_t newest_frame(void) {
     return link && layout.link_frame >= 0 ? word(link, layout.link_frame) : link;
 }
 
-/* Entries from C have no code, or none that anyone wrote. */
+/* 0 for frames that C code has entered: they have no code object. */
 static uintptr_t code_of(uintptr_t frame) {
     uintptr_t code = word(frame, layout.frame_code) & ~(uintptr_t)TAG;
     return code && word(code, sizeof(uintptr_t)) == (uintptr_t)python.code_type ? code : 0;
 }
 
-/* As UTF-8. */
+/* Writes a Python string as UTF-8. */
 static size_t read_text(uintptr_t text, char *out, size_t capacity) {
     static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
     ptrdiff_t length = python.length((void *)text);
@@ -101,14 +102,15 @@ static size_t read_text(uintptr_t text, char *out, size_t capacity) {
     return n;
 }
 
-/* ---- whose it is ------------------------------------------------------------------------------------------------- */
+/* ---- whose a line is
+ * ------------------------------------------------------------------------------------------------- */
 
 static bool below(const char *file, const char *folder) {
     size_t n = strlen(folder);
     return n && strncmp(file, folder, n) == 0 && file[n] == '/';
 }
 
-/* Torch's features that communicate of themselves, not what every call passes through. */
+/* PyTorch's features that communicate by themselves, not the modules that every call passes through. */
 static bool communicates(const char *in_torch) {
     static const char distributed[] = "distributed/", parallel[] = "nn/parallel/";
     if (strncmp(in_torch, distributed, sizeof distributed - 1) == 0)
@@ -190,8 +192,9 @@ typedef struct found {
     const place *library;
 } found;
 
-/* The innermost line of the user's, and the innermost of a library's before it. On autograd's threads the user's may
- * be that of backward(). A framework's own command has none: then the outermost that is not torch's. */
+/* The user's innermost line, and the innermost line of a library that it has called. On autograd's threads the user's
+ * line may be that of backward(). A program that is a framework's own command has no line of the user's: then the
+ * outermost line that is not PyTorch's counts as it. */
 static found look(void) {
     found it = {NULL, NULL};
     place *outermost = NULL;
@@ -258,7 +261,8 @@ const char *ph_python_line(char *text, int capacity) {
 
 /* ---- called by ctypes -------------------------------------------------------------------------------------------- */
 
-/* In the forker. 0, or -1 if this interpreter lacks what is needed; sites are not told then. */
+/* Called in the forker. Returns 0, or -1 if this Python lacks a function that is needed: then no sites are announced.
+ */
 PH_EXPORT int phantora_sites(const int32_t *offsets, const char *ours, const char *stdlib, const char *torch) {
     const struct {
         const char *name;
@@ -284,7 +288,7 @@ PH_EXPORT int phantora_sites(const int32_t *offsets, const char *ours, const cha
 /* See ph_python_line. */
 PH_EXPORT void phantora_line(char *text, int capacity) { ph_python_line(text, capacity); }
 
-/* On a thread that starts a backward pass. */
+/* Called on a thread that starts a backward pass. */
 PH_EXPORT void phantora_backward(void) {
     ph_host_backward();
     if (!sites.on || !ph_run.started) return;

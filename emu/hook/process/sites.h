@@ -4,12 +4,12 @@
 
 #include <stdint.h>
 
-/* The number of the place in the program where the calling thread is, announced if it is new; 0: nobody can tell. Not
- * under the record lock. */
+/* The number of the calling thread's place in the program; announces a new one. 0: unknown. Must not be called under
+ * the record lock. */
 uint16_t ph_site(void);
-/* From now on that is where the calling thread is: it works for another one. */
+/* The calling thread works for another thread, whose place this is: it counts as the place from now on. */
 void ph_site_inherit(uint16_t site);
-/* The line of the user's where the calling thread is as `file:line`, "" if nobody can tell. */
+/* The user's line where the calling thread is, as `file:line`; "" if unknown. */
 const char *ph_python_line(char *text, int capacity);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The calling thread's state, and which of torch's threads only watch.
+ * The calling thread's state, and which of PyTorch's threads only watch for finished work.
  */
 #define _GNU_SOURCE
 #include "process/thread.h"
@@ -47,7 +47,8 @@ void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]) {
 }
 
 static void make_key(void) {
-    if (pthread_key_create(&at_exit, forget) != 0) ph_die("no thread key left");
+    if (pthread_key_create(&at_exit, forget) != 0)
+        ph_die("pthread_key_create failed: this process has no thread-specific keys left");
 }
 
 ph_thread *ph_thread_make(void) {
@@ -64,7 +65,7 @@ ph_thread *ph_thread_make(void) {
     return thread;
 }
 
-/* By the names torch gives them (c10::setThreadName). A thread inherits its creator's name until it sets its own. */
+/* By the names that PyTorch gives its threads (c10::setThreadName). Until then a thread has its creator's name. */
 static enum ph_thread_kind kind_by_name(void) {
     static const struct {
         const char *prefix;
@@ -81,7 +82,7 @@ static enum ph_thread_kind kind_by_name(void) {
     return PH_THREAD_UNKNOWN;
 }
 
-/* Newer process groups leave their watchdog's thread without a name: the function that it was started with tells. */
+/* Newer versions of ProcessGroupNCCL do not name their watchdog: it is known by the function that it runs. */
 static enum ph_thread_kind kind_by_entry(void) {
     enum { MAX_FRAMES = 64, OUTERMOST = 6 };
     void *frames[MAX_FRAMES];
@@ -100,7 +101,7 @@ enum ph_thread_kind ph_thread_kind(void) {
     if (getpid() == gettid()) return thread->kind = PH_THREAD_PROGRAM;
     enum ph_thread_kind kind = kind_by_name();
     if (kind == PH_THREAD_UNKNOWN && thread->name_checks == 0) kind = kind_by_entry();
-    /* An unfamiliar name is asked again a few times: it may not be the thread's own yet. */
+    /* An unfamiliar name may not be the thread's own yet: it is looked at again at the next calls. */
     if (kind == PH_THREAD_UNKNOWN && ++thread->name_checks >= 64) kind = PH_THREAD_PROGRAM;
     thread->kind = kind;
     return kind == PH_THREAD_UNKNOWN ? PH_THREAD_PROGRAM : kind;

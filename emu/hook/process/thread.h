@@ -21,8 +21,8 @@ enum ph_thread_kind {
     PH_THREAD_UNKNOWN, /* not known yet */
     PH_THREAD_PROGRAM,
     PH_THREAD_AUTOGRAD, /* the program's, running backward passes */
-    PH_THREAD_WATCHES,  /* a library's thread that looks after finished work and nothing else does */
-    PH_THREAD_HELPS,    /* ... and so do the program's own threads */
+    PH_THREAD_WATCHES,  /* watches for finished work, and no other thread of the process does */
+    PH_THREAD_HELPS,    /* watches for finished work, as the program's own threads do, too */
 };
 
 typedef struct ph_thread {
@@ -30,14 +30,14 @@ typedef struct ph_thread {
     int last_error;
     int capture_mode;
     enum ph_thread_kind kind;
-    uint16_t site;        /* where the calls of this thread were asked for by another one; 0: by its own frames */
-    uint32_t name_checks; /* how often an unnamed thread has been asked for its name */
+    uint16_t site;        /* see ph_site_inherit; 0: its own frames tell its place */
+    uint32_t name_checks; /* how often its name has been looked at while its kind was unknown */
     uint64_t clock_ns;    /* host time of this thread */
     uint64_t pass;        /* the backward pass that it last worked for */
     uint64_t counts[PH_HOST_KINDS];
     int frame_ranges;     /* ranges that were open when the innermost Python function was entered */
     int aside;            /* depth of Python functions whose work is not the program's */
-    uint64_t cpu_ns;      /* measured mode: thread CPU time already accounted */
+    uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
     struct ph_thread *next, *before; /* all threads, under the list's lock */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
@@ -59,8 +59,9 @@ static inline ph_thread *ph_self(void) {
 
 /* Sums of all threads' counts. */
 void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]);
-enum ph_thread_kind ph_thread_kind(void); /* the calling thread's */
-/* true on the NCCL watchdog's, heartbeat's and similar threads: they never ask, never wait, never move the clock */
+enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */
+/* Is the calling thread one of those that only watch, as NCCL's watchdog and heartbeat do? Such a thread never asks,
+ * never waits and never moves the clock. */
 bool ph_thread_is_watcher(void);
 /* Is no other thread of this process running or waiting for a processor? */
 bool ph_other_threads_sleep(void);

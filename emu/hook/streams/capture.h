@@ -14,18 +14,18 @@ int ph_capture_end(ph_stream *stream, ph_graph **out);
 int ph_capture_info(void *handle, int *status, unsigned long long *id, void **graph, void ***dependencies, void **edges,
                     size_t *n);
 void ph_capture_invalidate(ph_stream *stream);
-/* The stream is about to go; false if its capture began with it. */
+/* The stream is about to be destroyed. False if it is the origin of its capture. */
 bool ph_capture_leave(ph_stream *stream);
 
-/* Each records into the stream's capture and answers true if there is one; ph_capture_wait a status. */
+/* Each adds an item to the graph of the stream's capture and returns true; false, and nothing done, if the stream is
+ * not being captured. ph_capture_wait returns a status. */
 bool ph_capture_launch(ph_stream *stream, const ph_cost *cost);
 bool ph_capture_copy(ph_stream *stream, const ph_cost *cost, void *dst, const void *src, size_t nbytes);
 bool ph_capture_set(ph_stream *stream, const ph_cost *cost, void *dst, int value, size_t nbytes);
 bool ph_capture_event(ph_stream *stream, ph_event *event);
 bool ph_capture_host_function(ph_stream *stream, void (*function)(void *), void *arg);
 int ph_capture_wait(ph_stream *stream, ph_event *event);
-/* A stream that is being captured: run(stream, arg) is called at each launch of the graph, release(arg) when it has
- * gone (may be NULL). false, and nothing done, if the stream is not capturing. */
+/* run(stream, arg) is called at each launch of the graph, release(arg) (which may be NULL) when the graph is freed. */
 bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *stream, void *arg), void (*release)(void *arg),
                      void *arg);
 
@@ -33,16 +33,16 @@ bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *stream, void *arg
 int ph_event_record_flags(ph_event *event, ph_stream *stream, unsigned flags);
 int ph_stream_wait_event_flags(ph_stream *stream, ph_event *event, unsigned flags);
 
-/* What follows asks whether a capture forbids a call; if so, it invalidates the captures concerned. */
+/* The following functions return an error if a capture forbids the call, and invalidate the captures concerned. */
 extern atomic_int ph_captured_streams;
 /* For calls that give work to the stream. */
 int ph_capture_admits(ph_stream *stream);
-/* For calls that no capture would see and that may wait: allocations, and waits for and looks at what is not captured.
- */
+/* For potentially unsafe calls, which a capture cannot record: allocations, and waits for and queries of work that is
+ * not captured. */
 int ph_uncapturable(void);
-/* For calls that concern all of a device. */
+/* For calls that wait for all of a device. */
 int ph_capture_encompassed(int device);
-/* For calls on an event that was last recorded in a capture: never CUDA_OK. */
+/* For calls on an event whose last record is in a capture: never CUDA_OK. */
 int ph_captured_event(ph_event *event, bool invalidate);
 static inline int ph_stream_usable(ph_stream *stream) {
     int status = ph_device_usable();

@@ -1,6 +1,6 @@
 /*
- * Events. Each cudaEventRecord sets a new recording on its stream, so that an event recorded again leaves waits for its
- * earlier record alone. Records of before the rank's start count as completed.
+ * Events. Each cudaEventRecord makes a new recording on its stream. So an event can be recorded again without changing
+ * waits for its earlier recording. What was recorded before the rank's start counts as completed.
  */
 #include "streams/event.h"
 #include "channel/channel.h"
@@ -9,6 +9,8 @@
 #include "process/process.h"
 #include "process/thread.h"
 #include "streams/capture.h"
+#include "streams/segment.h"
+#include "streams/wait.h"
 #include "streams/watch.h"
 
 #include <stdlib.h>
@@ -33,13 +35,14 @@ int ph_event_create(unsigned flags, ph_event **out) {
 }
 
 int ph_event_destroy(ph_event *event) {
-    /* Aside: the watchdog destroys events when it gets round to it, and that moves neither clocks nor segments. */
+    /* Out of band: the watchdog destroys events at times that depend on this machine, which must change neither clocks
+     * nor segments. */
     struct ph_RECORDING_DROP record = {.recording = event->recording};
     if (event->recording && ph_run.started)
         ph_emit_out_of_band(PH_KIND_RECORDING_DROP, &record, sizeof record, NULL, 0);
     ph_record_lock();
     event->magic = 0;
-    event->next_retired = events.retired; /* reused, never freed: a stale handle is recognised */
+    event->next_retired = events.retired; /* kept for reuse and never freed, so that a stale handle is recognised */
     events.retired = event;
     ph_record_unlock();
     return CUDA_OK;
@@ -86,17 +89,17 @@ int ph_stream_wait_event(ph_stream *stream, ph_event *event) {
     int status = ph_stream_usable(stream);
     if (status) return status;
     if (UNLIKELY(stream->capture || event->capture)) return ph_capture_wait(stream, event);
-    if (!event->recording) return CUDA_OK; /* never recorded: no event */
+    if (!event->recording) return CUDA_OK; /* never recorded: nothing to wait for */
     ph_record_lock();
     if (ph_run.started) {
-        ph_order_default(stream); /* even where the wait is none: a stream's own event is behind it anyway */
+        ph_order_default(stream); /* also if the event is the stream's own, which needs no wait */
         if (event->stream_id != stream->id) ph_recording_wait(stream, event->recording);
     }
     ph_record_unlock();
     return CUDA_OK;
 }
 
-/* May the host look at the event, or wait for it? */
+/* May the host query the event, or wait for it? */
 static int observable(ph_event *event) {
     if (UNLIKELY(event->capture != NULL)) return ph_captured_event(event, true);
     int status = ph_device_usable();

@@ -11,11 +11,11 @@ struct ph_event {
     uint32_t magic;
     unsigned flags;
     uint64_t recording;         /* 0: never recorded since the rank's start */
-    bool recorded;              /* ever, also before the start */
-    uint64_t host_ns, clock_ns; /* when recorded: on the host clock; and as ph_clock_estimate tells */
+    bool recorded;              /* at any time, also before the start */
+    uint64_t host_ns, clock_ns; /* when it was recorded: by the host clock, and by ph_clock_estimate */
     int device;
     uint32_t stream_id;
-    struct ph_capture *capture; /* last recorded inside a capture: the capture and the node it stands for */
+    struct ph_capture *capture; /* if its last record is in a capture: which, and the FORK item's index */
     uint64_t capture_id;
     int capture_slot;
     ph_event *next_retired;
@@ -29,7 +29,8 @@ int ph_event_query(ph_event *event);
 int ph_event_synchronize(ph_event *event);
 int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);
 
-/* Under the record lock: a recording on the stream, and a wait for it on another. */
+/* Under the record lock: makes a recording on the stream (dropping another one, if not 0); makes a stream wait for one;
+ * drops one. */
 uint64_t ph_record_on(ph_stream *stream, uint64_t drop);
 void ph_recording_wait(ph_stream *stream, uint64_t recording);
 void ph_recording_drop(uint64_t recording);

@@ -1,22 +1,24 @@
 /*
- * Graphs: their steps, what they own, and their launch. A launch gives every step to the stream it was captured for:
- * the origin's to the stream of the launch, a side branch's to a stream of the executable's own, ordered by the forks
- * and joins of the capture. The host pays for one call, and the launch queue holds it as one.
+ * Graphs: their items, the user objects that they own, and their launch.
+ *
+ * A launch gives every item to a stream: those of branch 0 to the stream of the launch, those of another branch to a
+ * stream of the executable graph, ordered by the forks and joins of the capture. It costs the host one call and takes
+ * one place in the launch queue.
  */
 #include "streams/graph.h"
 #include "channel/channel.h"
+#include "core/alloc.h"
 #include "core/cuda_types.h"
-#include "core/warn.h"
 #include "data/data.h"
 #include "nvtx/nvtx.h"
 #include "process/process.h"
 #include "streams/host_function.h"
+#include "streams/segment.h"
 
 #include <stdlib.h>
 
 ph_graph *ph_graph_new(int device) {
-    ph_graph *graph = calloc(1, sizeof *graph);
-    if (!graph) ph_die("out of host memory");
+    ph_graph *graph = ph_allocate(sizeof *graph);
     graph->magic = GRAPH_MAGIC;
     graph->references = 1;
     graph->device = device;
@@ -24,17 +26,13 @@ ph_graph *ph_graph_new(int device) {
     return graph;
 }
 
-ph_step *ph_graph_add(ph_graph *graph, enum ph_step_kind kind, int branch) {
-    if (graph->nsteps == graph->capacity) {
-        graph->capacity = graph->capacity ? graph->capacity * 2 : 64;
-        graph->steps = realloc(graph->steps, graph->capacity * sizeof *graph->steps);
-    }
-    ph_step *step = calloc(1, sizeof *step);
-    if (!graph->steps || !step) ph_die("out of host memory");
-    *step = (ph_step){.kind = kind, .branch = branch, .graph = graph};
-    graph->steps[graph->nsteps++] = step;
-    graph->nnodes += ph_is_node(step);
-    return step;
+ph_graph_item *ph_graph_add(ph_graph *graph, enum ph_graph_item_kind kind, int branch) {
+    graph->items = ph_room_for_one(graph->items, graph->nitems, &graph->capacity, sizeof *graph->items);
+    ph_graph_item *item = ph_allocate(sizeof *item);
+    *item = (ph_graph_item){.kind = kind, .branch = branch, .graph = graph};
+    graph->items[graph->nitems++] = item;
+    graph->nnodes += ph_is_node(item);
+    return item;
 }
 
 int ph_user_object_release(ph_user_object *object, int count) {
@@ -51,11 +49,11 @@ int ph_user_object_release(ph_user_object *object, int count) {
 
 void ph_graph_release(ph_graph *graph) {
     if (--graph->references > 0) return;
-    for (size_t i = 0; i < graph->nsteps; i++) {
-        ph_step *step = graph->steps[i];
-        if (step->kind == STEP_CALL && step->function) step->function(step->arg);
-        free(step->after);
-        free(step);
+    for (size_t i = 0; i < graph->nitems; i++) {
+        ph_graph_item *item = graph->items[i];
+        if (item->kind == ITEM_CALL && item->function) item->function(item->arg);
+        free(item->after);
+        free(item);
     }
     while (graph->owned) {
         ph_owned *owned = graph->owned;
@@ -64,7 +62,7 @@ void ph_graph_release(ph_graph *graph) {
         free(owned);
     }
     graph->magic = 0;
-    free(graph->steps);
+    free(graph->items);
     free(graph);
 }
 
@@ -76,48 +74,48 @@ static ph_stream *branch_stream(ph_graph_exec *exec, int branch, ph_stream *stre
     return exec->branches[branch];
 }
 
-/* A side branch is ordered by recordings, which live as long as this launch. */
-static void replay_order(const ph_step *step, size_t index, ph_stream *stream, uint64_t *recordings) {
-    if (!ph_run.started || (step->kind == STEP_FORK && !step->joined)) return;
+/* Orders branches by recordings, which exist for this launch only. */
+static void replay_order(const ph_graph_item *item, size_t index, ph_stream *stream, uint64_t *recordings) {
+    if (!ph_run.started || (item->kind == ITEM_FORK && !item->joined)) return;
     ph_record_lock();
-    if (step->kind == STEP_FORK)
+    if (item->kind == ITEM_FORK)
         recordings[index] = ph_record_on(stream, 0);
     else
-        ph_recording_wait(stream, recordings[step->fork]);
+        ph_recording_wait(stream, recordings[item->fork]);
     ph_record_unlock();
 }
 
-static void replay_node(const ph_step *step, ph_stream *stream, bool queued) {
-    switch (step->kind) {
-    case STEP_LAUNCH:
-        ph_launch_now(stream, step->cost, queued);
+static void replay_node(const ph_graph_item *item, ph_stream *stream, bool queued) {
+    switch (item->kind) {
+    case ITEM_LAUNCH:
+        ph_launch_now(stream, item->cost, queued);
         break;
-    case STEP_COPY:
-        ph_launch_now(stream, step->cost, queued);
-        ph_data_copy(step->dst, step->src, step->nbytes);
+    case ITEM_COPY:
+        ph_launch_now(stream, item->cost, queued);
+        ph_data_copy(item->dst, item->src, item->nbytes);
         break;
-    case STEP_SET:
-        ph_launch_now(stream, step->cost, queued);
-        ph_data_set(step->dst, step->value, step->nbytes);
+    case ITEM_SET:
+        ph_launch_now(stream, item->cost, queued);
+        ph_data_set(item->dst, item->value, item->nbytes);
         break;
-    case STEP_HOST:
-        ph_host_function(stream, step->function, step->arg);
+    case ITEM_HOST:
+        ph_host_function(stream, item->function, item->arg);
         break;
-    case STEP_CALL:
-        step->run(stream, step->arg);
+    case ITEM_CALL:
+        item->run(stream, item->arg);
         break;
-    case STEP_EVENT_RECORD:
-        ph_event_record(step->event, stream);
+    case ITEM_EVENT_RECORD:
+        ph_event_record(item->event, stream);
         break;
-    case STEP_EVENT_WAIT:
-        ph_stream_wait_event(stream, step->event);
+    case ITEM_EVENT_WAIT:
+        ph_stream_wait_event(stream, item->event);
         break;
     default:
         break;
     }
 }
 
-/* Behind the stream's work and behind the executable's last launch, whichever stream that was given to. */
+/* A launch runs after earlier work of its stream, and after the last launch of the same executable on any stream. */
 static void begin_launch(const ph_graph_exec *exec, ph_stream *stream) {
     if (!ph_run.started) return;
     ph_record_lock();
@@ -144,20 +142,19 @@ int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
     ph_graph_replayed();
     begin_launch(exec, stream);
     const ph_graph *graph = exec->graph;
-    bool queued = true; /* the first node that is given to the stream itself stands for all */
-    uint64_t *recordings = calloc(graph->nsteps + 1, sizeof *recordings);
-    if (!recordings) ph_die("out of host memory");
-    for (size_t i = 0; i < graph->nsteps; i++) {
-        const ph_step *step = graph->steps[i];
-        ph_stream *on = branch_stream(exec, step->branch, stream);
-        if (ph_is_node(step)) {
-            replay_node(step, on, queued && on == stream);
+    bool queued = true; /* only the first node on the launch's own stream takes a place */
+    uint64_t *recordings = ph_allocate((graph->nitems + 1) * sizeof *recordings);
+    for (size_t i = 0; i < graph->nitems; i++) {
+        const ph_graph_item *item = graph->items[i];
+        ph_stream *on = branch_stream(exec, item->branch, stream);
+        if (ph_is_node(item)) {
+            replay_node(item, on, queued && on == stream);
             queued = queued && on != stream;
         } else
-            replay_order(step, i, on, recordings);
+            replay_order(item, i, on, recordings);
     }
     ph_record_lock();
-    for (size_t i = 0; i < graph->nsteps; i++)
+    for (size_t i = 0; i < graph->nitems; i++)
         if (recordings[i]) {
             ph_close_segments();
             ph_recording_drop(recordings[i]);

@@ -1,7 +1,7 @@
 /*
- * Graphs: what a capture recorded, in the order it was given. `branch` is the captured stream it was given to; the
- * capture's origin is branch 0. Two kinds are no nodes but order: FORK (an event recorded), JOIN (a stream waits for
- * it).
+ * Graphs: the items that a capture has recorded, in order. `branch` numbers the captured streams; the capture's origin
+ * is branch 0. Most items are CUDA's graph nodes. Two kinds only order branches: FORK (an event was recorded) and JOIN
+ * (a stream waits for that event).
  */
 #ifndef PHANTORA_GRAPH_H
 #define PHANTORA_GRAPH_H
@@ -10,20 +10,20 @@
 
 #include <pthread.h>
 
-enum ph_step_kind {
-    STEP_LAUNCH,
-    STEP_COPY,
-    STEP_SET,
-    STEP_HOST,
-    STEP_CALL,
-    STEP_EVENT_RECORD,
-    STEP_EVENT_WAIT,
-    STEP_FORK,
-    STEP_JOIN
+enum ph_graph_item_kind {
+    ITEM_LAUNCH,
+    ITEM_COPY,
+    ITEM_SET,
+    ITEM_HOST,
+    ITEM_CALL,
+    ITEM_EVENT_RECORD,
+    ITEM_EVENT_WAIT,
+    ITEM_FORK,
+    ITEM_JOIN
 };
 
-typedef struct ph_step {
-    enum ph_step_kind kind;
+typedef struct ph_graph_item {
+    enum ph_graph_item_kind kind;
     int branch;
     const ph_cost *cost;
     void *dst;
@@ -34,13 +34,13 @@ typedef struct ph_step {
     void (*run)(ph_stream *stream, void *arg);
     void *arg;
     ph_event *event;
-    int fork;               /* JOIN: which fork, by its index */
-    bool joined;            /* FORK: somebody waits for it */
-    bool reached;           /* while looking for what was not joined */
-    struct ph_step **after; /* direct dependencies */
+    int fork;                     /* JOIN: the index of its FORK */
+    bool joined;                  /* FORK: a stream waits for it */
+    bool reached;                 /* used while the capture ends */
+    struct ph_graph_item **after; /* direct dependencies */
     size_t nafter;
     ph_graph *graph;
-} ph_step;
+} ph_graph_item;
 
 typedef struct ph_user_object {
     uint32_t magic;
@@ -57,31 +57,31 @@ typedef struct ph_owned {
 
 struct ph_graph {
     uint32_t magic;
-    int references; /* the graph's handle and its executables */
+    int references; /* by the graph's handle and by executable graphs */
     int device;
-    ph_step **steps;
-    size_t nsteps, capacity, nnodes;
+    ph_graph_item **items;
+    size_t nitems, capacity, nnodes;
     int nbranches;
     ph_owned *owned;
 };
 
-/* An executable graph and the streams that its side branches run on. */
+/* An executable graph and the streams that its branches but the first run on. */
 typedef struct ph_graph_exec {
     uint32_t magic;
     ph_graph *graph;
     ph_stream **branches;
-    uint64_t recording; /* behind its last launch: it does not run beside itself */
+    uint64_t recording; /* after its last launch: two launches never overlap */
     uint32_t stream_id;
 } ph_graph_exec;
 
 enum { GRAPH_MAGIC = 0x47524150, EXEC_MAGIC = 0x47455845, USER_OBJECT_MAGIC = 0x554f424a };
 
-static inline bool ph_is_node(const ph_step *step) { return step->kind < STEP_FORK; }
+static inline bool ph_is_node(const ph_graph_item *item) { return item->kind < ITEM_FORK; }
 
 typedef struct ph_tails {
-    ph_step **steps;
+    ph_graph_item **items;
     size_t n;
-} ph_tails; /* what the next node of a branch depends on */
+} ph_tails; /* the items that the next one of a branch depends on */
 
 typedef struct ph_capture ph_capture;
 struct ph_capture {
@@ -95,9 +95,14 @@ struct ph_capture {
 };
 
 ph_graph *ph_graph_new(int device);
-ph_step *ph_graph_add(ph_graph *graph, enum ph_step_kind kind, int branch);
+ph_graph_item *ph_graph_add(ph_graph *graph, enum ph_graph_item_kind kind, int branch);
 void ph_graph_release(ph_graph *graph);
 int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream);
 int ph_user_object_release(ph_user_object *object, int count);
+
+/* Makes the stream a member of the capture. False if there are too many. */
+bool ph_capture_enlist(ph_stream *stream, ph_capture *capture, int branch);
+/* Is the capture that the event was recorded in still going on? */
+bool ph_capture_running(const ph_event *event);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * Host functions in a stream (cudaLaunchHostFunc, cudaStreamAddCallback): really called, on a thread of ours as in
- * CUDA, one after the other, in the order they were given. Whoever synchronises waits for them.
+ * Host functions in a stream (cudaLaunchHostFunc, cudaStreamAddCallback). They are really called: one after another, in
+ * order, on a thread of the library, as CUDA does. Calls that synchronise wait for them.
  *
- * To the data engine a function is an action that reads and writes all host memory: it runs when the bytes given before
- * it are there, and copies given after it see what it wrote. In virtual time it takes its place in its stream and a
- * fixed time, ph_cfg.host_function_ns; how long it really runs here says nothing about the emulated host.
+ * To data/ a host function is an action that reads and writes all host memory. So it runs when all earlier bytes have
+ * arrived, and later copies see what it wrote. In virtual time it takes its place in its stream and a fixed time,
+ * ph_cfg.host_function_ns: how long it takes on this machine says nothing about the emulated host.
  *
- * Before the rank's start there are no threads: they run at once.
+ * Before the rank's start the library has no threads: host functions are called at once.
  */
 #define _GNU_SOURCE
 #include "streams/host_function.h"
@@ -18,10 +18,10 @@
 #include "process/python.h"
 #include "process/thread.h"
 #include "streams/capture.h"
+#include "streams/segment.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 
 static struct {
     pthread_mutex_t lock;
@@ -58,7 +58,7 @@ static void start_caller(void) {
     sigfillset(&all);
     pthread_t thread;
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, caller, NULL) != 0) ph_die("no thread for host functions");
+    if (pthread_create(&thread, NULL, caller, NULL) != 0) ph_die("cannot start the thread that calls host functions");
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_detach(thread);
     calls.running = true;

@@ -5,10 +5,11 @@
 #include "streams/stream.h"
 
 int ph_host_function_launch(ph_stream *stream, void (*function)(void *), void *arg);
-void ph_host_function(ph_stream *stream, void (*function)(void *), void *arg); /* not captured */
+void ph_host_function(ph_stream *stream, void (*function)(void *),
+                      void *arg); /* whether or not the stream is being captured */
 void ph_host_functions_wait(void);
 
-/* The action's turn has come. With the data engine's lock. */
+/* From data/, under its lock: the action's turn has come. */
 struct ph_action;
 void ph_host_function_ready(struct ph_action *action);
 

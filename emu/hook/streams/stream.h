@@ -1,8 +1,8 @@
 /*
- * streams/: CUDA's streams, events, captures, graphs and host functions; and the op stream: launches of one stream fold
- * into its open segment until another record closes it.
- * Comes in: launches and orders from the API folders. Goes out: the records STREAM_*, SEGMENT, EVENT_RECORD,
- * RECORDING_DROP, HOST_WAIT; the questions QUERY and ELAPSED.
+ * streams/: CUDA's streams (stream), events (event), captures (capture), graphs (graph) and host functions
+ * (host_function); the op stream that their work becomes (segment); where the host waits (wait, watch).
+ * Comes in: launches and orders from the API folders. Goes out: the records STREAM_CREATE, STREAM_DESTROY, SEGMENT,
+ * EVENT_RECORD, RECORDING_DROP, STREAM_WAIT and HOST_WAIT; the questions QUERY and ELAPSED.
  */
 #ifndef PHANTORA_STREAM_H
 #define PHANTORA_STREAM_H
@@ -19,21 +19,22 @@ struct ph_stream {
     int device, priority;
     unsigned flags;
     bool legacy;   /* the device's legacy default stream */
-    bool blocking; /* waits for it, and it for this one */
-    /* the open segment, empty if launches is 0; under the record lock. queued: how many of them the launch queue holds
-     */
+    bool blocking; /* is ordered with the legacy default stream */
+    /* the open segment, under the record lock: number of launches, 0 if none is open; places that they take in the
+     * launch queue; and the fields of a SEGMENT record */
     uint32_t launches, queued;
     uint64_t first_ns, solo_ns, contended_ns, tail_ns;
     ph_stream *next_open;
-    /* implicit ordering with the legacy default stream: counts of things given to either */
+    /* order with the legacy default stream: how often this stream was given work; how much of the legacy default
+     * stream's work this one waits for; how much of this one's work the legacy default stream waits for */
     uint64_t work, legacy_seen, seen_by_legacy;
-    /* capture */
     struct ph_capture *capture;
     int branch;
-    ph_stream *next; /* all streams alive */
+    ph_stream *next; /* in the list of all streams */
 };
 
-/* NULL and 1: legacy default stream; 2: per-thread default stream; else a handle. Unknown handles: NULL. */
+/* The stream of a handle: NULL and 1 mean the legacy default stream, 2 the per-thread default stream. NULL if there is
+ * no such stream. */
 ph_stream *ph_stream_of(void *handle);
 uint32_t ph_stream_id(const ph_stream *stream);
 int ph_stream_device(const ph_stream *stream);
@@ -46,32 +47,22 @@ ph_stream *ph_default_stream(int device);
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out);
 int ph_stream_destroy(ph_stream *stream);
 
-/* One kernel or copy on the stream: folded into its open segment, or into the graph being captured. Counts a launch;
- * host cost is the caller's. */
-void ph_launch(ph_stream *stream, const ph_cost *cost);
-/* Not captured. queued: does it take a place of its own in the launch queue? */
-void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued);
-/* Time that a stream takes for something that is no kernel and no copy. */
-void ph_stream_occupy(ph_stream *stream, uint64_t for_ns);
-/* Before a record of your own that puts work on a stream (NCCL_LAUNCH): orders the stream with the legacy default
+/* To be called before a record that puts work on a stream (NCCL_LAUNCH): orders the stream with the legacy default
  * stream where CUDA does. */
 void ph_stream_touch(ph_stream *stream);
 
-int ph_stream_synchronize(ph_stream *stream);
-/* The host waits, whatever is being captured: for calls that wait as a part of what they do. */
-void ph_stream_wait(ph_stream *stream);
-int ph_device_synchronize(int device);
-void ph_device_wait(int device);
-int ph_stream_query(ph_stream *stream);
-/* Asks whether a stream's work or a recording is done: CUDA_OK or CUDA_NOT_READY. */
-int ph_query(uint32_t scope, uint32_t stream, uint64_t recording);
-void ph_wait_recording(uint64_t recording);
-
-/* Under the record lock: closes all open segments, in order of their first launch. */
-void ph_close_segments(void);
-bool ph_segments_open(void);
-uint64_t ph_launch_count(void);
-/* Under the record lock: orders the stream with its device's legacy default stream where CUDA does. */
-void ph_order_default(ph_stream *stream);
+/* Calls on the legacy default stream that wait or ask do so for the device's blocking streams as well; later work is
+ * not ordered by that. Of those that were made before stream number `before` and have work that the legacy stream does
+ * not wait for, the number of the last one; 0: none. */
+uint32_t ph_stream_encompassed(const ph_stream *stream, uint32_t before);
+/* Blocking streams that are not legacy default streams. Under the record lock. */
+extern int ph_blocking_streams;
+void ph_order_with_blocking(ph_stream *stream);
+/* Under the record lock, before the stream is given work: orders it with its device's legacy default stream where CUDA
+ * does. */
+static inline void ph_order_default(ph_stream *stream) {
+    stream->work++;
+    if (UNLIKELY(ph_blocking_streams > 0)) ph_order_with_blocking(stream);
+}
 
 #endif

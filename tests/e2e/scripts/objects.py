@@ -33,6 +33,7 @@ dist.all_reduce(largest, op=dist.ReduceOp.MAX)
 assert largest.item() == 1.5 * (world - 1), largest.item()
 
 work = dist.all_reduce(flags := torch.tensor([rank == 1, True, False], device=device).int(), async_op=True)
-doubled = flags * 2 if work.wait() is None or True else flags
+work.wait()
+doubled = flags * 2
 assert doubled.tolist() == [2, 2 * world, 0], doubled.tolist()
 finish()

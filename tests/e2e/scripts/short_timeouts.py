@@ -1,4 +1,4 @@
-"""Ranks wait for one that is busy three times as long as any timeout allows, in real time alone."""
+"""Ranks wait for one that is busy in real time, three times as long as any timeout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMEOUT = timedelta(seconds=1)
 
 
 def busy() -> None:
-    """Processor time is real. The host model charges nothing for Python's own work."""
+    """For real time, which processor time is; hardly any virtual time passes."""
     until = time.process_time() + 3 * TIMEOUT.total_seconds()
     while time.process_time() < until:
         pass

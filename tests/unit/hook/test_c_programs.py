@@ -79,7 +79,7 @@ def test_occupancy_needs_its_attributes(attribute, library, tmp_path):
     device = tmp_path / "device"
     known = {key: value for key, value in DEVICE_FILE.items() if key != f"attr.{attribute}"}
     device.write_text("".join(f"{key}={value}\n" for key, value in known.items()))
-    assert "device attributes are missing" in refusal(library, device)
+    assert "these device attributes must be given" in refusal(library, device)
 
 
 def test_nvml_is_found_by_its_name(library, tmp_path):

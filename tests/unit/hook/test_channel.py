@@ -90,14 +90,14 @@ def test_a_vanished_coordinator_ends_the_rank(running):
         until(lambda: coordinator.records)
         coordinator.connection.shutdown(2)
 
-    running(program, watch=watch, status=74)
+    running(program, watch=watch, status=records.ExitKind.DISCONNECTED)
 
 
 def test_a_vanished_coordinator_ends_a_rank_that_asks(running):
     def answer(record):
         raise VanishError
 
-    running(lambda rank: rank.c.phantora_clock_ns(), status=74, answer=answer)
+    running(lambda rank: rank.c.phantora_clock_ns(), status=records.ExitKind.DISCONNECTED, answer=answer)
 
 
 def test_a_child_of_a_rank_cannot_use_the_device_nor_the_channel(running):
@@ -119,7 +119,7 @@ def test_a_child_of_a_rank_cannot_use_the_device_nor_the_channel(running):
 
     told = running(program)
     assert not told.of(records.MARKER)
-    assert [r.launches for r in told.of(records.SEGMENT)] == [2]
+    assert sum(r.launches for r in told.of(records.SEGMENT)) == 2  # in one segment or, on a busy machine, in two
 
 
 def test_children_die_with_their_rank(running):

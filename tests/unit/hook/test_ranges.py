@@ -53,6 +53,7 @@ class Nvtx:
             "AddmmBackward0;[[8, 64]]",
         ),
         (b"mine, with a comma, seq = 1, sizes = []", "mine, with a comma;[]"),
+        (b"layer 3; forward\n", "layer 3, forward ;"),
     ],
 )
 def test_a_launch_belongs_to_the_innermost_range(running, message, op):

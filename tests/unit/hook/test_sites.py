@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from emu.contract import records
-from emu.interpreter.frames import Layout, UnknownLayout, find_layout, offsets
+from emu.interpreter.frame_layout import FrameLayout, UnknownLayout, find_layout
 
 LIBRARY = "/nowhere/site-packages/library/module.py"
 TORCH = "/nowhere/site-packages/torch"
@@ -30,7 +30,7 @@ def function(name: str, file: str, line: int) -> Any:
 
 
 def tell(hook: Any) -> None:
-    found = offsets(find_layout())
+    found = find_layout().offsets()
     array = (ctypes.c_int32 * len(found))(*found)
     stdlib = os.path.dirname(os.__file__)
     assert hook.c.phantora_sites(array, b"/ours", stdlib.encode(), TORCH.encode()) == 0
@@ -120,7 +120,7 @@ def test_without_a_layout_nothing_is_told(running) -> None:
 
 
 def test_the_layout_is_the_same_on_every_thread_and_depth() -> None:
-    def deep(depth: int) -> Layout:
+    def deep(depth: int) -> FrameLayout:
         return deep(depth - 1) if depth else find_layout()
 
     found = []
@@ -131,7 +131,9 @@ def test_the_layout_is_the_same_on_every_thread_and_depth() -> None:
 
 
 def test_an_unfamiliar_interpreter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emu.interpreter.frames._OBJECT_FRAME", 16)  # f_back, as if frames were laid out otherwise
+    monkeypatch.setattr(
+        "emu.interpreter.frame_layout._OBJECT_FRAME", 16
+    )  # f_back, as if frames were laid out otherwise
     with pytest.raises(UnknownLayout):
         find_layout()
 
@@ -144,6 +146,6 @@ def test_other_interpreters(version: str) -> None:
         pytest.skip(f"no other python{version} here")
     if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode != 0:
         pytest.skip(f"python{version} does not start here")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from emu.interpreter.frames import find_layout; find_layout()"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from emu.interpreter import frame_layout as f; f.find_layout()"
     root = str(Path(__file__).parents[3])
     subprocess.run([python, "-c", code, root], check=True)

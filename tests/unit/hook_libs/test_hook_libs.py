@@ -17,7 +17,11 @@ def sources(folder: str, *names: str) -> list[Path]:
     return [HOOK / folder / f"{name}.c" for name in names]
 
 
-DATA = [*sources("data", "data", "known", "pending", "python_actions"), *sources("process", "python")]
+DATA = [
+    *sources("data", "data", "known", "pending", "python_actions"),
+    *sources("process", "python"),
+    *sources("core", "alloc"),
+]
 TESTS = {
     "test_data.c": DATA,
     "test_nccl.c": [*DATA, *sources("nccl", "collectives", "comm", "group", "misc"), *sources("calls", "versions")],
@@ -25,7 +29,7 @@ TESTS = {
         *DATA,
         *sources("cudnn", "handle", "backend", "descriptors", "graph", "work"),
         *sources("cublas", "handle", "gemm", "other", "lt"),
-        *sources("costs", "library"),
+        *sources("costs", "library", "signature"),
         *sources("core", "hash"),
         *sources("calls", "versions"),
     ],

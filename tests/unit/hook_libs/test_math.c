@@ -112,6 +112,18 @@ static void light_products(void) {
                          (void *)2) == 0);
     CHECK(strcmp(fake_signatures[0],
                  "gemm;cublasLtMatmul;t;n;16;8;64;3;bf16;bf16;f32;f32;gelu_aux_bias;aten::op;[[8, 64]]") == 0);
+    /* 4-bit items: two in a byte; and a type that nobody knows */
+    int fp4 = 33, unknown = 99;
+    ph_data_set(out, 0, 4096);
+    CHECK(cublasLtMatrixLayoutSetAttribute(a, 0, &fp4, 4) == 0 &&
+          cublasLtMatrixLayoutSetAttribute(d, 0, &fp4, 4) == 0 &&
+          cublasLtMatrixLayoutSetAttribute(b, 0, &unknown, 4) == 0);
+    batch = 1;
+    CHECK(cublasLtMatrixLayoutSetAttribute(d, 5, &batch, 4) == 0);
+    CHECK(cublasLtMatmul(it, operation, NULL, out, a, out, b, NULL, out, d, out, d, results[0].algo, NULL, 0,
+                         (void *)2) == 0);
+    CHECK(strstr(fake_signatures[1], ";t;n;16;8;64;1;f4e2m1;other;f4e2m1;f32;"));
+    CHECK(!ph_data_known_any(out, 64) && ph_data_known(out + 64, 64)); /* 16 x 8 of them */
     cublasLtMatmulDescDestroy(operation), cublasLtMatmulPreferenceDestroy(preference);
     cublasLtMatrixLayoutDestroy(a), cublasLtMatrixLayoutDestroy(b), cublasLtMatrixLayoutDestroy(d);
     cublasDestroy_v2(it);

@@ -12,7 +12,7 @@ native.LIBRARY = Path(sys.argv[1])
 native._stale = lambda: False
 
 from netsim import Group, Link, RoutedNetwork, Topology, build  # noqa: E402
-from netsim.graph import GraphRouter  # noqa: E402
+from netsim.topology.graph import GraphRouter  # noqa: E402
 
 SERVER = {"kind": "host", "nics": 1, "nic_gbps": 80}
 FABRIC = {"kind": "leaf-spine", "servers_per_leaf": 2, "spines": 3, "uplink_gbps": 40}
@@ -55,7 +55,6 @@ for number in range(int(sys.argv[2])):
     history(number)
 bulk = Topology([Link("a", 8.0), Link("b", 8.0)], ["x"], GraphRouter((), {}))
 many = RoutedNetwork(bulk)
-many.add_many([(0,), (1,), (0, 1)], [5, 6, 7], [0, 1, 2], ["a", "b", "c"])
 once = RoutedNetwork(bulk)
 once.play(once.table([(0,), (1,), (0, 1)] * 50, [500, 0, 700] * 50, list(range(150))))
 print("done")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from netsim import bench, cases
+from netsim.bench import __main__ as bench
+from netsim.bench import cases
 
 HERE = Path(__file__).parent / "cases"
 MORE = os.environ.get("NETSIM_CASES", "")

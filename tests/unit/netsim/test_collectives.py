@@ -9,10 +9,11 @@ import pytest
 
 import netsim
 from netsim import FlowError, Network, SpecError, Topology
-from netsim.collectives import Plan, accuracy, hops, load_params, plan
+from netsim.collectives import Plan, hops, load_params, plan
+from netsim.tools import nccl_accuracy as accuracy
 
 HOPPER = load_params("hopper")
-EXAMPLES = Path(netsim.__file__).parent / "examples"
+CLUSTERS = Path(__file__).parents[3] / "profiles" / "clusters"
 
 
 def _server(gpus: int, nvls: bool = False) -> Topology:
@@ -53,7 +54,7 @@ def test_nvls_only_where_the_server_has_it() -> None:
 
 
 def test_pat_for_one_gpu_per_node() -> None:
-    topology = netsim.load(EXAMPLES / "dgx-h100.toml", 64)
+    topology = netsim.load(CLUSTERS / "dgx-h100.toml", 64)
     members = [topology.gpu(server, 0) for server in range(64)]
     assert plan("all_gather", 1 << 16, members, topology, HOPPER).algorithm == "pat"
 
@@ -69,7 +70,7 @@ def test_a_ring_loads_every_port_of_a_server_alike(op: str) -> None:
 
 
 def test_multi_node_rings_use_every_rail_once_per_server() -> None:
-    topology = netsim.load(EXAMPLES / "dgx-a100.toml", 3)
+    topology = netsim.load(CLUSTERS / "dgx-a100.toml", 3)
     (group,) = plan("all_gather", 1 << 28, range(24), topology, load_params("ampere")).groups
     nics = {topology.links[link].name: weight for link, weight in group.links if "/nic" in topology.links[link].name}
     assert len(nics) == 3 * 8 * 2
@@ -97,7 +98,7 @@ def test_double_trees_span_and_balance(nodes: int) -> None:
 
 @pytest.mark.parametrize(("servers", "public_gbs"), [(1, 480), (2, 470), (4, 366)])
 def test_large_all_reduce_against_public_figures(servers: int, public_gbs: float) -> None:
-    algorithm, bus_gbs = _bus_gbs(netsim.load(EXAMPLES / "dgx-h100.toml", servers), 8 << 30)
+    algorithm, bus_gbs = _bus_gbs(netsim.load(CLUSTERS / "dgx-h100.toml", servers), 8 << 30)
     assert algorithm == ("nvls" if servers == 1 else "nvls_tree")
     assert bus_gbs == pytest.approx(public_gbs, rel=0.06)
 

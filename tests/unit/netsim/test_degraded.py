@@ -89,9 +89,9 @@ def _facts(net: RoutedNetwork, flows: dict[int, int], sends: list[Any], faults: 
     facts = {}
     for key in flows:
         _, src, dst, start_ns, nbytes = sends[key]
-        way = net.way(src, dst, start_ns)
+        way = net.paths_of(src, dst, start_ns)
         paths = [(ticks_from_ns(at), tuple((link, 1) for link in path)) for at, path in way.paths]
-        facts[key] = oracle.Fact(key, ticks_from_ns(way.start_ns), nbytes, paths[0][1], ways=tuple(paths[1:]))
+        facts[key] = oracle.Fact(key, ticks_from_ns(way.first_byte_ns), nbytes, paths[0][1], ways=tuple(paths[1:]))
     steps = {i: {0: rate_from_gbps(link.gbps)} for i, link in enumerate(CLUSTER.links)}
     for kind, link, at_ns in faults:
         if kind != "late":

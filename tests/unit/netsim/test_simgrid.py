@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from netsim import Network, cases
+from netsim import Network
+from netsim.bench import cases
+from netsim.units import TICKS_PER_NS
 
 simgrid = pytest.importorskip(
     "simgrid",
@@ -43,6 +45,6 @@ def _simgrid_ns(case: cases.Case) -> list[float]:
 def test_the_same_completion_times_as_simgrid() -> None:
     case = cases.read(CASES / "tiny_ls4_16.json.gz")
     net = Network(case.topology)
-    ours = net.play(net.table(case.paths, case.nbytes, case.start_ns)) / 4096
+    ours = net.play(net.table(case.paths, case.nbytes, case.start_ns)) / TICKS_PER_NS
     for mine, theirs in zip(ours, _simgrid_ns(case), strict=True):
         assert mine == pytest.approx(theirs, abs=0.01, rel=0)

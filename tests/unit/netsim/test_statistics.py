@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import netsim
-from netsim import Group, Network, Topology, picture, stats, trace
+from netsim import Group, Network, Topology
+from netsim.tools import picture, stats, trace
+from netsim.topology import graph
 from phantora_async.commands import net as command
 from phantora_async.errors import UsageError
 
@@ -28,7 +30,7 @@ kind = "switch"
 
 def _two_links() -> Network:
     links = [netsim.Link("wide", 16.0), netsim.Link("narrow", 8.0)]
-    return Network(Topology(links, ["a", "b"], netsim.graph.GraphRouter((), {})))
+    return Network(Topology(links, ["a", "b"], graph.GraphRouter((), {})))
 
 
 def test_segments_and_bottlenecks() -> None:

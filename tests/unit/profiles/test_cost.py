@@ -27,7 +27,7 @@ def model() -> profiles.CostModel:
 
 
 def gemm(m: int, n: int, k: int, dtype: str = "bf16", batch: int = 1, compute: str = "f32") -> str:
-    return f"gemm;cublasGemmEx;n;n;{m};{n};{k};{batch};{dtype};{dtype};{dtype};{compute};;aten::mm;"
+    return f"gemm;cublasGemmEx;n;n;{m};{n};{k};{batch};{dtype};{dtype};{dtype};{compute};default;aten::mm;"
 
 
 def test_large_add_is_streaming(model: profiles.CostModel) -> None:
@@ -76,7 +76,7 @@ def test_skinny_gemm_is_bound_by_its_weights(model: profiles.CostModel) -> None:
 
 def test_dtypes_order(model: profiles.CostModel) -> None:
     times = [model.cost(gemm(4096, 4096, 4096, dtype)).solo_ns for dtype in ("f8e4m3", "bf16")]
-    times.append(model.cost(gemm(4096, 4096, 4096, "f32", compute="f32_fast_tf32")).solo_ns)
+    times.append(model.cost(gemm(4096, 4096, 4096, "f32", compute="tf32")).solo_ns)
     times.append(model.cost(gemm(4096, 4096, 4096, "f32")).solo_ns)
     assert times == sorted(times)
     assert times[1] / times[0] == pytest.approx(2, rel=0.1)

@@ -13,6 +13,7 @@ ROOT = Path(profiles.__file__).parent
 MAY_IMPORT = {
     "descriptions": ("profiles.errors", "profiles.descriptions"),
     "kernel_names": ("profiles.kernel_names",),
+    "signature": ("profiles.errors", "profiles.signature"),
     "models": ("profiles.errors", "profiles.signature", "profiles.descriptions", "profiles.kernel_names",
                "profiles.models"),
 }  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,7 +49,7 @@ def check(model: profiles.CostModel, signature: str) -> profiles.Cost:
 @given(gpus, dtype, st.tuples(size, size, size), small, st.integers(0, 2))
 def test_gemm(gpu: str, dtype: str, dims: tuple[int, int, int], batch: int, grown: int) -> None:
     def text(m: int, n: int, k: int) -> str:
-        return f"gemm;cublasGemmEx;t;n;{m};{n};{k};{batch};{dtype};{dtype};{dtype};f32;;;"
+        return f"gemm;cublasGemmEx;t;n;{m};{n};{k};{batch};{dtype};{dtype};{dtype};f32;default;;"
 
     larger = tuple(one * 4 if at == grown else one for at, one in enumerate(dims))
     cost = check(MODELS[gpu], text(*dims))
@@ -116,9 +114,8 @@ def test_norm(gpu: str, direction: str, dims: tuple[int, ...]) -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_priced_or_refused(text: str) -> None:
-    with suppress(profiles.ProfileError):
-        check(MODELS["h200"], text)
+def test_any_text_is_priced(text: str) -> None:
+    check(MODELS["h200"], text)
 
 
 @given(
@@ -130,7 +127,7 @@ def test_any_kernel_name_is_priced(start: str, rest: str) -> None:
     check(MODELS["h200"], f"kernel;{start}{rest}k;3,2,1;64,2,1;0;;")
 
 
-@pytest.mark.parametrize("signature", ["gemm;c;n;n;0;5;5;1;f32;f32;f32;f32;;;",
+@pytest.mark.parametrize("signature", ["gemm;cublasSgemm;n;n;0;5;5;1;f32;f32;f32;f32;default;;",
     "conv;fwd;0x1x1;1x1x1;0x1x1;;;;1;f32;nchw;;",
                                        "sdpa;fwd;0x1x1x1;0x1x1x1;0x1x1x1;f16;1;1;;",
                                        "norm;fwd;m;0x4;f32;nchw;;"])  # fmt: skip
@@ -139,7 +136,7 @@ def test_empty_work_is_never_free(signature: str) -> None:
 
 
 def test_a_faster_gpu_is_faster() -> None:
-    signature = "gemm;cublasGemmEx;n;n;8192;8192;8192;1;bf16;bf16;bf16;f32;;;"
+    signature = "gemm;cublasGemmEx;n;n;8192;8192;8192;1;bf16;bf16;bf16;f32;default;;"
     order = ["b200", "h200", "a100-80g", "rtx4090"]
     times = [MODELS[name].cost(signature).solo_ns for name in order]
     assert times == sorted(times)
@@ -147,4 +144,4 @@ def test_a_faster_gpu_is_faster() -> None:
 
 def test_same_answer_twice() -> None:
     signature = "copy;d2d;12345;pinned"
-    assert MODELS["h200"].cost(signature) is MODELS["h200"].cost(signature.encode())
+    assert MODELS["h200"].cost(signature) is MODELS["h200"].cost(signature)

@@ -53,7 +53,7 @@ def trace(tmp_path: Path) -> Path:
 def test_works(trace: Path) -> None:
     add, gemm = works(load(trace))
     assert add.signature.endswith(";8,1,1;128,1,1;0;aten::add;[[8192], [8192], []]")
-    assert (add.family, add.overlap) == ("element-wise", 0.0)
+    assert (add.category, add.overlap) == ("element-wise", 0.0)
     assert gemm.signature.startswith("gemm;cublasGemmEx;n;n;16;64;32;1;bf16;bf16;bf16;f32;")
     # The memset belongs to the library's call; three of its six microseconds ran beside NCCL.
     assert (gemm.for_us, gemm.overlap) == (6.0, 0.5)

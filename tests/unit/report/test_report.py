@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.report import Document, build, terminal_report, to_json
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import period, step_document
@@ -102,7 +102,7 @@ def test_the_text_is_plain_where_it_is_no_terminal() -> None:
     text = terminal_report(document(*[train(script, 6, marked=True) for script in scripts(2)]))
     assert "\x1b" not in text
     assert "2 x h200 on 1 server (dgx-h200)" in text
-    assert "a step takes 1.6 µs (median of 3" in text
+    assert "a step takes 1.6 µs (median of 3 steps" in text
     assert text.count("62.5%") == 2  # compute
     assert max(len(line) for line in text.splitlines()) <= 110
 

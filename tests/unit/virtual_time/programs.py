@@ -13,8 +13,8 @@ import netsim
 from emu.contract import records
 from emu.contract.records import NcclKind
 from netsim.collectives import load_params
-from phantora_async.coordinator.fact_builder import FactBuilder
 from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Collective, NetworkModel, Revised, Stop, Timeline
 from profiles import load_cluster
 
@@ -145,14 +145,14 @@ class Watched:
         self.begun: dict[Collective, int] = {}
         self.next_ns, self.complete, self.commit = network.next_ns, network.complete, network.commit
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int) -> Revised:
         assert collective not in self.begun
         self.begun[collective] = at_ns
-        return self._network.begin(key, collective, at_ns)
+        return self._network.begin(collective, at_ns)
 
-    def retract(self, key: Collective) -> Revised:
-        del self.begun[key]
-        return self._network.retract(key)
+    def retract(self, collective: Collective) -> Revised:
+        del self.begun[collective]
+        return self._network.retract(collective)
 
 
 def fixed() -> NetworkModel:
@@ -209,16 +209,21 @@ def play(
         for rank, answer in timeline.take_answers():
             answers.setdefault(rank, []).append(number(answer))
 
+    joining: set[int] = set()  # ranks that wait for a communicator
     patience = [chance.choice((1, 3, 12)) for _ in scripts]
     while any(left):
         for rank in range(len(left)) if seed is None else chance.sample(range(len(left)), len(left)):
-            if any(rank in ranks for _, ranks in fact_builder.communicators.joining()):
-                continue  # blocked in its question
+            if rank in joining:
+                continue
             portion = len(left[rank]) if seed is None else chance.randint(0, patience[rank])
             asks = [place for place, record in enumerate(left[rank]) if record.kind == records.COMM_INIT]
             portion = min(portion, asks[0] + 1 if asks else portion)
-            timeline.feed(rank, fact_builder.take(rank, left[rank][:portion]))
+            arrived = left[rank][:portion]
             del left[rank][:portion]
+            if arrived and arrived[-1].kind == records.COMM_INIT:
+                joining.add(rank)
+            timeline.feed(rank, fact_builder.take(rank, arrived))
+            joining.difference_update(answered for answered, _ in fact_builder.take_answers())
             if seed is not None and chance.random() < 0.7:
                 timeline.run(chance.choice((1, 5, 40, 1000)), ahead(chance))
                 look(timeline, fact_builder)

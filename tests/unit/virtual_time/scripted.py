@@ -12,8 +12,8 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind, NcclKind, ScopeKind
-from phantora_async.coordinator.costs import Costs, CostTable
-from phantora_async.coordinator.fact_builder import FactBuilder
+from phantora_async.ingest.costs import Costs, CostTable
+from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Collective, Revised, Stop, Timeline
 
 
@@ -29,15 +29,15 @@ class FixedFabric:
     def begun(self) -> list[tuple[int, str]]:
         return sorted((at_ns, collective.describe()) for collective, at_ns in self._begun.items())
 
-    def begin(self, key: Collective, collective: Collective, at_ns: int) -> Revised:
-        assert key not in self._due
+    def begin(self, collective: Collective, at_ns: int) -> Revised:
+        assert collective not in self._due
         self._begun[collective] = at_ns
-        self._due[key] = at_ns + max(self._duration_ns(collective), 1)
+        self._due[collective] = at_ns + max(self._duration_ns(collective), 1)
         return ()
 
-    def retract(self, key: Collective) -> Revised:
-        self._due.pop(key, None)
-        del self._begun[key]
+    def retract(self, collective: Collective) -> Revised:
+        self._due.pop(collective, None)
+        del self._begun[collective]
         return ()
 
     def next_ns(self) -> int | None:
@@ -204,15 +204,20 @@ def play(
     fact_builder = new_intake(len(scripts))
     left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
     answers: dict[int, list[int]] = {}
+    joining: set[int] = set()  # ranks that wait for a communicator
     while any(left):
         for rank in shuffle.sample(range(len(left)), len(left)) if shuffle else range(len(left)):
-            if any(rank in ranks for _, ranks in fact_builder.communicators.joining()):
-                continue  # blocked in its question
+            if rank in joining:
+                continue
             portion = shuffle.randint(0, 3) if shuffle else len(left[rank])
             asks = [place for place, record in enumerate(left[rank]) if record.kind == records.COMM_INIT]
             portion = min(portion, asks[0] + 1 if asks else portion)
-            timeline.feed(rank, fact_builder.take(rank, left[rank][:portion]))
+            arrived = left[rank][:portion]
             del left[rank][:portion]
+            if arrived and arrived[-1].kind == records.COMM_INIT:
+                joining.add(rank)
+            timeline.feed(rank, fact_builder.take(rank, arrived))
+            joining.difference_update(answered for answered, _ in fact_builder.take_answers())
             if shuffle and shuffle.random() < 0.7:
                 timeline.run(shuffle.randint(1, 20))
     while (stop := timeline.run(1000)) is Stop.BUDGET:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from emu.contract import records
 from emu.contract.records import NcclKind
-from phantora_async.failures import Deadlock, Mismatch
+from phantora_async.errors import Deadlock, Mismatch
 from phantora_async.virtual_time import Stop
 
 from .scripted import Script, play, scripts
@@ -131,8 +131,8 @@ def test_waiting_for_peers_and_moving_data_are_told_apart() -> None:
     a.segment(50).all_reduce(300, after=100).sync().step().bye()
     b.segment(50).all_reduce(300, after=250).sync().step().bye()
     device = play([a, b]).timeline.hosts[0].devices[0]
-    assert (device.compute_ns, device.host_ns, device.peers_ns, device.transfer_ns) == (50, 50, 150, 300)
-    assert device.resident_ns == 450
+    assert (device.compute_ns, device.host_bound_ns, device.peers_ns, device.transfer_ns) == (50, 50, 150, 300)
+    assert device.communication_ns == 450
 
 
 def test_mismatched_collectives_name_both_sides() -> None:

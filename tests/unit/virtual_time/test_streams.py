@@ -6,7 +6,7 @@ import pytest
 
 from emu.contract import records
 from emu.contract.records import ScopeKind
-from phantora_async.failures import ProtocolError
+from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time import Stop
 
 from .scripted import Script, play
@@ -129,11 +129,11 @@ def test_a_destroyed_stream_finishes_its_work() -> None:
         (records.Segment.encode(0, 9, 1, 1, 1, 1), "stream 9 was never created"),
         (records.StreamCreate.encode(0, 1, 0, 0, 0), "stream 1 created twice"),
         (records.StreamDestroy.encode(0, 7, 0), "stream 7 was never created"),
-        (records.StreamWait.encode(0, 1, 0, 5), "mark 5 was never recorded"),
-        (records.HostWait.encode(0, ScopeKind.EVENT, 0, 5), "mark 5 was never recorded"),
+        (records.StreamWait.encode(0, 1, 0, 5), "recording 5 was never made"),
+        (records.HostWait.encode(0, ScopeKind.EVENT, 0, 5), "recording 5 was never made"),
         (records.HostWait.encode(0, 8, 0, 5), "HOST_WAIT with scope 8"),
-        (records.RecordingDrop.encode(0, 5), "mark 5 dropped"),
-        (records.Elapsed.encode(0, 1, 5, 6), "mark 5 was never recorded"),
+        (records.RecordingDrop.encode(0, 5), "recording 5 dropped"),
+        (records.Elapsed.encode(0, 1, 5, 6), "recording 5 was never made"),
         (records.Query.encode(0, 1, 5, 9, 0), "QUERY with scope 9"),
     ],
 )

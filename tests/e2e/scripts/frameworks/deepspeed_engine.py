@@ -1,4 +1,4 @@
-"""Trains with DeepSpeed's engine; prints what its timers say, and what the script's own clock saw."""
+"""Trains with DeepSpeed's engine; prints the results of its timers and those of the script's own clock."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ for _ in range(STEPS):
 if engine.global_rank == 0:
     samples = BATCH * torch.distributed.get_world_size()
     last = clock[-1]
-    said = {
+    results = {
         "samples": engine.tput_timer.avg_samples_per_sec() / samples,
         "clock": (STEPS - 2) / sum(at[-1] - at[0] for at in clock[2:]),
         "fwd": (last[1] - last[0]) * 1e3,
         "bwd": (last[2] - last[1]) * 1e3,
         "step": (last[3] - last[2]) * 1e3,
     }
-    print(json.dumps(said), flush=True)
+    print(json.dumps(results), flush=True)
 torch.distributed.destroy_process_group()

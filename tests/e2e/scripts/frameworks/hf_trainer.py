@@ -1,4 +1,4 @@
-"""Trains with Hugging Face's Trainer; prints its speed metrics and the time that the loop's own clock saw."""
+"""Trains with Hugging Face's Trainer; prints its speed metrics and the times of the loop's own clock."""
 
 from __future__ import annotations
 

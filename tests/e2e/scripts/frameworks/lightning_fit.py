@@ -1,4 +1,4 @@
-"""Trains with Lightning; prints what its timer and its throughput monitor say, and what the loop's own clock saw."""
+"""Trains with Lightning; prints the results of its timer, of its throughput monitor and of the loop's own clock."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ trainer.fit(model, DataLoader(TensorDataset(torch.ones(1 << 18, 1)), batch_size=
 if trainer.is_global_zero:
     (log,) = Path(sys.argv[1]).rglob("metrics.csv")
     rows = [row for row in csv.DictReader(log.open()) if row.get("train/device/batches_per_sec")]
-    said = {
+    results = {
         "batches_per_sec": float(rows[-1]["train/device/batches_per_sec"]),
         "samples_per_sec": float(rows[-1]["train/device/samples_per_sec"]) / BATCH,
         "clock": 10 / (model.at[-1] - model.at[-11]),
         "timer": timer.time_elapsed("train"),
         "train": model.ended - model.began,
     }
-    print(json.dumps(said), flush=True)
+    print(json.dumps(results), flush=True)

@@ -1,4 +1,4 @@
-"""Trains under Megatron's timers; prints what they say, and what the loop's own clock saw."""
+"""Trains under Megatron's timers; prints the times that they measure and those of the loop's own clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ dist.init_process_group("nccl")
 model = nn.Sequential(*[nn.Linear(4096, 4096) for _ in range(8)]).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
 timers = Timers(2, "minmax")
-said, clock = [], []
+elapsed, clock = [], []
 for _ in range(6):
     dist.barrier()
     torch.cuda.synchronize()
@@ -29,10 +29,10 @@ for _ in range(6):
     optimizer.zero_grad()
     timers("step").stop()
     clock.append(time.perf_counter() - began)
-    said.append(timers("step").elapsed())
+    elapsed.append(timers("step").elapsed())
 timers("step", 0).start()
 timers("step").stop()
 timers.log(["step"], rank=0)
 if dist.get_rank() == 0:
-    print(json.dumps({"said": said, "clock": clock}), flush=True)
+    print(json.dumps({"timers": elapsed, "clock": clock}), flush=True)
 dist.destroy_process_group()

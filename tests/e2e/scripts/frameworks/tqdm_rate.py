@@ -1,4 +1,4 @@
-"""Trains under a progress bar; prints the rate that the bar knows and the one of the loop's own clock."""
+"""Trains under a progress bar; prints the bar's rate and that of the loop's own clock."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ with tqdm(total=STEPS) as bar:
         bar.update()
     rate = STEPS / (time.perf_counter() - began)
     known = bar.format_dict
-    said = {"rate": known["rate"], "average": known["n"] / known["elapsed"], "clock": rate}
-print(json.dumps(said), flush=True)
+    rates = {"rate": known["rate"], "average": known["n"] / known["elapsed"], "clock": rate}
+print(json.dumps(rates), flush=True)

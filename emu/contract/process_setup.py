@@ -1,0 +1,30 @@
+"""What a process asks of Linux before it has children: used by the command itself, by the forker and by servers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_PR_SET_CHILD_SUBREAPER = 36
+_ADDR_NO_RANDOMIZE = 0x0040000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option: int, value: int) -> None:
+    """prctl(2) with one argument. Raises OSError."""
+    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"prctl({option}): {os.strerror(error)}")
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parent ends become children of this process."""
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def fix_addresses() -> None:
+    """Turns address randomisation off for the next program that this process executes, if the kernel permits it.
+
+    Python orders the objects of a set by their addresses. With fixed addresses the order is the same in every run.
+    """
+    _libc.personality(ctypes.c_ulong(_ADDR_NO_RANDOMIZE))

@@ -1,0 +1,54 @@
+"""Puts our functions before torch's CUDA kernels, in PyTorch's dispatcher."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..interpreter.hook_library import Hook
+from . import device_ops, host_reads, op_lists
+from .computed_op import Kernel
+from .control_tensors import ControlTensors
+
+Maker = Callable[[ControlTensors, Any, Kernel], Kernel]
+"""`maker(control, operation, cuda_kernel)` returns the function that is called in the kernel's place."""
+_MAKERS: tuple[tuple[Iterable[str], Maker], ...] = (
+    (op_lists.POINTWISE, device_ops.pointwise),
+    (op_lists.SHRINKING, device_ops.shrinking),
+    (op_lists.FILLS, device_ops.fill),
+    (op_lists.COMPARISONS, device_ops.comparison),
+    (op_lists.RANDOM, device_ops.random),
+    (op_lists.LISTS_OF_FLOATS, device_ops.list_of_floats),
+    (op_lists.UNIQUE, host_reads.unique),
+    (("aten::copy_",), host_reads.copy),
+    (("aten::_local_scalar_dense",), host_reads.item),
+    (("aten::nonzero",), host_reads.nonzero),
+    (("aten::equal",), host_reads.equal),
+)
+
+
+def install(hook: Hook, limit_nbytes: int, float_limit_numel: int) -> Any:
+    """In the forker, once: registers the functions. They stay registered as long as the returned object lives.
+
+    Integer and bool tensors are control tensors up to `limit_nbytes` (counted as 8 bytes an element), floating-point
+    ones up to `float_limit_numel` elements.
+    """
+    import torch
+
+    control = ControlTensors(hook, limit_nbytes, float_limit_numel)
+    make_library: Any = torch.library.Library  # untyped
+    library = make_library("aten", "IMPL")
+    for names, make in _MAKERS:
+        for name in names:
+            try:
+                kernel = torch.library.get_kernel(name, "CUDA")
+            except RuntimeError:
+                continue  # this version of torch lacks the operation, or composes it of others
+            base, _, overload = name.removeprefix("aten::").partition(".")
+            operation = getattr(getattr(torch.ops.aten, base), overload or "default")
+            ours = make(control, operation, kernel.call_boxed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch warns of overrides
+                library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
+    return library

@@ -1,0 +1,136 @@
+/*
+ * The reader: a thread that takes what the coordinator sends, and sends what nobody else sends. It never blocks for
+ * long: it sends late batches only as far as the socket takes them.
+ *
+ * It also closes open segments of a rank that sleeps, so that the coordinator learns of work that nothing follows. Only
+ * if the whole process sleeps: a rank that merely waits for a processor will launch more, and where its segments end
+ * must not depend on this machine's load.
+ */
+#define _GNU_SOURCE
+#include "channel/channel.h"
+#include "channel/internal.h"
+#include "core/warn.h"
+#include "process/process.h"
+#include "process/thread.h"
+#include "streams/segment.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { LATE_AFTER_MS = 2, LEAST_PATIENCE_MS = 20, MOST_PATIENCE_MS = 320, FOREVER = -1 };
+
+__thread bool ph_on_reader __attribute__((tls_model("initial-exec")));
+
+void ph_reader_wake(void) {
+    ph_channel.armed = true;
+    uint64_t one = 1;
+    while (write(ph_channel.wake, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+/* ---- from the coordinator ---------------------------------------------------------------------------------------- */
+
+/* Hands on every record that has arrived as a whole. */
+static void receive(ph_buffer *in) {
+    ssize_t n = recv(ph_channel.fd, ph_buffer_room(in, PH_BATCH_NBYTES), PH_BATCH_NBYTES, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
+        if (ph_run.finished) pthread_exit(NULL);
+        ph_coordinator_is_gone();
+    }
+    if (n < 0) return;
+    in->n += (size_t)n;
+    size_t at = 0;
+    while (in->n - at >= sizeof(struct ph_header)) {
+        struct ph_header header;
+        memcpy(&header, in->bytes + at, sizeof header);
+        if (header.nbytes < sizeof header || !ph_record_fits(header.kind, header.nbytes - sizeof header))
+            ph_die("the coordinator sent a malformed record (kind %u, %u bytes)", header.kind, header.nbytes);
+        size_t padded = ((size_t)header.nbytes + 7) & ~(size_t)7;
+        if (in->n - at < padded) break;
+        ph_reply_arrived(&header, in->bytes + at + sizeof header, header.nbytes - sizeof header);
+        at += padded;
+    }
+    memmove(in->bytes, in->bytes + at, in->n - at);
+    in->n -= at;
+}
+
+/* ---- to the coordinator ------------------------------------------------------------------------------------------ */
+
+/* How long open segments may stay open without a new launch. Grows while the process is found awake. */
+static int patience_ms = LEAST_PATIENCE_MS;
+
+/* Closes and sends the open segments if the rank sleeps. */
+static void close_segments_if_asleep(uint64_t launches, int waited_ms) {
+    static uint64_t launches_seen;
+    bool launched = launches != launches_seen;
+    launches_seen = launches;
+    if (launched) {
+        patience_ms = LEAST_PATIENCE_MS;
+    } else if (waited_ms >= patience_ms) {
+        if (!atomic_load(&ph_channel.asking_out_of_band) && ph_other_threads_sleep()) {
+            ph_flush();
+            patience_ms = LEAST_PATIENCE_MS;
+        } else if (patience_ms < MOST_PATIENCE_MS)
+            patience_ms *= 2;
+    }
+}
+
+/* Returns for how many milliseconds to sleep then; FOREVER: until a record is appended or a segment opened. */
+static int late_work(int waited_ms) {
+    ph_record_lock();
+    bool gathered = ph_channel.gathering.n > 0, segments = ph_segments_open();
+    uint64_t launches = ph_launch_count();
+    pthread_mutex_unlock(&ph_channel.records);
+    if (gathered) ph_send_now();
+    if (segments) close_segments_if_asleep(launches, waited_ms);
+    ph_record_lock();
+    bool unsent = ph_channel.gathering.n > 0;
+    ph_channel.armed = unsent; /* if not, the next record that is appended wakes the reader again */
+    segments = ph_segments_open();
+    pthread_mutex_unlock(&ph_channel.records);
+    return unsent ? LATE_AFTER_MS : segments ? patience_ms : FOREVER;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+static void *reader(void *unused) {
+    (void)unused;
+    ph_on_reader = true;
+    ph_self()->kind = PH_THREAD_WATCHES;
+    pthread_setname_np(pthread_self(), "ph_reader");
+    ph_buffer in = {0};
+    int timeout_ms = FOREVER;
+    for (;;) {
+        struct pollfd files[2] = {{.fd = ph_channel.fd, .events = POLLIN}, {.fd = ph_channel.wake, .events = POLLIN}};
+        int n = poll(files, 2, timeout_ms);
+        if (n < 0 && errno != EINTR) ph_die("poll: %s", strerror(errno));
+        if (n > 0 && (files[0].revents & (POLLIN | POLLHUP | POLLERR))) receive(&in);
+        if (n > 0 && (files[1].revents & POLLIN)) {
+            uint64_t wakes;
+            if (read(ph_channel.wake, &wakes, sizeof wakes) == sizeof wakes) timeout_ms = LATE_AFTER_MS;
+        } else if (n == 0)
+            timeout_ms = late_work(timeout_ms);
+    }
+    return NULL;
+}
+
+int ph_reader_start(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 256 << 10);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    int status = pthread_create(&thread, &attributes, reader, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return -status;
+}

@@ -1,0 +1,40 @@
+/*
+ * cusolver/: factorisations, solves and eigenvalues of dense matrices, as far as optimizers and initialisers of
+ * training jobs use them (Cholesky, LU, QR, symmetric eigenvalues, singular values). Others are refused (calls.def).
+ *
+ *   handle.c    handles and parameters, and the functions below
+ *   dense.c     calls with a type in their name: cusolverDnSpotrf
+ *   jacobi.c    Jacobi's methods, which PyTorch takes for small matrices, and batched singular values
+ *   typeless.c  calls that are told their types: cusolverDnXpotrf
+ *
+ * Comes in: calls. Goes out: library calls by name and bytes to costs/. Values are not computed, but programs read
+ * status words and pivots: status words are set to "no error", pivots to "no row exchanged". Workspaces have the sizes
+ * that LAPACK's blocked algorithms need.
+ */
+#ifndef PHANTORA_CUSOLVER_H
+#define PHANTORA_CUSOLVER_H
+
+#include "core/base.h"
+#include "costs/library.h"
+
+enum { SOLVER_OK = 0, SOLVER_NOT_INITIALIZED = 1, SOLVER_INVALID_VALUE = 3 };
+enum { SOLVER_BLOCK = 64 }; /* columns that a blocked algorithm works on at once */
+
+typedef struct solver {
+    void *stream;
+} solver;
+
+typedef struct parameters {
+    int unused;
+} parameters;
+
+/* The answers of ..._bufferSize calls: a number of elements; of bytes on the device and on the host. */
+int solver_size(int *out, int64_t elements);
+int solver_sizes(size_t *device, size_t *host, int64_t elements, int dtype);
+/* A call that moves that many elements; sets its ninfo status words to 0. */
+int solver_charge(solver *handle, const char *name, int64_t elements, int dtype, int *info, int64_t ninfo);
+
+#define MATRIX const void *a, int lda
+#define DROP_MATRIX (void)a, (void)lda
+
+#endif

@@ -1,0 +1,66 @@
+/* cuSOLVER: calls that are told their types. */
+#include "cusolver/cusolver.h"
+
+PH_EXPORT int cusolverDnXpotrf_bufferSize(solver *h, parameters *how, int uplo, int64_t n, int at, const void *a,
+                                          int64_t lda, int compute, size_t *device, size_t *host) {
+    (void)h, (void)how, (void)uplo, DROP_MATRIX, (void)compute;
+    return solver_sizes(device, host, n * SOLVER_BLOCK, at);
+}
+
+PH_EXPORT int cusolverDnXpotrf(solver *h, parameters *how, int uplo, int64_t n, int at, void *a, int64_t lda,
+                               int compute, void *device, size_t device_nbytes, void *host, size_t host_nbytes,
+                               int *info) {
+    (void)how, (void)uplo, DROP_MATRIX, (void)compute, (void)device, (void)device_nbytes, (void)host, (void)host_nbytes;
+    return solver_charge(h, "cusolverDnXpotrf", 2 * n * n, at, info, 1);
+}
+
+PH_EXPORT int cusolverDnXpotrs(solver *h, parameters *how, int uplo, int64_t n, int64_t nrhs, int at, const void *a,
+                               int64_t lda, int bt, void *b, int64_t ldb, int *info) {
+    (void)how, (void)uplo, DROP_MATRIX, (void)bt, (void)b, (void)ldb;
+    return solver_charge(h, "cusolverDnXpotrs", n * n + 2 * n * nrhs, at, info, 1);
+}
+
+PH_EXPORT int cusolverDnXgeqrf_bufferSize(solver *h, parameters *how, int64_t m, int64_t n, int at, const void *a,
+                                          int64_t lda, int tau_type, const void *tau, int compute, size_t *device,
+                                          size_t *host) {
+    (void)h, (void)how, (void)m, DROP_MATRIX, (void)tau_type, (void)tau, (void)compute;
+    return solver_sizes(device, host, n * SOLVER_BLOCK, at);
+}
+
+PH_EXPORT int cusolverDnXgeqrf(solver *h, parameters *how, int64_t m, int64_t n, int at, void *a, int64_t lda,
+                               int tau_type, void *tau, int compute, void *device, size_t device_nbytes, void *host,
+                               size_t host_nbytes, int *info) {
+    (void)how, DROP_MATRIX, (void)tau_type, (void)tau, (void)compute, (void)device, (void)device_nbytes, (void)host;
+    (void)host_nbytes;
+    return solver_charge(h, "cusolverDnXgeqrf", 2 * m * n, at, info, 1);
+}
+
+PH_EXPORT int cusolverDnXsyevd_bufferSize(solver *h, parameters *how, int job, int uplo, int64_t n, int at,
+                                          const void *a, int64_t lda, int wt, const void *w, int compute,
+                                          size_t *device, size_t *host) {
+    (void)h, (void)how, (void)job, (void)uplo, DROP_MATRIX, (void)wt, (void)w, (void)compute;
+    return solver_sizes(device, host, 1 + 6 * n + 2 * n * n, at);
+}
+
+PH_EXPORT int cusolverDnXsyevd(solver *h, parameters *how, int job, int uplo, int64_t n, int at, void *a, int64_t lda,
+                               int wt, void *w, int compute, void *device, size_t device_nbytes, void *host,
+                               size_t host_nbytes, int *info) {
+    (void)how, (void)job, (void)uplo, DROP_MATRIX, (void)wt, (void)w, (void)compute, (void)device, (void)device_nbytes;
+    (void)host, (void)host_nbytes;
+    return solver_charge(h, "cusolverDnXsyevd", 4 * n * n, at, info, 1);
+}
+
+PH_EXPORT int cusolverDnXsyevBatched_bufferSize(solver *h, parameters *how, int job, int uplo, int64_t n, int at,
+                                                const void *a, int64_t lda, int wt, const void *w, int compute,
+                                                size_t *device, size_t *host, int64_t batch) {
+    (void)h, (void)how, (void)job, (void)uplo, DROP_MATRIX, (void)wt, (void)w, (void)compute;
+    return solver_sizes(device, host, batch * (1 + 6 * n + 2 * n * n), at);
+}
+
+PH_EXPORT int cusolverDnXsyevBatched(solver *h, parameters *how, int job, int uplo, int64_t n, int at, void *a,
+                                     int64_t lda, int wt, void *w, int compute, void *device, size_t device_nbytes,
+                                     void *host, size_t host_nbytes, int *info, int64_t batch) {
+    (void)how, (void)job, (void)uplo, DROP_MATRIX, (void)wt, (void)w, (void)compute, (void)device, (void)device_nbytes;
+    (void)host, (void)host_nbytes;
+    return solver_charge(h, "cusolverDnXsyevBatched", 4 * batch * n * n, at, info, batch);
+}

@@ -1,0 +1,87 @@
+/*
+ * The op stream: launches of one stream fold into its open segment. See SEGMENT in records.def for the fold's meaning.
+ *
+ * Before any other record is appended all open segments are, in order of their first launch, so that instants never
+ * decrease. A segment also ends after 256 launches.
+ */
+#include "streams/segment.h"
+#include "channel/channel.h"
+#include "core/counters.h"
+#include "core/host.h"
+#include "process/process.h"
+#include "streams/capture.h"
+
+enum { SEGMENT_LAUNCHES = 256 };
+
+/* Streams with an open segment, in order of their first launch. Under the record lock. */
+static struct {
+    ph_stream *first, *last;
+} open;
+
+bool ph_segments_open(void) { return open.first != NULL; }
+uint64_t ph_launch_count(void) { return ph_counts.launches; }
+
+void ph_close_segments(void) {
+    for (ph_stream *stream = open.first; stream; stream = stream->next_open) {
+        struct ph_SEGMENT record = {.stream = stream->id,
+                                    .launches = stream->queued,
+                                    .solo_ns = stream->solo_ns,
+                                    .contended_ns = stream->contended_ns,
+                                    .tail_ns = stream->tail_ns};
+        ph_append(PH_KIND_SEGMENT, stream->first_ns, &record, sizeof record, NULL, 0);
+        stream->launches = 0;
+    }
+    open.first = open.last = NULL;
+}
+
+static void open_segment(ph_stream *stream, uint64_t now) {
+    stream->first_ns = now;
+    stream->solo_ns = stream->contended_ns = stream->tail_ns = 0;
+    stream->queued = 0;
+    stream->next_open = NULL;
+    if (open.last)
+        open.last->next_open = stream;
+    else
+        open.first = stream;
+    open.last = stream;
+    ph_channel_wake_for_segments();
+}
+
+static void fold(ph_stream *stream, const ph_cost *cost, bool queued) {
+    uint64_t now = ph_host_clock();
+    if (stream->launches == 0) open_segment(stream, now);
+    /* tail_ns is the maximum over launches i of h_i - h_1 + sum of d_j for j >= i. This launch adds its duration to
+     * each earlier launch's term, and a term of its own. */
+    uint64_t launched_after = now - stream->first_ns;
+    stream->tail_ns = (stream->tail_ns > launched_after ? stream->tail_ns : launched_after) + cost->solo_ns;
+    stream->solo_ns += cost->solo_ns;
+    stream->contended_ns += cost->contended_ns;
+    stream->queued += queued;
+    if (++stream->launches == SEGMENT_LAUNCHES) ph_close_segments();
+}
+
+void ph_launch(ph_stream *stream, const ph_cost *cost) {
+    if (UNLIKELY(stream->capture != NULL) && ph_capture_launch(stream, cost)) return;
+    ph_launch_now(stream, cost, true);
+}
+
+void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
+    ph_record_lock();
+    ph_counts.launches++;
+    ph_counts.solo_ns[cost->source & 7] += cost->solo_ns;
+    ph_counts.flops += cost->flops;
+    if (LIKELY(ph_run.started)) {
+        ph_order_default(stream);
+        fold(stream, cost, queued);
+    }
+    ph_record_unlock();
+}
+
+void ph_stream_occupy(ph_stream *stream, uint64_t for_ns) {
+    if (!ph_run.started) return;
+    const ph_cost cost = {.solo_ns = for_ns, .contended_ns = for_ns};
+    ph_record_lock();
+    ph_order_default(stream);
+    fold(stream, &cost, false);
+    ph_record_unlock();
+}

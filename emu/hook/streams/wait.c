@@ -1,0 +1,72 @@
+/*
+ * Where the host waits for the device, or asks whether it is done. A wait is a record, and the rank goes on at once;
+ * only for bytes that have not arrived and for host functions that have not run it really waits. A query is a question.
+ */
+#include "streams/wait.h"
+#include "channel/channel.h"
+#include "core/cuda_types.h"
+#include "data/data.h"
+#include "process/process.h"
+#include "process/thread.h"
+#include "streams/capture.h"
+#include "streams/host_function.h"
+
+static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
+    if (ph_run.started && !ph_thread_is_watcher()) {
+        struct ph_HOST_WAIT record = {.scope = scope, .stream = stream, .recording = recording};
+        ph_emit_here(PH_KIND_HOST_WAIT, &record, sizeof record, NULL, 0);
+    }
+    ph_data_wait_host();
+    ph_host_functions_wait();
+}
+
+/* May the host query the stream, or wait for it? */
+static int observable(ph_stream *stream) {
+    int status = ph_stream_usable(stream);
+    if (LIKELY(!ph_captured_streams) || status) return status;
+    if (!stream->capture) return ph_uncapturable();
+    ph_capture_invalidate(stream);
+    return CUDA_CAPTURE_UNSUPPORTED;
+}
+
+void ph_stream_wait(ph_stream *stream) {
+    for (uint32_t id = UINT32_MAX; (id = ph_stream_encompassed(stream, id));) wait_for(PH_SCOPE_STREAM, id, 0);
+    wait_for(PH_SCOPE_STREAM, stream->id, 0);
+}
+
+int ph_stream_synchronize(ph_stream *stream) {
+    int status = observable(stream);
+    if (status == CUDA_OK) ph_stream_wait(stream);
+    return status;
+}
+
+void ph_device_wait(int device) { wait_for(PH_SCOPE_DEVICE, (uint32_t)device, 0); }
+
+int ph_device_synchronize(int device) {
+    int status = ph_device_usable();
+    if (status == CUDA_OK && UNLIKELY(ph_captured_streams)) status = ph_capture_encompassed(device);
+    if (status == CUDA_OK) ph_device_wait(device);
+    return status;
+}
+
+void ph_wait_recording(uint64_t recording) { wait_for(PH_SCOPE_EVENT, 0, recording); }
+
+int ph_query(uint32_t scope, uint32_t stream, uint64_t recording) {
+    if (ph_thread_is_watcher()) return CUDA_OK;
+    if (ph_run.started && !ph_run.finished) {
+        struct ph_QUERY question = {.recording = recording, .scope = scope, .stream = stream};
+        struct ph_DONE answer = {0};
+        ph_ask(PH_KIND_QUERY, &question, sizeof question, NULL, 0, &answer, sizeof answer);
+        if (!answer.done) return CUDA_NOT_READY;
+        ph_data_wait_host();
+        ph_host_functions_wait();
+    }
+    return CUDA_OK;
+}
+
+int ph_stream_query(ph_stream *stream) {
+    int status = observable(stream);
+    for (uint32_t id = UINT32_MAX; status == CUDA_OK && (id = ph_stream_encompassed(stream, id));)
+        status = ph_query(PH_SCOPE_STREAM, id, 0);
+    return status ? status : ph_query(PH_SCOPE_STREAM, stream->id, 0);
+}

@@ -1,0 +1,17 @@
+/* Where the host waits for the device, or asks whether it is done. */
+#ifndef PHANTORA_WAIT_H
+#define PHANTORA_WAIT_H
+
+#include "streams/stream.h"
+
+int ph_stream_synchronize(ph_stream *stream);
+int ph_device_synchronize(int device);
+/* These two ignore captures: for calls that wait as a part of what they do. */
+void ph_stream_wait(ph_stream *stream);
+void ph_device_wait(int device);
+void ph_wait_recording(uint64_t recording);
+int ph_stream_query(ph_stream *stream);
+/* Is the work of a stream, or up to a recording, done? CUDA_OK or CUDA_NOT_READY. */
+int ph_query(uint32_t scope, uint32_t stream, uint64_t recording);
+
+#endif

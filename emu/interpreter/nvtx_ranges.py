@@ -1,0 +1,92 @@
+"""Switches PyTorch's NVTX ranges on for the life of the script: the hook library reads op names and sizes from them.
+
+PyTorch announces every op and every autograd node as an NVTX range; the hook library is the NVTX injection that
+receives them. The profiler state is that of `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's
+threads inherit. Torch allows one profiler at a time: while the script runs a profiler of its own, ours is suspended.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class NvtxRanges:
+    """The NVTX profiler of one rank's main thread."""
+
+    def __init__(self) -> None:
+        self._thread = 0
+        self._on = False
+        self._enable: Callable[..., Any] | None = None
+        self._disable: Callable[..., Any] | None = None
+
+    def install(self) -> None:
+        """In the forker, once: makes profilers that the script starts suspend ours."""
+        import torch.autograd.profiler
+        import torch.autograd.profiler_legacy
+
+        self._enable = torch._C._autograd._enable_profiler
+        self._disable = torch._C._autograd._disable_profiler
+        for module, enable, disable in (
+            (torch.autograd.profiler, "_enable_profiler", "_disable_profiler"),
+            (torch.autograd.profiler_legacy, "_enable_profiler_legacy", "_disable_profiler_legacy"),
+        ):
+            setattr(module, enable, self._suspending_before(getattr(module, enable)))
+            setattr(module, disable, self._resuming_after(getattr(module, disable)))
+        os.register_at_fork(after_in_child=self._stop_in_child)
+
+    def start(self) -> None:
+        """In the rank, on the thread that will run the script."""
+        self._thread = threading.get_ident()
+        self._resume()
+
+    def _resume(self) -> None:
+        if threading.get_ident() != self._thread or self._on:
+            return
+        from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
+
+        assert self._enable is not None, "install comes first"
+        config = ProfilerConfig(
+            ProfilerState.NVTX,
+            True,  # record shapes
+            False,  # profile memory
+            False,  # with stack
+            False,  # with flops
+            False,  # with modules
+            _ExperimentalConfig(),
+        )
+        self._enable(config, set())
+        self._on = True
+
+    def _suspend(self) -> None:
+        if threading.get_ident() == self._thread and self._on:
+            assert self._disable is not None, "install comes first"
+            self._disable()
+            self._on = False
+
+    def _suspending_before(self, enable: Callable[..., Any]) -> Callable[..., Any]:
+        def enable_profiler(*arguments: Any, **options: Any) -> Any:
+            self._suspend()
+            try:
+                return enable(*arguments, **options)
+            except BaseException:
+                self._resume()
+                raise
+
+        return enable_profiler
+
+    def _resuming_after(self, disable: Callable[..., Any]) -> Callable[..., Any]:
+        def disable_profiler(*arguments: Any, **options: Any) -> Any:
+            try:
+                return disable(*arguments, **options)
+            finally:
+                self._resume()
+
+        return disable_profiler
+
+    def _stop_in_child(self) -> None:
+        """A worker process of the rank announces no ranges."""
+        self._suspend()
+        self._thread = 0

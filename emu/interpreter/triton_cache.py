@@ -1,0 +1,65 @@
+"""Compiles each Triton kernel once for all ranks.
+
+On a cluster every process compiles for itself, in parallel with all others. Here all ranks share a few cores and one
+cache folder: the first rank that misses a kernel holds a lock file while it compiles, the others wait and then find it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+from typing import Any
+
+from . import real_time
+
+_WAIT_S = 180.0
+"""Longer than any kernel compiles. After that a rank compiles too: one that failed may hold its lock until it ends."""
+_POLL_S = 0.02
+
+
+def install() -> None:
+    """In the forker, once: replaces the look-up and the storing of Triton's cache. Does nothing without Triton, which
+    comes with torch wherever torch can use it.
+    """
+    try:
+        from triton.runtime.cache import FileCacheManager
+    except ImportError:
+        return
+    look_up, store = FileCacheManager.get_group, FileCacheManager.put_group
+
+    @functools.wraps(look_up)
+    def get_group(self: Any, filename: str) -> Any:
+        found = look_up(self, filename)
+        if found is not None or self.lock_path is None:
+            return found
+        lock = open(self.lock_path, "a")  # noqa: SIM115 - closed by put_group, or with the manager
+        locked = _lock(lock.fileno())
+        found = look_up(self, filename)
+        if locked and found is None:
+            self._compiling = lock
+        else:
+            lock.close()
+        return found
+
+    @functools.wraps(store)
+    def put_group(self: Any, filename: str, group: Any) -> Any:
+        try:
+            return store(self, filename, group)
+        finally:
+            lock = vars(self).pop("_compiling", None)
+            if lock is not None:
+                lock.close()
+
+    FileCacheManager.get_group, FileCacheManager.put_group = get_group, put_group
+
+
+def _lock(fileno: int) -> bool:
+    """Waits up to `_WAIT_S` for an exclusive lock of the file; returns whether it was got."""
+    deadline_s = real_time.monotonic() + _WAIT_S
+    while real_time.monotonic() < deadline_s:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fileno, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        real_time.sleep(_POLL_S)
+    return False

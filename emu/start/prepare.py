@@ -1,0 +1,149 @@
+"""What the forker does once for all ranks: checks the environment, imports torch and installs what the ranks need.
+
+All servers and ranks are forked from the prepared interpreter, so what it has read and imported is in memory once,
+whatever the number of ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import re
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..clock import time_functions, timeouts
+from ..clock.virtual_clock import VirtualClock
+from ..contract.job import Job
+from ..control import dispatcher
+from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_cache
+from ..interpreter.hook_library import Hook, HookError
+from ..interpreter.nvtx_ranges import NvtxRanges
+
+COMMON_MODULES = (
+    "torch.distributed",
+    "torch.distributed.checkpoint",
+    "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.parallel",
+    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper",
+    "torch.nn.parallel",
+    "torch.optim",
+    "torch.profiler",
+    "torch.utils.checkpoint",
+    "torch.utils.data.distributed",
+    "torch._dynamo",
+    "multiprocessing.pool",
+    "concurrent.futures.process",
+    "concurrent.futures.thread",
+    "logging.handlers",
+    "argparse",
+    "asyncio",
+    "ssl",
+)
+"""What training scripts import anyway: a rank that imports one itself needs time and private memory for it."""
+
+
+class CannotPrepare(Exception):
+    """This environment cannot run emulated ranks. The message says why, `hint` what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What every rank inherits from the forker."""
+
+    hook: Hook
+    clock: VirtualClock
+    ranges: NvtxRanges
+    dispatcher_library: Any
+    """Our functions in PyTorch's dispatcher stay registered as long as this object lives."""
+
+
+def prepare(job: Job) -> Prepared:
+    """Loads the hook library, imports torch and the modules of `--preload`, and installs everything that changes the
+    interpreter. Raises CannotPrepare.
+    """
+    _check_torch()
+    hook = _load_hook(job)
+    _import_modules(job.preload)
+    hook.learn_versions()
+    # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
+    # its call here.
+    triton_cache.install()
+    timeouts.install()
+    clock, ranges = VirtualClock(hook), NvtxRanges()
+    time_functions.install(clock)
+    library = dispatcher.install(hook, job.data_limit_nbytes, job.float_limit_count)
+    ranges.install()
+    call_sites.install(hook)
+    call_sites.note_backward_passes(hook)
+    frame_counter.install(hook)
+    thread_names.install()
+    _check_single_threaded()
+    gc.collect()
+    heap.return_large_blocks()
+    gc.freeze()
+    return Prepared(hook, clock, ranges, library)
+
+
+def _check_torch() -> None:
+    """Without importing it: a torch without CUDA never calls the hook library."""
+    install = f"install a CUDA build (no GPU needed): {sys.executable} -m pip install torch"
+    spec = find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise CannotPrepare(f"PyTorch is not installed for {sys.executable}", install)
+    version = Path(next(iter(spec.submodule_search_locations))) / "version.py"
+    text = version.read_text() if version.is_file() else ""
+    known = dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
+    if "cuda" not in known:
+        build = "a ROCm build" if "hip" in known else "a CPU-only build"
+        raise CannotPrepare(
+            f"the PyTorch of {sys.executable} (version {known.get('__version__', 'unknown')}) is {build}; "
+            "emulation needs a CUDA build",
+            f"{install} (not from an index for CPU or ROCm builds)",
+        )
+
+
+def _load_hook(job: Job) -> Hook:
+    """Before torch is imported."""
+    try:
+        hook = Hook(job.hook)
+        hook.load(job.device_file)
+    except HookError as error:
+        raise CannotPrepare(str(error), "reinstall the package: pip install --force-reinstall phantora-async") from None
+    return hook
+
+
+def _import_modules(preload: tuple[str, ...]) -> None:
+    for name in COMMON_MODULES:
+        with contextlib.suppress(ModuleNotFoundError):  # an older or newer torch may lack some
+            importlib.import_module(name)
+    for name in preload:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            raise CannotPrepare(
+                f"--preload {name}: {type(error).__name__}: {error}",
+                f"check that {sys.executable} can import {name}",
+            ) from None
+
+
+def _check_single_threaded() -> None:
+    """A fork copies only the calling thread: what another thread has locked would stay locked for ever."""
+    running = os.listdir("/proc/self/task")
+    if len(running) > 1:
+        names = sorted(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in running)
+        raise CannotPrepare(
+            f"the imported modules have started threads ({', '.join(names)}), which forked ranks would lack",
+            "leave out the --preload module that starts threads",
+        )

@@ -1,0 +1,98 @@
+"""Runs the user's script as `__main__`, as the interpreter runs what its command line names."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import os
+import runpy
+import signal
+import sys
+import traceback
+import types
+from dataclasses import dataclass
+
+from ..contract.job import Job
+from ..interpreter.code_owner import Owner, owner_of
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the script ended."""
+
+    code: int
+    """The exit code."""
+    last_words: str = ""
+    """The exception that ended it, in one line; "" if none did."""
+
+
+def run(job: Job) -> Outcome:
+    """Runs the script to its end. An uncaught exception is printed as the interpreter would print it."""
+    sys.argv = [job.script, *job.arguments]
+    if job.module:
+        sys.path.insert(0, os.getcwd())
+    else:
+        is_package = os.path.isdir(job.script) or _is_zip(job.script)
+        sys.path.insert(0, job.script if is_package else os.path.dirname(os.path.realpath(job.script)))
+    main_module = types.ModuleType("__main__")
+    sys.modules["__main__"] = main_module
+    vars(main_module)["__builtins__"] = __builtins__
+    try:
+        if job.module:
+            runpy._run_module_as_main(job.script)  # type: ignore[attr-defined]
+        elif sys.path[0] == job.script:
+            runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
+        else:
+            _run_file(job.script, vars(main_module))
+    except SystemExit as error:
+        return Outcome(_exit_code(error), f"SystemExit{_raised_at(error)}")
+    except BaseException as error:
+        print_traceback(error)
+        code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        return Outcome(code, f"{traceback.format_exception_only(error)[-1].strip()}{_raised_at(error)}")
+    return Outcome(0)
+
+
+def print_traceback(error: BaseException) -> None:
+    """Without frames of ours, through `sys.excepthook`, which the script may have set."""
+    frames = error.__traceback__
+    while frames is not None and owner_of(frames.tb_frame.f_code.co_filename) is Owner.EMULATION:
+        frames = frames.tb_next
+    with contextlib.suppress(OSError):  # the log's disk may be full: the last words still reach the coordinator
+        sys.stdout.flush()
+        sys.excepthook(type(error), error.with_traceback(frames), frames)
+
+
+def _run_file(path: str, namespace: dict[str, object]) -> None:
+    """As the interpreter runs the file on its command line; runpy.run_path would remove `__main__` at the end."""
+    path = os.path.abspath(path)
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    namespace.update(__file__=path, __loader__=loader, __cached__=None)
+    with open(path, "rb") as file:
+        source = file.read()
+    exec(compile(source, path, "exec", dont_inherit=True), namespace)
+
+
+def _is_zip(path: str) -> bool:
+    """A zip file with a `__main__` module, which Python runs as it runs a folder."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _raised_at(error: BaseException) -> str:
+    """`` (train.py:17)``: the innermost line of the user's that the exception passed; "" if there is none."""
+    at = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if owner_of(file) is Owner.USER:
+            at = f" ({file.removeprefix(os.getcwd().rstrip('/') + '/')}:{line})"
+    return at

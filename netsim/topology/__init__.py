@@ -1,0 +1,13 @@
+"""What the network is made of: links, servers, switches, and the routes between endpoints.
+
+Comes in: the ``[network]`` table of a cluster file, a networkx graph, or ASTRA-sim's network description. Goes out: a
+``Topology``, which never changes. May import: ``netsim.errors``, ``netsim.units``, ``netsim.fields``.
+"""
+
+from __future__ import annotations
+
+from netsim.topology.description import build, load
+from netsim.topology.links import Link, LinkPath, LinkTable
+from netsim.topology.topology import ROUTINGS, ServerFacts, Topology, ecmp
+
+__all__ = ["ROUTINGS", "Link", "LinkPath", "LinkTable", "ServerFacts", "Topology", "build", "ecmp", "load"]

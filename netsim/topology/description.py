@@ -1,0 +1,105 @@
+"""From a ``[network]`` table, or a TOML file that has one, to a topology."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from netsim.errors import SpecError
+from netsim.fields import FieldError, TomlTable, locate, read_toml
+from netsim.topology import fabrics, graph, servers
+from netsim.topology.fabrics import Fabric
+from netsim.topology.links import LinkPath, LinkTable
+from netsim.topology.servers import Server
+from netsim.topology.topology import ROUTINGS, ServerFacts, Topology
+
+
+def build(spec: Mapping[str, Any], servers: int = 1) -> Topology:
+    """The topology that a cluster file's ``[network]`` table describes, with ``servers`` servers.
+
+    Raises SpecError naming the field that is wrong. The keys are documented in docs/netsim.md.
+    """
+    if servers < 1:
+        raise SpecError(f"a cluster needs at least one server, not {servers}")
+    return _from_table(TomlTable(spec, "network"), servers)
+
+
+def load(path: str | Path, servers: int = 1) -> Topology:
+    """``build`` from a TOML file that has a ``[network]`` table; errors name the line as well."""
+    path = Path(path)
+    tables = read_toml(path)
+    try:
+        if "network" not in tables:
+            raise FieldError("network", "missing")
+        return build(tables["network"], servers)
+    except FieldError as error:
+        raise locate(error, path) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRouter:
+    """Routes in a cluster of equal servers. Between servers, traffic leaves on the rail of the destination's NIC."""
+
+    built: tuple[Server, ...]
+    facts: ServerFacts
+    nic_out: tuple[tuple[int, ...], ...] = ()
+    nic_in: tuple[tuple[int, ...], ...] = ()
+    fabric: Fabric | None = None
+
+    def routes(self, src: int, dst: int) -> Sequence[LinkPath]:
+        gpus = self.facts.gpus
+        (s, a), (d, b) = divmod(src, gpus), divmod(dst, gpus)
+        if s == d:
+            return (self.built[s].inside(a, b),)
+        if self.fabric is None:
+            return ()
+        far = servers.nic_of(self.facts, b)
+        near = far if self.facts.kind == "nvswitch" else servers.nic_of(self.facts, a)
+        head = (*self.built[s].to_nic(a, near), self.nic_out[s][near])
+        tail = (self.nic_in[d][far], *self.built[d].from_nic(far, b))
+        return tuple((*head, *middle, *tail) for middle in self.fabric.between((s, near), (d, far)))
+
+
+def _from_table(table: TomlTable, count: int) -> Topology:
+    """The topology of ``count`` servers; SpecError (FieldError) for anything that does not fit."""
+    routing = table.text("routing", "ecmp", ROUTINGS)
+    if table.has("graph"):
+        topology = graph.from_table(table.table("graph"))
+        topology.routing = routing
+        table.end()
+        return topology
+    server_table = table.table("server")
+    design = servers.read(server_table)
+    server_table.end()
+    links = LinkTable()
+    names = [f"node{i:03d}" for i in range(count)]
+    built = tuple(design.build(links, name) for name in names)
+    kind, router = design.facts.kind, ClusterRouter(built, design.facts)
+    if table.has("fabric"):
+        fabric_table = table.table("fabric")
+        fabric_kind = fabric_table.text("kind", choices=fabrics.KINDS)
+        if count > 1:
+            kind = f"{kind} + {fabric_kind}"
+            router = _joined(router, fabric_kind, fabric_table, links, names)
+    elif count > 1:
+        raise FieldError("network.fabric", f"missing: {count} servers need a fabric between them")
+    table.end()
+    return Topology(links.links, servers.gpu_names(names, design.facts.gpus), router, design.facts, kind, routing)
+
+
+def _joined(
+    router: ClusterRouter, kind: str, table: TomlTable, links: LinkTable, names: Sequence[str]
+) -> ClusterRouter:
+    """The servers with their NICs' ports and the fabric between them."""
+    facts = router.facts
+    if not facts.nics:
+        raise FieldError("network.server.nics", f"{len(names)} servers need NICs to reach each other")
+    latency_ns = table.count("nic_latency_ns", 0, least=0)
+    nics = range(facts.nics)
+    nic_out = tuple(tuple(links.add(f"{n}/nic{i}:out", facts.nic_gbps, latency_ns) for i in nics) for n in names)
+    nic_in = tuple(tuple(links.add(f"{n}/nic{i}:in", facts.nic_gbps, latency_ns) for i in nics) for n in names)
+    fabric = fabrics.build(kind, table, links, len(names), facts.nics, facts.nic_gbps)
+    table.end()
+    return replace(router, nic_out=nic_out, nic_in=nic_in, fabric=fabric)

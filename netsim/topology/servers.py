@@ -1,0 +1,216 @@
+"""Inside a server: how its GPUs reach each other and its NICs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from netsim.fields import FieldError, TomlTable
+from netsim.topology.links import LinkPath, LinkTable
+from netsim.topology.topology import ServerFacts
+
+
+class Server(Protocol):
+    """One built server."""
+
+    def inside(self, a: int, b: int) -> LinkPath:
+        """Links from GPU a to GPU b of this server."""
+        ...
+
+    def to_nic(self, gpu: int, nic: int) -> LinkPath:
+        """Links from a GPU to a NIC, up to but without the NIC's own port."""
+        ...
+
+    def from_nic(self, nic: int, gpu: int) -> LinkPath:
+        """Links from a NIC, after its own port, to a GPU."""
+        ...
+
+
+class Design(Protocol):
+    """A kind of server, read from a table; ``build`` makes one instance of it."""
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What planners and the fabric need to know."""
+        ...
+
+    def build(self, table: LinkTable, name: str) -> Server:
+        """Add the links of one server called ``name``."""
+        ...
+
+
+def nic_of(facts: ServerFacts, gpu: int) -> int:
+    """The NIC nearest to a GPU: GPUs spread evenly over NICs."""
+    return gpu * facts.nics // facts.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class _NvSwitchServer:
+    out: tuple[int, ...]
+    in_: tuple[int, ...]
+    pcie_out: tuple[int, ...]
+    pcie_in: tuple[int, ...]
+    facts: ServerFacts
+    pxn: bool
+
+    def inside(self, a: int, b: int) -> LinkPath:
+        return (self.out[a], self.in_[b])
+
+    def to_nic(self, gpu: int, nic: int) -> LinkPath:
+        near = self._near(gpu, nic)
+        if near == gpu or not self.pxn:
+            return (self.pcie_out[gpu],)
+        return (self.out[gpu], self.in_[near], self.pcie_out[near])
+
+    def from_nic(self, nic: int, gpu: int) -> LinkPath:
+        return (self.pcie_in[gpu],)
+
+    def _near(self, gpu: int, nic: int) -> int:
+        # A GPU whose own NIC this is, so that the transfer enters the right rail over NVLink instead of crossing the
+        # PCIe tree.
+        if nic_of(self.facts, gpu) == nic:
+            return gpu
+        return -(-nic * self.facts.gpus // self.facts.nics)
+
+
+@dataclass(frozen=True, slots=True)
+class NvSwitch:
+    """GPUs joined by NVSwitch: one port in and one port out per GPU, a PCIe link from each GPU towards its NIC."""
+
+    facts: ServerFacts
+    gpu_latency_ns: int
+    pcie_gbps: float
+    pcie_latency_ns: int
+    pxn: bool
+
+    def build(self, table: LinkTable, name: str) -> Server:
+        gpus = range(self.facts.gpus)
+        out = tuple(table.add(f"{name}/gpu{i}:out", self.facts.gpu_gbps, self.gpu_latency_ns) for i in gpus)
+        in_ = tuple(table.add(f"{name}/gpu{i}:in", self.facts.gpu_gbps) for i in gpus)
+        with_nics = gpus if self.facts.nics else ()
+        p_out = tuple(table.add(f"{name}/gpu{i}:pcie-out", self.pcie_gbps, self.pcie_latency_ns) for i in with_nics)
+        p_in = tuple(table.add(f"{name}/gpu{i}:pcie-in", self.pcie_gbps, self.pcie_latency_ns) for i in with_nics)
+        return _NvSwitchServer(out, in_, p_out, p_in, self.facts, self.pxn)
+
+
+@dataclass(frozen=True, slots=True)
+class _PcieServer:
+    out: tuple[int, ...]
+    in_: tuple[int, ...]
+    switch_up: tuple[int, ...]
+    switch_down: tuple[int, ...]
+    bridge_out: tuple[int, ...]
+    bridge_in: tuple[int, ...]
+    pairs: dict[tuple[int, int], int]
+    switch: tuple[int, ...]
+    socket: tuple[int, ...]
+    nic_switch: tuple[int, ...]
+
+    def inside(self, a: int, b: int) -> LinkPath:
+        if (a, b) in self.pairs:
+            return (self.pairs[a, b],)
+        return (self.out[a], *self._between(self.switch[a], self.switch[b]), self.in_[b])
+
+    def to_nic(self, gpu: int, nic: int) -> LinkPath:
+        return (self.out[gpu], *self._between(self.switch[gpu], self.nic_switch[nic]))
+
+    def from_nic(self, nic: int, gpu: int) -> LinkPath:
+        return (*self._between(self.nic_switch[nic], self.switch[gpu]), self.in_[gpu])
+
+    def _between(self, a: int, b: int) -> LinkPath:
+        if a == b:
+            return ()
+        x, y = self.socket[a], self.socket[b]
+        across = () if x == y else (self.bridge_out[x], self.bridge_in[y])
+        return (self.switch_up[a], *across, self.switch_down[b])
+
+
+@dataclass(frozen=True, slots=True)
+class Pcie:
+    """GPUs below PCIe switches, switches below host bridges, host bridges joined by the sockets' interconnect.
+
+    Optional NVLink bridges join GPUs 0-1, 2-3 and so on.
+    """
+
+    facts: ServerFacts
+    pcie_gbps: float
+    pcie_latency_ns: int
+    switches: int
+    sockets: int
+    socket_gbps: float
+    socket_latency_ns: int
+    pair_gbps: float
+
+    def build(self, table: LinkTable, name: str) -> Server:
+        ids: dict[str, list[int]] = {}
+
+        def add(kind: str, count: int, label: str, gbps: float, latency_ns: int) -> None:
+            ids[kind] = [table.add(f"{name}/{label.format(i)}", gbps, latency_ns) for i in range(count)]
+
+        gpus = self.facts.gpus
+        add("out", gpus, "gpu{}:out", self.pcie_gbps, self.pcie_latency_ns)
+        add("in", gpus, "gpu{}:in", self.pcie_gbps, self.pcie_latency_ns)
+        add("up", self.switches if self.switches > 1 else 0, "pcie{}:up", self.pcie_gbps, self.pcie_latency_ns)
+        add("down", self.switches if self.switches > 1 else 0, "pcie{}:down", self.pcie_gbps, self.pcie_latency_ns)
+        add("bout", self.sockets if self.sockets > 1 else 0, "socket{}:out", self.socket_gbps, self.socket_latency_ns)
+        add("bin", self.sockets if self.sockets > 1 else 0, "socket{}:in", self.socket_gbps, self.socket_latency_ns)
+        pairs = {}
+        if self.pair_gbps:
+            for a in range(0, gpus - 1, 2):
+                for x, y in ((a, a + 1), (a + 1, a)):
+                    pairs[x, y] = table.add(f"{name}/gpu{x}:nvlink{y}", self.pair_gbps)
+        return _PcieServer(
+            out=tuple(ids["out"]),
+            in_=tuple(ids["in"]),
+            switch_up=tuple(ids["up"]),
+            switch_down=tuple(ids["down"]),
+            bridge_out=tuple(ids["bout"]),
+            bridge_in=tuple(ids["bin"]),
+            pairs=pairs,
+            switch=tuple(i * self.switches // gpus for i in range(gpus)),
+            socket=tuple(i * self.sockets // self.switches for i in range(self.switches)),
+            nic_switch=tuple(i * self.switches // self.facts.nics for i in range(self.facts.nics)),
+        )
+
+
+def read(table: TomlTable) -> Design:
+    """The server design in ``[network.server]``."""
+    kind = table.text("kind", choices=("nvswitch", "pcie", "host"))
+    gpus = table.count("gpus", 1)
+    nics = table.count("nics", 0, least=0)
+    if nics > gpus and kind == "nvswitch":
+        raise FieldError(table.field("nics"), f"{nics} NICs for {gpus} GPUs: give the GPUs' combined NIC speed instead")
+    nic_gbps = table.number("nic_gbps") if nics else 0.0
+    design: Design
+    if kind == "nvswitch":
+        facts = ServerFacts(kind, gpus, nics, table.flag("nvls", False), nic_gbps, table.number("gpu_gbps"))
+        design = NvSwitch(
+            facts,
+            table.count("gpu_latency_ns", 0, least=0),
+            table.number("pcie_gbps", 504.0),
+            table.count("pcie_latency_ns", 0, least=0),
+            table.flag("pxn", True),
+        )
+    else:
+        facts = ServerFacts(kind, gpus, nics, False, nic_gbps, table.number("pcie_gbps", 252.0))
+        switches = table.count("switches", 1)
+        sockets = table.count("sockets", 1)
+        if sockets > switches:
+            raise FieldError(table.field("sockets"), f"{sockets} sockets for {switches} PCIe switches")
+        design = Pcie(
+            facts,
+            facts.gpu_gbps,
+            table.count("pcie_latency_ns", 0, least=0),
+            switches,
+            sockets,
+            table.number("socket_gbps", 160.0),
+            table.count("socket_latency_ns", 0, least=0),
+            table.number("nvlink_pair_gbps", 0.0, above=-1.0),
+        )
+    return design
+
+
+def gpu_names(names: Sequence[str], gpus: int) -> list[str]:
+    """Endpoint names, server by server."""
+    return [f"{name}/gpu{i}" for name in names for i in range(gpus)]

@@ -1,0 +1,134 @@
+"""A network that does not change: its links, its endpoints, and the routes between them."""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from netsim.errors import SpecError, TopologyError
+from netsim.topology.links import Link, LinkPath
+from netsim.units import rate_from_gbps
+
+ROUTINGS = ("ecmp", "adaptive")
+"""How a flow picks one of several equally good routes: by a hash of its endpoints, or the least loaded at its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the planner of collectives needs to know about a server. All servers of a topology are alike."""
+
+    kind: str = "host"
+    gpus: int = 1
+    nics: int = 0
+    nvls: bool = False
+    nic_gbps: float = 0.0
+    gpu_gbps: float = 0.0
+
+
+class Router(Protocol):
+    """Finds all equally good routes from one endpoint to another, in an order that never changes."""
+
+    def routes(self, src: int, dst: int) -> Sequence[LinkPath]:
+        """Link ids of each candidate path; empty if there is none."""
+        ...
+
+
+def ecmp(src: int, dst: int, routes: int) -> int:
+    """Which of ``routes`` equal routes a pair of endpoints uses: CRC-32 of ``"src-dst"`` modulo their number."""
+    return zlib.crc32(f"{src}-{dst}".encode()) % routes
+
+
+class Topology:
+    """A network that does not change: directed links, endpoints numbered from 0, routes."""
+
+    def __init__(
+        self,
+        links: Sequence[Link],
+        endpoints: Sequence[str],
+        router: Router,
+        server: ServerFacts | None = None,
+        kind: str = "graph",
+        routing: str = "ecmp",
+    ) -> None:
+        self.links: tuple[Link, ...] = tuple(links)
+        self.endpoints: tuple[str, ...] = tuple(endpoints)
+        self.server = server or ServerFacts()
+        self.kind = kind
+        self.routing = routing
+        self._router = router
+        self.rates = array("q", [rate_from_gbps(link.gbps) for link in self.links])
+        """Capacities in rate units."""
+        self._ids = {link.name: i for i, link in enumerate(self.links)}
+        self._routes: dict[tuple[int, int], tuple[LinkPath, ...]] = {}
+
+    @property
+    def routing(self) -> str:
+        """One of ``ROUTINGS``; SpecError when set to anything else."""
+        return self._routing
+
+    @routing.setter
+    def routing(self, routing: str) -> None:
+        if routing not in ROUTINGS:
+            raise SpecError(f"routing: {routing!r} is not one of {', '.join(ROUTINGS)}")
+        self._routing = routing
+
+    @property
+    def servers(self) -> int:
+        """Number of servers."""
+        return len(self.endpoints) // self.server.gpus
+
+    def gpu(self, server: int, index: int) -> int:
+        """Endpoint id of a GPU; TopologyError if there is no such server or GPU."""
+        if not (0 <= server < self.servers and 0 <= index < self.server.gpus):
+            raise TopologyError(f"no GPU {index} in server {server}: {self.servers} servers of {self.server.gpus} GPUs")
+        return server * self.server.gpus + index
+
+    def server_of(self, endpoint: int) -> int:
+        """The server an endpoint belongs to."""
+        self._check(endpoint)
+        return endpoint // self.server.gpus
+
+    def link_id(self, name: str) -> int:
+        """Id of a link by name; TopologyError if unknown."""
+        if name not in self._ids:
+            raise TopologyError(f"unknown link {name!r}")
+        return self._ids[name]
+
+    def routes(self, src: int, dst: int) -> tuple[LinkPath, ...]:
+        """All equally good routes; TopologyError for an unknown endpoint or an unreachable pair."""
+        found = self._routes.get((src, dst))
+        if found is None:
+            self._check(src)
+            self._check(dst)
+            found = ((),) if src == dst else tuple(self._router.routes(src, dst))
+            if not found:
+                raise TopologyError(f"{self.endpoints[dst]} cannot be reached from {self.endpoints[src]}")
+            self._routes[src, dst] = found
+        return found
+
+    def route(self, src: int, dst: int) -> LinkPath:
+        """The route that deterministic ECMP gives this pair."""
+        routes = self.routes(src, dst)
+        return routes[ecmp(src, dst, len(routes))] if len(routes) > 1 else routes[0]
+
+    def latency_ns(self, path: Sequence[int]) -> int:
+        """Sum of the links' latencies."""
+        return sum(self.links[link].latency_ns for link in path)
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready description for reports: kind, endpoints and links with capacity and latency."""
+        return {
+            "kind": self.kind,
+            "routing": self.routing,
+            "servers": self.servers,
+            "gpus_per_server": self.server.gpus,
+            "endpoints": list(self.endpoints),
+            "links": [{"name": x.name, "gbps": x.gbps, "latency_ns": x.latency_ns} for x in self.links],
+        }
+
+    def _check(self, endpoint: int) -> None:
+        if not 0 <= endpoint < len(self.endpoints):
+            raise TopologyError(f"unknown endpoint {endpoint}: there are {len(self.endpoints)}")

@@ -1,0 +1,72 @@
+"""The ranks' connections: records in, facts to virtual time, answers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.contract import records
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest.backpressure import Backpressure
+from phantora_async.ingest.channel import Channel
+from phantora_async.ingest.communicators import Answers
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.virtual_time import Timeline
+
+
+class Intake:
+    """Feeds the timeline what ranks send, sends ranks what they are answered, and pauses those that are far ahead."""
+
+    def __init__(self, timeline: Timeline, fact_builder: FactBuilder, world_size: int) -> None:
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._world_size = world_size
+        self._backpressure = Backpressure(timeline, world_size)
+        self._channels: dict[int, Channel] = {}
+        self.pids: dict[int, int] = {}
+        """Process ids, as this process sees them, of the ranks that have connected."""
+
+    def connect(self, channel: Channel, hello: records.Hello) -> None:
+        """Raises ProtocolError if there is no such rank, or it has connected before."""
+        if not 0 <= hello.rank < self._world_size:
+            raise ProtocolError(hello.rank, f"there are {self._world_size} ranks")
+        if hello.rank in self._channels:
+            raise ProtocolError(hello.rank, "a second process says it is this rank")
+        self._channels[hello.rank] = channel
+        self.pids[hello.rank] = channel.pid
+
+    def take(self, rank: int, arrived: list[Any]) -> None:
+        """Records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
+        facts = self._fact_builder.take(rank, arrived)
+        self._timeline.feed(rank, facts)
+        self.send(self._fact_builder.take_answers())
+        if self._backpressure.must_pause(rank, len(facts)):
+            self._channels[rank].pause()
+
+    def rank_ended(self, rank: int) -> None:
+        """The rank ended with exit code 0. If it sent no BYE, it is as if it had. Raises Deadlock if others wait."""
+        if self._fact_builder.rank_info[rank].bye is None:
+            self._timeline.feed(rank, self._fact_builder.rank_ended(rank))
+
+    def send(self, answers: Answers) -> None:
+        """One write for each rank."""
+        parts: dict[int, list[bytes]] = {}
+        for rank, encoded in answers:
+            parts.setdefault(rank, []).append(encoded)
+        for rank, encoded_parts in parts.items():
+            if rank in self._channels:
+                self._channels[rank].send(b"".join(encoded_parts))
+
+    def resume(self) -> None:
+        """Reads again from paused ranks that virtual time has nearly caught up with."""
+        for rank in self._backpressure.may_resume():
+            self._channels[rank].resume()
+
+    def resume_all(self) -> bool:
+        """Reads again from all paused ranks, which may then run further ahead than before. Says whether there were any.
+
+        For a rank that sleeps: it may be waiting for a message that a paused rank would send.
+        """
+        resumed = self._backpressure.double()
+        for rank in resumed:
+            self._channels[rank].resume()
+        return bool(resumed)

@@ -1,0 +1,129 @@
+"""The end of a run: how each rank ended, which failure counts, and what is found out about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from signal import Signals
+from typing import NamedTuple
+
+from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
+from phantora_async.diagnosis.rank_states import RankState
+from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
+from phantora_async.report import Document, Usage, build
+from phantora_async.run_spec import RunSpec
+from phantora_async.virtual_time import Timeline
+from phantora_async.wording import short
+
+SETTLE_S = 0.5
+"""After a failure: how long a rank may take to end with an exit code of its own, which then is the run's."""
+STACKS_S = 5.0
+"""How long ranks may take to write their stacks: hundreds of them share this machine's processors."""
+STACKS_EVERY_S = 0.05
+ENDED_BY_EMULATION = {int(code): code.meaning for code in (ExitCode.INTERNAL, ExitCode.DISCONNECTED)}
+"""Exit codes of a rank that the emulation ended, not its script."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the run ended. The report is as complete as the run was."""
+
+    failure: RunFailure | None
+    """None if the run ended well."""
+    report: Document
+
+
+class Exit(NamedTuple):
+    """How a process ended: one of the two is 0."""
+
+    code: int
+    signal: int
+
+    @property
+    def well(self) -> bool:
+        return not self.code and not self.signal
+
+
+class RunEnd:
+    """Collects exits and failures; ``settle``, then ``outcome``."""
+
+    def __init__(self, spec: RunSpec, timeline: Timeline, fact_builder: FactBuilder, stacks: Stacks) -> None:
+        self._spec = spec
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._stacks = stacks
+        self._states: Sequence[RankState] = ()
+        """What each rank was doing when the first failure was found."""
+        self.failure: RunFailure | None = None
+        self.exits: dict[int, Exit] = {}
+
+    def fail(self, failure: RunFailure, states: Sequence[RankState], pids: Mapping[int, int]) -> None:
+        """The run cannot continue. The first failure counts, unless a rank's own end follows: that is its cause.
+
+        `states`: what each rank is doing; `pids`: of the ranks that can be asked for their stacks.
+        """
+        if self.failure is None:
+            self.failure = failure
+            self._states = states
+            self._stacks.forget()
+            if needs_stacks(failure):
+                for rank, pid in pids.items():
+                    if rank not in self.exits:
+                        self._stacks.ask(rank, pid)
+        elif isinstance(failure, RankDied) and not isinstance(self.failure, RankDied | Interrupted):
+            self.failure = failure
+
+    async def settle(self) -> None:
+        """Waits for what else there is to know: a failed rank's exit code, the stacks that ranks write."""
+        if isinstance(self.failure, RankDied):
+            certain = self.failure.rank in self.exits
+        else:
+            certain = isinstance(self.failure, InternalError | Interrupted)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + STACKS_S
+        await asyncio.sleep(0.0 if certain else SETTLE_S)
+        while not self._stacks.complete() and loop.time() < until_s:
+            await asyncio.sleep(STACKS_EVERY_S)
+
+    def outcome(self, usage: Usage) -> Outcome:
+        """The report, and the failure with its details."""
+        failure = self.failure
+        if failure is None:
+            return Outcome(None, self._report(usage, 0, None))
+        run_dir = self._spec.run_dir
+        seen_at = known(range(self._spec.world_size), self._stacks)
+        found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
+        failure.details = found_out.details(self._fact_builder, run_dir)
+        document = found_out.document(self._fact_builder, run_dir)
+        return Outcome(failure, self._report(usage, int(failure.exit_code), document))
+
+    def _report(self, usage: Usage, exit_code: int, failure: Document | None) -> Document:
+        return build(self._spec, self._timeline.snapshot(), self._fact_builder, usage, exit_code, failure)
+
+    def rank_died(self, rank: int) -> RankDied:
+        """The failure of a rank that ended, or said it ends, with an error."""
+        exit = self.exits.get(rank, Exit(0, 0))
+        bye = self._fact_builder.rank_info[rank].bye
+        if exit.well and bye is not None:
+            exit = Exit(bye.exit_code, 0)
+        return RankDied(rank, self._last_words(rank, exit), 128 + exit.signal if exit.signal else exit.code)
+
+    def _last_words(self, rank: int, exit: Exit) -> str:
+        """``rank 3 (server 0) ended with exit code 1: ValueError: no such luck (train.py:17); its log is ...``"""
+        rank_info, log = self._fact_builder.rank_info[rank], self._spec.run_dir / f"rank{rank}.log"
+        text = f"rank {rank} (server {self._spec.server_of[rank]}) "
+        words = rank_info.last_words
+        if exit.signal:
+            name = Signals(exit.signal).name if exit.signal in set(Signals) else f"signal {exit.signal}"
+            text += f"was ended by {name}"
+            (snapshot,) = self._timeline.snapshot([rank]).ranks
+            crashed, called = crash_site(log), self._fact_builder.site(rank, snapshot.last_site)
+            text += f" at {crashed}" if crashed else f"; its last call before was at {called}" if called else ""
+        else:
+            text += f"ended with exit code {exit.code}"
+            if rank_info.bye is None:
+                words = ENDED_BY_EMULATION.get(exit.code, "")
+        return f"{text}{': ' + words if words else ''}; its log is {short(log)}"

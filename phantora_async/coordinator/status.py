@@ -1,0 +1,41 @@
+"""What the user sees while a run goes on: the status line, and for whom the others wait."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from phantora_async.diagnosis.progress import Progress, examples, line
+from phantora_async.errors import Stalled
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.liveness.stall_watch import StallWatch
+from phantora_async.virtual_time import Timeline
+
+
+class Status(NamedTuple):
+    line: str
+    """For a line that is shown in place of the previous one."""
+    notice: str
+    """For a log: ranks have waited long, and for whom; "" most of the time."""
+
+
+class StatusView:
+    def __init__(
+        self, timeline: Timeline, fact_builder: FactBuilder, stall_watch: StallWatch, stall_timeout_s: float
+    ) -> None:
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._stall_watch = stall_watch
+        self._stall_timeout_s = stall_timeout_s
+
+    def look(self, *, stalls: bool = True) -> Status:
+        """The status now. `stalls`: look for ranks that others wait for; raises Stalled after --stall-timeout."""
+        stall = self._stall_watch.look() if stalls else None
+        notice = ""
+        if stall is not None:
+            if self._stall_watch.notice_due(stall):
+                notice = stall.notice()
+            limit_s = self._stall_timeout_s
+            if limit_s and stall.waiting and stall.for_s > limit_s:
+                raise Stalled(f"{stall.notice()}; that is longer than --stall-timeout {limit_s:g}")
+        progress = Progress.of(self._timeline.snapshot(examples(self._fact_builder)), self._fact_builder)
+        return Status(line(progress, str(stall) if stall else ""), notice)

@@ -1,0 +1,113 @@
+"""The connection of one rank: bytes from its socket become records, encoded answers leave."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Any, Protocol, cast
+
+from emu.contract import records
+from emu.contract.records import RecordError
+from phantora_async.errors import ProtocolError
+
+_CREDENTIALS = struct.Struct("3i")
+"""struct ucred: process id, user id, group id."""
+
+
+class Receiver(Protocol):
+    """Receives what the channels bring. An exception that one of these methods raises is passed to ``failed``."""
+
+    def connected(self, channel: Channel, hello: records.Hello) -> None:
+        """A new channel's first record, which says which rank it belongs to."""
+
+    def received(self, rank: int, arrived: list[Any], nbytes: int) -> None:
+        """Records of one rank in their order, HELLO among them; ``nbytes`` is their size on the wire."""
+
+    def closed(self, rank: int) -> None:
+        """The rank will send nothing more."""
+
+    def failed(self, error: Exception) -> None:
+        """The run cannot continue: a RunFailure, or a bug."""
+
+
+class Channel(asyncio.Protocol):
+    """One connection. ``rank`` is -1 until HELLO has arrived."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._transport: asyncio.Transport | None = None
+        self._incomplete = b""
+        """The beginning of a record whose end has not arrived."""
+        self.rank = -1
+        self.pid = 0
+        """The rank's process id as this process sees it. HELLO has the id inside the rank's own pid namespace."""
+        self.paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from asyncio.Transport
+        peer = transport.get_extra_info("socket")
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.pid, _, _ = _CREDENTIALS.unpack(credentials)
+
+    def data_received(self, data: bytes) -> None:
+        stream = self._incomplete + data if self._incomplete else data
+        malformed: RecordError | None = None
+        try:
+            arrived, used = records.decode_up(stream)
+        except RecordError as error:
+            malformed, arrived, used = error, list(error.before), len(stream)
+        self._incomplete = stream[used:]
+        try:
+            if arrived:
+                if self.rank < 0:
+                    self._introduce(arrived[0])
+                self._receiver.received(self.rank, arrived, used)
+            if malformed is not None:
+                raise ProtocolError(self.rank, str(malformed))
+        except Exception as error:
+            # The receiver ends the run, whatever the error is. Nothing more is read, but the connection stays open: a
+            # rank ends when its connection closes, and its end would hide the reason.
+            self.pause()
+            self._receiver.failed(error)
+
+    def _introduce(self, first: Any) -> None:
+        """Raises ProtocolError unless the first record is a HELLO of this version."""
+        if first.kind != records.HELLO:
+            raise ProtocolError(-1, f"a process began with {records.NAMES[first.kind]} instead of HELLO")
+        if first.version != records.VERSION:
+            raise ProtocolError(
+                first.rank,
+                f"it uses version {first.version} of the records and this coordinator version {records.VERSION}; "
+                "the hook library and the Python package are of different builds",
+            )
+        self._receiver.connected(self, first)
+        self.rank = first.rank
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """A killed rank may leave an incomplete record; the server that watches the process reports its death."""
+        if self.rank >= 0:
+            self._receiver.closed(self.rank)
+
+    def send(self, encoded: bytes) -> None:
+        """Sends whole records; drops them if the rank has gone."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(encoded)
+
+    def pause(self) -> None:
+        """Stops reading: the rank blocks when the socket's buffer is full."""
+        if not self.paused and self._transport is not None and not self._transport.is_closing():
+            self.paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.paused and self._transport is not None and not self._transport.is_closing():
+            self.paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,150 @@
+"""Which collective calls of different ranks are the same collective, and whether these calls agree.
+
+NCCL matches by order: the n-th collective that a rank calls on a communicator is the n-th of every other member. Sends
+and receives are matched by their order between the two ranks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from emu.contract import records
+from emu.contract.records import NcclKind
+from phantora_async.errors import Deadlock, Mismatch, ProtocolError, Side
+from phantora_async.ingest.communicators import Communicators
+from phantora_async.virtual_time.facts import DTYPE_NAMES, DTYPE_NBYTES, PAIRWISE, Collective, Comm
+from phantora_async.wording import named
+
+_OPS = frozenset(NcclKind)
+
+
+class _Key(NamedTuple):
+    """Identifies a collective. ``sender`` and ``receiver`` are -1 unless it is a send with its receive."""
+
+    comm: int
+    seq: int
+    sender: int = -1
+    receiver: int = -1
+
+
+class _Member(NamedTuple):
+    rank: int
+    comm: int
+
+
+class CollectiveMatching:
+    """Collectives that some members have called and others have not."""
+
+    def __init__(self, communicators: Communicators) -> None:
+        self._communicators = communicators
+        self._open: dict[_Key, Collective] = {}
+        self._called: dict[_Member, int] = {}
+        """How many collectives, sends and receives excluded, a rank has called on a communicator."""
+        self._ended: set[int] = set()
+        """Ranks that have ended."""
+
+    def join(self, rank: int, op: records.NcclOp, site: int = 0) -> Collective:
+        """The collective that the rank's call takes part in; ``site``: where the call was made.
+
+        Raises Mismatch if another member called something else, Deadlock if one has ended without calling.
+        """
+        comm = self._communicators.of(rank, op.comm)
+        if op.op not in _OPS or not 0 <= op.dtype < len(DTYPE_NBYTES):
+            raise ProtocolError(rank, f"NCCL_OP {op.op} with dtype {op.dtype}")
+        if op.op in PAIRWISE:
+            key, collective = self._pair(rank, comm, op, site)
+        else:
+            key, collective = self._collective(rank, comm, op, site)
+        collective.joined.append(rank)
+        collective.sites.append(site)
+        if len(collective.joined) == len(collective.ranks):
+            del self._open[key]
+        elif self._ended:
+            self._check_ended(collective)
+        return collective
+
+    def _pair(self, rank: int, comm: Comm, op: records.NcclOp, site: int) -> tuple[_Key, Collective]:
+        """A send with its receive: the two must agree on the size."""
+        if not 0 <= op.peer < len(comm.members):
+            raise ProtocolError(rank, f"send or receive with rank {op.peer} of the {comm.label}")
+        peer = comm.members[op.peer]
+        ranks = (rank, peer) if op.op == NcclKind.SEND else (peer, rank)
+        key = _Key(comm.id, op.seq, *ranks)
+        collective = self._open.get(key)
+        if collective is None:
+            collective = self._open[key] = Collective(comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks)
+        elif collective.nbytes != op.count * DTYPE_NBYTES[op.dtype]:
+            mine = Collective(comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks)
+            raise Mismatch(
+                f"send and receive of different sizes on the {comm.label}: {mine.nbytes} bytes by rank {rank}, "
+                f"{collective.nbytes} bytes by {named(collective.joined)}",
+                sides=(
+                    Side(_half(collective, collective.joined[0]), tuple(collective.joined), tuple(collective.sites)),
+                    Side(_half(mine, rank), (rank,), (site,)),
+                ),
+            )
+        return key, collective
+
+    def _collective(self, rank: int, comm: Comm, op: records.NcclOp, site: int) -> tuple[_Key, Collective]:
+        """A call of all members: they must agree on everything."""
+        key = _Key(comm.id, op.seq)
+        collective = self._open.get(key)
+        if collective is None:
+            collective = Collective(comm, op.seq, op.op, op.dtype, op.redop, op.count, op.peer, comm.members)
+            self._open[key] = collective
+        elif not _agrees(collective, op):
+            mine = Collective(comm, op.seq, op.op, op.dtype, op.redop, op.count, op.peer, comm.members)
+            raise Mismatch(
+                f"members of the {comm.label} called different collectives as their number {op.seq}",
+                sides=(_side(collective), Side(mine.describe(), (rank,), (site,))),
+            )
+        member = _Member(rank, comm.id)
+        if self._called.get(member, 0) != op.seq:
+            raise ProtocolError(rank, f"its next call is not {collective.describe()}")
+        self._called[member] = op.seq + 1
+        return key, collective
+
+    def rank_ended(self, rank: int) -> None:
+        """The rank has ended and will call nothing more. Raises Deadlock if others wait for it."""
+        self._ended.add(rank)
+        for collective in self._open.values():
+            self._check_ended(collective)
+
+    def _check_ended(self, collective: Collective) -> None:
+        missing = [rank for rank in collective.ranks if rank in self._ended and rank not in collective.joined]
+        waiting = [rank for rank in collective.joined if rank not in self._ended]
+        if missing and waiting:
+            raise Deadlock(
+                f"deadlock: {named(missing)} ended without calling {collective.describe()}, "
+                f"but {named(waiting)} called it",
+                sides=(_side(collective),),
+            )
+
+    def incomplete(self) -> dict[int, Collective]:
+        """For each rank the oldest collective that it has called and other members have not, if there is one."""
+        oldest: dict[int, Collective] = {}
+        for collective in self._open.values():
+            for rank in collective.joined:
+                oldest.setdefault(rank, collective)
+        return oldest
+
+
+def _agrees(collective: Collective, op: records.NcclOp) -> bool:
+    return (collective.op, collective.dtype, collective.redop, collective.count, collective.root) == (
+        op.op,
+        op.dtype,
+        op.redop,
+        op.count,
+        op.peer,
+    )
+
+
+def _side(collective: Collective) -> Side:
+    return Side(collective.describe(), tuple(collective.joined), tuple(collective.sites))
+
+
+def _half(pair: Collective, rank: int) -> str:
+    """What the rank does of the two: ``send #0 of 8 f32 to rank 1``."""
+    what = f"#{pair.seq} of {pair.count} {DTYPE_NAMES[pair.dtype]}"
+    sender, receiver = pair.ranks
+    return f"send {what} to rank {receiver}" if rank == sender else f"recv {what} from rank {sender}"

@@ -1,0 +1,203 @@
+"""NCCL communicators: which ranks make up each, from ncclCommInitRank and ncclCommSplit.
+
+This happens when the questions arrive, in real time, and depends on nothing but the members' calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import blake2b
+from typing import NamedTuple
+
+from emu.contract import records
+from phantora_async.errors import Deadlock, Mismatch, ProtocolError, Side
+from phantora_async.virtual_time.facts import Comm, CommCreation
+from phantora_async.wording import compact, named
+
+NO_COLOR = -1
+"""NCCL_SPLIT_NOCOLOR"""
+UNIQUE_ID_NBYTES = 128
+"""Size of ncclUniqueId."""
+Answers = list[tuple[int, bytes]]
+"""(rank, encoded record)"""
+
+
+class Created(NamedTuple):
+    """A member's question has been taken."""
+
+    creation: CommCreation
+    answers: Answers
+    """For all members, once the last one has asked; empty before."""
+
+
+class _Init(NamedTuple):
+    rank: int
+    ask: records.CommInit
+
+
+class _Split(NamedTuple):
+    rank: int
+    ask: records.CommSplit
+
+
+class _PendingInit:
+    """A communicator that not all members have asked for."""
+
+    __slots__ = ("asked", "creation")
+
+    def __init__(self, nranks: int) -> None:
+        self.creation = CommCreation(f"a communicator of {nranks} ranks", nranks)
+        self.asked: list[_Init] = []
+
+
+class _PendingSplit:
+    """A split of ``parent`` that not all its members have asked for."""
+
+    __slots__ = ("asked", "creation", "parent")
+
+    def __init__(self, parent: Comm, seq: int) -> None:
+        self.creation = CommCreation(f"split #{seq} of {parent.label}", len(parent.members))
+        self.parent = parent
+        self.asked: list[_Split] = []
+
+
+class _SplitKey(NamedTuple):
+    parent: int
+    seq: int
+
+
+class Communicators:
+    """All communicators by id, and those that are being created."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Comm] = {}
+        self._inits: dict[bytes, _PendingInit] = {}
+        """By ncclUniqueId."""
+        self._generations: Counter[bytes] = Counter()
+        """How many communicators were created with a ncclUniqueId."""
+        self._splits: dict[_SplitKey, _PendingSplit] = {}
+        self._same_members: Counter[str] = Counter()
+        """How many communicators have the same label."""
+
+    def init(self, rank: int, ask: records.CommInit) -> Created:
+        """A member asks for a communicator. Raises Mismatch if it contradicts another member."""
+        unique = ask.payload[:UNIQUE_ID_NBYTES]
+        if len(unique) != UNIQUE_ID_NBYTES or not 0 <= ask.rank < ask.nranks:
+            raise ProtocolError(rank, f"COMM_INIT as rank {ask.rank} of {ask.nranks}, {len(unique)} bytes of unique id")
+        pending = self._inits.get(unique)
+        if pending is None:
+            pending = self._inits[unique] = _PendingInit(ask.nranks)
+        _check_agreement(pending, rank, ask)
+        pending.asked.append(_Init(rank, ask))
+        _join(pending.creation, rank, ask.site)
+        if len(pending.asked) < ask.nranks:
+            return Created(pending.creation, [])
+        del self._inits[unique]
+        self._generations[unique] += 1
+        members = sorted(pending.asked, key=lambda member: member.ask.rank)
+        comm = self._register(
+            _id("init", unique, self._generations[unique]),
+            [member.rank for member in members],
+            [member.ask.device for member in members],
+        )
+        answers = [
+            (member.rank, records.Comm.encode(member.ask.qid, comm.id, member.ask.rank, member.ask.nranks))
+            for member in members
+        ]
+        return Created(pending.creation, answers)
+
+    def split(self, rank: int, ask: records.CommSplit) -> Created:
+        """A member of the parent asks for its part of a split."""
+        parent = self.of(rank, ask.parent)
+        key = _SplitKey(parent.id, ask.seq)
+        pending = self._splits.get(key)
+        if pending is None:
+            pending = self._splits[key] = _PendingSplit(parent, ask.seq)
+        if rank in pending.creation.joined:
+            raise ProtocolError(rank, f"COMM_SPLIT number {ask.seq} of {parent.label} twice")
+        pending.asked.append(_Split(rank, ask))
+        _join(pending.creation, rank, ask.site)
+        if len(pending.asked) < len(parent.members):
+            return Created(pending.creation, [])
+        del self._splits[key]
+        return Created(pending.creation, self._divide(pending, ask.seq))
+
+    def _divide(self, pending: _PendingSplit, seq: int) -> Answers:
+        """Makes one communicator a color. Members are ordered by key, then by their rank in the parent."""
+        parent = pending.parent
+        parts: dict[int, list[_Split]] = {}
+        answers: Answers = []
+        for member in pending.asked:
+            if member.ask.color == NO_COLOR:
+                answers.append((member.rank, records.Comm.encode(member.ask.qid, 0, 0, 0)))
+            else:
+                parts.setdefault(member.ask.color, []).append(member)
+        for color, part in sorted(parts.items()):
+            part.sort(key=lambda member: (member.ask.key, parent.place[member.rank]))
+            comm = self._register(
+                _id("split", parent.id, seq, color),
+                [member.rank for member in part],
+                [parent.devices[parent.place[member.rank]] for member in part],
+            )
+            for place, member in enumerate(part):
+                answers.append((member.rank, records.Comm.encode(member.ask.qid, comm.id, place, len(part))))
+        return answers
+
+    def _register(self, number: int, members: list[int], devices: list[int]) -> Comm:
+        place = {rank: at for at, rank in enumerate(members)}
+        label = f"communicator of ranks {compact(members)}"
+        # Communicators of the same ranks are created one after the other, so this count is the same in every run.
+        self._same_members[label] += 1
+        if self._same_members[label] > 1:
+            label += f" (their number {self._same_members[label]})"
+        comm = Comm(number, tuple(members), tuple(devices), place, label)
+        self.by_id[number] = comm
+        return comm
+
+    def of(self, rank: int, number: int) -> Comm:
+        """The communicator of that id, which the rank must be a member of. Raises ProtocolError."""
+        comm = self.by_id.get(number)
+        if comm is None:
+            raise ProtocolError(rank, f"communicator {number:#x} is unknown")
+        if rank not in comm.place:
+            raise ProtocolError(rank, f"it is not a member of the {comm.label}")
+        return comm
+
+    def rank_ended(self, rank: int) -> None:
+        """The rank has ended and will not ask. Raises Deadlock if others wait in a split for it."""
+        for pending in self._splits.values():
+            creation = pending.creation
+            if rank in pending.parent.place and rank not in creation.joined:
+                raise Deadlock(
+                    f"deadlock: rank {rank} has ended, but {named(creation.joined)} asked for {creation.label}",
+                    sides=(Side(creation.label, tuple(creation.joined), tuple(creation.sites)),),
+                )
+
+
+def _join(creation: CommCreation, rank: int, site: int) -> None:
+    creation.joined.append(rank)
+    creation.sites.append(site)
+
+
+def _check_agreement(pending: _PendingInit, rank: int, ask: records.CommInit) -> None:
+    """Raises Mismatch if a member that has asked before claims the same place or another size."""
+    for other, theirs in pending.asked:
+        if theirs.rank == ask.rank or other == rank:
+            raise Mismatch(
+                f"ranks {other} and {rank} both joined {pending.creation.label} as its rank {ask.rank}",
+                sides=(_side(other, theirs), _side(rank, ask)),
+            )
+        if theirs.nranks != ask.nranks:
+            raise Mismatch(
+                f"ranks {other} and {rank} disagree about a communicator's size: {theirs.nranks} and {ask.nranks}",
+                sides=(_side(other, theirs), _side(rank, ask)),
+            )
+
+
+def _side(rank: int, ask: records.CommInit) -> Side:
+    return Side(f"joins a communicator of {ask.nranks} ranks as its rank {ask.rank}", (rank,), (ask.site,))
+
+
+def _id(*parts: object) -> int:
+    """A communicator's id: 63 bits that depend only on `parts`, never 0."""
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "little") >> 1 | 1

@@ -1,0 +1,111 @@
+"""Kernel costs for all ranks: a table in a mapped file, which only the coordinator writes, and answers to COST.
+
+Layout and protocol: COST_HEADER and COST_ENTRY of records.def. A rank may read at any time, so an entry's key is
+written last, as one aligned 64-bit store.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from emu.contract import records
+from emu.contract.records import CostEntry, CostHeader, RecordError
+from profiles import Cost, CostModel, Source
+
+CAPACITY = 1 << 16
+MAX_LOAD = 0.75
+_KEY_NBYTES = 8
+"""COST_ENTRY begins with its key."""
+
+
+@dataclass(slots=True)
+class Unrecognised:
+    """Signatures that the cost model does not recognise, for one reason."""
+
+    signatures: int
+    example: str
+    """The first of them in alphabetical order: it does not depend on which rank asked first."""
+
+
+class CostTable:
+    """The shared file, created empty."""
+
+    def __init__(self, path: Path, capacity: int = CAPACITY) -> None:
+        """`capacity`: a power of two."""
+        self._capacity = capacity
+        self._used = 0
+        nbytes = len(CostHeader.encode(0, 0, 0)) + capacity * CostEntry.size()
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, nbytes)
+            self._file = mmap.mmap(descriptor, nbytes)
+        finally:
+            os.close(descriptor)
+        header = CostHeader.encode(records.VERSION, CostEntry.size(), capacity)
+        self._file[: len(header)] = header
+        self._first = len(header)
+        self._words = memoryview(self._file).cast("Q")
+
+    def write(self, key: int, cost: Cost) -> bool:
+        """Publishes a cost under its key. False if the table is full: ranks then ask each time, which is slower."""
+        if self._used >= self._capacity * MAX_LOAD:
+            return False
+        slot = key & (self._capacity - 1)
+        while (found := self._words[self._word(slot)]) and found != key:
+            slot = (slot + 1) & (self._capacity - 1)
+        if found:
+            return True
+        start = self._first + slot * CostEntry.size()
+        entry = CostEntry.encode(0, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
+        self._file[start + _KEY_NBYTES : start + CostEntry.size()] = entry[_KEY_NBYTES:]
+        self._words[self._word(slot)] = key
+        self._used += 1
+        return True
+
+    def _word(self, slot: int) -> int:
+        return int(self._first + slot * CostEntry.size()) // 8
+
+
+class _Known(NamedTuple):
+    signature: str
+    cost: Cost
+
+
+class Costs:
+    """Answers COST. Each signature is priced once, for all ranks."""
+
+    def __init__(self, model: CostModel, table: CostTable) -> None:
+        self._model = model
+        self._table = table
+        self._known: dict[int, _Known] = {}
+        """By key."""
+        self.unrecognised: dict[str, Unrecognised] = {}
+        """By what the model does not know. They cost an estimate."""
+
+    def answer(self, ask: records.Cost) -> bytes:
+        """The encoded COST_OF. Its entry is in the table already.
+
+        Raises RecordError for a key that is 0 or stands for two signatures. Every signature has a cost.
+        """
+        signature = ask.payload.rstrip(b"\0").decode(errors="replace")
+        known = self._known.get(ask.key)
+        if known is None:
+            if not ask.key:
+                raise RecordError("COST with key 0")
+            known = self._known[ask.key] = _Known(signature, self._model.cost(signature))
+            if known.cost.source is Source.UNRECOGNISED:
+                self._note_unrecognised(signature, known.cost.unknown)
+            self._table.write(ask.key, known.cost)
+        elif known.signature != signature:
+            raise RecordError(f"key {ask.key:#x} stands for {known.signature!r} and for {signature!r}")
+        cost = known.cost
+        return records.CostOf.encode(ask.qid, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
+
+    def _note_unrecognised(self, signature: str, reason: str) -> None:
+        noted = self.unrecognised.setdefault(reason, Unrecognised(0, signature))
+        noted.signatures += 1
+        noted.example = min(noted.example, signature)

@@ -1,0 +1,219 @@
+"""Small data that collectives really exchange: members' input bytes in, the bytes that NCCL would have written out.
+
+Independent of virtual time: an output leaves as soon as all inputs have arrived. A member whose input nothing modelled
+wrote sends no bytes; its input counts as zeros. If that is so for all members, the outputs are empty and no member's
+memory changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.contract import records
+from emu.contract.records import NcclKind
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest import small_floats
+from phantora_async.ingest.communicators import Answers
+from phantora_async.virtual_time.facts import DTYPE_NBYTES, Collective
+
+FOLLOWS = (1 << 64) - 1
+"""data_nbytes of an input that comes later, in an NCCL_DATA record."""
+SUM, PROD, MAX, MIN, AVG, PREMULSUM = range(6)
+"""ncclRedOp_t"""
+_NATIVE = ("i1", "u1", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
+"""numpy's types of the first ncclDataType_t. numpy lacks those that come after them."""
+Array = NDArray[Any]
+
+
+class _Announced(NamedTuple):
+    """Identifies an input that was announced for later."""
+
+    rank: int
+    comm: int
+    seq: int
+    op: int
+    peer: int
+
+
+class _Input(NamedTuple):
+    """Whose input: the collective, and the member's place in it."""
+
+    collective: Collective
+    place: int
+
+
+class _Pending:
+    """What members of one collective have sent, by place. A place without an input sent no bytes."""
+
+    __slots__ = ("inputs", "missing", "scales", "tokens")
+
+    def __init__(self) -> None:
+        self.inputs: dict[int, bytes] = {}
+        self.missing = 0
+        """Inputs that were announced and have not arrived."""
+        self.scales: dict[int, float] = {}
+        self.tokens: dict[int, int] = {}
+        """Members that wait for an output, and how they identify it."""
+
+
+class DataExchange:
+    """Collects the inputs of each collective.
+
+    A member's place is its rank in the communicator; of a send with its receive, 0 is the sender and 1 the receiver.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[Collective, _Pending] = {}
+        self._announced: dict[_Announced, _Input] = {}
+
+    def join(self, rank: int, collective: Collective, op: records.NcclOp, data: bytes) -> Answers:
+        """A member has just joined the collective with this input.
+
+        Returns encoded DATA for the members that wait for outputs, once nothing is missing. Members of large
+        collectives send neither bytes nor tokens, and nothing is kept for them.
+        """
+        pending = self._pending.get(collective)
+        if pending is None:
+            if not op.token and not op.data_nbytes:
+                return []
+            pending = self._pending[collective] = _Pending()
+        place = int(op.op == NcclKind.RECV) if collective.op == NcclKind.SEND else collective.comm.place[rank]
+        if op.data_nbytes == FOLLOWS:
+            pending.missing += 1
+            self._announced[_Announced(rank, op.comm, op.seq, op.op, op.peer)] = _Input(collective, place)
+        elif data:
+            pending.inputs[place] = data
+        pending.scales[place] = op.scale
+        if op.token:
+            pending.tokens[place] = op.token
+        return self._finish(collective, pending)
+
+    def late(self, rank: int, record: records.NcclData) -> Answers:
+        """An input that was announced. Raises ProtocolError if it was not."""
+        found = self._announced.pop(_Announced(rank, record.comm, record.seq, record.op, record.peer), None)
+        if found is None:
+            raise ProtocolError(rank, f"NCCL_DATA for call {record.seq} of {record.comm:#x} was not announced")
+        collective, place = found
+        pending = self._pending[collective]
+        pending.missing -= 1
+        if record.payload:
+            # The record's length includes padding; the input's length follows from the call.
+            pending.inputs[place] = record.payload[: _input_nbytes(collective, place)]
+        return self._finish(collective, pending)
+
+    def _finish(self, collective: Collective, pending: _Pending) -> Answers:
+        if len(collective.joined) < len(collective.ranks) or pending.missing:
+            return []
+        del self._pending[collective]
+        places = sorted(pending.tokens)
+        if pending.inputs and places:
+            scales = [pending.scales.get(place, 1.0) for place in range(len(collective.ranks))]
+            outputs = _outputs(collective, _inputs(collective, pending.inputs), scales, places)
+        else:
+            outputs = [b""] * len(places)
+        return [
+            (collective.ranks[place], records.Data.encode(0, pending.tokens[place], payload=output))
+            for place, output in zip(places, outputs, strict=True)
+        ]
+
+
+def _inputs(collective: Collective, given: dict[int, bytes]) -> list[bytes]:
+    """Every member's input, zeros where it sent none. Raises ProtocolError for one of a wrong size."""
+    inputs = []
+    for place, rank in enumerate(collective.ranks):
+        nbytes = _input_nbytes(collective, place)
+        data = given.get(place, b"")
+        if data and len(data) != nbytes:
+            raise ProtocolError(rank, f"{len(data)} bytes of input for {collective.describe()}, expected {nbytes}")
+        inputs.append(data or bytes(nbytes))
+    return inputs
+
+
+def _input_nbytes(collective: Collective, place: int) -> int:
+    """Bytes that a member's send buffer holds."""
+    op, nbytes = collective.op, collective.nbytes
+    if op in (NcclKind.BROADCAST, NcclKind.SCATTER) and place != collective.root:
+        return 0
+    if op == NcclKind.SEND:
+        return nbytes if place == 0 else 0
+    if op in (NcclKind.REDUCE_SCATTER, NcclKind.ALL_TO_ALL, NcclKind.SCATTER):
+        return nbytes * len(collective.ranks)
+    return nbytes
+
+
+def _outputs(
+    collective: Collective, inputs: Sequence[bytes], scales: Sequence[float], places: Iterable[int]
+) -> list[bytes]:
+    """What the real call would have written at each of the places. Reductions add in the order of ranks."""
+    op, nbytes = collective.op, collective.nbytes
+
+    def part(data: bytes, place: int) -> bytes:
+        return data[place * nbytes : (place + 1) * nbytes]
+
+    if op == NcclKind.ALL_TO_ALL:
+        return [b"".join(part(data, place) for data in inputs) for place in places]
+    if op in (NcclKind.ALL_REDUCE, NcclKind.REDUCE, NcclKind.REDUCE_SCATTER):
+        whole = reduced(inputs, collective.dtype, collective.redop, scales)
+    elif op in (NcclKind.ALL_GATHER, NcclKind.GATHER):
+        whole = b"".join(inputs)
+    else:
+        whole = inputs[collective.root if op in (NcclKind.BROADCAST, NcclKind.SCATTER) else 0]
+    if op in (NcclKind.REDUCE_SCATTER, NcclKind.SCATTER):
+        return [part(whole, place) for place in places]
+    return [whole for _ in places]
+
+
+def reduced(inputs: Sequence[bytes], dtype: int, redop: int, scales: Sequence[float]) -> bytes:
+    """Element-wise reduction of buffers of equal size. NCCL's average divides the sum; integers round towards zero."""
+    if redop == PREMULSUM:
+        scaled = [_load(data, dtype) * np.asarray(scale) for data, scale in zip(inputs, scales, strict=True)]
+        arrays = [array.astype(_load(inputs[0], dtype).dtype) for array in scaled]
+    else:
+        arrays = [_load(data, dtype) for data in inputs]
+    with np.errstate(all="ignore"):
+        total = arrays[0].copy()
+        for array in arrays[1:]:
+            if redop in (SUM, AVG, PREMULSUM):
+                total += array
+            elif redop == PROD:
+                total *= array
+            elif redop == MAX:
+                total = np.maximum(total, array)
+            elif redop == MIN:
+                total = np.minimum(total, array)
+            else:
+                raise ValueError(f"unknown reduction {redop}")
+        if redop == AVG:
+            total = _divided(total, len(arrays))
+    return _store(total, dtype)
+
+
+def _divided(total: Array, by: int) -> Array:
+    if total.dtype.kind == "f":
+        quotient: Array = total / total.dtype.type(by)
+    elif total.dtype.kind == "u":
+        quotient = total // total.dtype.type(by)
+    else:
+        quotient = np.sign(total) * (np.abs(total) // total.dtype.type(by))
+    return quotient.astype(total.dtype)
+
+
+def _load(data: bytes, dtype: int) -> Array:
+    if dtype < len(_NATIVE):
+        array: Array = np.frombuffer(data, _NATIVE[dtype])
+        # Sums are kept in single precision and rounded once. NCCL rounds at every hop, in its algorithm's order.
+        return array.astype("<f4") if _NATIVE[dtype] == "<f2" else array
+    return small_floats.load(data, dtype)
+
+
+def _store(array: Array, dtype: int) -> bytes:
+    if dtype < len(_NATIVE):
+        return array.astype(_NATIVE[dtype]).tobytes()
+    return small_floats.store(array, dtype)
+
+
+assert len(_NATIVE) + 3 == len(DTYPE_NBYTES)

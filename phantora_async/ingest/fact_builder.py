@@ -1,0 +1,204 @@
+"""Records become facts of virtual time.
+
+Some questions need no virtual time: costs, the members of a communicator, which calls belong together, small data.
+They are answered here when they arrive, so that ranks continue. What remains are facts for the timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from emu.contract import records
+from emu.contract.records import RecordError
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest.call_sites import Site, from_record
+from phantora_async.ingest.collective_matching import CollectiveMatching
+from phantora_async.ingest.communicators import Answers, Communicators, Created
+from phantora_async.ingest.costs import Costs
+from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
+from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
+
+
+@dataclass(slots=True)
+class RankInfo:
+    """What one rank has told about itself."""
+
+    hello: records.Hello | None = None
+    bye: records.Bye | None = None
+    questions: int = 0
+    """Questions that are not answered yet."""
+    last_question: Any = None
+    """The record of the last question."""
+    sites: dict[int, Site] = field(default_factory=dict)
+    """Call sites by the numbers under which the rank announced them."""
+
+    @property
+    def last_words(self) -> str:
+        """What BYE says about the end: the line of an uncaught exception; "" for an ordinary end, or before it."""
+        return _text(self.bye.payload) if self.bye is not None else ""
+
+
+@dataclass(slots=True)
+class WarningCount:
+    """Who gave one warning, and how often in all."""
+
+    ranks: set[int] = field(default_factory=set)
+    count: int = 0
+
+
+class FactBuilder:
+    """``take`` gives a rank's records in their order and returns facts; then ``take_answers``."""
+
+    def __init__(self, world_size: int, costs: Costs) -> None:
+        self._world_size = world_size
+        self.costs = costs
+        self._exchange = DataExchange()
+        self.communicators = Communicators()
+        self._matching = CollectiveMatching(self.communicators)
+        self.rank_info = [RankInfo() for _ in range(world_size)]
+        self.warnings: dict[str, WarningCount] = {}
+        """By their texts."""
+        self._answers: Answers = []
+        self._handlers: dict[int, Callable[[int, Any], Any]] = {
+            records.HELLO: self._hello,
+            records.BYE: self._bye,
+            records.WARNING: self._warning,
+            records.SITE: self._site,
+            records.NCCL_LAUNCH: self._launch,
+            records.NCCL_DATA: self._data,
+            records.COMM_INIT: self._comm_init,
+            records.COMM_SPLIT: self._comm_split,
+            records.COST: self._cost,
+            records.CLOCK_READ: self._question,
+            records.ELAPSED: self._question,
+            records.QUERY: self._question,
+        }
+        """Each returns the fact, or None if there is none. Other records are facts as they are."""
+
+    def take(self, rank: int, arrived: list[Any]) -> list[Any]:
+        """Facts for the timeline, in order. Raises RunFailure if the run cannot continue after these records."""
+        rank_info = self.rank_info[rank]
+        if rank_info.bye is not None and arrived:
+            raise ProtocolError(rank, f"{records.NAMES[arrived[0].kind]} after BYE")
+        if rank_info.hello is None and arrived and arrived[0].kind != records.HELLO:
+            raise ProtocolError(rank, f"{records.NAMES[arrived[0].kind]} before HELLO")
+        find = self._handlers.get
+        facts = []
+        for record in arrived:
+            handler = find(record.kind)
+            fact = record if handler is None else handler(rank, record)
+            if fact is not None:
+                facts.append(fact)
+        return facts
+
+    def take_answers(self) -> Answers:
+        """What ranks are to be sent now, since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def rank_ended(self, rank: int) -> list[Any]:
+        """The facts of a rank that ended with exit code 0 without a BYE: the same as with one.
+
+        Raises Deadlock if others wait for it.
+        """
+        (bye,), _ = records.decode_up(records.Bye.encode(0, 0, 0))
+        assert isinstance(bye, records.Bye)
+        return [self._bye(rank, bye)]
+
+    def answered(self, rank: int) -> None:
+        """Virtual time has answered one question of the rank."""
+        self.rank_info[rank].questions -= 1
+
+    def site(self, rank: int, number: int) -> Site | None:
+        """The call site that the rank announced under that number; None if it announced none."""
+        return self.rank_info[rank].sites.get(number)
+
+    def incomplete_collectives(self) -> dict[int, Collective]:
+        """For each rank the oldest collective that it has called and other members have not, if there is one."""
+        return self._matching.incomplete()
+
+    # ---- handlers --------------------------------------------------------------------------------------------------
+
+    def _site(self, rank: int, record: records.Site) -> None:
+        site = from_record(record)
+        if site is not None:
+            self.rank_info[rank].sites[record.number] = site
+
+    def _hello(self, rank: int, record: records.Hello) -> records.Hello:
+        if self.rank_info[rank].hello is not None:
+            raise ProtocolError(rank, "HELLO twice")
+        if (record.rank, record.world_size) != (rank, self._world_size):
+            raise ProtocolError(rank, f"it says it is rank {record.rank} of {record.world_size}")
+        self.rank_info[rank].hello = record
+        return record
+
+    def _bye(self, rank: int, record: records.Bye) -> records.Bye:
+        self.rank_info[rank].bye = record
+        if record.exit_code == 0:
+            self._matching.rank_ended(rank)
+            self.communicators.rank_ended(rank)
+        return record
+
+    def _warning(self, rank: int, record: records.Warning) -> records.Warning:
+        warning = self.warnings.setdefault(_text(record.payload), WarningCount())
+        warning.ranks.add(rank)
+        warning.count += record.count
+        return record
+
+    def _launch(self, rank: int, record: records.NcclLaunch) -> NcclKernelFact:
+        payload = record.payload
+        try:
+            ops = records.NcclOp.decode_all(payload, 0, record.nops)
+        except RecordError as error:
+            raise ProtocolError(rank, str(error)) from None
+        start = record.nops * records.NcclOp.size()
+        collectives = []
+        for op in ops:
+            collective = self._matching.join(rank, op, record.site)
+            data = b""
+            if op.data_nbytes and op.data_nbytes != FOLLOWS:
+                data = payload[start : start + op.data_nbytes]
+                if len(data) != op.data_nbytes:
+                    raise ProtocolError(rank, f"NCCL_LAUNCH without the {op.data_nbytes} bytes it announces")
+                start += op.data_nbytes + (-op.data_nbytes % 8)
+            self._answers += self._exchange.join(rank, collective, op, data)
+            collectives.append(collective)
+        return NcclKernelFact(
+            record.kind, record.site, record.nbytes, record.host_ns, record.stream, tuple(collectives)
+        )
+
+    def _data(self, rank: int, record: records.NcclData) -> None:
+        self._answers += self._exchange.late(rank, record)
+
+    def _comm_init(self, rank: int, record: records.CommInit) -> CommCreationFact:
+        self._question(rank, record)
+        return self._created(record, self.communicators.init(rank, record))
+
+    def _comm_split(self, rank: int, record: records.CommSplit) -> CommCreationFact:
+        self._question(rank, record)
+        return self._created(record, self.communicators.split(rank, record))
+
+    def _created(self, record: Any, created: Created) -> CommCreationFact:
+        self._answers += created.answers
+        for rank, _ in created.answers:
+            self.answered(rank)
+        return CommCreationFact(record.kind, record.site, record.nbytes, record.host_ns, created.creation)
+
+    def _cost(self, rank: int, record: records.Cost) -> records.Cost | None:
+        try:
+            self._answers.append((rank, self.costs.answer(record)))
+        except RecordError as error:
+            raise ProtocolError(rank, str(error)) from None
+        return record if record.host_ns else None
+
+    def _question(self, rank: int, record: Any) -> Any:
+        rank_info = self.rank_info[rank]
+        rank_info.questions += 1
+        rank_info.last_question = record
+        return record
+
+
+def _text(payload: bytes) -> str:
+    return payload.rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,44 @@
+"""Cost signatures: the one-line texts that name what a GPU is asked to do.
+
+Lives here: the definition as Python reads it (`definition`), a dataclass for each kind (`kinds`), and the way between
+the two (`text`). The definition itself, `emu/contract/signature.def`, is shared with the hook library, which writes
+the same texts in C.
+Comes in: text.
+Goes out: a `Signature`; or from a `Signature` its text, its family, and what of it the definition does not list.
+May import: `profiles.errors`.
+"""
+
+from profiles.signature.definition import DEFINITION, Definition, read_definition
+from profiles.signature.kinds import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Sdpa, Shape, Signature
+from profiles.signature.text import (
+    dtype_nbytes,
+    elements,
+    family_of,
+    format_signature,
+    parse,
+    shapes_in,
+    unknown_parts,
+)
+
+__all__ = [
+    "DEFINITION",
+    "Conv",
+    "Copy",
+    "Definition",
+    "Gemm",
+    "Kernel",
+    "Library",
+    "Memset",
+    "Norm",
+    "Sdpa",
+    "Shape",
+    "Signature",
+    "dtype_nbytes",
+    "elements",
+    "family_of",
+    "format_signature",
+    "parse",
+    "read_definition",
+    "shapes_in",
+    "unknown_parts",
+]

@@ -1,0 +1,5 @@
+"""Prints the table of kinds in docs/architecture.md: `python -m profiles.signature`."""
+
+from profiles.signature.definition import table
+
+print("\n".join(table()))

@@ -1,0 +1,106 @@
+"""One dataclass for each kind of signature, with the fields of its definition in their order.
+
+Words and dtypes are kept as their text, also those that the definition does not list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_nbytes: int
+    op: str
+    sizes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    call: str
+    transa: str
+    transb: str
+    m: int
+    n: int
+    k: int
+    batch: int
+    a: str
+    b: str
+    c: str
+    compute: str
+    epilogue: str
+    op: str
+    sizes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    direction: str
+    x: Shape
+    w: Shape
+    y: Shape
+    padding: Shape
+    stride: Shape
+    dilation: Shape
+    groups: int
+    dtype: str
+    layout: str
+    op: str
+    sizes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    direction: str
+    mode: str
+    x: Shape
+    dtype: str
+    layout: str
+    op: str
+    sizes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sdpa:
+    direction: str
+    q: Shape
+    k: Shape
+    v: Shape
+    dtype: str
+    causal: bool
+    dropout: bool
+    op: str
+    sizes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    call: str
+    nbytes: int
+    op: str
+    sizes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    direction: str
+    nbytes: int
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memset:
+    nbytes: int
+
+
+Signature = Kernel | Gemm | Conv | Norm | Sdpa | Library | Copy | Memset
+
+CLASSES: dict[str, type[Signature]] = {
+    "kernel": Kernel, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa, "library": Library, "copy": Copy,
+    "memset": Memset,
+}  # fmt: skip

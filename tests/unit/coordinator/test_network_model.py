@@ -1,0 +1,111 @@
+"""netsim behind virtual time: how NCCL's sizes reach it, and that completions come back in order."""
+
+from __future__ import annotations
+
+import netsim
+from emu.contract.records import NcclKind
+from netsim.collectives import load_params, plan
+from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.virtual_time import Collective
+from phantora_async.virtual_time.facts import Comm
+from profiles import load_cluster
+
+BF16 = 9
+SERVERS = (8, 8)
+TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=2)
+PARAMS = load_params("hopper")
+
+
+def network() -> NetsimNetworkModel:
+    return NetsimNetworkModel(TOPOLOGY, PARAMS, SERVERS)
+
+
+def comm_of(ranks: tuple[int, ...], number: int = 1) -> Comm:
+    return Comm(number, ranks, tuple(r % 8 for r in ranks), {r: at for at, r in enumerate(ranks)}, "test")
+
+
+def collective(
+    op: int, count: int, ranks: tuple[int, ...] = tuple(range(16)), *, number: int = 1, root: int = 0
+) -> Collective:
+    comm = comm_of(ranks, number)
+    return Collective(comm, 0, op, BF16, 0, count, 0, ranks)
+
+
+def endpoints(ranks: tuple[int, ...]) -> list[int]:
+    return [TOPOLOGY.gpu(rank // 8, rank % 8) for rank in ranks]
+
+
+def test_sizes_are_what_netsim_means_by_them() -> None:
+    ranks = tuple(range(16))
+    expected = {
+        NcclKind.ALL_REDUCE: 2_000_000,
+        NcclKind.BROADCAST: 2_000_000,
+        NcclKind.ALL_GATHER: 32_000_000,
+        NcclKind.REDUCE_SCATTER: 32_000_000,
+        NcclKind.ALL_TO_ALL: 32_000_000,
+    }
+    for op, nbytes in expected.items():
+        name = op.name.lower()
+        assert network().plan(collective(op, 1_000_000)) == plan(name, nbytes, endpoints(ranks), TOPOLOGY, PARAMS)
+
+
+def test_a_message_crosses_between_its_two_ranks() -> None:
+    comm = comm_of((3, 9))
+    send = Collective(comm, 0, NcclKind.SEND, BF16, 0, 500, -1, (9, 3))
+    assert network().plan(send) == plan("send_recv", 1000, endpoints((9, 3)), TOPOLOGY, PARAMS)
+
+
+def test_a_message_to_oneself_needs_no_network() -> None:
+    net = network()
+    send = Collective(comm_of((3, 9)), 0, NcclKind.SEND, BF16, 0, 500, -1, (3, 3))
+    net.begin(send, 100)
+    at_ns = net.next_ns()
+    assert at_ns is not None
+    assert 100 < at_ns < 100_000
+    assert net.complete(at_ns) == [send]
+    assert net.next_ns() is None
+
+
+def test_two_that_share_links_take_longer_than_one() -> None:
+    def ends_of(*groups: tuple[int, ...]) -> list[int]:
+        net = network()
+        begun = [
+            collective(NcclKind.ALL_GATHER, 100_000_000, ranks, number=number) for number, ranks in enumerate(groups)
+        ]
+        for one in begun:
+            net.begin(one, 0)
+        ends = {}
+        while (at_ns := net.next_ns()) is not None:
+            for done in net.complete(at_ns):
+                ends[done] = at_ns
+            net.commit(at_ns)
+        return [ends[one] for one in begun]
+
+    whole = tuple(range(16))
+    (alone,) = ends_of(whole)
+    both = ends_of(whole, whole)
+    assert both[0] == both[1]
+    assert 1.7 < both[0] / alone <= 2.0  # one alone is held back by its channels before the links are full
+    left, right = tuple(range(8)), tuple(range(8, 16))
+    assert ends_of(left, right) == ends_of(left) * 2  # on different servers they share no link
+
+
+def test_completions_of_one_instant_come_in_the_order_of_ranks() -> None:
+    net = network()
+    begun = [collective(NcclKind.ALL_REDUCE, 1 << 20, (rank, rank + 1), number=rank) for rank in (4, 0, 2)]
+    for one in begun:
+        net.begin(one, 0)
+    at_ns = net.next_ns()
+    assert at_ns is not None
+    assert [done.ranks for done in net.complete(at_ns)] == [(0, 1), (2, 3), (4, 5)]
+
+
+def test_a_collective_takes_as_long_when_it_begins_later() -> None:
+    net, one, two = network(), *(collective(NcclKind.ALL_REDUCE, 1 << 24, number=number) for number in (1, 2))
+    late_ns = 1_000_000
+    net.begin(one, 0)
+    first_ns = net.next_ns()
+    assert first_ns is not None
+    assert net.complete(first_ns) == [one]
+    net.begin(two, first_ns + late_ns)
+    assert net.next_ns() == first_ns + late_ns + first_ns

@@ -1,0 +1,89 @@
+"""Which calls of different ranks are the same collective."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.contract import records
+from emu.contract.records import NcclKind
+from phantora_async.errors import Deadlock, Mismatch, ProtocolError
+from phantora_async.ingest.collective_matching import CollectiveMatching
+from phantora_async.ingest.communicators import Communicators
+
+from .test_communicators import world
+
+
+def matching_of(ranks: list[int]) -> tuple[CollectiveMatching, int]:
+    """With one communicator of these ranks, whose id is returned too."""
+    communicators = Communicators()
+    return CollectiveMatching(communicators), world(communicators, ranks)
+
+
+def call(comm: int, op: int = NcclKind.ALL_REDUCE, *, seq: int = 0, peer: int = 0, count: int = 4) -> records.NcclOp:
+    return records.NcclOp(comm, seq, op, 7, 0, peer, count, 0, 0, 1.0)
+
+
+def test_calls_meet_by_their_number_not_by_their_arrival() -> None:
+    matching, comm = matching_of([0, 1])
+    first, second = (matching.join(0, call(comm, seq=seq)) for seq in (0, 1))
+    assert matching.join(1, call(comm, seq=0)) is first
+    assert matching.join(1, call(comm, seq=1)) is second
+
+
+def test_messages_of_a_pair_meet_in_order_and_by_direction() -> None:
+    matching, comm = matching_of([5, 6])
+    there = matching.join(5, call(comm, NcclKind.SEND, peer=1))
+    back = matching.join(5, call(comm, NcclKind.RECV, peer=1))
+    assert there is not back
+    assert matching.join(6, call(comm, NcclKind.SEND, peer=0)) is back
+    assert matching.join(6, call(comm, NcclKind.RECV, peer=0)) is there
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        (call(1), "communicator 0x1 is unknown"),
+        (call(0, NcclKind.SEND, peer=9), "rank 9 of the communicator"),
+        (call(0, seq=3), "its next call is not all_reduce #3"),
+        (call(0, 77), "NCCL_OP 77"),
+        (call(0)._replace(dtype=99), "dtype 99"),
+    ],
+)
+def test_impossible_calls(op: records.NcclOp, message: str) -> None:
+    matching, comm = matching_of([0, 1])
+    with pytest.raises(ProtocolError, match=f"rank 1: .*{message}"):
+        matching.join(1, op if op.comm else op._replace(comm=comm))
+
+
+def test_a_call_on_a_communicator_of_others() -> None:
+    matching, comm = matching_of([0, 1])
+    with pytest.raises(ProtocolError, match=r"rank 7: .*not a member of the communicator of ranks 0-1"):
+        matching.join(7, call(comm))
+
+
+def test_an_ended_rank_is_missed_by_those_who_called_and_those_who_will() -> None:
+    matching, comm = matching_of([0, 1, 2])
+    matching.rank_ended(2)
+    with pytest.raises(Deadlock, match=r"rank 2 ended without calling all_reduce #0 .*, but rank 0 called it"):
+        matching.join(0, call(comm))
+    with pytest.raises(Deadlock, match=r"ranks 1-2 ended without calling all_reduce #0 .*, but rank 0 called it"):
+        matching.rank_ended(1)
+
+
+def test_a_size_that_differs_is_named_with_both_calls() -> None:
+    matching, comm = matching_of([0, 1])
+    matching.join(0, call(comm, count=4), site=7)
+    with pytest.raises(Mismatch, match="called different collectives as their number 0") as raised:
+        matching.join(1, call(comm, count=8), site=9)
+    mine, theirs = raised.value.sides
+    assert (mine.ranks, mine.sites, theirs.ranks, theirs.sites) == ((0,), (7,), (1,), (9,))
+    assert mine.call.startswith("all_reduce #0 of 4 f32")
+    assert theirs.call.startswith("all_reduce #0 of 8 f32")
+
+
+def test_a_rank_waits_in_the_oldest_call_that_others_have_not_made() -> None:
+    matching, comm = matching_of([0, 1])
+    first, _ = (matching.join(0, call(comm, seq=seq)) for seq in (0, 1))
+    assert matching.incomplete() == {0: first}
+    matching.join(1, call(comm, seq=0))
+    assert matching.incomplete()[0].seq == 1

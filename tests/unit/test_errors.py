@@ -1,0 +1,110 @@
+"""Exit codes: one enum, which --help and the documents repeat; each error prints itself once and returns its code."""
+
+from __future__ import annotations
+
+import errno
+import re
+from pathlib import Path
+
+import pytest
+
+from phantora_async import cli, errors
+from phantora_async.commands import report
+from phantora_async.errors import (
+    Deadlock,
+    ExitCode,
+    InternalError,
+    Interrupted,
+    Mismatch,
+    NotWritten,
+    PhantoraError,
+    ProtocolError,
+    RankDied,
+    RunFailure,
+    Side,
+    Stalled,
+    UsageError,
+    exit_codes_help,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_exit_codes_of_a_rank_that_emulation_ends_are_the_contract_s() -> None:
+    definition = (ROOT / "emu" / "contract" / "records.def").read_text()
+    defined = dict(re.findall(r"ENUM\(EXIT, (\w+), (\d+)\)", definition))
+    assert defined == {"INTERNAL": "70", "DISCONNECTED": "76"}
+    assert {name: str(ExitCode[name].value) for name in defined} == defined
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/endings.md"])
+def test_the_documents_list_the_exit_codes(document: str) -> None:
+    """In one row of a table or one part of a sentence each: the number, then the meaning."""
+    text = " ".join((ROOT / document).read_text().replace("|", " ").split())
+    for code in ExitCode:
+        assert f"{code.value} {code.meaning}" in text
+
+
+def test_endings_lists_no_other_exit_codes() -> None:
+    table = (ROOT / "docs" / "endings.md").read_text().partition("## Exit codes")[2].partition("##")[0]
+    assert [int(row) for row in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [code.value for code in ExitCode]
+
+
+def test_help_lists_the_exit_codes() -> None:
+    for code in ExitCode:
+        assert f"  {code.value:<5} {code.meaning}" in exit_codes_help()
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (UsageError("m"), 2),
+        (errors.EnvironmentUnusable("m"), 69),
+        (InternalError("m"), 70),
+        (ProtocolError(3, "m"), 70),
+        (NotWritten("m"), 74),
+        (Mismatch("m"), 75),
+        (Deadlock("m"), 75),
+        (Stalled("m"), 75),
+        (Interrupted("m"), 130),
+        (RankDied(3, "m", 7), 7),
+    ],
+)
+def test_each_error_has_its_exit_code(
+    error: PhantoraError, exit_code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(given: object) -> int:
+        raise error
+
+    error.details, error.hint = "  a detail", "a hint"
+    monkeypatch.setattr(report, "run", fails)
+    assert cli.run(["report", "x"]) == exit_code
+    assert capsys.readouterr().err == f"error: {error.message}\n  a detail\nhint: a hint\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "error: interrupted\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "r.json"), 74, "error: No space left on device: r.json\n"),
+        (ZeroDivisionError("a bug"), 70, "error: internal error: ZeroDivisionError('a bug')\nTraceback "),
+    ],
+)
+def test_other_exceptions_become_errors(
+    error: BaseException,
+    exit_code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(given: object) -> int:
+        raise error
+
+    monkeypatch.setattr(report, "run", fails)
+    assert cli.run(["report", "x"]) == exit_code
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_failure_prints_both_sides() -> None:
+    failure = RunFailure("differ", sides=(Side("all_reduce", (0, 1), (5, 5)), Side("broadcast", (2,), (0,))))
+    assert str(failure) == "differ\n  ranks 0, 1: all_reduce\n  ranks 2: broadcast"
