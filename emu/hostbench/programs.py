@@ -428,3 +428,15 @@ def lists_of_tensors() -> Run:
         torch._foreach_lerp_(xs, ys, 0.1)
 
     return step_of(model, then=more)
+
+
+@workload
+def tables() -> Run:
+    """FSDP's packing of gradients, at the sizes of a small model: its operator makes a table for its kernel."""
+    gradients = [torch.zeros(n << 20, device="cuda", dtype=torch.bfloat16) for n in (24, 6, 6, 24, 48, 48, 48)]
+    packed = torch.empty(4, sum(gradient.numel() for gradient in gradients) // 4, device="cuda")
+
+    def run() -> None:
+        torch._chunk_cat(gradients, 0, 4, out=packed)
+
+    return run

@@ -24,6 +24,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "clock_ns": (_u64, ()),
     "advance_ns": (None, (_u64,)),
     "host_clock_ns": (_u64, ()),
+    "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
@@ -74,6 +75,7 @@ class Hook:
         # The simple ones are the C functions themselves.
         self.clock_ns: Callable[[], int] = functions["clock_ns"]
         self.host_clock_ns: Callable[[], int] = functions["host_clock_ns"]
+        self.activity: Callable[[], int] = functions["activity"]
         self.advance_ns: Callable[[int], None] = functions["advance_ns"]
         self.data_wait: Callable[[int, int], None] = functions["data_wait"]
         self.data_pending: Callable[[int, int], int] = functions["data_pending"]

@@ -126,6 +126,12 @@ uint64_t ph_host_clock(void) {
     return thread->clock_ns;
 }
 
+/* Grows with every call and op: what a program does besides its own Python functions. */
+PH_EXPORT uint64_t phantora_activity(void) {
+    return atomic_load_explicit(&ph_counts.api_calls, memory_order_relaxed) +
+           atomic_load_explicit(&ph_counts.ops, memory_order_relaxed);
+}
+
 /* The clock as it is now, not as of the last call: for questions about time. */
 static void catch_up(void) {
     if (ph_cfg.host_mode == PH_HOST_MEASURED && !ph_thread_is_watcher()) ph_host_advance(spent_cpu(ph_self()));

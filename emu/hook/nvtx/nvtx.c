@@ -44,6 +44,7 @@ static const ph_op no_op = {.name = "", .sizes = "", .key = 0};
 typedef struct parsed {
     const char *name, *sizes;
     size_t nname, nsizes;
+    bool numbered; /* PyTorch's own */
 } parsed;
 
 static bool begins(const char *text, const char *with, size_t n) { return strncmp(text, with, n) == 0; }
@@ -55,6 +56,7 @@ static parsed parse(const char *message) {
         if (begins(comma, ", seq = ", 8) || begins(comma, ", op_id = ", 10) || begins(comma, ", sizes = ", 10)) break;
         comma++;
     }
+    p.numbered = comma != NULL;
     p.nname = comma ? (size_t)(comma - message) : strlen(message);
     while (comma && !begins(comma, ", sizes = ", 10)) comma = strchr(comma + 1, ',');
     if (!comma) return p;
@@ -105,8 +107,9 @@ static bool one_of(const char *name, const char *const *names, size_t n) {
     return false;
 }
 
-/* What a range costs the host, by its name; those that the program makes itself have no sizes. */
-static ph_host_kind work_of(const char *text, bool sized) {
+/* What a range costs the host, by its name. PyTorch's own have numbers, and sizes unless the program asked for them
+ * (record_function); what else announces itself by NVTX takes next to nothing where nobody listens. */
+static ph_host_kind work_of(const char *text, bool numbered, bool sized) {
     static const char *const views[] = {
         "alias",     "as_strided", "chunk",    "detach",    "diagonal", "expand",    "expand_as",  "flatten",
         "lift_fresh", "movedim",   "narrow",   "numpy_T",   "permute",  "real",      "reshape",    "result_type",
@@ -115,6 +118,7 @@ static ph_host_kind work_of(const char *text, bool sized) {
         "view",      "view_as",    "_reshape_alias", "_unsafe_view", "resolve_conj", "resolve_neg", "swapaxes"};
     static const char *const takes_memory[] = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided",
                                                "resize_"};
+    if (!numbered) return PH_HOST_KINDS;
     if (begins(text, "autograd::engine::evaluate_function", 35)) return PH_WORK_NODE;
     if (!sized) return PH_WORK_SCOPE;
     if (strcmp(text, "PythonSubclass") == 0) return PH_WORK_PYTHON_OP; /* PyTorch's fallback to __torch_dispatch__ */
@@ -153,7 +157,8 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
     op->backward = begins(text, "autograd::engine::evaluate_function", 35);
     op->optimizer = begins(text, "Optimizer.step", 14);
     op->step = strcmp(text, "phantora.step") == 0;
-    op->work = work_of(text, p->nsizes > 0);
+    op->work = work_of(text, p->numbered, p->nsizes > 0);
+    op->dispatched = op->work != PH_HOST_KINDS && op->work != PH_WORK_SCOPE;
     op->nlisted = listed(text, op->op.sizes);
     /* They tell their kernel where the pieces lie by a table that they copy to the device: up to megabytes a call. */
     op->kernel_data = strcmp(text, "aten::_chunk_cat") == 0 || strcmp(text, "aten::split_with_sizes_copy") == 0;
@@ -162,7 +167,7 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
 
 static const ph_known_op *intern(const char *message) {
     parsed p = parse(message);
-    uint64_t key = ph_hash(ph_hash(3, p.name, p.nname), p.sizes, p.nsizes);
+    uint64_t key = ph_hash(ph_hash(p.numbered ? 3 : 4, p.name, p.nname), p.sizes, p.nsizes);
     known_table *table = atomic_load_explicit(&known.table, memory_order_acquire);
     const ph_known_op *op = table ? atomic_load_explicit(slot_of(table, key), memory_order_acquire) : NULL;
     if (LIKELY(op != NULL)) return op;
@@ -202,12 +207,12 @@ const ph_op *ph_current_op(void) {
     return n > 0 && n <= PH_MAX_RANGES ? &thread->ranges[n - 1]->op : &no_op;
 }
 
-/* Not by another operator: what encloses it is nothing, or Python code that announces itself. */
+/* Not by another operator: the innermost dispatched range around it, if any, is a function that Python defines. */
 static bool called_by_python(const ph_thread *thread, int depth) {
-    if (depth == 0) return true;
-    if (depth > PH_MAX_RANGES) return false;
-    ph_host_kind around = thread->ranges[depth - 1]->work;
-    return around == PH_WORK_SCOPE || around == PH_WORK_CUSTOM;
+    if (thread->ndispatched == 0) return true;
+    for (int i = depth < PH_MAX_RANGES ? depth - 1 : PH_MAX_RANGES - 1; i >= 0; i--)
+        if (thread->ranges[i]->dispatched) return thread->ranges[i]->work == PH_WORK_CUSTOM;
+    return false;
 }
 
 static void charge(const ph_thread *thread, const ph_known_op *op, int depth) {
@@ -231,6 +236,7 @@ void ph_range_push(const char *message) {
     if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
     if (op->kernel_data && thread->kernel_data_depth == 0) thread->kernel_data_depth = depth + 1;
     charge(thread, op, depth);
+    thread->ndispatched += op->dispatched && depth < PH_MAX_RANGES;
 }
 
 void ph_range_pop(void) {
@@ -239,6 +245,7 @@ void ph_range_pop(void) {
     int depth = --thread->nranges;
     if (depth == 0) ph_host_range_ends(thread);
     const ph_known_op *op = depth < PH_MAX_RANGES ? thread->ranges[depth] : NULL;
+    thread->ndispatched -= op && op->dispatched;
     if (UNLIKELY(op && op->step)) explicit_step(op);
     if (thread->kernel_data_depth == depth + 1) thread->kernel_data_depth = 0;
     if (LIKELY(thread->optimizer_depth != depth + 1)) return;

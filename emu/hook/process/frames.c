@@ -90,15 +90,15 @@ static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, uintptr_t 
         thread->counts[PH_WORK_RESUME]++;
         ph_host_frame(thread, ph_cfg.host_ns[PH_WORK_RESUME]);
     }
-    /* Inside of more ranges than its caller: an operator or autograd calls it, not a Python function. */
-    if (UNLIKELY(thread->nranges > thread->frame_ranges)) ph_host_work(PH_WORK_CALLBACK, 1);
+    /* Inside of more operators than its caller: an operator or autograd calls it, not a Python function. */
+    if (UNLIKELY(thread->ndispatched > thread->frame_dispatched)) ph_host_work(PH_WORK_CALLBACK, 1);
 }
 
 static void *evaluate_counted(ph_thread *thread, void *thread_state, void *frame, int throwing) {
-    int around = thread->frame_ranges;
-    thread->frame_ranges = thread->nranges;
+    int around = thread->frame_dispatched;
+    thread->frame_dispatched = thread->ndispatched;
     void *result = python.evaluate(thread_state, frame, throwing);
-    thread->frame_ranges = around;
+    thread->frame_dispatched = around;
     return result;
 }
 

@@ -35,7 +35,8 @@ typedef struct ph_thread {
     uint64_t clock_ns;    /* host time of this thread */
     uint64_t pass;        /* the backward pass that it last worked for */
     uint64_t counts[PH_HOST_KINDS];
-    int frame_ranges;     /* ranges that were open when the innermost Python function was entered */
+    int ndispatched;      /* operators and nodes that the thread is in */
+    int frame_dispatched; /* ... when the innermost Python function was entered */
     int aside;            /* depth of Python functions whose work is not the program's */
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
