@@ -108,7 +108,7 @@ def resolve(given: argparse.Namespace) -> Config:
     _check_network(cluster, len(servers))
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
-    python = _python(given.python)
+    python = find_python(given.python)
     run_dir = _run_dir(given.run_dir, given.script)
     return Config(
         script=script,
@@ -184,7 +184,7 @@ def _shown_ranks(text: str, world_size: int) -> frozenset[int]:
     return ranks
 
 
-def _python(text: str | None) -> Path:
+def find_python(text: str | None) -> Path:
     """An absolute path, links kept: a virtual environment's interpreter is a link that must not be resolved."""
     if text is None:
         if importlib.util.find_spec("torch") is None:
