@@ -17,7 +17,7 @@ CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", 
 """API calls: what the driver and NVIDIA's libraries take."""
 WORK_KINDS = (
     "op", "in_place_op", "view_op", "empty_op", "outer_op", "python_op", "listed_tensor", "table_kib", "custom_node", "scope",
-    "collective_op", "node", "backward", "frame", "callback", "resume", "code_unit",
+    "collective_op", "node", "backward", "hot_frame", "hot_code_unit", "frame", "callback", "resume", "code_unit",
 )  # fmt: skip
 """The program's own work between calls. Both together are those of emu/hook/core/host_costs.def, in its order."""
 HOST_FUNCTION_NS = 27_000
@@ -63,7 +63,7 @@ class HostModel:
 
 
 def device_file_value(kind: str, ns: float) -> int:
-    return round(ns * 1000) if kind == "code_unit" else round(ns)
+    return round(ns * 1000) if kind.endswith("code_unit") else round(ns)
 
 
 def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:

@@ -22,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { OPERATOR_AGE = 8 }; /* see frames.c */
+
 typedef struct known_table {
     size_t mask;
     _Atomic(const ph_known_op *) slots[];
@@ -215,12 +217,13 @@ static bool called_by_python(const ph_thread *thread, int depth) {
     return false;
 }
 
-static void charge(const ph_thread *thread, const ph_known_op *op, int depth) {
+static void charge(ph_thread *thread, const ph_known_op *op, int depth) {
     if (UNLIKELY(ph_thread_is_watcher())) return;
     if (op->backward) ph_host_node_begins();
     ph_host_op();
     if (UNLIKELY(thread->aside)) return;
     if (op->work == PH_HOST_KINDS) return;
+    thread->age += OPERATOR_AGE;
     ph_host_work(op->work, 1);
     if (!op->backward && called_by_python(thread, depth)) ph_host_work(PH_WORK_OUTER_OP, 1);
     if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);

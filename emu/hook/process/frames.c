@@ -5,8 +5,8 @@
  * asked of the interpreter are four functions that all versions from 3.11 on export, under one of two names.
  * torch.compile sets its own function while compiled code may run, and calls the one that was there before.
  *
- * A function's cost follows from the length of its code. It is kept with the code object, in the slot that the
- * interpreter gives us: class, then nanoseconds.
+ * A function's cost follows from the length of its code, and from whether the thread has run it a moment ago: a loop
+ * over a few functions runs from the processor's caches, the long way through a framework does not.
  *
  *   counted    the program's
  *   free       costs nothing itself: the emulator's functions, and those of the standard library that wait for real
@@ -17,6 +17,7 @@
 #include "core/base.h"
 #include "core/config.h"
 #include "core/host.h"
+#include "core/warn.h"
 #include "process/thread.h"
 
 #include <dlfcn.h>
@@ -25,7 +26,9 @@
 
 typedef void *(*evaluate_function)(void *thread_state, void *frame, int throwing);
 
-enum { NOT_SEEN, COUNTED, FREE, ASIDE, CLASS_BITS = 2, TEXT = 512, TAG = 7, SIZE_OFFSET = 16 };
+/* In Python functions entered; an operator counts as OPERATOR_AGE of them, since it runs code of its own. */
+enum { HOT_AGE = 64 };
+enum { NOT_SEEN, COUNTED, FREE, ASIDE, TEXT = 512, TAG = 7, SIZE_OFFSET = 16 };
 
 static struct {
     evaluate_function evaluate;
@@ -43,6 +46,7 @@ static struct {
         int class;
     } *rules;
     size_t nrules;
+    uint32_t ncodes;
 } frames;
 
 static uintptr_t word(uintptr_t at, int32_t offset) { return *(const uintptr_t *)(at + (uintptr_t)(intptr_t)offset); }
@@ -70,10 +74,27 @@ static int class_of(uintptr_t code) {
 
 static uint64_t units_of(uintptr_t code) { return (uint64_t)word(code, SIZE_OFFSET); }
 
-static uintptr_t learn(void *code) {
-    uint64_t ns = ph_cfg.host_ns[PH_WORK_FRAME] + units_of((uintptr_t)code) * ph_cfg.host_ns[PH_WORK_CODE] / 1000;
-    uintptr_t known = (uintptr_t)ns << CLASS_BITS | (uintptr_t)class_of((uintptr_t)code);
-    python.set_extra(code, frames.index, (void *)known);
+/* What is kept of a code object, in the interpreter's slot. */
+typedef struct known_code {
+    int class;
+    uint32_t number; /* in order of first sight */
+    uint64_t units, cold_ns, hot_ns;
+} known_code;
+
+static uint64_t price(ph_host_kind frame, ph_host_kind unit, uint64_t units) {
+    return ph_cfg.host_ns[frame] + units * ph_cfg.host_ns[unit] / 1000;
+}
+
+static known_code *learn(void *code) {
+    known_code *known = malloc(sizeof *known);
+    if (!known) ph_die("out of host memory");
+    uint64_t units = units_of((uintptr_t)code);
+    *known = (known_code){.class = class_of((uintptr_t)code),
+                          .number = frames.ncodes++,
+                          .units = units,
+                          .cold_ns = price(PH_WORK_FRAME, PH_WORK_CODE, units),
+                          .hot_ns = price(PH_WORK_HOT_FRAME, PH_WORK_HOT_CODE, units)};
+    python.set_extra(code, frames.index, known);
     return known;
 }
 
@@ -81,11 +102,26 @@ static bool is_fresh(uintptr_t code, uintptr_t frame) {
     return word(frame, frames.frame_instruction) <= code + (uintptr_t)frames.code_start;
 }
 
-static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, uintptr_t known) {
+/* Has the thread run this code a moment ago? Then it is in the processor's caches. */
+static bool is_hot(ph_thread *thread, const known_code *known) {
+    if (UNLIKELY(known->number >= thread->nran_at)) {
+        size_t n = 2 * (size_t)known->number + 1024;
+        thread->ran_at = realloc(thread->ran_at, n * sizeof *thread->ran_at);
+        if (!thread->ran_at) ph_die("out of host memory");
+        memset(thread->ran_at + thread->nran_at, 0, (n - thread->nran_at) * sizeof *thread->ran_at);
+        thread->nran_at = n;
+    }
+    uint64_t before = thread->ran_at[known->number];
+    thread->ran_at[known->number] = ++thread->age;
+    return before && thread->age - before <= HOT_AGE;
+}
+
+static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const known_code *known) {
+    bool hot = is_hot(thread, known);
     if (LIKELY(is_fresh(code, frame))) {
-        thread->counts[PH_WORK_FRAME]++;
-        thread->counts[PH_WORK_CODE] += units_of(code);
-        ph_host_frame(thread, known >> CLASS_BITS);
+        thread->counts[hot ? PH_WORK_HOT_FRAME : PH_WORK_FRAME]++;
+        thread->counts[hot ? PH_WORK_HOT_CODE : PH_WORK_CODE] += known->units;
+        ph_host_frame(thread, hot ? known->hot_ns : known->cold_ns);
     } else {
         thread->counts[PH_WORK_RESUME]++;
         ph_host_frame(thread, ph_cfg.host_ns[PH_WORK_RESUME]);
@@ -114,13 +150,12 @@ static void *evaluate(void *thread_state, void *frame, int throwing) {
     if (LIKELY(!thread->aside)) {
         void *code = (void *)(word((uintptr_t)frame, frames.frame_code) & ~(uintptr_t)TAG), *extra = NULL;
         python.get_extra(code, frames.index, &extra);
-        uintptr_t known = LIKELY(extra != NULL) ? (uintptr_t)extra : learn(code);
-        int class = known & ((1 << CLASS_BITS) - 1);
-        if (LIKELY(class == COUNTED)) {
+        const known_code *known = LIKELY(extra != NULL) ? extra : learn(code);
+        if (LIKELY(known->class == COUNTED)) {
             count(thread, (uintptr_t)code, (uintptr_t)frame, known);
             return evaluate_counted(thread, thread_state, frame, throwing);
         }
-        if (class == ASIDE)
+        if (known->class == ASIDE)
             return evaluate_aside(thread, thread_state, frame, throwing);
     }
     return python.evaluate(thread_state, frame, throwing);
@@ -167,7 +202,7 @@ PH_EXPORT int phantora_count_frames(const int32_t *offsets) {
     frames.code_start = offsets[5];
     frames.code_filename = offsets[6];
     frames.code_function = offsets[7];
-    frames.index = request(NULL);
+    frames.index = request(free);
     if (frames.index < 0) return -1;
     set(interpreter(), evaluate);
     return 0;

@@ -35,6 +35,7 @@ static void forget(void *ended) {
     *(thread->before ? &thread->before->next : &threads.first) = thread->next;
     if (thread->next) thread->next->before = thread->before;
     pthread_mutex_unlock(&threads.lock);
+    free(thread->ran_at);
     free(thread);
 }
 

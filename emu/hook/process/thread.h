@@ -35,6 +35,8 @@ typedef struct ph_thread {
     uint64_t clock_ns;    /* host time of this thread */
     uint64_t pass;        /* the backward pass that it last worked for */
     uint64_t counts[PH_HOST_KINDS];
+    uint64_t age, *ran_at; /* frames.c: Python functions and operators run, and when each function was, by its number */
+    size_t nran_at;
     int ndispatched;      /* operators and nodes that the thread is in */
     int frame_dispatched; /* ... when the innermost Python function was entered */
     int aside;            /* depth of Python functions whose work is not the program's */
