@@ -16,7 +16,7 @@ from profiles.descriptions.fields import read_toml
 CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl")
 """API calls: what the driver and NVIDIA's libraries take."""
 WORK_KINDS = (
-    "op", "in_place_op", "view_op", "empty_op", "outer_op", "python_op", "listed_tensor", "table_kib", "custom_node", "scope",
+    "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "listed_tensor", "table_kib", "custom_node", "scope",
     "collective_op", "node", "backward", "hot_frame", "hot_code_unit", "frame", "callback", "resume", "code_unit",
 )  # fmt: skip
 """The program's own work between calls. Both together are those of emu/hook/core/host_costs.def, in its order."""

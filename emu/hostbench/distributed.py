@@ -5,6 +5,7 @@ With one GPU the process group is PyTorch's fake one, which communicates nothing
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -97,17 +98,20 @@ def fsdp_optimizer() -> Run:
 
 
 @workload
-def collectives() -> Run:
+def layer_collectives() -> Run:
+    """One a layer, of a size that takes all of NCCL's channels."""
     world = dist.get_world_size()
-    sent, gathered = torch.randn(64, device="cuda"), torch.randn(64 * world, device="cuda")
+    sent, gathered = torch.zeros(1 << 20, device="cuda"), torch.zeros(world << 20, device="cuda")
+    kinds = itertools.cycle((
+        lambda: dist.all_reduce(sent, async_op=True),
+        lambda: dist.all_gather_into_tensor(gathered, sent, async_op=True),
+        lambda: dist.reduce_scatter_tensor(sent, gathered, async_op=True),
+    ))  # fmt: skip
 
     def around(layer: nn.Module, x: Tensor) -> Any:
-        for _ in range(2):
-            dist.all_reduce(sent)
-            dist.all_gather_into_tensor(gathered, sent)
-            work = dist.reduce_scatter_tensor(sent, gathered, async_op=True)
-            assert work is not None
-            work.wait()
+        work = next(kinds)()
+        assert work is not None
+        work.wait()
         return layer(x)
 
     return step_of(Model(blocks(6), around).cuda().bfloat16())

@@ -38,6 +38,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "backward": (None, ()),
     "frame_rule": (_int, (_str, _str, _int)),
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
+    "frames_on": (None, (_int,)),
+    "measures_host": (_int, ()),
+    "own_work": (None, (_u32, _u32, _u32)),
     "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
     "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
@@ -153,6 +156,18 @@ class Hook:
         # Unlike the other functions this one needs the interpreter's lock.
         count = ctypes.PYFUNCTYPE(_int, ctypes.POINTER(ctypes.c_int32))(("phantora_count_frames", self._library))
         return bool(count((ctypes.c_int32 * len(offsets))(*offsets)) == 0)
+
+    def frames_on(self, on: bool) -> None:
+        """Switches counting off and on again: for measuring what it takes."""
+        ctypes.PYFUNCTYPE(None, _int)(("phantora_frames_on", self._library))(on)
+
+    def measures_host(self) -> bool:
+        """Is host time what the threads use on this machine (`--host measured`)?"""
+        return bool(self._functions["measures_host"]())
+
+    def own_work(self, call_ns: int, range_ns: int, frame_ns: int) -> None:
+        """For `--host measured`: what the emulation takes for observing a call, a range and a Python function."""
+        self._functions["own_work"](call_ns, range_ns, frame_ns)
 
     def host_counts(self) -> dict[str, int]:
         """Units of each kind of host work since the start, all threads together."""

@@ -42,14 +42,47 @@ static inline void join_backward(ph_thread *thread) {
     if (UNLIKELY(thread->clock_ns < worked_ns)) thread->clock_ns = worked_ns;
 }
 
-static uint64_t spent_cpu(ph_thread *thread) {
+static uint64_t cpu_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* What the program itself has used since the last time: less what the emulation took for observing it. */
+static uint64_t spent_cpu(ph_thread *thread) {
+    uint64_t ns = cpu_now();
     uint64_t spent = thread->cpu_started ? ns - thread->cpu_ns : 0;
     thread->cpu_started = true;
     thread->cpu_ns = ns;
-    return (uint64_t)((double)spent * ph_cfg.host_scale);
+    uint64_t own = thread->own_ns < spent ? thread->own_ns : spent;
+    thread->own_ns -= own;
+    return (uint64_t)((double)(spent - own) * ph_cfg.host_scale);
+}
+
+static uint32_t own_ns[3]; /* what observing takes: an API call, an operator's range, a Python function */
+
+static inline void observed(ph_thread *thread, int what) {
+    if (ph_cfg.host_mode == PH_HOST_MEASURED) thread->own_ns += own_ns[what];
+}
+
+/* Mode measured: what the emulation itself takes on this machine for observing one of each. */
+PH_EXPORT void phantora_own_work(uint32_t call_ns, uint32_t range_ns, uint32_t frame_ns) {
+    own_ns[0] = call_ns;
+    own_ns[1] = range_ns;
+    own_ns[2] = frame_ns;
+}
+
+PH_EXPORT int phantora_measures_host(void) { return ph_cfg.host_mode == PH_HOST_MEASURED; }
+
+/* What follows on this thread is not the program's work, until it ends. */
+void ph_host_aside_begins(ph_thread *thread) {
+    if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->clock_ns += spent_cpu(thread);
+    thread->aside++;
+}
+
+void ph_host_aside_ends(ph_thread *thread) {
+    thread->aside--;
+    if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->cpu_ns = cpu_now();
 }
 
 void ph_host_call(ph_call_kind kind) {
@@ -60,8 +93,11 @@ void ph_host_call(ph_call_kind kind) {
     join_backward(thread);
     if (LIKELY(ph_cfg.host_mode == PH_HOST_MODELLED))
         thread->clock_ns += ph_cfg.host_ns[kind];
-    else if (ph_cfg.host_mode == PH_HOST_MEASURED)
-        thread->clock_ns += ph_cfg.host_ns[kind] + spent_cpu(thread);
+    else if (ph_cfg.host_mode == PH_HOST_MEASURED) {
+        thread->clock_ns += ph_cfg.host_ns[kind];
+        if (!thread->aside) thread->clock_ns += spent_cpu(thread);
+        observed(thread, 0);
+    }
 }
 
 void ph_host_work(ph_host_kind kind, uint64_t n) {
@@ -71,6 +107,7 @@ void ph_host_work(ph_host_kind kind, uint64_t n) {
 }
 
 void ph_host_frame(ph_thread *thread, uint64_t ns) {
+    observed(thread, 2);
     if (ph_cfg.host_mode != PH_HOST_MODELLED) return;
     join_backward(thread);
     thread->clock_ns += ns;
@@ -80,7 +117,9 @@ void ph_host_frame(ph_thread *thread, uint64_t ns) {
 void ph_host_op(void) {
     if (UNLIKELY(ph_thread_is_watcher())) return;
     atomic_fetch_add_explicit(&ph_counts.ops, 1, memory_order_relaxed);
-    join_backward(ph_self());
+    ph_thread *thread = ph_self();
+    observed(thread, 1);
+    join_backward(thread);
 }
 
 void ph_host_advance(uint64_t ns) {
@@ -134,7 +173,8 @@ PH_EXPORT uint64_t phantora_activity(void) {
 
 /* The clock as it is now, not as of the last call: for questions about time. */
 static void catch_up(void) {
-    if (ph_cfg.host_mode == PH_HOST_MEASURED && !ph_thread_is_watcher()) ph_host_advance(spent_cpu(ph_self()));
+    if (ph_cfg.host_mode == PH_HOST_MEASURED && !ph_thread_is_watcher() && !ph_self()->aside)
+        ph_host_advance(spent_cpu(ph_self()));
 }
 
 void ph_host_reset(void) {

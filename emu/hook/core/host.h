@@ -31,6 +31,10 @@ void ph_host_frame(struct ph_thread *thread, uint64_t ns);
 void ph_host_op(void);
 void ph_host_advance(uint64_t ns);
 
+/* What the thread does in between is not the program's work, and takes no host time. */
+void ph_host_aside_begins(struct ph_thread *thread);
+void ph_host_aside_ends(struct ph_thread *thread);
+
 /* The calling thread starts a backward pass. */
 void ph_host_backward(void);
 /* Autograd's thread begins a node of one. */

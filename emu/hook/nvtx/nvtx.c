@@ -22,7 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPERATOR_AGE = 8 }; /* see frames.c */
+/* Ages count Python functions entered (frames.c); an operator runs as much code as some of these. */
+enum { OPERATOR_AGE = 8, COLD_AGE = 1024 };
 
 typedef struct known_table {
     size_t mask;
@@ -149,6 +150,21 @@ static uint32_t listed(const char *text, const char *sizes) {
     return n;
 }
 
+/* A number for each name; under the writers' lock. */
+static uint32_t number_of(const char *name) {
+    static const char **names;
+    static uint32_t n, capacity;
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    if (n == capacity) {
+        capacity = capacity ? 2 * capacity : 256;
+        names = realloc(names, capacity * sizeof *names);
+        if (!names) ph_die("out of host memory");
+    }
+    names[n] = name;
+    return n++;
+}
+
 static ph_known_op *new_op(uint64_t key, const parsed *p) {
     ph_known_op *op = calloc(1, sizeof *op + p->nname + p->nsizes + 2);
     if (!op) ph_die("out of host memory");
@@ -161,6 +177,7 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
     op->step = strcmp(text, "phantora.step") == 0;
     op->work = work_of(text, p->numbered, p->nsizes > 0);
     op->dispatched = op->work != PH_HOST_KINDS && op->work != PH_WORK_SCOPE;
+    op->number = op->dispatched ? number_of(text) : 0;
     op->nlisted = listed(text, op->op.sizes);
     /* They tell their kernel where the pieces lie by a table that they copy to the device: up to megabytes a call. */
     op->kernel_data = strcmp(text, "aten::_chunk_cat") == 0 || strcmp(text, "aten::split_with_sizes_copy") == 0;
@@ -223,8 +240,12 @@ static void charge(ph_thread *thread, const ph_known_op *op, int depth) {
     ph_host_op();
     if (UNLIKELY(thread->aside)) return;
     if (op->work == PH_HOST_KINDS) return;
-    thread->age += OPERATOR_AGE;
     ph_host_work(op->work, 1);
+    if (op->dispatched) {
+        thread->age += OPERATOR_AGE - 1;
+        uint64_t age = ph_thread_age(thread, &thread->operators, op->number);
+        if (age > COLD_AGE) ph_host_work(PH_WORK_COLD_OP, 1);
+    }
     if (!op->backward && called_by_python(thread, depth)) ph_host_work(PH_WORK_OUTER_OP, 1);
     if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);
 }

@@ -35,8 +35,22 @@ static void forget(void *ended) {
     *(thread->before ? &thread->before->next : &threads.first) = thread->next;
     if (thread->next) thread->next->before = thread->before;
     pthread_mutex_unlock(&threads.lock);
-    free(thread->ran_at);
+    free(thread->functions.ran_at);
+    free(thread->operators.ran_at);
     free(thread);
+}
+
+uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number) {
+    if (UNLIKELY(number >= ages->n)) {
+        size_t n = 2 * (size_t)number + 1024;
+        ages->ran_at = realloc(ages->ran_at, n * sizeof *ages->ran_at);
+        if (!ages->ran_at) ph_die("out of host memory");
+        memset(ages->ran_at + ages->n, 0, (n - ages->n) * sizeof *ages->ran_at);
+        ages->n = n;
+    }
+    uint64_t before = ages->ran_at[number];
+    ages->ran_at[number] = ++thread->age;
+    return before ? thread->age - before : UINT64_MAX;
 }
 
 void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]) {

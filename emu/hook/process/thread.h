@@ -25,6 +25,12 @@ enum ph_thread_kind {
     PH_THREAD_HELPS,    /* watches for finished work, as the program's own threads do, too */
 };
 
+/* When a thread ran what last, by numbers; 0: never. */
+typedef struct ph_ages {
+    uint64_t *ran_at;
+    size_t n;
+} ph_ages;
+
 typedef struct ph_thread {
     int device;
     int last_error;
@@ -35,13 +41,14 @@ typedef struct ph_thread {
     uint64_t clock_ns;    /* host time of this thread */
     uint64_t pass;        /* the backward pass that it last worked for */
     uint64_t counts[PH_HOST_KINDS];
-    uint64_t age, *ran_at; /* frames.c: Python functions and operators run, and when each function was, by its number */
-    size_t nran_at;
+    uint64_t age; /* counts Python functions and operators run */
+    ph_ages functions, operators;
     int ndispatched;      /* operators and nodes that the thread is in */
     int frame_dispatched; /* ... when the innermost Python function was entered */
     int aside;            /* depth of Python functions whose work is not the program's */
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
+    uint64_t own_ns; /* measured mode: what the emulation has taken of it, not yet left out */
     struct ph_thread *next, *before; /* all threads, under the list's lock */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
@@ -60,6 +67,8 @@ static inline ph_thread *ph_self(void) {
     return LIKELY(thread != NULL) ? thread : ph_thread_make();
 }
 
+/* The thread runs it now: how long ago it did so before, in its age; UINT64_MAX if never. */
+uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number);
 /* Sums of all threads' counts. */
 void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]);
 enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */
