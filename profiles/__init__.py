@@ -14,25 +14,31 @@ from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, 
 from profiles.descriptions.cluster import Cluster, load_cluster
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.errors import ProfileError, UnknownProfile
-from profiles.host import CALL_KINDS, HostModel, load_host
+from profiles.host import CALL_KINDS, WORK_KINDS, HostModel, Spread, host_toml, load_host
+from profiles.host_fit import Fit, fit
 from profiles.tables import Table, load_table
 from profiles.titles import title
 
 __all__ = [
     "CALL_KINDS",
+    "WORK_KINDS",
     "Cluster",
     "Cost",
     "CostModel",
+    "Fit",
     "Gpu",
     "HostModel",
     "ProfileError",
     "Source",
+    "Spread",
     "StreamTime",
     "Table",
     "UnknownProfile",
     "cluster_names",
+    "fit",
     "gpu_names",
     "host_names",
+    "host_toml",
     "load_cluster",
     "load_gpu",
     "load_host",

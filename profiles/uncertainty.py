@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from profiles.cost import Cost, Source
 from profiles.signature import Kernel, Signature
 
 ERRORS = {
@@ -31,10 +30,6 @@ ERRORS = {
 }
 UNSEEN = 0.30
 """Of a category that no trace has."""
-UNRECOGNISED = 1.0
-MEASURED = 0.02
-"""Of a measured entry: repeats of one kernel on one GPU, and GPUs of one kind."""
-INTERPOLATED = 0.10
 _KERNELS = (
     ("unrolled_elementwise|WithCast|gpu_kernel_impl<", "element-wise, cast"),
     ("elementwise_kernel", "element-wise"),
@@ -54,13 +49,6 @@ def category_of(what: Signature) -> str:
     return next((category for pattern, category in _KERNELS if re.search(pattern, what.name)), "other")
 
 
-def relative_error(cost: Cost, category: str) -> float:
-    """Standard deviation of the duration, as a share of it."""
-    match cost.source:
-        case Source.MEASURED:
-            return MEASURED
-        case Source.INTERPOLATED:
-            return INTERPOLATED
-        case Source.UNRECOGNISED:
-            return UNRECOGNISED
+def model_error(category: str) -> float:
+    """Standard deviation of a modelled duration, as a share of it."""
     return ERRORS.get(category, UNSEEN)

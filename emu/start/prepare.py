@@ -21,7 +21,7 @@ from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..contract.job import Job
 from ..control import dispatcher
-from ..interpreter import call_sites, heap, thread_names, triton_cache
+from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_cache
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 
@@ -86,6 +86,8 @@ def prepare(job: Job) -> Prepared:
     library = dispatcher.install(hook, job.data_limit_nbytes, job.float_limit_count)
     ranges.install()
     call_sites.install(hook)
+    call_sites.note_backward_passes(hook)
+    frame_counter.install(hook)
     thread_names.install()
     _check_single_threaded()
     gc.collect()

@@ -102,6 +102,10 @@ def host_factors(host: HostModel) -> tuple[float, float]:
     return 1 - hypot(1 - host.spread.fast, error), 1 + hypot(host.spread.slow - 1, error)
 
 
-def kernel_error(shares: Mapping[str, float], errors: Mapping[str, float]) -> float:
-    """Of the sum over categories, from each one's share of GPU time and relative error."""
-    return hypot(*(share * errors[category] for category, share in shares.items())) if shares else 0.0
+def kernel_error(signatures: Sequence[Mapping[str, Any]]) -> float:
+    """Of the GPU time of all of the report's signatures: those of one category are off together."""
+    by_category: dict[str, float] = {}
+    for one in signatures:
+        off = one["share"] * one["error"]
+        by_category[one["category"]] = by_category.get(one["category"], 0.0) + off
+    return hypot(*by_category.values())

@@ -35,6 +35,8 @@ class Host:
         return self.now
     def host_clock_ns(self):
         return self.now
+    def activity(self):
+        return self.now
     def advance_ns(self, for_ns):
         self.now += for_ns
 

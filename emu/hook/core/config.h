@@ -3,6 +3,7 @@
 #define PHANTORA_CONFIG_H
 
 #include "core/base.h"
+#include "core/host.h"
 
 typedef struct ph_config {
     char device_name[256];
@@ -15,9 +16,7 @@ typedef struct ph_config {
         float_limit_count; /* nor do collectives of more floating-point elements per rank: they are not control data */
     enum { PH_HOST_NONE, PH_HOST_MODELLED, PH_HOST_MEASURED } host_mode;
     double host_scale;         /* measured: thread CPU time x scale */
-    uint32_t op_ns;            /* modelled: one ATen op or autograd node (one NVTX range) */
-    uint32_t python_op_ns;     /* modelled: what an op that a Python tensor subclass dispatches (DTensor) costs more */
-    uint32_t call_ns[8];       /* by ph_call_kind */
+    uint32_t host_ns[PH_HOST_KINDS]; /* modelled: what one of each kind takes (host.h) */
     uint32_t host_function_ns; /* time that a host function takes in its stream */
     uint32_t
         queue_depth; /* launches that a host may be ahead of the device; the scheduler uses it, this library does not */
