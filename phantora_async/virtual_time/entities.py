@@ -330,4 +330,4 @@ class Host:
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd
 """What a stream is given."""
 Entry = tuple[int, int, int, Stream | Host]
-"""An event in the queue: (at_ns, order, sequence number, whose it is). A plain tuple, because heaps compare it."""
+"""An event in the queue: (at_ns, order, sequence number, whose it is). A plain tuple: heaps compare many of them."""

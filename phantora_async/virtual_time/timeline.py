@@ -15,7 +15,7 @@ from heapq import heappop
 from typing import Any
 
 from phantora_async.virtual_time.collectives import Collectives, NetworkModel
-from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState
+from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, Stream
 from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
@@ -134,12 +134,15 @@ class Timeline:
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
         heap, arrived, woken, ended = event_queue.heap, event_queue.arrived, event_queue.woken, event_queue.ended
         while budget > 0:
-            network_ns = collectives.refresh()
-            entry = event_queue.peek()
-            if entry is None or network_ns <= entry[0]:
-                at_ns, order, target = network_ns, NETWORK, None
-            else:
-                at_ns, order, _, target = entry
+            network_ns = collectives.refresh() if collectives.stale else collectives.next_ns
+            at_ns, order, target = network_ns, NETWORK, None
+            while heap:
+                first_ns, first_order, _, first = entry = heap[0]
+                if first.due is entry:
+                    if first_ns < network_ns:
+                        at_ns, order, target = first_ns, first_order, first
+                    break
+                heappop(heap)
             if at_ns == NEVER:
                 if self._passed_over:
                     self._return_all()
@@ -147,7 +150,7 @@ class Timeline:
                 return self._starve(self.speculation.first_silent()), budget
             if log.on and not ahead and self.speculation.waits_before(at_ns, order):
                 return self._starve(self.speculation.first_silent()), budget
-            if isinstance(target, Host):
+            if type(target) is Host:
                 if target.cursor >= len(target.log):
                     if not self._goes_on_without(target, ahead):
                         return self._starve(target), budget
@@ -162,7 +165,7 @@ class Timeline:
                 heappop(heap)
                 target.due = None
                 budget -= self._execute_facts(target)
-            elif target is not None:
+            elif type(target) is Stream:
                 event_queue.now_ns = at_ns
                 if log.on:
                     log.act(target.device.host)
