@@ -70,7 +70,7 @@ class Collectives:
     )
 
     def __init__(
-        self, event_queue: EventQueue, streams: Streams, log: RollbackLog, output: Output, network: NetworkModel
+        self, event_queue: EventQueue, log: RollbackLog, streams: Streams, output: Output, network: NetworkModel
     ) -> None:
         self._event_queue = event_queue
         self._streams = streams

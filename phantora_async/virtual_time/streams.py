@@ -25,7 +25,7 @@ KEPT_ITEMS = 256
 
 
 class Streams:
-    """Drives streams. What becomes possible elsewhere is left to the event queue: ``arrived``, ``woken`` and ``ended``."""
+    """Drives streams. The event queue is told what this makes possible at once: ``arrived``, ``woken``, ``ended``."""
 
     __slots__ = ("_event_queue", "_log", "_ready")
 
@@ -69,9 +69,9 @@ class Streams:
         self._leave(stream, 1)
 
     def _leave(self, stream: Stream, launches: int) -> None:
-        stream.pending -= launches
+        stream.launches -= launches
         stream.head += 1
-        if stream.pending <= stream.queue_limit:
+        if stream.launches <= stream.queue_limit:
             stream.queue_limit = -1
             self._event_queue.woken.append(stream.device.host)
         self._drive(stream)
@@ -119,11 +119,11 @@ class Streams:
     def _drained(self, stream: Stream) -> None:
         device = stream.device
         device.busy_streams -= 1
-        if stream.drain_waiter:
-            stream.drain_waiter = False
+        if stream.host_waits:
+            stream.host_waits = False
             self._event_queue.woken.append(device.host)
-        if device.drain_waiter and not device.busy_streams:
-            device.drain_waiter = False
+        if device.host_waits and not device.busy_streams:
+            device.host_waits = False
             self._event_queue.woken.append(device.host)
 
     # ---- events and ends of steps ----------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Streams:
     def _start_segment(self, stream: Stream, segment: Segment, now_ns: int) -> None:
         device = stream.device
         device.account(now_ns)
-        stream.left = segment.solo_ns * segment.contended_ns
+        stream.work_left = segment.solo_ns * segment.contended_ns
         if device.resident:
             stream.rate = segment.solo_ns
             end_ns = now_ns + segment.contended_ns
@@ -186,10 +186,10 @@ class Streams:
         for stream in device.running:
             segment = stream.items[stream.head]
             assert type(segment) is Segment
-            left = stream.left - stream.rate * (now_ns - stream.updated_ns)
+            left = stream.work_left - stream.rate * (now_ns - stream.updated_ns)
             if left <= 0:
                 continue
-            stream.left = left
+            stream.work_left = left
             stream.rate = segment.solo_ns if device.resident else segment.contended_ns
             stream.updated_ns = now_ns
             end_ns = now_ns - (-left // stream.rate)
