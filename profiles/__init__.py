@@ -2,19 +2,21 @@
 
 Lives here: `descriptions` (GPUs and clusters from TOML), `host` (the modelled host), `signature` (what a GPU is asked
 to do), `models` (analytic times), `tables` (measured times), `cost` (which of both answers), `kernel_names`, `tools`
-(comparison with real traces), and the shipped files in `gpus/`, `clusters/` and `hosts/`.
+(comparison with real traces), `titles` (signatures as people name them), and the shipped files in `gpus/`,
+`clusters/` and `hosts/`.
 Comes in: names or paths of descriptions; signatures as the hook writes them.
-Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`.
+Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`, titles.
 May import: nothing of ours outside this folder. Others import this module alone, not what is below it.
 """
 
-from profiles.cost import Cost, CostModel, Source
+from profiles.cost import Cost, CostModel, Source, StreamTime
 from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
 from profiles.descriptions.cluster import Cluster, load_cluster
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.errors import ProfileError, UnknownProfile
 from profiles.host import CALL_KINDS, HostModel, load_host
 from profiles.tables import Table, load_table
+from profiles.titles import title
 
 __all__ = [
     "CALL_KINDS",
@@ -25,6 +27,7 @@ __all__ = [
     "HostModel",
     "ProfileError",
     "Source",
+    "StreamTime",
     "Table",
     "UnknownProfile",
     "cluster_names",
@@ -35,4 +38,5 @@ __all__ = [
     "load_host",
     "load_table",
     "path_of",
+    "title",
 ]

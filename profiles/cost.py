@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from profiles.descriptions.gpu import Gpu
 from profiles.errors import ProfileError
@@ -33,8 +34,18 @@ class Cost:
     flops: float
     """Useful floating-point operations (GEMM, convolution, attention), for MFU; 0 elsewhere."""
     source: Source
+    kernels: int = 1
+    """Kernels that the work consists of. Between two of them, and before the next work of the stream, a gap passes."""
     unknown: str = ""
     """What of the signature was not understood, if the source is UNRECOGNISED."""
+
+
+class StreamTime(NamedTuple):
+    """For how long work occupies its stream."""
+
+    solo_ns: int
+    contended_ns: int
+    """Beside a resident NCCL kernel."""
 
 
 class CostModel:
@@ -61,6 +72,14 @@ class CostModel:
             known = self._known[signature] = self._price(signature)
         return known
 
+    def stream_time(self, cost: Cost) -> StreamTime:
+        """Its kernels and the gap after each of them."""
+        achieved = self.gpu.achieved
+        return StreamTime(
+            cost.solo_ns + cost.kernels * achieved.kernel_gap_ns,
+            cost.contended_ns + cost.kernels * achieved.kernel_gap_beside_nccl_ns,
+        )
+
     def _price(self, signature: str) -> Cost:
         try:
             what = parse(signature)
@@ -80,14 +99,15 @@ class CostModel:
         slowdown = modelled.contended_ns / modelled.solo_ns
         if measured := table.exact.get(signature):
             contended = measured.contended_ns or round(measured.solo_ns * slowdown)
-            return Cost(measured.solo_ns, contended, modelled.flops, Source.MEASURED)
+            return Cost(measured.solo_ns, contended, modelled.flops, Source.MEASURED, modelled.kernels)
         if (factor := table.correction(family_of(what), modelled.solo_ns)) is None:
             return None
         solo_ns = max(1, round(modelled.solo_ns * factor))
-        return Cost(solo_ns, max(solo_ns, round(solo_ns * slowdown)), modelled.flops, Source.INTERPOLATED)
+        contended_ns = max(solo_ns, round(solo_ns * slowdown))
+        return Cost(solo_ns, contended_ns, modelled.flops, Source.INTERPOLATED, modelled.kernels)
 
     def _roofline(self, what: Signature) -> Cost:
         estimate = dispatch.estimate(self.gpu, what)
         solo_ns = max(1, round(min(estimate.solo_ns, LONGEST_NS)))
         contended_ns = max(solo_ns, round(min(estimate.contended_ns, LONGEST_NS)))
-        return Cost(solo_ns, contended_ns, estimate.flops, Source.ROOFLINE)
+        return Cost(solo_ns, contended_ns, estimate.flops, Source.ROOFLINE, estimate.kernels)

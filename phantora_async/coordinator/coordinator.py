@@ -47,8 +47,10 @@ class Coordinator:
     def __init__(self, spec: RunSpec, processes: Processes | None = None) -> None:
         """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
         self._spec = spec
-        topology = netsim.build(spec.cluster.network, servers=len(spec.servers))
-        network = NetsimNetworkModel(topology, netsim.collectives.load_params(spec.cluster.nccl), spec.servers)
+        rules = spec.nccl.traffic_rules(netsim.build(spec.cluster.network).server.nics)
+        topology = netsim.build(spec.cluster.network, len(spec.servers), rules)
+        params = netsim.collectives.load_params(spec.cluster.nccl)
+        network = NetsimNetworkModel(topology, params, spec.servers, spec.nccl)
         optimistic = spec.clock == "optimistic"
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)

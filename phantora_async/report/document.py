@@ -9,6 +9,8 @@ import orjson
 
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.report.kernels import kernels_document, source_shares, window_counts
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
@@ -61,6 +63,11 @@ def to_json(document: Document) -> bytes:
 
 def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> Document:
     ranks = [_rank(rank, snapshot.now_ns, server) for rank, server in zip(snapshot.ranks, spec.server_of, strict=True)]
+    costs = fact_builder.costs
+
+    def launched(rank: RankSnapshot) -> LaunchCounts:
+        return fact_builder.rank_info[rank.rank].launches
+
     warnings = [
         {"text": text, "ranks": sorted(warned.ranks), "count": warned.count}
         for text, warned in sorted(fact_builder.warnings.items())
@@ -76,7 +83,9 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "collectives": snapshot.collectives,
         "step": step_document(snapshot),
         "work": _work(spec, ranks),
-        "cost_sources": _cost_sources(snapshot.ranks) | _unrecognised(snapshot.ranks, fact_builder.costs),
+        "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
+        | _unrecognised(costs),
+        "kernels": kernels_document([window_counts(rank, launched(rank)) for rank in snapshot.ranks], costs),
         "memory": {
             "capacity_nbytes": spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes,
             "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
@@ -125,30 +134,12 @@ def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
     return {"flops": flops, "tflops_per_gpu": rate / 1e12, "mfu": rate / peak, "peak_tflops": peak / 1e12}
 
 
-def _cost_sources(ranks: Sequence[RankSnapshot]) -> Document:
-    """Shares of the GPU time of all launches, by the source of the kernel's cost."""
-    sums = {
-        "measured": sum(rank.counters.measured_ns for rank in ranks),
-        "interpolated": sum(rank.counters.interpolated_ns for rank in ranks),
-        "roofline": sum(rank.counters.roofline_ns for rank in ranks),
-    }
-    total_ns = _gpu_ns(ranks)
-    return {source: for_ns / total_ns if total_ns else 0.0 for source, for_ns in sums.items()} | {"gpu_ns": total_ns}
-
-
-def _unrecognised(ranks: Sequence[RankSnapshot], costs: Costs) -> Document:
-    """Only if there are such signatures: their share of GPU time, and what is not known of them."""
+def _unrecognised(costs: Costs) -> Document:
+    """Only if there are such signatures: what is not known of them."""
     if not costs.unrecognised:
         return {}
-    total_ns = _gpu_ns(ranks)
     reasons = [
         {"reason": reason, "signatures": noted.signatures, "example": noted.example}
         for reason, noted in sorted(costs.unrecognised.items())
     ]
-    share = sum(rank.counters.unrecognised_ns for rank in ranks) / total_ns if total_ns else 0.0
-    return {"unrecognised": share, "unrecognised_signatures": reasons}
-
-
-def _gpu_ns(ranks: Sequence[RankSnapshot]) -> int:
-    totals = (rank.counters for rank in ranks)
-    return sum(one.measured_ns + one.interpolated_ns + one.roofline_ns + one.unrecognised_ns for one in totals)
+    return {"unrecognised_signatures": reasons}

@@ -86,7 +86,7 @@ class MemoryPeaks(NamedTuple):
 
 NO_SHARES = Shares(0, 0, 0, 0, 0, 0)
 NO_MEMORY = MemoryPeaks(0, 0, 0)
-NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, b"")
+NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, b"")
 
 
 @entity

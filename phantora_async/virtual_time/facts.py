@@ -54,11 +54,11 @@ class Collective:
     """One collective, or one send with its receive: what its members agreed to do.
 
     ``ranks`` are the members' world ranks: the communicator's, or (sender, receiver). The facts of all members hold the
-    same object. ``joined`` grows as their calls arrive, and ``sites`` with it: where each of them called. Everything
-    else never changes. Sorting collectives gives the same order in every run.
+    same object. ``joined`` grows as their calls arrive, ``sites`` with it (where each of them called), and ``exchange``
+    is set then. Everything else never changes. Sorting collectives gives the same order in every run.
     """
 
-    __slots__ = ("comm", "count", "dtype", "joined", "op", "ranks", "redop", "root", "seq", "sites")
+    __slots__ = ("comm", "count", "dtype", "exchange", "joined", "op", "ranks", "redop", "root", "seq", "sites")
 
     def __init__(
         self, comm: Comm, seq: int, op: int, dtype: int, redop: int, count: int, root: int, ranks: tuple[int, ...]
@@ -71,6 +71,8 @@ class Collective:
         self.count = count
         self.root = root
         self.ranks = ranks
+        self.exchange = False
+        """Of a send: one of its kernels sends and receives at once. Final when both members have joined."""
         self.joined: list[int] = []
         self.sites: list[int] = []
 

@@ -96,8 +96,10 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
     if name == "aten::cudnn_convolution":
         return number, "fwd"
     if name == "aten::convolution_backward":
-        # Both gradients run under one op: the data gradient's kernels say so, helpers belong to the weights'.
-        return number, "dgrad" if "dgrad" in kernel.lower() else "wgrad"
+        # Both gradients run under one op. The data gradient's kernels say so, or are products of two matrices that are
+        # not transposed; helpers belong to the weights'.
+        dgrad = "dgrad" in kernel.lower() or re.search(r"^nvjet_.*_NN[NT]$", kernel) is not None
+        return number, "dgrad" if dgrad else "wgrad"
     return None
 
 

@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "core/host.h"
 #include "cudart/cudart.h"
-#include "streams/graph.h"
+#include "graphs/graph.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  */
 #include "core/host.h"
 #include "driver/driver.h"
-#include "streams/capture.h"
+#include "graphs/capture.h"
 #include "streams/wait.h"
 
 PH_EXPORT int cuStreamCreateWithPriority(void **out, unsigned flags, int priority) {

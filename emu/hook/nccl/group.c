@@ -12,8 +12,8 @@
 #include "core/alloc.h"
 #include "core/warn.h"
 #include "data/data.h"
+#include "graphs/capture.h"
 #include "nccl/nccl.h"
-#include "streams/capture.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

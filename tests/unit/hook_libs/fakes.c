@@ -10,7 +10,7 @@
 #include "process/process.h"
 #include "process/sites.h"
 #include "process/thread.h"
-#include "streams/capture.h"
+#include "graphs/capture.h"
 #include "streams/host_function.h"
 #include "streams/wait.h"
 #include "streams/watch.h"
