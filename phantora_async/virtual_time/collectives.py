@@ -62,15 +62,15 @@ class Collectives:
         "_network",
         "_network_ns",
         "_output",
-        "_stale",
         "_streams",
         "begun",
         "next_ns",
+        "stale",
         "under_way",
     )
 
     def __init__(
-        self, event_queue: EventQueue, streams: Streams, log: RollbackLog, output: Output, network: NetworkModel
+        self, event_queue: EventQueue, log: RollbackLog, streams: Streams, output: Output, network: NetworkModel
     ) -> None:
         self._event_queue = event_queue
         self._streams = streams
@@ -84,7 +84,8 @@ class Collectives:
         """(instant, collective) of complete ones of ``_in_network``, in the order in which they completed."""
         self._again: list[tuple[int, Collective]] = []
         """Heap of (instant, collective): completions that some member has to be told again, having gone back."""
-        self._stale = False
+        self.stale = False
+        """``next_ns`` must be found anew."""
         self.under_way: dict[Collective, Transfer] = {}
         """Those that some member's stream has reached and whose completion not all members have been told."""
         self.next_ns = NEVER
@@ -97,8 +98,8 @@ class Collectives:
 
     def refresh(self) -> int:
         """Instant of the next completion, NEVER if nothing is under way."""
-        if self._stale:
-            self._stale = False
+        if self.stale:
+            self.stale = False
             found = self._network.next_ns()
             self._network_ns = self.next_ns = NEVER if found is None else found
             again = self._again
@@ -167,7 +168,7 @@ class Collectives:
                 device.account(now_ns)
                 device.transferring += 1
             kernel.active += 1
-        self._stale = True
+        self.stale = True
         revised = self._network.begin(transfer.collective, now_ns)
         if revised:
             self._revise(revised)
@@ -182,7 +183,7 @@ class Collectives:
         del self._in_network[transfer.collective]
         for kernel in transfer.kernels:
             self._log.demand(kernel.host, begun_ns)
-        self._stale = True
+        self.stale = True
         self._revise(self._network.retract(transfer.collective))
 
     def _revise(self, revised: Sequence[Revised]) -> None:
@@ -206,7 +207,7 @@ class Collectives:
                 transfer = self._in_network[collective]
                 transfer.done_ns = now_ns
                 done.append(transfer)
-        self._stale = True
+        self.stale = True
         if self._log.on:
             self._completed += [(now_ns, transfer.collective) for transfer in done]
         if self._log.on or self._again:
@@ -271,7 +272,7 @@ class Collectives:
         self.under_way[transfer.collective] = transfer
         if transfer.done_ns >= 0:
             heappush(self._again, (transfer.done_ns, transfer.collective))
-            self._stale = True
+            self.stale = True
 
     def commit(self, at_ns: int) -> None:
         """Nothing before this instant will be taken back."""

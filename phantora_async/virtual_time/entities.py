@@ -151,14 +151,14 @@ class Stream:
     """The list is replaced when items are removed; each append is logged."""
     head: int = saved(0)
     """Place of the first item that is not done."""
-    pending: int = saved(0)
-    """Launches given and not done."""
+    launches: int = saved(0)
+    """Given to it and not done."""
     queue_limit: int = saved(-1)
-    """The host waits until ``pending`` is at most this; -1: it does not wait."""
-    drain_waiter: bool = saved(False)
+    """The host waits until ``launches`` is at most this; -1: it does not wait."""
+    host_waits: bool = saved(False)
     """The host waits until the stream is idle."""
-    left: int = saved(0)
-    """Units of work of the running segment at ``updated_ns``."""
+    work_left: int = saved(0)
+    """Units of the running segment that are not done at ``updated_ns``."""
     rate: int = saved(0)
     """Units done per nanosecond since then."""
     updated_ns: int = saved(0)
@@ -183,7 +183,7 @@ class Device:
     running: tuple[Stream, ...] = saved(())
     """Streams with a segment at their head."""
     busy_streams: int = saved(0)
-    drain_waiter: bool = saved(False)
+    host_waits: bool = saved(False)
     """The host waits until no stream is busy."""
     busy_until_ns: int = saved(0)
     """When the work of the running segments ends, at the present rates."""
@@ -267,34 +267,39 @@ class Transfer:
 
 @entity
 class Host:
-    """A rank's program: consumes its log in order. ``cursor`` is the next fact, ``clock_ns`` the last one's instant."""
+    """A rank's program: executes the facts of its log in order."""
 
     rank: int = constant()
     order: int = constant()
+    """Its place among simultaneous events."""
     log: list[Any] = kept(factory=list)
+    """Facts that have arrived and are not forgotten."""
     forgotten: int = kept(0)
-    """Facts that stood before those of ``log``."""
+    """How many facts stood before those of ``log``."""
     cursor: int = logged(0)
-    """A checkpoint holds it as a count of facts from the run's start."""
+    """Place of the next fact in ``log``. A checkpoint holds the count of facts instead: ``log`` gets shorter."""
     checkpoints: list[Checkpoint] = kept(factory=list)
     """Its history since global virtual time, while the simulation runs ahead of that."""
     answered: int = kept(0)
     """Facts, counted from the run's start, whose answers have left."""
     may_pass: bool = kept(False)
-    """Nothing is simulated ahead while this is set."""
+    """It sleeps where no record tells of it. Nothing is simulated ahead while this is set."""
     due: Entry | None = saved(None)
     """Its one event to come."""
     silent: bool = saved(False)
     """Its next fact has not come, and the simulation goes on as if it came later."""
     clock_ns: int = saved(0)
+    """When it executed its last fact, or was woken."""
     state: HostState = saved(HostState.RUNNING)
     waits_for: Stream | EventRecording | Device | CommCreation | None = saved(None)
-    again: bool = saved(False)
-    """The next record has been reached already and only did not fit."""
+    retry: bool = saved(False)
+    """The next fact has been reached already. It is executed once more, at ``clock_ns``."""
     polls: int = saved(0)
     """Questions in a row with next to no host time between; see ``polling``."""
     polled_ns: int = saved(-1)
-    polled_again: bool = saved(False)
+    """When it last asked."""
+    poll_delayed: bool = saved(False)
+    """The next fact is a question that has been delayed already."""
     streams: dict[int, Stream] = saved(factory=dict)
     draining: tuple[Stream, ...] = saved(())
     """Streams that were destroyed with work left."""
@@ -313,6 +318,13 @@ class Host:
         """Counted from the run's start."""
         return self.forgotten + self.cursor
 
+    def next_ns(self) -> int:
+        """When its next fact is due. If that has not come: its clock, the fact can be no earlier."""
+        if self.retry or self.cursor >= len(self.log):
+            return self.clock_ns
+        due_ns: int = self.clock_ns + self.log[self.cursor].host_ns
+        return due_ns
+
     def forget(self, needed: int) -> None:
         """Facts before number `needed` will not be executed again; they go when there are many. The last one stays: it
         may be what the host waits in."""
@@ -330,4 +342,4 @@ class Host:
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd
 """What a stream is given."""
 Entry = tuple[int, int, int, Stream | Host]
-"""An event in the queue: (at_ns, order, sequence number, whose it is). A plain tuple, because heaps compare it."""
+"""An event in the queue: (at_ns, order, sequence number, whose it is). A plain tuple: heaps compare many of them."""

@@ -22,8 +22,8 @@ LONG_NS = 100_000
 def is_delayed(host: Host, event_queue: EventQueue) -> bool:
     """Counts a question of the host. If it has to take time, the host will ask it again then."""
     now_ns = event_queue.now_ns
-    if host.polled_again:
-        host.polled_again = False
+    if host.poll_delayed:
+        host.poll_delayed = False
         host.polled_ns = now_ns
         return False
     if now_ns - host.polled_ns > CLOSE_NS:
@@ -32,7 +32,7 @@ def is_delayed(host: Host, event_queue: EventQueue) -> bool:
     host.polled_ns = now_ns
     if host.polls <= FREE:
         return False
-    host.polled_again = host.again = True
+    host.poll_delayed = host.retry = True
     host.clock_ns = now_ns + (SHORT_NS if host.polls <= MANY else LONG_NS)
     event_queue.push(host.clock_ns, host)
     return True

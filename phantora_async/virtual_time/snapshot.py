@@ -170,7 +170,7 @@ class _Ranks:
         place = host.cursor if host.state == HostState.WAITS_QUEUE else host.cursor - 1
         site = host.log[place].site if 0 <= place < len(host.log) else 0
         if isinstance(target, CommCreation):
-            arrived = self._timeline.operations.comm_creations.waiting(target)
+            arrived = self._timeline.comm_creations.waiting(target)
             return WaitSnapshot(site, (), CommCreationSnapshot(target.label, arrived))
         if isinstance(target, Device):
             busy = (stream for stream in host.streams.values() if stream.device is target and stream.state)

@@ -15,7 +15,8 @@ from heapq import heappop
 from typing import Any
 
 from phantora_async.virtual_time.collectives import Collectives, NetworkModel
-from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState
+from phantora_async.virtual_time.comm_creations import CommCreations
+from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, Stream
 from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
@@ -41,9 +42,16 @@ class Timeline:
         self.rollback_log = RollbackLog(self.event_queue)
         self.output = Output(self.rollback_log, optimistic)
         self.streams = Streams(self.event_queue, self.rollback_log)
-        self.collectives = Collectives(self.event_queue, self.streams, self.rollback_log, self.output, network)
-        self.operations = Hosts(
-            self.event_queue, self.streams, self.collectives, self.rollback_log, self.output, queue_depth
+        self.collectives = Collectives(self.event_queue, self.rollback_log, self.streams, self.output, network)
+        self.comm_creations = CommCreations(self.event_queue, self.rollback_log)
+        self._hosts = Hosts(
+            self.event_queue,
+            self.rollback_log,
+            self.streams,
+            self.collectives,
+            self.comm_creations,
+            self.output,
+            queue_depth,
         )
         self.speculation = Speculation(self.hosts, self.event_queue, self.collectives, self.rollback_log, self.output)
         self.starved: int | None = None
@@ -134,12 +142,15 @@ class Timeline:
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
         heap, arrived, woken, ended = event_queue.heap, event_queue.arrived, event_queue.woken, event_queue.ended
         while budget > 0:
-            network_ns = collectives.refresh()
-            entry = event_queue.peek()
-            if entry is None or network_ns <= entry[0]:
-                at_ns, order, target = network_ns, NETWORK, None
-            else:
-                at_ns, order, _, target = entry
+            network_ns = collectives.refresh() if collectives.stale else collectives.next_ns
+            at_ns, order, target = network_ns, NETWORK, None
+            while heap:
+                first_ns, first_order, _, first = entry = heap[0]
+                if first.due is entry:
+                    if first_ns < network_ns:
+                        at_ns, order, target = first_ns, first_order, first
+                    break
+                heappop(heap)
             if at_ns == NEVER:
                 if self._passed_over:
                     self._return_all()
@@ -147,13 +158,14 @@ class Timeline:
                 return self._starve(self.speculation.first_silent()), budget
             if log.on and not ahead and self.speculation.waits_before(at_ns, order):
                 return self._starve(self.speculation.first_silent()), budget
-            if isinstance(target, Host):
+            if type(target) is Host:
                 if target.cursor >= len(target.log):
                     if not self._goes_on_without(target, ahead):
                         return self._starve(target), budget
                     continue
                 event_queue.now_ns = at_ns
-                due_ns = target.clock_ns if target.again else target.clock_ns + target.log[target.cursor].host_ns
+                # As Host.next_ns, without the call.
+                due_ns = target.clock_ns if target.retry else target.clock_ns + target.log[target.cursor].host_ns
                 if due_ns > at_ns:
                     event_queue.push(due_ns, target)
                     continue
@@ -162,7 +174,7 @@ class Timeline:
                 heappop(heap)
                 target.due = None
                 budget -= self._execute_facts(target)
-            elif target is not None:
+            elif type(target) is Stream:
                 event_queue.now_ns = at_ns
                 if log.on:
                     log.act(target.device.host)
@@ -184,18 +196,14 @@ class Timeline:
 
     def _execute_facts(self, host: Host) -> int:
         """The host's facts from the present instant on, while nothing else comes first. Returns how many."""
-        event_queue, handlers, collectives, log = (
-            self.event_queue,
-            self.operations.handlers,
-            self.collectives,
-            self.rollback_log,
-        )
-        heap, order, facts, first = event_queue.heap, host.order, host.log, host.cursor
+        event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
+        heap, handlers = event_queue.heap, self._hosts.handlers
+        order, facts, first = host.order, host.log, host.cursor
         executed = 0
         while True:
             fact = facts[host.cursor]
             host.clock_ns = now_ns = event_queue.now_ns
-            host.again = False
+            host.retry = False
             executed += 1
             if not handlers[fact.kind](host, fact):
                 break
@@ -206,11 +214,7 @@ class Timeline:
                 event_queue.push(now_ns, host)
                 break
             due_ns = now_ns + facts[cursor].host_ns
-            if (
-                log.on
-                or (heap and (heap[0][0] < due_ns or (heap[0][0] == due_ns and heap[0][1] < order)))
-                or collectives.refresh() <= due_ns
-            ):
+            if log.on or (heap and heap[0] < (due_ns, order)) or collectives.refresh() <= due_ns:
                 event_queue.push(due_ns, host)
                 break
             event_queue.now_ns = due_ns
@@ -226,19 +230,12 @@ class Timeline:
             while arrived:
                 self.collectives.arrive(arrived.pop(0))
             while woken:
-                self._give_turn(woken.pop(0))
+                self._hosts.wake(woken.pop(0))
             while ended:
                 step = ended.pop(0)
                 step.device_ns = self.event_queue.now_ns
                 step.shares = step.host.shares_at(step.device_ns)
                 self.output.step_ended(step)
-
-    def _give_turn(self, host: Host) -> None:
-        self.operations.wake(host)
-        at_ns = host.clock_ns
-        if not host.again and host.cursor < len(host.log):
-            at_ns += host.log[host.cursor].host_ns
-        self.event_queue.push(at_ns, host)
 
     # ---- missing facts ---------------------------------------------------------------------------------------------
 
@@ -250,14 +247,13 @@ class Timeline:
     def _goes_on_without(self, host: Host, ahead: bool) -> bool:
         """It is the turn of a host whose next fact has not come."""
         if host.may_pass:
-            heappop(self.event_queue.heap)
-            host.due = None
-            self.operations.block(host, HostState.PASSED_OVER, None)
+            self.event_queue.drop(host)
+            self._hosts.block(host, HostState.PASSED_OVER)
             self._passed_over.append(host)
         elif self._passed_over:
             self._return_all()
         elif ahead and not self._passing:
-            self.speculation.set_aside(host)
+            self.speculation.fall_silent(host)
         else:
             return False
         return True
@@ -265,7 +261,7 @@ class Timeline:
     def _return_all(self) -> None:
         """An answer has left, or nothing can happen without them: those passed over hold time at this instant now."""
         for host in self._passed_over:
-            self._give_turn(host)
+            self._hosts.wake(host)
         self._passed_over.clear()
         self._passing = False
         for host in self.hosts:

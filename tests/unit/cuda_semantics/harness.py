@@ -45,9 +45,13 @@ class _MadeUpCosts:
         solo_ns = int(rest[1] if kind == "copy" else rest[0])
         return SimpleNamespace(solo_ns=solo_ns, contended_ns=solo_ns, flops=0.0, source=records.SourceKind.ROOFLINE)
 
+    def stream_time(self, cost: Any) -> Any:
+        """A kernel occupies its stream for its duration: there are no gaps."""
+        return cost
+
 
 class _Simulation(threading.Thread):
-    """The coordinator of one rank: every record goes through intake into the timeline, every answer back."""
+    """The coordinator of one rank: every record goes through the fact builder into the timeline, every answer back."""
 
     def __init__(self, folder: Path, queue_depth: int) -> None:
         super().__init__(daemon=True)
@@ -114,7 +118,7 @@ class Gpu(Rank):
             self._kernels[for_ns] = self.kernel(str(for_ns))
         return int(getattr(self, call)(self._kernels[for_ns], Dim3(1, 1, 1), Dim3(128, 1, 1), None, 0, stream))
 
-    def mark(self, stream: int = 0, flags: int = 0) -> int:
+    def record(self, stream: int = 0, flags: int = 0) -> int:
         """A new event, recorded."""
         event = self.event(flags)
         assert self.cudaEventRecord(event, stream) == OK
@@ -143,7 +147,7 @@ class Gpu(Rank):
         """Instant 0 is now: nothing is under way."""
         assert self.cudaSetDevice(0) == OK
         stream = self.stream(NONBLOCKING)
-        self._zero = self.mark(stream)
+        self._zero = self.record(stream)
         self._start = int(self.c.phantora_clock_ns())
 
     def function(self, body: Callable[[], None]) -> Any:

@@ -20,7 +20,7 @@ from profiles import load_cluster, load_gpu, load_host
 
 from ..virtual_time.programs import MOST, Ahead, Program, eager, network, never, on_demand, programs, write
 from ..virtual_time.programs import play as play_program
-from ..virtual_time.scripted import Script, new_intake, play, scripts
+from ..virtual_time.scripted import Script, new_fact_builder, play, scripts
 
 
 def spec(world_size: int) -> RunSpec:
@@ -32,7 +32,7 @@ def spec(world_size: int) -> RunSpec:
 
 def document(*played: Script) -> dict[str, Any]:
     result = play(played, duration_ns=lambda collective: 300)
-    report = build(spec(len(played)), result.timeline.snapshot(), new_intake(len(played)), Usage(), 0, None)
+    report = build(spec(len(played)), result.timeline.snapshot(), new_fact_builder(len(played)), Usage(), 0, None)
     return json.loads(to_json(report))  # type: ignore[no-any-return]
 
 
