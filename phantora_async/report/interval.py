@@ -69,7 +69,7 @@ def step_parts(step_ns: float, ranks: Sequence[Mapping[str, Any]]) -> StepParts 
         return None
 
     def mean(*keys: str) -> float:
-        shares = [float(sum(rank[key] for key in keys)) / rank["window_ns"] for rank in counted]
+        shares: list[float] = [sum(rank[key] for key in keys) / rank["window_ns"] for rank in counted]
         return sum(shares) / len(shares) * step_ns
 
     exposed = mean("transfer_ns", "peers_ns")

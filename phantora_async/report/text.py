@@ -71,7 +71,7 @@ def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> str:
         text += f", {seconds(step['host_median_ns'])} on the host"
     if work["flops"]:
         text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
-    return f"{text}\nsteps from: {step['source']}{_interval(step['interval'], host)}"
+    return f"{text}{_interval(step['interval'], host)}\nsteps from: {step['source']}"
 
 
 def _interval(found: Mapping[str, Any] | None, host: str) -> str:
@@ -84,7 +84,7 @@ def _interval(found: Mapping[str, Any] | None, host: str) -> str:
         parts.append(
             f"hosts like {host} take {found['host_fast']:.2f} to {found['host_slow']:.2f} of the modelled time"
         )
-    text += f" ({'; '.join(parts)})"
+    text += f"\n  from: {'; '.join(parts)}"
     if found["bound"] != "gpu":
         bound = "host-bound" if found["bound"] == "host" else "host-bound on a slow host"
         text += f"\n{bound}: calibrate your host with `phantora-async profile --host`"

@@ -31,8 +31,9 @@ class NetworkModel(Protocol):
     instant.
     """
 
-    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
-        """All members have come at this instant, which may be earlier than one named before.
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
+        """All members have come at this instant, which may be earlier than one named before. `beside_compute`: some
+        member's GPU was computing when its kernel became resident.
 
         Returns the collectives that ``complete`` has named and whose completion has moved. They complete again.
         """
@@ -119,6 +120,7 @@ class Collectives:
     def arrive(self, kernel: NcclKernel) -> None:
         """The kernel is resident: it takes part in each of its collectives, which begin with the last member."""
         kernel.arrived_ns = self._event_queue.now_ns
+        kernel.beside_compute = kernel.stream.device.busy_until_ns > kernel.arrived_ns
         kernel.remaining = len(kernel.collectives)
         for collective in kernel.collectives:
             transfer = self.under_way.get(collective)
@@ -169,7 +171,8 @@ class Collectives:
                 device.transferring += 1
             kernel.active += 1
         self.stale = True
-        revised = self._network.begin(transfer.collective, now_ns)
+        beside_compute = any(kernel.beside_compute for kernel in transfer.kernels)
+        revised = self._network.begin(transfer.collective, now_ns, beside_compute)
         if revised:
             self._revise(revised)
             log.settle()

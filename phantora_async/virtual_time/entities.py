@@ -244,6 +244,9 @@ class NcclKernel:
     """Collectives that move data now."""
     arrived_ns: int = logged(-1)
     """When its stream reached it."""
+    beside_compute: bool = logged(False)
+    """Its GPU was computing then. Of the GPU's state at the begin of a collective no other rank may know: at one
+    instant, the order of events of several ranks means nothing."""
 
     @property
     def host(self) -> Host:

@@ -104,6 +104,7 @@ def test_the_text_is_plain_where_it_is_no_terminal() -> None:
     assert "2 x h200 on 1 server (dgx-h200)" in text
     assert "a step takes 1.6 µs (median of 3 steps" in text
     assert text.count("62.5%") == 2  # compute
+    assert "90% interval: 1." in text
     assert max(len(line) for line in text.splitlines()) <= 110
 
 
