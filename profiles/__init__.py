@@ -19,6 +19,7 @@ from profiles.tables import Table, load_table
 
 __all__ = [
     "CALL_KINDS",
+    "WORK_KINDS",
     "Cluster",
     "Cost",
     "CostModel",
@@ -30,7 +31,6 @@ __all__ = [
     "Spread",
     "Table",
     "UnknownProfile",
-    "WORK_KINDS",
     "cluster_names",
     "fit",
     "gpu_names",

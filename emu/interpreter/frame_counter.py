@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+
 from .code_owner import OUR_FOLDER, STDLIB_FOLDER
 from .frame_layout import UnknownLayout, find_layout
 from .hook_library import Hook

@@ -26,7 +26,9 @@ KNOWN_HOST = "xeon-h200"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "phantora-async profile --host [options]"
     parser.add_argument("--host", action="store_true", required=True, help="measure the host")
-    parser.add_argument("--output", metavar="FILE", default="host.toml", help="where to write it (default: %(default)s)")
+    parser.add_argument(
+        "--output", metavar="FILE", default="host.toml", help="where to write it (default: %(default)s)"
+    )
     parser.add_argument("--python", metavar="PATH", help="interpreter of the environment that has PyTorch")
     parser.add_argument("--rounds", type=int, default=20, help="how often each program is timed (default: %(default)s)")
     parser.add_argument("--gpus", type=int, metavar="N", help="use N GPUs (default: all, 8 at most; 0: none)")
@@ -68,7 +70,9 @@ def run(given: argparse.Namespace) -> int:
         raise NotWritten(f"{target}: {error.strerror}") from None
     print(summary(measured, found, known.cost_ns))
     print(f"{target}: written after {time.monotonic() - began:.0f} s")
-    print(f'next: phantora-async profiles copy dgx-h200 mine.toml, say host = "{target}" in it, run --cluster mine.toml')
+    print(
+        f'next: phantora-async profiles copy dgx-h200 mine.toml, say host = "{target}" in it, run --cluster mine.toml'
+    )
     return 0
 
 
