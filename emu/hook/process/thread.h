@@ -48,8 +48,8 @@ typedef struct ph_thread {
     int aside;            /* depth of Python functions whose work is not the program's */
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
-    uint64_t own_ns; /* measured mode: what the emulation has taken of it, not yet left out */
-    struct ph_thread *next, *before; /* all threads, under the list's lock */
+    uint64_t own_ns;                     /* measured mode: what the emulation has taken of it, not yet left out */
+    struct ph_thread *next, *before;     /* all threads, under the list's lock */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
     ph_call_config configs[PH_MAX_CONFIGS];
