@@ -16,8 +16,9 @@ from profiles.descriptions.fields import read_toml
 CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl")
 """API calls: what the driver and NVIDIA's libraries take."""
 WORK_KINDS = (
-    "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "listed_tensor", "table_kib", "custom_node", "scope",
-    "collective_op", "node", "backward", "hot_frame", "hot_code_unit", "frame", "callback", "resume", "code_unit",
+    "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "listed_tensor", "table_kib",
+    "custom_node", "scope", "collective_op", "node", "backward", "hot_frame", "hot_code_unit", "frame", "callback",
+    "resume", "code_unit",
 )  # fmt: skip
 """The program's own work between calls. Both together are those of emu/hook/core/host_costs.def, in its order."""
 HOST_FUNCTION_NS = 27_000
@@ -82,7 +83,7 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
         spread=Spread(
             spread.number("fast", 1.0, most=1.0), spread.number("slow", 1.0, least=1.0), spread.number("error", 0.1)
         ),
-        measured={key: measured.text(key) for key in measured.keys()},
+        measured={key: measured.text(key) for key in measured.keys()},  # noqa: SIM118
         path=path,
     )
     top.done()

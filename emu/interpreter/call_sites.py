@@ -34,8 +34,8 @@ def install(hook: Hook) -> None:
 
 
 def note_backward_passes(hook: Hook) -> None:
-    """In the forker: notes when and at which line a backward pass starts. Autograd's threads take both over: they have no
-    frame of the script, and their host time begins where that of the calling thread is.
+    """In the forker: notes when a backward pass starts, and at which line. Autograd's threads take both over: they have
+    no frame of the script, and their host time begins where that of the calling thread is.
 
     Torch looks `run_backward` up in its engine for every pass. The note is made in that look-up, so tracebacks show no
     frame of ours.

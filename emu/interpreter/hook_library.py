@@ -48,6 +48,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
+def _begin() -> None:
+    return None
+
+
 class HookError(RuntimeError):
     """The hook library does not load, has another version, rejects its configuration or finds no coordinator."""
 
@@ -155,7 +159,9 @@ class Hook:
         lacks what it takes."""
         # Unlike the other functions this one needs the interpreter's lock.
         count = ctypes.PYFUNCTYPE(_int, ctypes.POINTER(ctypes.c_int32))(("phantora_count_frames", self._library))
-        return bool(count((ctypes.c_int32 * len(offsets))(*offsets)) == 0)
+        counting = bool(count((ctypes.c_int32 * len(offsets))(*offsets)) == 0)
+        _begin()  # the first frame that the library sees must be one that begins
+        return counting
 
     def frames_on(self, on: bool) -> None:
         """Switches counting off and on again: for measuring what it takes."""

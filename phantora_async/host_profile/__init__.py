@@ -1,4 +1,9 @@
-"""Measures a host: runs emu.hostbench's programs on it and finds the cost of each kind of work."""
+"""Measures a host: runs the programs of emu.hostbench in the environment that has PyTorch, and takes their answers.
+
+Comes in: an interpreter; how many GPUs to use and how often to time.
+Goes out: times and counts of the programs, and what the machine is.
+May import: emu.contract, errors, profiles. `profiles.fit` makes costs of it.
+"""
 
 from phantora_async.host_profile.measurement import Machine, Measurement, measure, visible_gpus
 

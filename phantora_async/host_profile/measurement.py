@@ -21,6 +21,18 @@ from profiles import load_gpu
 
 TIMEOUT_S = 600.0
 """Far more than a measurement takes: then something hangs."""
+# As the launcher loads it (phantora_async/launcher.py): by its location, and nothing else of this installation.
+_BOOTSTRAP = """\
+import sys
+if sys.path[0] == "": del sys.path[0]
+from importlib.util import module_from_spec, spec_from_file_location
+folder = sys.argv.pop(1)
+spec = spec_from_file_location("_phantora_emu", folder + "/__init__.py", submodule_search_locations=[folder])
+sys.modules[spec.name] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules[spec.name])
+from _phantora_emu.hostbench.__main__ import main
+main()
+"""
 _ASK_GPUS = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
 
 
@@ -112,12 +124,8 @@ def _torchrun(gpus: int) -> list[dict[str, str]]:
 
 def _run(python: Path, arguments: Sequence[str], processes: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
     """One process for each of the environments, all at once; their answers. Raises EnvironmentUnusable."""
-    base = dict(os.environ) | {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(EMU.parent), os.environ.get("PYTHONPATH")])),
-        "PYTHONHASHSEED": "0",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [str(python), "-m", "emu.hostbench", *arguments]
+    base = dict(os.environ) | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+    command = [str(python), "-c", _BOOTSTRAP, str(EMU), *arguments]
     with tempfile.TemporaryFile("w+") as errors:
         started = [
             subprocess.Popen(command, env=base | more, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -126,7 +134,7 @@ def _run(python: Path, arguments: Sequence[str], processes: Sequence[dict[str, s
         try:
             said = [process.communicate(timeout=TIMEOUT_S)[0] for process in started]
         except subprocess.TimeoutExpired:
-            raise EnvironmentUnusable(f"{' '.join(command[1:4])} did not end within {TIMEOUT_S:.0f} s") from None
+            raise EnvironmentUnusable(f"emu.hostbench {arguments[0]} did not end within {TIMEOUT_S:.0f} s") from None
         finally:
             for process in started:
                 process.kill()
@@ -134,7 +142,7 @@ def _run(python: Path, arguments: Sequence[str], processes: Sequence[dict[str, s
         if failed is not None:
             errors.seek(0)
             raise EnvironmentUnusable(
-                f"{' '.join(command[1:4])} ended with exit code {failed.returncode}", details=errors.read()[-3000:]
+                f"emu.hostbench {arguments[0]} ended with exit code {failed.returncode}", details=errors.read()[-3000:]
             )
     return [json.loads(text.splitlines()[-1]) for text in said if text.strip()]
 

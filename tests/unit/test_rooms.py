@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "emu.interpreter": ["emu.contract"],
     "emu.clock": ["emu.interpreter"],
     "emu.control": ["emu.interpreter"],
+    "emu.hostbench": ["emu.interpreter"],
     "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
@@ -52,10 +53,11 @@ MAY_IMPORT = {
     "phantora_async": ["emu.contract", "netsim", "profiles", "phantora_async.coordinator",
                        "phantora_async.virtual_time"],
     "phantora_async.validation": ["phantora_async.errors"],
+    "phantora_async.host_profile": ["emu.contract", "profiles", "phantora_async.errors"],
     "phantora_async.commands": ["netsim", "netsim.collectives", "netsim.tools", "netsim.topology", "profiles",
                                 "phantora_async.config", "phantora_async.errors", "phantora_async.session",
                                 "phantora_async.wording", "phantora_async.report", "phantora_async.validation",
-                                "phantora_async.virtual_time"],
+                                "phantora_async.host_profile", "phantora_async.virtual_time"],
     "phantora_async.bench": ["emu.contract", "netsim", "profiles", "phantora_async.coordinator",
                              "phantora_async.ingest", "phantora_async.virtual_time"],
 }  # fmt: skip

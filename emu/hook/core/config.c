@@ -45,7 +45,6 @@ static struct {
     int value[MAX_ATTRIBUTES];
 } attributes;
 
-
 static bool parse_u64(const char *text, uint64_t *value) {
     char *end;
     errno = 0;

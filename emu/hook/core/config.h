@@ -15,9 +15,9 @@ typedef struct ph_config {
     uint64_t
         float_limit_count; /* nor do collectives of more floating-point elements per rank: they are not control data */
     enum { PH_HOST_NONE, PH_HOST_MODELLED, PH_HOST_MEASURED } host_mode;
-    double host_scale;         /* measured: thread CPU time x scale */
+    double host_scale;               /* measured: thread CPU time x scale */
     uint32_t host_ns[PH_HOST_KINDS]; /* modelled: what one of each kind takes (host.h) */
-    uint32_t host_function_ns; /* time that a host function takes in its stream */
+    uint32_t host_function_ns;       /* time that a host function takes in its stream */
     uint32_t
         queue_depth; /* launches that a host may be ahead of the device; the scheduler uses it, this library does not */
     int runtime_version, driver_version; /* as CUDA numbers them: 13000 */

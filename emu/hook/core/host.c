@@ -23,10 +23,10 @@
 #include <time.h>
 
 static struct {
-    atomic_uint_fast64_t rank_ns;    /* the latest instant given to a record */
-    atomic_uint_fast64_t pass;       /* backward passes begun */
-    atomic_uint_fast64_t pass_ns;    /* the caller's clock when the last one began */
-    atomic_uint_fast64_t worked_ns;  /* how far autograd's threads have come */
+    atomic_uint_fast64_t rank_ns;   /* the latest instant given to a record */
+    atomic_uint_fast64_t pass;      /* backward passes begun */
+    atomic_uint_fast64_t pass_ns;   /* the caller's clock when the last one began */
+    atomic_uint_fast64_t worked_ns; /* how far autograd's threads have come */
 } host;
 
 /* ---- clocks ------------------------------------------------------------------------------------------------------ */

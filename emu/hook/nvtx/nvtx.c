@@ -114,13 +114,14 @@ static bool one_of(const char *name, const char *const *names, size_t n) {
  * (record_function); what else announces itself by NVTX takes next to nothing where nobody listens. */
 static ph_host_kind work_of(const char *text, bool numbered, bool sized) {
     static const char *const views[] = {
-        "alias",     "as_strided", "chunk",    "detach",    "diagonal", "expand",    "expand_as",  "flatten",
-        "lift_fresh", "movedim",   "narrow",   "numpy_T",   "permute",  "real",      "reshape",    "result_type",
-        "select",    "slice",      "split",    "split_with_sizes",      "squeeze",   "squeeze_",   "t",
-        "t_",        "transpose",  "transpose_", "unbind",  "unflatten", "unsafe_split", "unsqueeze", "unsqueeze_",
-        "view",      "view_as",    "_reshape_alias", "_unsafe_view", "resolve_conj", "resolve_neg", "swapaxes"};
-    static const char *const takes_memory[] = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided",
-                                               "resize_"};
+        "alias",        "as_strided",  "chunk",      "detach",    "diagonal",   "expand",           "expand_as",
+        "flatten",      "lift_fresh",  "movedim",    "narrow",    "numpy_T",    "permute",          "real",
+        "reshape",      "result_type", "select",     "slice",     "split",      "split_with_sizes", "squeeze",
+        "squeeze_",     "t",           "t_",         "transpose", "transpose_", "unbind",           "unflatten",
+        "unsafe_split", "unsqueeze",   "unsqueeze_", "view",      "view_as",    "_reshape_alias",   "_unsafe_view",
+        "resolve_conj", "resolve_neg", "swapaxes"};
+    static const char *const takes_memory[] = {"empty",     "empty_like",        "empty_strided",
+                                               "new_empty", "new_empty_strided", "resize_"};
     if (!numbered) return PH_HOST_KINDS;
     if (begins(text, "autograd::engine::evaluate_function", 35)) return PH_WORK_NODE;
     if (!sized) return PH_WORK_SCOPE;
@@ -246,7 +247,7 @@ static void charge(ph_thread *thread, const ph_known_op *op, int depth) {
         uint64_t age = ph_thread_age(thread, &thread->operators, op->number);
         if (age > COLD_AGE) ph_host_work(PH_WORK_COLD_OP, 1);
     }
-    if (!op->backward && called_by_python(thread, depth)) ph_host_work(PH_WORK_OUTER_OP, 1);
+    if (op->dispatched && !op->backward && called_by_python(thread, depth)) ph_host_work(PH_WORK_OUTER_OP, 1);
     if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);
 }
 

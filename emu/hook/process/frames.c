@@ -27,7 +27,7 @@
 typedef void *(*evaluate_function)(void *thread_state, void *frame, int throwing);
 
 /* Age in Python functions entered (nvtx.c: an operator counts as some of them) up to which a function is hot. */
-enum { HOT_AGE = 64 };
+enum { HOT_AGE = 1024 };
 /* From there on longer functions do not run more of their code: in training steps those of 43 units ran 12
  * instructions a call, of 87 units 22, of 174 units 39, of 326 units 42. */
 enum { MOST_UNITS = 160 };
@@ -52,6 +52,8 @@ static struct {
     } *rules;
     size_t nrules;
     uint32_t ncodes;
+    bool seen_one;
+    intptr_t fresh; /* progress of a frame that begins */
 } frames;
 
 static uintptr_t word(uintptr_t at, int32_t offset) { return *(const uintptr_t *)(at + (uintptr_t)(intptr_t)offset); }
@@ -107,13 +109,14 @@ static known_code *learn(void *code) {
     return known;
 }
 
-static bool is_fresh(uintptr_t code, uintptr_t frame) {
-    return word(frame, frames.frame_instruction) <= code + (uintptr_t)frames.code_start;
+/* How far the instruction of a frame is from the code's start; while nothing has run, the same in all frames. */
+static intptr_t progress(uintptr_t code, uintptr_t frame) {
+    return (intptr_t)(word(frame, frames.frame_instruction) - code) - frames.code_start;
 }
 
 static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const known_code *known) {
     bool hot = ph_thread_age(thread, &thread->functions, known->number) <= HOT_AGE;
-    if (LIKELY(is_fresh(code, frame))) {
+    if (LIKELY(progress(code, frame) == frames.fresh)) {
         thread->counts[hot ? PH_WORK_HOT_FRAME : PH_WORK_FRAME]++;
         thread->counts[hot ? PH_WORK_HOT_CODE : PH_WORK_CODE] += known->units;
         ph_host_frame(thread, hot ? known->hot_ns : known->cold_ns);
@@ -145,13 +148,16 @@ static void *evaluate(void *thread_state, void *frame, int throwing) {
     if (LIKELY(!thread->aside)) {
         void *code = (void *)(word((uintptr_t)frame, frames.frame_code) & ~(uintptr_t)TAG), *extra = NULL;
         python.get_extra(code, frames.index, &extra);
+        if (UNLIKELY(!frames.seen_one)) { /* a frame that begins: there is no older one that could go on */
+            frames.seen_one = true;
+            frames.fresh = progress((uintptr_t)code, (uintptr_t)frame);
+        }
         const known_code *known = LIKELY(extra != NULL) ? extra : learn(code);
         if (LIKELY(known->class == COUNTED)) {
             count(thread, (uintptr_t)code, (uintptr_t)frame, known);
             return evaluate_counted(thread, thread_state, frame, throwing);
         }
-        if (known->class == ASIDE)
-            return evaluate_aside(thread, thread_state, frame, throwing);
+        if (known->class == ASIDE) return evaluate_aside(thread, thread_state, frame, throwing);
     }
     return python.evaluate(thread_state, frame, throwing);
 }
@@ -175,8 +181,8 @@ PH_EXPORT void phantora_frames_on(int on) {
     if (python.set) python.set(python.interpreter(), on ? evaluate : python.evaluate);
 }
 
-/* In the forker, with the offsets of emu/interpreter/frame_layout.py, after the rules. 0, or -1 if this interpreter lacks
- * what is needed: then the interpreter's own work costs nothing. */
+/* In the forker, with the offsets of emu/interpreter/frame_layout.py, after the rules. 0, or -1 if this interpreter
+ * lacks what is needed: then the interpreter's own work costs nothing. */
 PH_EXPORT int phantora_count_frames(const int32_t *offsets) {
     ptrdiff_t (*request)(void (*)(void *)) = NULL;
     const struct {

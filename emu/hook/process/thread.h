@@ -48,8 +48,8 @@ typedef struct ph_thread {
     int aside;            /* depth of Python functions whose work is not the program's */
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
-    uint64_t own_ns; /* measured mode: what the emulation has taken of it, not yet left out */
-    struct ph_thread *next, *before; /* all threads, under the list's lock */
+    uint64_t own_ns;                     /* measured mode: what the emulation has taken of it, not yet left out */
+    struct ph_thread *next, *before;     /* all threads, under the list's lock */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
     ph_call_config configs[PH_MAX_CONFIGS];
@@ -75,6 +75,8 @@ enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */
 /* Is the calling thread one of those that only watch, as NCCL's watchdog and heartbeat do? Such a thread never asks,
  * never waits and never moves the clock. */
 bool ph_thread_is_watcher(void);
+/* Has this process a thread whose name starts so? */
+bool ph_process_has_thread(const char *named);
 /* Is no other thread of this process running or waiting for a processor? */
 bool ph_other_threads_sleep(void);
 

@@ -184,7 +184,7 @@ def simulate(
 ) -> Any:
     """Runs the program from instant 0 as the only rank of a server with two GPUs; returns what it returned.
 
-    `device`: lines of the device file (``call_ns__launch=5``). What the program raises, and what the simulation does,
+    `device`: lines of the device file (``host_ns__launch=5``). What the program raises, and what the simulation does,
     fails the test.
     """
     file = device_file(folder, **device)
