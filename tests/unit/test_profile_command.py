@@ -17,7 +17,7 @@ KNOWN = profiles.load_host("xeon-h200")
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A machine with two GPUs on which everything takes twice what it takes on the known host. GPUs that were asked for."""
+    """A machine with two GPUs where everything takes twice what it takes on the known host. The GPUs asked for."""
     asked: list[int] = []
 
     def measure(python: Path, gpus: int, rounds: int, say: Callable[[str], None]) -> Measurement:
