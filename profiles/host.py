@@ -20,7 +20,7 @@ WORK_KINDS = (
     "custom_node", "scope", "collective_op", "node", "backward", "hot_frame", "hot_code_unit", "frame", "callback",
     "resume", "code_unit",
 )  # fmt: skip
-"""The program's own work between calls. Both together are those of emu/hook/core/host_costs.def, in its order."""
+"""The program's own work between calls. Both together are those of emu/hook/calls/host_costs.def, in its order."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
 

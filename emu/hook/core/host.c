@@ -231,7 +231,7 @@ PH_EXPORT const char *phantora_host_kind(int kind) {
     static const char *const names[] = {
 #define CALL(NAME, name, text) #name,
 #define WORK(NAME, name, text) #name,
-#include "core/host_costs.def"
+#include "calls/host_costs.def"
 #undef CALL
 #undef WORK
     };

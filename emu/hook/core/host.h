@@ -8,7 +8,7 @@
 typedef enum {
 #define CALL(NAME, name, text) PH_CALL_##NAME,
 #define WORK(NAME, name, text) PH_WORK_##NAME,
-#include "core/host_costs.def"
+#include "calls/host_costs.def"
 #undef CALL
 #undef WORK
     PH_HOST_KINDS

@@ -38,7 +38,7 @@ def counted(rank, work):
 
 
 def test_a_host_description_names_the_kinds_that_the_library_counts():
-    text = (ROOT / "emu/hook/core/host_costs.def").read_text()
+    text = (ROOT / "emu/hook/calls/host_costs.def").read_text()
     assert tuple(re.findall(r"^CALL\(\w+, (\w+),", text, re.M)) == profiles.CALL_KINDS
     assert tuple(re.findall(r"^WORK\(\w+, (\w+),", text, re.M)) == profiles.WORK_KINDS
 

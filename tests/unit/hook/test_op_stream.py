@@ -209,13 +209,17 @@ def test_watching_threads_neither_ask_nor_move_the_clock(running):
             ctypes.CDLL(None).prctl(15, b"pt_nccl_watchdg", 0, 0, 0)
             before = rank.c.phantora_host_clock_ns()
             assert rank.c.cudaEventQuery(event) == 600, "the watchdog finds it at its next look, 100 ms later"
-            program_s = threading.Thread(target=rank.c.phantora_advance_ns, args=(100_000_000,))
-            program_s.start()
-            program_s.join()
+            works = threading.Thread(target=work)
+            works.start()
+            works.join()
             before += 100_000_000
             assert rank.c.cudaEventQuery(event) == 0
             assert rank.c.cudaEventSynchronize(event) == 0
             seen.append(rank.c.phantora_host_clock_ns() - before)
+
+        def work():
+            ctypes.CDLL(None).prctl(15, b"worker", 0, 0, 0)
+            rank.c.phantora_advance_ns(100_000_000)
 
         seen = []
         thread = threading.Thread(target=watch)
