@@ -12,7 +12,6 @@
 typedef struct ph_kernel {
     uint32_t magic;
     int max_dynamic_shared, carveout, registers, static_shared, local_nbytes, nonportable;
-    bool launched; /* at least once */
     uint64_t name_hash;
     const char *name;
 } ph_kernel;

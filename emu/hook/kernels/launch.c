@@ -9,7 +9,6 @@
 #include "kernels/kernel.h"
 #include "nvtx/nvtx.h"
 #include "streams/segment.h"
-#include "streams/watch.h"
 
 typedef struct launch {
     const ph_kernel *kernel;
@@ -55,10 +54,6 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     int status = check(kernel, &l);
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
-    if (UNLIKELY(!kernel->launched)) {
-        kernel->launched = true;
-        ph_watch_kernel_loaded();
-    }
     ph_launch(stream, ph_cost_of(key_of(&l), describe, &l));
     return CUDA_OK;
 }

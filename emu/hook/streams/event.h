@@ -20,7 +20,6 @@ struct ph_event {
     int capture_slot;
     ph_event *next_retired;
     struct ph_watch *watch;           /* if a watchdog queries it; these fields are watch.c's */
-    uint64_t watch_ns;                /* when it was recorded */
     bool watch_visible, watch_waited; /* the watchdog may see it done; a stream of the program waits for it */
     ph_event *watch_next;
 };

@@ -7,11 +7,10 @@
  *
  * In the emulation the watchdog sleeps in real time, but what it finds depends on virtual time alone:
  *
- *   - Its looks are at every 100 ms of the rank's clock, from the creation of the communicator on. The clock is the one
- *     that the rank knows without asking (ph_clock_estimate), and counts a kernel's first launch as KERNEL_LOAD_NS.
- *   - A collective becomes visible as done at a launch on the same communicator, if its end event was recorded before
- *     the last look. The launch waits, in real time, until the watchdog has finished with those that became visible. It
- *     need not wait for collectives for whose end the program made a stream wait: PyTorch released their tensors then.
+ *   - A collective becomes visible as done at a launch on the same communicator, if it ended 50 ms before or earlier:
+ *     a look every 100 ms finds it, on average, so long after its end. The rank asks when it ended.
+ *   - The launch waits, in real time, until the watchdog has finished with those that became visible. This is not
+ *     needed for collectives for whose end the program made a stream wait: PyTorch released their tensors then.
  *   - When the communicator is finalized, destroyed or aborted all its work counts as done.
  *
  * If the program is idle for long, outside of the library, it may be waiting for the watching thread. Then all work
@@ -23,8 +22,10 @@
  */
 #define _GNU_SOURCE
 #include "streams/watch.h"
+#include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/counters.h"
+#include "core/cuda_types.h"
 #include "core/host.h"
 #include "core/warn.h"
 #include "process/process.h"
@@ -41,21 +42,19 @@
 #include <unistd.h>
 
 enum { QUERY_PERIOD_NS = 100000000, IDLE_LOOKS = 3, LONG_IDLE_LOOKS = 20, BETWEEN_LOOKS_NS = 50000000 };
-/* CUDA loads a kernel's code at its first launch. On an H200's host GPT-2's first optimizer step took 113 ms, later
- * ones 3 ms, and launched 10 new kernels. */
-enum { KERNEL_LOAD_NS = 10000000 };
+enum { FOUND_AFTER_NS = QUERY_PERIOD_NS / 2, ASKED_EVERY_NS = 10000000 };
 /* The launch polls, so that the rank is not taken for one that sleeps until another rank continues. */
 enum { BUSY_NS = 100000, REST_US = 200 };
 static const uint64_t GIVE_UP_NS = 20000000000; /* real time */
 
 struct ph_watch {
-    uint64_t from_ns, looks; /* when looks began, and how many there have been */
-    ph_event *pending;       /* in the order of their records; linked by watch_next */
+    ph_event *pending;      /* in the order of their records; linked by watch_next */
+    ph_stream *idle_stream; /* nothing runs there: an event recorded on it tells the time */
+    uint64_t now_recording, asked_ns;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all lists and of the events' watch_ fields */
 static atomic_int blocked;
-static atomic_uint_fast64_t kernels_loaded;
 static _Thread_local struct {
     ph_watch *watch;
     const ph_stream *stream;
@@ -66,10 +65,6 @@ static _Thread_local struct {
 } seen; /* a watching thread's last event that was done */
 
 void ph_watch_blocked(int change) { atomic_fetch_add(&blocked, change); }
-
-void ph_watch_kernel_loaded(void) { atomic_fetch_add(&kernels_loaded, 1); }
-
-static uint64_t clock_ns(void) { return ph_clock_estimate() + atomic_load(&kernels_loaded) * KERNEL_LOAD_NS; }
 
 static uint64_t real_ns(void) {
     struct timespec now;
@@ -101,10 +96,11 @@ static bool has_watchdog(void) {
     return false;
 }
 
-ph_watch *ph_watch_make(void) {
+ph_watch *ph_watch_make(int device) {
     if (!called_by_process_group() || !has_watchdog()) return NULL;
     ph_watch *watch = ph_allocate(sizeof *watch);
-    *watch = (ph_watch){.from_ns = clock_ns()};
+    *watch = (ph_watch){.pending = NULL};
+    ph_stream_create(device, STREAM_NONBLOCKING, 0, &watch->idle_stream);
     return watch;
 }
 
@@ -138,7 +134,6 @@ void ph_watch_recorded(ph_event *event, const ph_stream *stream) {
     unlink_event(event);
     if (launched.watch && launched.stream == stream) {
         event->watch = launched.watch;
-        event->watch_ns = clock_ns();
         event->watch_visible = event->watch_waited = false;
         event->watch_next = NULL;
         ph_event **end = &event->watch->pending;
@@ -154,6 +149,50 @@ void ph_watch_waited(ph_event *event) {
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
+/* Had the recorded event ended so early that the watchdog has found it? */
+static bool found_by_now(const ph_watch *watch, uint64_t recording) {
+    struct ph_ELAPSED question = {.start_recording = recording, .end_recording = watch->now_recording};
+    struct ph_ELAPSED_NS answer = {0};
+    ph_ask(PH_KIND_ELAPSED, &question, sizeof question, NULL, 0, &answer, sizeof answer);
+    return answer.ready && answer.elapsed_ns >= FOUND_AFTER_NS;
+}
+
+static bool waits_to_be_found(const ph_event *event, uint64_t now_ns) {
+    return !event->watch_visible && !event->watch_waited && (int64_t)(now_ns - event->clock_ns) >= FOUND_AFTER_NS;
+}
+
+/* Recordings for whose end nobody waited and that may have been found by now, the earliest first. */
+static uint64_t *candidates(const ph_watch *watch, uint64_t now_ns, size_t *count) {
+    size_t n = 0;
+    pthread_mutex_lock(&lock);
+    for (const ph_event *event = watch->pending; event; event = event->watch_next)
+        n += waits_to_be_found(event, now_ns);
+    uint64_t *found = n ? ph_allocate(n * sizeof *found) : NULL;
+    *count = n;
+    n = 0;
+    for (const ph_event *event = watch->pending; event; event = event->watch_next)
+        if (waits_to_be_found(event, now_ns)) found[n++] = event->recording;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* The last of these recordings that the watchdog has found; 0: none. They end in their order. */
+static uint64_t last_found(ph_watch *watch, const uint64_t *recordings, size_t count) {
+    ph_record_lock();
+    watch->now_recording = ph_record_on(watch->idle_stream, watch->now_recording);
+    ph_record_unlock();
+    if (found_by_now(watch, recordings[count - 1])) return recordings[count - 1];
+    size_t found = 0; /* so many have been found, at least */
+    for (size_t not_found = count - 1; found < not_found;) {
+        size_t middle = (found + not_found) / 2;
+        if (found_by_now(watch, recordings[middle]))
+            found = middle + 1;
+        else
+            not_found = middle;
+    }
+    return found ? recordings[found - 1] : 0;
+}
+
 /* Is there work that became visible and that the watchdog still holds, for which nobody waited? */
 static bool held(const ph_watch *watch) {
     bool found = false;
@@ -164,15 +203,16 @@ static bool held(const ph_watch *watch) {
     return found;
 }
 
-void ph_watch_launch(ph_watch *watch) {
-    if (!watch || !ph_run.started) return;
-    uint64_t looks = (clock_ns() - watch->from_ns) / QUERY_PERIOD_NS;
-    if (looks == watch->looks) return;
-    watch->looks = looks;
+static void make_visible(ph_watch *watch, uint64_t last, uint64_t now_ns) {
     pthread_mutex_lock(&lock);
     for (ph_event *event = watch->pending; event; event = event->watch_next)
-        if (event->watch_ns <= watch->from_ns + looks * QUERY_PERIOD_NS) event->watch_visible = true;
+        if (event->recording <= last || (event->watch_waited && (int64_t)(now_ns - event->clock_ns) >= QUERY_PERIOD_NS))
+            event->watch_visible = true;
     pthread_mutex_unlock(&lock);
+}
+
+/* Until the watchdog has finished with the visible work. */
+static void wait_for_watchdog(const ph_watch *watch) {
     for (uint64_t from_ns = real_ns(); held(watch); usleep(REST_US)) {
         uint64_t now_ns = real_ns();
         if (now_ns - from_ns > GIVE_UP_NS)
@@ -180,6 +220,17 @@ void ph_watch_launch(ph_watch *watch) {
         while (real_ns() - now_ns < BUSY_NS) {
         }
     }
+}
+
+void ph_watch_launch(ph_watch *watch) {
+    uint64_t now_ns = ph_clock_estimate();
+    if (!watch || !ph_run.started || ph_run.finished || now_ns - watch->asked_ns < ASKED_EVERY_NS) return;
+    watch->asked_ns = now_ns;
+    size_t count;
+    uint64_t *recordings = candidates(watch, now_ns, &count);
+    make_visible(watch, count ? last_found(watch, recordings, count) : 0, now_ns);
+    free(recordings);
+    wait_for_watchdog(watch);
 }
 
 void ph_watch_end(ph_watch *watch) {

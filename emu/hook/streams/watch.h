@@ -10,8 +10,8 @@ struct ph_stream;
 /* One communicator whose collectives a process group's watchdog watches. */
 typedef struct ph_watch ph_watch;
 
-/* Does the calling thread create a communicator for a process group that has a watchdog? NULL if not. */
-ph_watch *ph_watch_make(void);
+/* If the calling thread creates a communicator on that device for a process group with a watchdog; NULL otherwise. */
+ph_watch *ph_watch_make(int device);
 /* A thread of the program is about to launch collectives. Lets the watchdog finish with those that it has seen complete
  * by now in virtual time. */
 void ph_watch_launch(ph_watch *watch);
@@ -30,8 +30,6 @@ bool ph_watch_done(struct ph_event *event);
 /* A watching thread goes on after an answer of ph_watch_done. */
 void ph_watch_step(void);
 
-/* A kernel is launched for the first time: on a real machine its code is loaded now. */
-void ph_watch_kernel_loaded(void);
 /* A thread of the program starts (1) or ends (-1) to wait inside the library. */
 void ph_watch_blocked(int change);
 
