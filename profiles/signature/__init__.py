@@ -9,7 +9,20 @@ May import: `profiles.errors`.
 """
 
 from profiles.signature.definition import DEFINITION, Definition, read_definition
-from profiles.signature.kinds import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Rnn, Sdpa, Shape, Signature, Triton
+from profiles.signature.kinds import (
+    Conv,
+    Copy,
+    Gemm,
+    Kernel,
+    Library,
+    Memset,
+    Norm,
+    Rnn,
+    Sdpa,
+    Shape,
+    Signature,
+    Triton,
+)
 from profiles.signature.text import (
     dtype_nbytes,
     elements,

@@ -124,7 +124,12 @@ class _Run:
     """One instance of the program."""
 
     def __init__(
-        self, program: Program, at: tuple[int, int, int], grid: tuple[int, int, int], integers: dict[str, int], work: Work
+        self,
+        program: Program,
+        at: tuple[int, int, int],
+        grid: tuple[int, int, int],
+        integers: dict[str, int],
+        work: Work,
     ) -> None:
         self.at, self.grid, self.work = at, grid, work
         self.rounds = 0.0
@@ -264,7 +269,14 @@ class _Run:
             return self._addressed(*operands[:2])
         if name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"):
             return _reshaped(one, name, operands[0])
-        if name in ("arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.index_castui", "tt.bitcast"):
+        if name in (
+            "arith.extsi",
+            "arith.extui",
+            "arith.trunci",
+            "arith.index_cast",
+            "arith.index_castui",
+            "tt.bitcast",
+        ):
             return operands[0]
         if name == "arith.cmpi":
             found = re.match(r'"?arith\.cmpi"? (\w+),', one.text)
@@ -324,7 +336,9 @@ class _Run:
         if one.name.startswith("tt.atomic"):
             self.work.instructions += weight * count * 20
         if not stored:
-            self._set(one, _loaded(pointer, shape, item))
+            value = _loaded(pointer, shape, item)
+            self.work.guesses += isinstance(value, Share)
+            self._set(one, value)
 
     def _product(self, one: Operation, weight: float) -> None:
         types = _types(one.text)
@@ -450,7 +464,9 @@ def _axis(text: str) -> str:
 def _constant(text: str) -> Value:
     value = text.split(" ", 1)[1]
     dense = re.match(r"dense<(.*?)> : tensor<((?:\d+x)+)(\w+)", value)
-    literal, item = (dense[1], dense[3]) if dense else (value.split(" : ")[0].strip(), value.rsplit(" : ", 1)[-1].strip())
+    literal, item = (
+        (dense[1], dense[3]) if dense else (value.split(" : ")[0].strip(), value.rsplit(" : ", 1)[-1].strip())
+    )
     if literal in ("true", "false"):
         scalar: Any = literal == "true"
     elif item.startswith("i") and re.fullmatch(r"-?\d+", literal):
