@@ -1,8 +1,8 @@
 """How far host descriptions are from real jobs: `python -m profiles.tools.host_error JOBS.jsonl`.
 
 A line of the file is a job on a machine: `job`, `host` (the description of that machine), `run`, `counts` (units of
-each kind of host work in a step, as emu.hostbench counts them) and `host_s` (seconds of host time of measured steps). Prints
-a Markdown table of model beside measurement, and the mean errors.
+each kind of host work in a step, as emu.hostbench counts them) and `host_s` (seconds of host time of measured steps).
+Prints a Markdown table of model beside measurement, and the mean errors.
 """
 
 from __future__ import annotations
