@@ -34,12 +34,17 @@ The packages, in the order in which they may import each other:
     tools/        statistics, traces, pictures, accuracy
     bench/        speed and exactness: python -m netsim.bench
 
-They share ``errors``, ``units`` (the fixed-point numbers) and ``fields`` (reading TOML tables).
+Comes in: a description of the network; flows, and changes of links, each with its instant.
+Goes out: completions, and which completions moved after a late fact.
+May import: nothing of ours outside this folder.
+
+The packages share ``errors``, ``units`` (the fixed-point numbers) and ``fields`` (reading TOML tables).
 """
 
 from __future__ import annotations
 
 from netsim import collectives
+from netsim.collectives import NcclSettings
 from netsim.errors import CommittedError, FlowError, NetsimError, SpecError, TopologyError
 from netsim.simulation.adaptive import AdaptiveNetwork, routed_network
 from netsim.simulation.groups import Changes, Group, Moved
@@ -57,6 +62,7 @@ __all__ = [
     "Group",
     "Link",
     "Moved",
+    "NcclSettings",
     "NetsimError",
     "Network",
     "RoutedNetwork",

@@ -10,11 +10,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from emu.contract.isolation import LEVELS
 from phantora_async.errors import UsageError
 from phantora_async.virtual_time.speculation_policy import NEVER
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
+
+if TYPE_CHECKING:
+    from netsim import NcclSettings
 
 HOST_MODES = ("modelled", "measured", "none")
 CLOCKS = ("exact", "optimistic")
@@ -45,6 +49,10 @@ class Config:
     cluster: Cluster
     host: HostModel
     host_mode: str
+    nccl: NcclSettings
+    """From NCCL's environment variables."""
+    remarks: tuple[str, ...]
+    """What the user should know before the run starts."""
     clock: str
     speculation: str
     isolation: str
@@ -73,14 +81,23 @@ class Config:
         ]
 
 
-def _check_network(cluster: Cluster, servers: int) -> None:
-    """Raises UsageError if the cluster's network cannot be simulated."""
+def _network(cluster: Cluster, servers: int) -> tuple[NcclSettings, tuple[str, ...]]:
+    """NCCL's settings from the environment, and remarks on them.
+
+    Raises UsageError if the cluster's network cannot be simulated, or if NCCL would refuse a variable.
+    """
     import netsim
 
     try:
-        netsim.Network(netsim.build(cluster.network, servers=servers))
+        nics = netsim.build(cluster.network).server.nics
+        netsim.Network(netsim.build(cluster.network, servers))
     except netsim.NetsimError as error:
         raise UsageError(f"cluster {cluster.name}: {error}", "docs/netsim.md describes the [network] table") from None
+    try:
+        found = netsim.collectives.settings.read(os.environ, nics)
+    except netsim.SpecError as error:
+        raise UsageError(str(error), "correct this environment variable or unset it") from None
+    return found.settings, tuple(f"NCCL's environment: {remark}" for remark in found.remarks)
 
 
 def resolve(given: argparse.Namespace) -> Config:
@@ -105,7 +122,7 @@ def resolve(given: argparse.Namespace) -> Config:
     if not given.stall_timeout >= 0:
         raise UsageError(f"--stall-timeout {given.stall_timeout:g}: expected seconds, or 0 for no limit")
     servers = _servers(given, cluster)
-    _check_network(cluster, len(servers))
+    nccl, remarks = _network(cluster, len(servers))
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
     python = find_python(given.python)
@@ -119,6 +136,8 @@ def resolve(given: argparse.Namespace) -> Config:
         cluster=cluster,
         host=host,
         host_mode=given.host,
+        nccl=nccl,
+        remarks=remarks,
         clock=given.clock,
         speculation=given.speculation,
         isolation=given.isolation,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from netsim import NcclSettings
 from phantora_async.virtual_time import ON_DEMAND
 from profiles import Cluster, Gpu, HostModel
 
@@ -28,6 +29,8 @@ class RunSpec:
     speculation: str = ON_DEMAND
     progress: bool = False
     """The status line is shown as it changes."""
+    nccl: NcclSettings = field(default_factory=NcclSettings)
+    """What NCCL's environment variables ask for."""
     stall_timeout_s: float = 0.0
     """For how long, in real time, ranks may wait for one that makes no visible progress; 0: no limit."""
 

@@ -69,6 +69,7 @@ class Session:
             cluster=config.cluster,
             host=config.host,
             host_mode=config.host_mode,
+            nccl=config.nccl,
             clock=config.clock,
             speculation=config.speculation,
             progress=self._terminal.live,

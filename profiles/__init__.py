@@ -2,13 +2,14 @@
 
 Lives here: `descriptions` (GPUs and clusters from TOML), `host` (the modelled host), `signature` (what a GPU is asked
 to do), `models` (analytic times), `tables` (measured times), `cost` (which of both answers), `kernel_names`, `tools`
-(comparison with real traces), and the shipped files in `gpus/`, `clusters/` and `hosts/`.
+(comparison with real traces), `titles` (signatures as people name them), and the shipped files in `gpus/`,
+`clusters/` and `hosts/`.
 Comes in: names or paths of descriptions; signatures as the hook writes them.
-Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`.
+Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`, titles.
 May import: nothing of ours outside this folder. Others import this module alone, not what is below it.
 """
 
-from profiles.cost import Cost, CostModel, Source
+from profiles.cost import Cost, CostModel, Source, StreamTime
 from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
 from profiles.descriptions.cluster import Cluster, load_cluster
 from profiles.descriptions.gpu import Gpu, load_gpu
@@ -16,6 +17,7 @@ from profiles.errors import ProfileError, UnknownProfile
 from profiles.host import CALL_KINDS, WORK_KINDS, HostModel, Spread, host_toml, load_host
 from profiles.host_fit import Fit, fit
 from profiles.tables import Table, load_table
+from profiles.titles import title
 
 __all__ = [
     "CALL_KINDS",
@@ -29,6 +31,7 @@ __all__ = [
     "ProfileError",
     "Source",
     "Spread",
+    "StreamTime",
     "Table",
     "UnknownProfile",
     "cluster_names",
@@ -41,4 +44,5 @@ __all__ = [
     "load_host",
     "load_table",
     "path_of",
+    "title",
 ]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from profiles.descriptions.gpu import Gpu
 from profiles.errors import ProfileError
 from profiles.models import dispatch
 from profiles.signature import Library, Signature, family_of, parse, shapes_in, unknown_parts
 from profiles.tables import Table
+from profiles.uncertainty import category_of, model_error
 
+MEASURED_ERROR = 0.02
+"""Of a measured entry: repeats of one kernel, and GPUs of one kind."""
+INTERPOLATED_ERROR = 0.10
+UNRECOGNISED_ERROR = 1.0
 LONGEST_NS = 10**15
 """No cost is longer, 11 days: sizes may be anything, and 64 bits must hold sums of costs."""
 
@@ -33,8 +39,22 @@ class Cost:
     flops: float
     """Useful floating-point operations (GEMM, convolution, attention), for MFU; 0 elsewhere."""
     source: Source
+    kernels: int = 1
+    """Kernels that the work consists of. Between two of them, and before the next work of the stream, a gap passes."""
+    category: str = ""
+    """What kind of work it is: see profiles.uncertainty."""
+    error: float = 0.0
+    """Standard deviation of the duration, as a share of it."""
     unknown: str = ""
     """What of the signature was not understood, if the source is UNRECOGNISED."""
+
+
+class StreamTime(NamedTuple):
+    """For how long work occupies its stream."""
+
+    solo_ns: int
+    contended_ns: int
+    """Beside a resident NCCL kernel."""
 
 
 class CostModel:
@@ -61,18 +81,26 @@ class CostModel:
             known = self._known[signature] = self._price(signature)
         return known
 
+    def stream_time(self, cost: Cost) -> StreamTime:
+        """Its kernels and the gap after each of them."""
+        achieved = self.gpu.achieved
+        return StreamTime(
+            cost.solo_ns + cost.kernels * achieved.kernel_gap_ns,
+            cost.contended_ns + cost.kernels * achieved.kernel_gap_beside_nccl_ns,
+        )
+
     def _price(self, signature: str) -> Cost:
         try:
             what = parse(signature)
         except ProfileError as error:
             # All that is left to go by are the sizes that the text mentions.
             by_bytes = self._roofline(Library("unknown", 0, "", shapes_in(signature)))
-            return replace(by_bytes, source=Source.UNRECOGNISED, unknown=str(error))
+            return replace(by_bytes, source=Source.UNRECOGNISED, error=UNRECOGNISED_ERROR, unknown=str(error))
         modelled = self._roofline(what)
         if self.table is not None and (better := self._from_table(self.table, signature, what, modelled)):
             return better
         if unknown := unknown_parts(what):
-            return replace(modelled, source=Source.UNRECOGNISED, unknown=", ".join(unknown))
+            return replace(modelled, source=Source.UNRECOGNISED, error=UNRECOGNISED_ERROR, unknown=", ".join(unknown))
         return modelled
 
     def _from_table(self, table: Table, signature: str, what: Signature, modelled: Cost) -> Cost | None:
@@ -80,14 +108,25 @@ class CostModel:
         slowdown = modelled.contended_ns / modelled.solo_ns
         if measured := table.exact.get(signature):
             contended = measured.contended_ns or round(measured.solo_ns * slowdown)
-            return Cost(measured.solo_ns, contended, modelled.flops, Source.MEASURED)
+            return replace(
+                modelled, solo_ns=measured.solo_ns, contended_ns=contended, source=Source.MEASURED, error=MEASURED_ERROR
+            )
         if (factor := table.correction(family_of(what), modelled.solo_ns)) is None:
             return None
         solo_ns = max(1, round(modelled.solo_ns * factor))
-        return Cost(solo_ns, max(solo_ns, round(solo_ns * slowdown)), modelled.flops, Source.INTERPOLATED)
+        contended_ns = max(solo_ns, round(solo_ns * slowdown))
+        return replace(
+            modelled,
+            solo_ns=solo_ns,
+            contended_ns=contended_ns,
+            source=Source.INTERPOLATED,
+            error=INTERPOLATED_ERROR,
+        )
 
     def _roofline(self, what: Signature) -> Cost:
         estimate = dispatch.estimate(self.gpu, what)
         solo_ns = max(1, round(min(estimate.solo_ns, LONGEST_NS)))
         contended_ns = max(solo_ns, round(min(estimate.contended_ns, LONGEST_NS)))
-        return Cost(solo_ns, contended_ns, estimate.flops, Source.ROOFLINE)
+        category = category_of(what)
+        error = model_error(category)
+        return Cost(solo_ns, contended_ns, estimate.flops, Source.ROOFLINE, estimate.kernels, category, error)

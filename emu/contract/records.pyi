@@ -12,7 +12,7 @@ NAMES: Final[dict[int, str]]
 REPLY_OF: Final[dict[int, int]]
 
 def class_name(name: str) -> str: ...
-Up = Hello | Bye | Warning | Memory | Counters | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Data | Comm | Clock | ElapsedNs | Done | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -21,6 +21,7 @@ BYE: Final = 2
 WARNING: Final = 3
 MEMORY: Final = 4
 COUNTERS: Final = 5
+LAUNCH_COUNTS: Final = 8
 MARKER: Final = 6
 SITE: Final = 7
 STREAM_CREATE: Final = 16
@@ -104,18 +105,36 @@ class Counters(NamedTuple):
     nbytes: int
     host_ns: int
     launches: int
-    measured_ns: int
-    interpolated_ns: int
-    roofline_ns: int
-    unrecognised_ns: int
     flops: float
+    host_work_ns: int
     api_calls: int
     ops: int
     unmodelled_reads: int
     refused_calls: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, launches: int, measured_ns: int, interpolated_ns: int, roofline_ns: int, unrecognised_ns: int, flops: float, api_calls: int, ops: int, unmodelled_reads: int, refused_calls: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, launches: int, flops: float, host_work_ns: int, api_calls: int, ops: int, unmodelled_reads: int, refused_calls: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class LaunchCounts(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    entries: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, entries: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class LaunchCount(NamedTuple):
+    key: int
+    launches: int
+    @staticmethod
+    def encode(key: int, launches: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[LaunchCount]: ...
 
 class Marker(NamedTuple):
     kind: int

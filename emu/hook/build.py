@@ -27,7 +27,7 @@ COMPILE = [
 
 
 class BuildError(Exception):
-    """A compiler or linker call that failed; its text is what it said."""
+    """A compiler or linker call that failed; its text is the command and its output."""
 
 
 def build(output_dir: Path | str, sanitize: str | None = None) -> Path:

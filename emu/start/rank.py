@@ -48,10 +48,10 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
         prepared.ranges.start()
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
-        outcome = script.run(job)
-        code = outcome.code
+        end = script.run(job)
+        code = end.code
         _end_interpreter()
-        connection.close(outcome)
+        connection.close(end)
     except BaseException:
         traceback.print_exc()  # an error of ours: the server reports the exit code, the launcher shows this log
     finally:
@@ -71,17 +71,17 @@ class _Connection:
         self._open = True
         os._exit = self._exit_at_once
 
-    def close(self, outcome: script.Outcome) -> None:
+    def close(self, end: script.ScriptEnd) -> None:
         """Sends the rank's last records. Does nothing in child processes of the rank, and the second time."""
         if self._open and self._pid == os.getpid():
             self._open = False
             self._prepared.clock.stop()
             self.peaks.report(self._prepared.hook)
-            self._prepared.hook.finish(outcome.code, outcome.last_words)
+            self._prepared.hook.finish(end.code, end.last_words)
 
     def _exit_at_once(self, status: int) -> NoReturn:
         """In the place of `os._exit`, which worker processes call too."""
-        self.close(script.Outcome(status))
+        self.close(script.ScriptEnd(status))
         _exit(status)
 
 

@@ -17,7 +17,7 @@ from ..interpreter.code_owner import Owner, owner_of
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScriptEnd:
     """How the script ended."""
 
     code: int
@@ -26,7 +26,7 @@ class Outcome:
     """The exception that ended it, in one line; "" if none did."""
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> ScriptEnd:
     """Runs the script to its end. An uncaught exception is printed as the interpreter would print it."""
     sys.argv = [job.script, *job.arguments]
     if job.module:
@@ -45,12 +45,12 @@ def run(job: Job) -> Outcome:
         else:
             _run_file(job.script, vars(main_module))
     except SystemExit as error:
-        return Outcome(_exit_code(error), f"SystemExit{_raised_at(error)}")
+        return ScriptEnd(_exit_code(error), f"SystemExit{_raised_at(error)}")
     except BaseException as error:
         print_traceback(error)
         code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
-        return Outcome(code, f"{traceback.format_exception_only(error)[-1].strip()}{_raised_at(error)}")
-    return Outcome(0)
+        return ScriptEnd(code, f"{traceback.format_exception_only(error)[-1].strip()}{_raised_at(error)}")
+    return ScriptEnd(0)
 
 
 def print_traceback(error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""NCCL's tuning constants, one file per GPU generation."""
+"""NCCL's tuning constants and measured times of its kernels, one file per GPU generation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from netsim.fields import FieldError, TomlTable, locate, read_toml
 
 PROTOCOLS = ("ll", "ll128", "simple")
 REDUCTIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+"""NCCL's collectives that its tuner chooses an algorithm for."""
 ALGORITHMS = ("tree", "ring", "nvls", "nvls_tree", "pat")
 
 Triple = tuple[float, float, float]
+"""By protocol: LL, LL128, Simple. By nodes: 1, 2, 4 and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +45,61 @@ class Factors:
 
 
 @dataclass(frozen=True, slots=True)
-class Simple:
-    """What measurements add to NCCL's model for the Simple protocol: efficiencies, start, and turns of a pipeline."""
+class Kernel:
+    """Measured times of ring kernels. A channel is one thread block; rates are per channel."""
 
     wire_efficiency: float
-    both_ways_efficiency: float
-    ramp_us: dict[str, float]
-    turn_us_per_mb: dict[str, float]
+    """Share of a port's rate, as NCCL counts it, that one direction carries."""
+    start_us: dict[str, Triple]
+    """By operation: before the first byte moves, and after the last."""
+    step_us: Triple
+    """Until a neighbour sees what a rank has written."""
+    slice_us: float
+    """Simple: barrier and flag of one slice."""
+    iteration_us: float
+    """LL: one more iteration of all threads."""
+    send_gbs: Triple
+    relay_gbs: Triple
+    """Receive, reduce or copy, and send on. LL: what its iterations allow."""
+    receive_gbs: Triple
+    overlap_mb: float
+    """Bytes on a rank's wire after which half of the last receive of each round overlaps with other channels' sends."""
+    many_blocks: int
+    many_blocks_us: float
+    """A kernel of at least ``many_blocks`` blocks starts this much later."""
+    beside_compute: float
+    """How much longer a collective within a server takes that begins while its GPUs compute, at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferKernel:
+    """Measured times of a send or receive kernel, with the other direction idle or busy. Rates are per channel."""
+
+    ll_start_us: float
+    simple_start_us: float
+    ll_gbs: float
+    simple_gbs: float
+    port_efficiency: float
 
 
 @dataclass(frozen=True, slots=True)
 class PointToPoint:
-    """Channels of send and receive: how many there are, what one carries (GB/s), when a transfer takes more."""
+    """Send and receive. ``exchange``: in kernels that send and receive at once."""
 
-    channels: int
-    part_mb: float
-    channel_gbs: float
-    both_ways_channel_gbs: float
+    one_way: TransferKernel
+    exchange: TransferKernel
+    first_gbs: float
+    """Of the first chunk, which nothing else competes with."""
+    receive_gbs: float
+    """Of the last chunk, out of the buffer."""
+    chunk_us: float
+    """Handing over one chunk."""
+    second_iteration_us: float
+    """LL: more than 4 KiB on a channel."""
+    ll_send_gbs: float
+    """LL: the sender alone."""
+    late_receive_us: float
+    """Simple: start of a receive whose data is there already."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +109,11 @@ class Params:
     generation: str
     link_gbs: float
     links: int
+    graph_gbs: float
+    """What NCCL's search finds for rings in a server: channels x speed."""
     max_channels: int
+    net_channels_per_rail: int
+    net_channels_double_below: int
     nvls_channels: int
     net_overhead_us: float
     base_us: dict[str, Triple]
@@ -78,12 +122,12 @@ class Params:
     net_us: dict[str, Triple]
     limit: Limits
     factor: Factors
-    simple: Simple
+    kernel: Kernel
     p2p: PointToPoint
 
     @property
-    def gpu_gbs(self) -> float:
-        """What NCCL counts on per GPU and direction over NVLink."""
+    def port_gbs(self) -> float:
+        """NVLink, per GPU and direction, as NCCL counts it."""
         return self.link_gbs * self.links
 
 
@@ -94,57 +138,70 @@ def _triple(table: TomlTable, key: str) -> Triple:
     return (float(value[0]), float(value[1]), float(value[2]))
 
 
-def _by_op(table: TomlTable, ops: tuple[str, ...]) -> dict[str, float]:
-    values = {op: table.number(op, above=-1.0) for op in ops}
+def _triples(table: TomlTable, keys: tuple[str, ...]) -> dict[str, Triple]:
+    values = {key: _triple(table, key) for key in keys}
     table.end()
     return values
 
 
-def _simple(table: TomlTable) -> Simple:
-    simple = Simple(
-        table.number("wire_efficiency"),
-        table.number("both_ways_efficiency"),
-        _by_op(table.table("ramp_us"), (*REDUCTIONS, "point_to_point", "exchange")),
-        _by_op(table.table("turn_us_per_mb"), REDUCTIONS),
+def _kernel(table: TomlTable) -> Kernel:
+    kernel = Kernel(
+        wire_efficiency=table.number("wire_efficiency"),
+        start_us=_triples(table.table("start_us"), REDUCTIONS),
+        step_us=_triple(table, "step_us"),
+        slice_us=table.number("slice_us"),
+        iteration_us=table.number("iteration_us"),
+        send_gbs=_triple(table, "send_gbs"),
+        relay_gbs=_triple(table, "relay_gbs"),
+        receive_gbs=_triple(table, "receive_gbs"),
+        overlap_mb=table.number("overlap_mb"),
+        many_blocks=table.count("many_blocks"),
+        many_blocks_us=table.number("many_blocks_us", above=-1.0),
+        beside_compute=table.number("beside_compute", above=0.999),
     )
     table.end()
-    return simple
+    return kernel
+
+
+def _point_to_point(table: TomlTable) -> PointToPoint:
+    def transfer(key: str) -> TransferKernel:
+        sub = table.table(key)
+        made = TransferKernel(*(sub.number(f.name) for f in fields(TransferKernel)))
+        sub.end()
+        return made
+
+    one_way, exchange = transfer("one_way"), transfer("exchange")
+    rest = [f.name for f in fields(PointToPoint)][2:]
+    made = PointToPoint(one_way, exchange, *(table.number(name) for name in rest))
+    table.end()
+    return made
 
 
 def read(path: Path) -> Params:
     """Parameters from a file; SpecError naming line and field if it is not complete and right."""
     try:
         table = TomlTable(read_toml(path), "")
-
-        def latencies(name: str) -> dict[str, Triple]:
-            sub = table.table(name)
-            values = {algorithm: _triple(sub, algorithm) for algorithm in ALGORITHMS}
-            sub.end()
-            return values
-
-        limit, factor, p2p = table.table("limit_gbs"), table.table("factor"), table.table("p2p")
+        limit, factor = table.table("limit_gbs"), table.table("factor")
         params = Params(
             generation=table.text("generation"),
             link_gbs=table.number("link_gbs"),
             links=table.count("links"),
+            graph_gbs=table.number("graph_gbs"),
             max_channels=table.count("max_channels"),
+            net_channels_per_rail=table.count("net_channels_per_rail"),
+            net_channels_double_below=table.count("net_channels_double_below", least=0),
             nvls_channels=table.count("nvls_channels"),
             net_overhead_us=table.number("net_overhead_us"),
-            base_us=latencies("base_us"),
-            nvlink_us=latencies("nvlink_us"),
-            pci_us=latencies("pci_us"),
-            net_us=latencies("net_us"),
+            base_us=_triples(table.table("base_us"), ALGORITHMS),
+            nvlink_us=_triples(table.table("nvlink_us"), ALGORITHMS),
+            pci_us=_triples(table.table("pci_us"), ALGORITHMS),
+            net_us=_triples(table.table("net_us"), ALGORITHMS),
             limit=Limits(*(_triple(limit, f.name) for f in fields(Limits))),
             factor=Factors(*(factor.number(f.name) for f in fields(Factors))),
-            simple=_simple(table.table("simple")),
-            p2p=PointToPoint(
-                p2p.count("channels"),
-                p2p.number("part_mb"),
-                p2p.number("channel_gbs"),
-                p2p.number("both_ways_channel_gbs"),
-            ),
+            kernel=_kernel(table.table("kernel")),
+            p2p=_point_to_point(table.table("p2p")),
         )
-        for part in (limit, factor, p2p, table):
+        for part in (limit, factor, table):
             part.end()
         return params
     except FieldError as error:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 
-from netsim.collectives import hops, tuner
+from netsim.collectives import hops, timing, transfers, tuner
+from netsim.collectives.hops import MembersByServer
 from netsim.collectives.params import Params
+from netsim.collectives.settings import NcclSettings
+from netsim.collectives.timing import Duration
 from netsim.errors import FlowError
 from netsim.simulation.groups import Group
 from netsim.topology import Topology
 
 OPERATIONS = (*tuner.REDUCTIONS, "all_to_all", "send_recv", "gather", "scatter")
+NCCLS_OWN = NcclSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,15 @@ class Plan:
     groups: tuple[Group, ...]
 
 
+def slower(plan: Plan, factor: float) -> Plan:
+    """The same plan where everything takes ``factor`` times as long."""
+    groups = tuple(
+        replace(group, nbytes=ceil(group.nbytes * factor), latency_ns=round(group.latency_ns * factor))
+        for group in plan.groups
+    )
+    return replace(plan, latency_ns=round(plan.latency_ns * factor), groups=groups)
+
+
 def plan(
     op: str,
     nbytes: int,
@@ -37,13 +50,15 @@ def plan(
     params: Params,
     root: int = 0,
     ranks: int | None = None,
-    both_ways: bool = False,
+    exchange: bool = False,
+    settings: NcclSettings = NCCLS_OWN,
 ) -> Plan:
     """The plan of ``op`` for ``members`` (endpoint ids in rank order; send_recv: source, destination).
 
     ``nbytes``: all_reduce, broadcast, reduce: the buffer; all_gather, gather: the gathered output; reduce_scatter,
     scatter: the whole input; all_to_all: one rank's whole input; send_recv: the message. ``root`` is a rank.
-    FlowError for what cannot be.
+    For send_recv, ``ranks`` is the size of the communicator, and ``exchange`` says that the kernel also transfers in
+    the other direction. FlowError for what cannot be.
     """
     if op not in OPERATIONS:
         raise FlowError(f"unknown operation {op!r}; known: {', '.join(OPERATIONS)}")
@@ -57,43 +72,40 @@ def plan(
         raise FlowError(f"{op}: root {root} is not one of {len(members)} ranks")
     if ranks is not None and ranks < len(members):
         raise FlowError(f"{op}: {len(members)} members of a communicator of {ranks}")
-    call = _Call(op, nbytes, tuple(members), root, ranks or len(members), both_ways or op == "all_to_all")
-    return _plan(call, topology, params)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """An operation as ``plan`` takes it, checked. ``ranks``: size of the communicator."""
-
-    op: str
-    nbytes: int
-    members: tuple[int, ...]
-    root: int
-    ranks: int
-    both_ways: bool
+    call = transfers.Call(op, nbytes, tuple(members), root, ranks or len(members), exchange or op == "all_to_all")
+    return _plan(call, topology, params, settings)
 
 
 @lru_cache(maxsize=4096)
-def _plan(call: _Call, topology: Topology, params: Params) -> Plan:
+def _plan(call: transfers.Call, topology: Topology, params: Params, settings: NcclSettings) -> Plan:
     if len(call.members) == 1:
         return Plan("local", "simple", 1, ceil(params.base_us["ring"][0] * 1000), ())
     if call.op in tuner.REDUCTIONS:
-        return _reduction(call, topology, params)
-    return _point_to_point(call, topology, params)
+        return _reduction(call, topology, params, settings)
+    groups: tuple[Group, ...] = ()
+    latency_us, channels, protocol = 0.0, 0, ""
+    for part in transfers.parts(call, topology, params, settings):
+        groups += _group(part.duration, part.links)
+        latency_us = max(latency_us, part.duration.latency_us)
+        channels, protocol = part.division.channels, part.division.protocol
+    return Plan("direct", protocol, channels, round(latency_us * 1000), groups)
 
 
-def _group(nbytes: float, links: tuple[tuple[int, int], ...], gbs: float) -> tuple[Group, ...]:
-    return (Group(ceil(nbytes), links, gbs * 8),) if nbytes > 0 else ()
+def _group(duration: Duration, links: tuple[tuple[int, int], ...], share: float = 1.0) -> tuple[Group, ...]:
+    """The bytes on the wire, at the rate that they have alone; ``share`` of both for one of several equal rings."""
+    if duration.wire_nbytes <= 0:
+        return ()
+    return (Group(ceil(duration.wire_nbytes * share), links, duration.gbs * share * 8),)
 
 
 @lru_cache(maxsize=1024)
-def _links(shape: str, where: hops.MembersByServer, topology: Topology, root: int) -> tuple[tuple[int, int], ...]:
+def _links(shape: str, where: MembersByServer, topology: Topology, root: int) -> tuple[tuple[int, int], ...]:
     """Weighted links of an algorithm's hops: they do not depend on the bytes, and the same tuple serves all sizes."""
     match shape:
         case "ring":
             made = hops.rings(where)
         case "servers":
-            made = [hop for server in where.servers for hop in hops.rings(hops.MembersByServer((server,)))]
+            made = [hop for server in where.servers for hop in hops.rings(MembersByServer((server,)))]
         case "tree":
             made = hops.trees(where)
         case "heads":
@@ -105,102 +117,42 @@ def _links(shape: str, where: hops.MembersByServer, topology: Topology, root: in
     return hops.weights(made, topology)
 
 
-def _reduction(call: _Call, topology: Topology, params: Params) -> Plan:
-    op, nbytes, root = call.op, call.nbytes, call.members[call.root]
+def _reduction(call: transfers.Call, topology: Topology, params: Params, settings: NcclSettings) -> Plan:
+    op, nbytes, root, server = call.op, call.nbytes, call.members[call.root], topology.server
     where = hops.by_server(call.members, topology)
-    choice = tuner.choose(op, nbytes, where, topology.server, params)
-    choice = tuner.measured(choice, op, nbytes, where.ranks, params)
-    carried = tuner.wire_bytes(op, nbytes, where.ranks)
+    choice = tuner.choose(op, nbytes, where, server, params, settings)
     rings = where.rails if where.nodes > 1 else 1
-    latency_ns = round(choice.latency_us * 1000)
     if choice.algorithm == "tree":
-        # NCCL's tree bandwidth counts like the ring's; a tree hop carries half the buffer of its rail.
-        per_hop = nbytes / (2 * rings)
-        cap = choice.bus_gbs * per_hop / carried if carried else 0.0
-        groups = _group(per_hop, _links("tree", where, topology, root), cap)
+        duration = timing.tree(nbytes, where, server, choice, params)
+        # A tree hop carries half the buffer of its rail.
+        share = nbytes / (2 * rings) / duration.wire_nbytes if duration.wire_nbytes else 0.0
+        groups = _group(duration, _links("tree", where, topology, root), share)
     elif choice.algorithm in ("nvls", "nvls_tree"):
-        groups = _nvls_groups(op, nbytes, where, topology, choice)
+        duration = timing.multicast(op, nbytes, where, choice)
+        groups = _multicast_groups(op, nbytes, where, topology, duration)
     else:
+        if choice.algorithm == "pat":
+            duration = timing.logarithmic(op, nbytes, where, choice)
+        else:
+            duration = timing.ring(op, nbytes, where, server, choice, params)
         shape = op if op in ("broadcast", "reduce") else "ring"
-        groups = _group(carried / rings, _links(shape, where, topology, root), choice.bus_gbs / rings)
-    return Plan(choice.algorithm, choice.protocol, choice.channels, latency_ns, groups)
+        groups = _group(duration, _links(shape, where, topology, root), 1 / rings)
+    return Plan(choice.algorithm, choice.protocol, choice.channels, round(duration.latency_us * 1000), groups)
 
 
-def _nvls_groups(
-    op: str, nbytes: int, where: hops.MembersByServer, topology: Topology, choice: tuner.Choice
+def _multicast_groups(
+    op: str, nbytes: int, where: MembersByServer, topology: Topology, duration: Duration
 ) -> tuple[Group, ...]:
     if not nbytes:
         return ()
     groups: list[Group] = []
-    seconds_per_byte = tuner.wire_bytes(op, nbytes, where.ranks) / choice.bus_gbs
     # Servers work in step; those with as many members move as much, at one rate.
     for n in sorted({len(server) for server in where.servers} - {1}):
-        alike = hops.MembersByServer(tuple(server for server in where.servers if len(server) == n))
+        alike = MembersByServer(tuple(server for server in where.servers if len(server) == n))
         through = nbytes * (n + 1) / n if op == "all_reduce" else float(nbytes)
         links = _links("servers", alike, topology, alike.servers[0][0])
-        groups += _group(through, links, through / seconds_per_byte)
+        groups += _group(Duration(0.0, duration.moving_us, through), links)
     if where.nodes > 1:
-        per_hop = nbytes / (2 * where.rails)
         links = _links("heads", where, topology, where.servers[0][0])
-        groups += _group(per_hop, links, per_hop / seconds_per_byte)
+        groups += _group(Duration(0.0, duration.moving_us, nbytes / (2 * where.rails)), links)
     return tuple(groups)
-
-
-def _point_to_point(call: _Call, topology: Topology, params: Params) -> Plan:
-    each = call.nbytes if call.op == "send_recv" else call.nbytes / len(call.members)
-    near, far = _moves(call.op, call.members, topology, call.members[call.root])
-    server, simple = topology.server, params.simple
-    inside = params.nvlink_us if server.kind == "nvswitch" else params.pci_us
-    hop_us = params.net_us["ring"][2] if far else inside["ring"][2]
-    ramp = "exchange" if call.both_ways else "point_to_point"
-    latency_us = params.base_us["ring"][2] + hop_us + (simple.ramp_us[ramp] if call.nbytes else 0.0)
-    channels = _channels(each, call.ranks, params)
-    inside_gbs = params.gpu_gbs if server.kind == "nvswitch" else server.gpu_gbps / 8
-    inside_gbs *= simple.both_ways_efficiency if call.both_ways else simple.wire_efficiency
-    channel_gbs = params.p2p.both_ways_channel_gbs if call.both_ways else params.p2p.channel_gbs
-    groups: list[Group] = []
-    for part, gbs in ((near, inside_gbs), (far, server.nic_gbps / 8 * params.factor.net_efficiency)):
-        if part:
-            groups += _group(each, part.links, min(gbs / part.busiest, channels * channel_gbs))
-    return Plan("direct", "simple", channels, round(latency_us * 1000), tuple(groups))
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Transfers inside servers, or between them: their links, and how many share the busiest end."""
-
-    links: tuple[tuple[int, int], ...]
-    busiest: int
-
-
-@lru_cache(maxsize=1024)
-def _moves(op: str, members: tuple[int, ...], topology: Topology, root: int) -> tuple[_Part | None, _Part | None]:
-    """Who sends to whom, inside servers and between them."""
-    if op == "send_recv":
-        moves = [(members[0], members[1])]
-    elif op == "all_to_all":
-        moves = hops.pairs(members)
-    else:
-        moves = [(m, root) if op == "gather" else (root, m) for m in members if m != root]
-    near = [hop for hop in moves if topology.server_of(hop[0]) == topology.server_of(hop[1])]
-    far = [hop for hop in moves if topology.server_of(hop[0]) != topology.server_of(hop[1])]
-    first, second = (_Part(hops.weights(part, topology), _busiest_end(part)) if part else None for part in (near, far))
-    return first, second
-
-
-def _channels(nbytes: float, ranks: int, params: Params) -> int:
-    """Channels of one transfer: the peers' equal share, doubled while a channel's part is larger than NCCL wants it."""
-    channels = max(1, params.p2p.channels // ranks)
-    while nbytes / channels > params.p2p.part_mb * 1e6 and channels <= params.p2p.channels // 2:
-        channels *= 2
-    return channels
-
-
-def _busiest_end(moves: Sequence[hops.Hop]) -> int:
-    """The most transfers that begin or end at one member: they share what its copy engine or channels can move."""
-    sends: dict[int, int] = {}
-    receives: dict[int, int] = {}
-    for src, dst in moves:
-        sends[src] = sends.get(src, 0) + 1
-        receives[dst] = receives.get(dst, 0) + 1
-    return max(*sends.values(), *receives.values())

@@ -1,18 +1,33 @@
-"""NCCL's cost model: what each algorithm and protocol would cost, and which is chosen.
+"""NCCL's choice: what its cost model expects of each algorithm and protocol, and which it takes.
 
-Formulas and constants: NVIDIA/nccl v2.30.7, src/graph/tuning.cc.
+Formulas and constants: NVIDIA/nccl v2.30.7, src/graph/tuning.cc. The model is made to choose; what a kernel really
+takes is in ``timing``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log2
 
 from netsim.collectives.hops import MembersByServer
 from netsim.collectives.params import PROTOCOLS, REDUCTIONS, Params
+from netsim.collectives.settings import ALGORITHMS, NcclSettings
 from netsim.topology import ServerFacts
 
-__all__ = ["REDUCTIONS", "Choice", "choices", "choose", "measured", "wire_bytes"]
+__all__ = ["REDUCTIONS", "Choice", "choices", "choose", "ring_hops", "tree_correction", "wire_bytes"]
+
+TREE_CORRECTION = {
+    "ll": "1.0 1.0 1.0 1.0 .9 .8 .7 .7 .7 .7 .6 .5 .4 .4 .5 .6 .7 .8 .9",
+    "ll128": "1.0 1.0 1.0 1.0 1.0 .9 .8 .8 .8 .7 .6 .6 .6 .6 .6 .6 .8 .9 .9 .9 .9",
+    "simple": ".9 .9 .9 .9 .9 .9 .9 .8 .7 .6 .6 .5 .5 .5 .5 .6 .7 .8 .7 .7 .8 .9 .9 .9",
+}
+"""Share of a tree's bandwidth that NCCL expects of messages of 64 B, 128 B and so on; 1 for larger ones."""
+_CORRECTIONS = {protocol: [float(x) for x in text.split()] for protocol, text in TREE_CORRECTION.items()}
+
+
+PCIE_CHANNELS = 4
+PCIE_SHARE = 0.65
+"""NCCL counts 48 of the 63 GB/s of PCIe Gen 5 x16, and its search settles on rings of 40 (NCCL's log)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +40,16 @@ class Choice:
     latency_us: float
     bus_gbs: float
 
-    def time_us(self, wire_bytes: float) -> float:
-        """NCCL's estimate for a message that puts ``wire_bytes`` on each rank's wire."""
-        return self.latency_us + wire_bytes / (1000 * self.bus_gbs)
+    def time_us(self, op: str, nbytes: int, wire_bytes: float) -> float:
+        """NCCL's estimate for a message of ``nbytes`` that puts ``wire_bytes`` on each rank's wire."""
+        share = tree_correction(self.protocol, nbytes) if self.algorithm == "tree" else 1.0
+        return self.latency_us + wire_bytes / (1000 * self.bus_gbs * share)
+
+
+def tree_correction(protocol: str, nbytes: int) -> float:
+    """NCCL's correction of a tree's bandwidth: the tree's pipeline is not full for middle sizes."""
+    factors, place = _CORRECTIONS[protocol], (nbytes >> 6).bit_length() - 1
+    return factors[place] if 0 <= place < len(factors) else 1.0
 
 
 def wire_bytes(op: str, nbytes: int, ranks: int) -> float:
@@ -39,39 +61,60 @@ def wire_bytes(op: str, nbytes: int, ranks: int) -> float:
     return float(nbytes)
 
 
-def choices(op: str, where: MembersByServer, server: ServerFacts, params: Params) -> list[Choice]:
-    """Every algorithm and protocol that can run ``op`` here."""
-    found = []
+def ring_hops(op: str, count: int) -> int:
+    """Hops that a byte makes in a ring of ``count``: an all-reduce goes around twice."""
+    return 2 * (count - 1) if op == "all_reduce" else count - 1
+
+
+def choices(
+    op: str, where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings
+) -> list[Choice]:
+    """Every algorithm and protocol that can run ``op`` here, in NCCL's order."""
+    channels = channel_count(where, server, params, settings)
+    found: list[Choice] = []
     for protocol in PROTOCOLS:
-        found.append(_ring(op, protocol, where, server, params))
+        if protocol == "ll128" and not (server.nvlink or "ll128" in settings.protocols.get(op, ())):
+            continue
         if op == "all_reduce":
-            found.append(_tree(protocol, where, server, params))
+            found.append(_tree(protocol, where, server, params, channels))
+        found.append(_ring(op, protocol, where, server, params, settings, channels))
     if server.nvls and where.ranks > 1:
-        found += _nvls(op, where, server, params)
-    if op in ("all_gather", "reduce_scatter") and where.nodes > 1 and where.ranks == where.nodes:
-        found.append(_pat(where, server, params))
+        found += _nvls(op, where, server, params, settings)
+    alone = where.nodes > 1 and where.ranks == where.nodes
+    if op in ("all_gather", "reduce_scatter") and alone and settings.pat:
+        found.append(_pat(where, server, params, channels))
     return found
 
 
-def choose(op: str, nbytes: int, where: MembersByServer, server: ServerFacts, params: Params) -> Choice:
-    """The choice of least estimated time; the first in NCCL's order if several tie."""
+def choose(
+    op: str, nbytes: int, where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings
+) -> Choice:
+    """The choice of least estimated time among those that the settings allow; all if they allow none."""
+    found = choices(op, where, server, params, settings)
+    algorithms = settings.algorithms.get(op, frozenset(ALGORITHMS))
+    protocols = settings.protocols.get(op, frozenset(PROTOCOLS))
+    allowed = [c for c in found if c.algorithm.replace("_", "") in algorithms and c.protocol in protocols]
     carried = wire_bytes(op, nbytes, where.ranks)
-    return min(choices(op, where, server, params), key=lambda c: c.time_us(carried))
+    return min(allowed or found, key=lambda c: c.time_us(op, nbytes, carried))
 
 
-def measured(choice: Choice, op: str, nbytes: int, ranks: int, params: Params) -> Choice:
-    """The choice with the latency and bandwidth that were measured where NCCL's model is only made to choose.
+def channel_count(where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings) -> int:
+    """Channels of a communicator's rings and trees."""
+    return settings.channels(_found_channels(where, server, params))
 
-    Of a ring with the Simple protocol: a port carries a little less than NCCL counts on, a pipeline's first and last
-    step overlap with nothing, and the start takes longer.
-    """
-    if choice.algorithm != "ring" or choice.protocol != "simple" or not nbytes:
-        return choice
-    simple, carried = params.simple, wire_bytes(op, nbytes, ranks)
-    turns_us = nbytes / ranks / 1e6 * simple.turn_us_per_mb[op]
-    moving_us = carried / (1000 * choice.bus_gbs * simple.wire_efficiency)
-    bus_gbs = carried / (1000 * (moving_us + turns_us))
-    return replace(choice, latency_us=choice.latency_us + simple.ramp_us[op], bus_gbs=bus_gbs)
+
+def _found_channels(where: MembersByServer, server: ServerFacts, params: Params) -> int:
+    """Channels before the user's limits. NCCL makes two of each ring that its search finds."""
+    if not server.nvlink:
+        return PCIE_CHANNELS
+    if where.nodes == 1:
+        return params.max_channels
+    found = params.net_channels_per_rail * _rails(where, server)
+    return 2 * found if found < params.net_channels_double_below else found
+
+
+def _rails(where: MembersByServer, server: ServerFacts) -> int:
+    return max(1, min(where.rails, len(server.usable_nics)))
 
 
 def _node_class(nodes: int) -> int:
@@ -79,68 +122,94 @@ def _node_class(nodes: int) -> int:
 
 
 def _raw_gbs(where: MembersByServer, server: ServerFacts, params: Params) -> float:
-    inside = params.gpu_gbs if server.kind == "nvswitch" else server.gpu_gbps / 8
+    inside = params.graph_gbs if server.nvlink else server.gpu_gbps / 8 * PCIE_SHARE
     if where.nodes == 1:
         return inside
-    rails = max(1, min(where.rails, server.nics))
-    return min(inside, rails * server.nic_gbps / 8 * params.factor.net_efficiency)
+    return min(inside, _rails(where, server) * server.nic_gbps / 8 * params.factor.net_efficiency)
 
 
-def _intra_us(server: ServerFacts, params: Params) -> dict[str, tuple[float, float, float]]:
-    return params.nvlink_us if server.kind == "nvswitch" else params.pci_us
+def intra_us(server: ServerFacts, params: Params) -> dict[str, tuple[float, float, float]]:
+    """NCCL's latency of a hop inside a server."""
+    return params.nvlink_us if server.nvlink else params.pci_us
 
 
-def _ring(op: str, protocol: str, where: MembersByServer, server: ServerFacts, params: Params) -> Choice:
+def inter_us(algorithm: str, protocol: int, where: MembersByServer, params: Params) -> float:
+    """NCCL's latency of a hop between servers; with one GPU a server nothing hides it."""
+    return params.net_us["tree" if where.ranks == where.nodes else algorithm][protocol]
+
+
+def _ring(
+    op: str,
+    protocol: str,
+    where: MembersByServer,
+    server: ServerFacts,
+    params: Params,
+    settings: NcclSettings,
+    channels: int,
+) -> Choice:
     p = PROTOCOLS.index(protocol)
-    raw, n, size = _raw_gbs(where, server, params), where.ranks, _node_class(where.nodes)
+    raw, size = _raw_gbs(where, server, params), _node_class(where.nodes)
     gbs = raw
     if protocol == "ll":
         gbs = min(params.limit.ll_total[size], raw * params.factor.ring_ll)
     elif protocol == "ll128":
-        gbs = min(raw * params.factor.ring_ll128, params.limit.ring_ll128[size] * params.max_channels)
-    steps = n - 1 if op != "all_reduce" else 2 * (n - 1)
-    inter = 0 if where.nodes == 1 else where.nodes - 1 if op != "all_reduce" else 2 * (where.nodes - 1)
-    overhead = params.net_overhead_us * (3 if protocol == "simple" else 1) if where.nodes > 1 else 0.0
-    intra = max(_intra_us(server, params)["ring"][p], overhead)
-    us = params.base_us["ring"][p] + (steps - inter) * intra + inter * params.net_us["ring"][p]
+        gbs = min(
+            raw * params.factor.ring_ll128, params.limit.ring_ll128[size] * _found_channels(where, server, params) // 2
+        )
+    if op in ("broadcast", "reduce"):
+        hop_us = params.net_us["ring"] if where.nodes > 1 else intra_us(server, params)["ring"]
+        return Choice("ring", protocol, channels, params.base_us["ring"][p] + hop_us[p], gbs)
+    steps, inter = ring_hops(op, where.ranks), ring_hops(op, where.nodes)
+    overhead = 0.0
+    if where.nodes > 1:
+        overhead = params.net_overhead_us if settings.net_overhead_us is None else settings.net_overhead_us
+        overhead *= 3 if protocol == "simple" else 1
+    intra = max(intra_us(server, params)["ring"][p], overhead)
+    us = params.base_us["ring"][p] + (steps - inter) * intra + inter * inter_us("ring", p, where, params)
     if where.nodes > 1 and protocol == "simple" and op == "all_reduce":
         us *= params.factor.ring_net_simple_latency
-    return Choice("ring", protocol, params.max_channels, us, gbs)
+    return Choice("ring", protocol, channels, us, gbs)
 
 
-def _tree(protocol: str, where: MembersByServer, server: ServerFacts, params: Params) -> Choice:
+def _tree(protocol: str, where: MembersByServer, server: ServerFacts, params: Params, channels: int) -> Choice:
     p, size = PROTOCOLS.index(protocol), _node_class(where.nodes)
-    raw = _raw_gbs(where, server, params) * params.factor.tree
+    rings = _found_channels(where, server, params) // 2
+    # Between two GPUs of a server the way up and the way down use different directions.
+    raw = _raw_gbs(where, server, params) * (2 if where.ranks == 2 and where.nodes == 1 else 1)
+    gbs = min(raw * params.factor.tree, params.limit.tree_simple[size] * rings)
     if protocol == "ll":
-        gbs = min(raw * params.factor.tree_ll, params.limit.ll_total[size])
+        gbs = min(gbs * params.factor.tree_ll, params.limit.ll_total[size])
     elif protocol == "ll128":
-        gbs = min(raw * params.factor.ring_ll128, params.limit.tree_ll128[size] * params.max_channels)
-    else:
-        gbs = min(raw, params.limit.tree_simple[size] * params.max_channels)
-    per_node = where.ranks / where.nodes
+        gbs = min(gbs * (7 / 9 if where.nodes == 1 else 120 / 128), params.limit.tree_ll128[size] * rings)
+    per_node = where.ranks // where.nodes
     us = params.base_us["tree"][p] + 2 * (
-        (per_node - 1) * _intra_us(server, params)["tree"][p] + log2(where.nodes) * params.net_us["tree"][p]
+        (per_node - 1) * intra_us(server, params)["tree"][p]
+        + (where.nodes.bit_length() - 1) * inter_us("tree", p, where, params)
     )
-    return Choice("tree", protocol, params.max_channels, us, gbs)
+    # NCCL halves what a tree carries, a ring's wire 2 (n - 1) / n of the buffer: the same buffer in the same time.
+    n = where.ranks
+    return Choice("tree", protocol, channels, us, gbs * (n - 1) / n if n > 1 else gbs)
 
 
-def _nvls(op: str, where: MembersByServer, server: ServerFacts, params: Params) -> list[Choice]:
-    intra, channels = params.nvlink_us["nvls"][2], params.nvls_channels
+def _nvls(op: str, where: MembersByServer, server: ServerFacts, params: Params, settings: NcclSettings) -> list[Choice]:
+    intra, channels = params.nvlink_us["nvls"][2], settings.nvls_channels or params.nvls_channels
     n = where.ranks
     if where.nodes == 1 and op in ("all_reduce", "all_gather", "reduce_scatter"):
         # A port carries (n+1)/n of an all-reduce's bytes through the switch, where a ring's wire carries 2(n-1)/n.
         gain = 2 * (n - 1) / (n + 1) if op == "all_reduce" else 1.0
-        return [Choice("nvls", "simple", channels, intra, params.gpu_gbs * params.factor.nvls * gain)]
+        return [Choice("nvls", "simple", channels, intra, params.port_gbs * params.factor.nvls * gain)]
     if where.nodes > 1 and op == "all_reduce" and where.rails > 1:
         per = n / where.nodes
-        inside = params.gpu_gbs * params.factor.nvls * 2 * (per - 1) / (per + 1)
+        inside = params.port_gbs * params.factor.nvls * 2 * (per - 1) / (per + 1)
         limit = params.limit.nvls_tree[_node_class(where.nodes)] * channels
-        net = where.rails * server.nic_gbps / 8 * params.factor.net_efficiency * (2 if where.nodes == 2 else 1)
+        rails_gbs = _rails(where, server) * server.nic_gbps / 8 * params.factor.net_efficiency
+        net = rails_gbs * (2 if where.nodes == 2 else 1)
         us = intra + 2 * log2(where.nodes) * params.net_us["nvls_tree"][2]
         return [Choice("nvls_tree", "simple", channels, us, min(inside, limit, net))]
     return []
 
 
-def _pat(where: MembersByServer, server: ServerFacts, params: Params) -> Choice:
-    us = params.base_us["pat"][2] + log2(where.nodes) * params.net_us["pat"][2]
-    return Choice("pat", "simple", params.max_channels, us, _raw_gbs(where, server, params) * params.factor.pat)
+def _pat(where: MembersByServer, server: ServerFacts, params: Params, channels: int) -> Choice:
+    hop_us = inter_us("pat", 2, where, params) / 3.5
+    us = params.base_us["pat"][2] + (where.nodes.bit_length() - 1) * hop_us + where.ranks * 2.8
+    return Choice("pat", "simple", channels, us, _raw_gbs(where, server, params) * params.factor.pat)

@@ -1,10 +1,10 @@
-"""The planner against measured collectives.
+"""Plans of collectives against measured kernels: errors, and the fit of the parameters.
 
-    python -m netsim.tools.nccl_accuracy MEASURED.jsonl [--generation hopper]
+    python -m netsim.tools.nccl_accuracy MEASURED.jsonl [--generation hopper] [--rows] [--fit] [--leave-out]
 
-Each line of the file is one measurement: op, world, bytes, us_median. A measurement by events around single calls
-cannot be shorter than the host needs per call. This *floor* belongs to the host, not to the network: it is taken from
-the small messages of the same operation and world, and what is compared is the larger of floor and plan.
+Each line of the file is one measurement: op, world, bytes, us (median), env (NCCL's variables), machine. The time is
+that between two CUDA events around a call, with the host far ahead. Such an interval is longer than the kernel by the
+work of the events (``--events-us``).
 """
 
 from __future__ import annotations
@@ -12,108 +12,200 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from netsim.collectives import planner, tuner
-from netsim.collectives.params import Params, load_params
-from netsim.simulation.network import Network
+from netsim.collectives import Params, load_params, plan, settings, tuner
+from netsim.collectives.settings import NcclSettings
 from netsim.topology import Topology, build
 
 SMALL = 64 << 10
 LARGE = 8 << 20
-FLOOR_UP_TO = 4 << 20
-CLEAR = 1.15
-"""A measurement this much above the floor is held to be the network's time."""
+EVENTS_US = 0.75
+"""A kernel that follows another in its stream takes this much less than the interval between events around it."""
+OPS = (*tuner.REDUCTIONS, "all_to_all", "sendrecv_ring", "recv")
+"""Of the measured ones, those that are planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One line: ``us`` is the median."""
+    """One line. ``us``: without the events."""
 
     op: str
     world: int
     nbytes: int
     us: float
+    env: tuple[tuple[str, str], ...]
+    machine: int
+
+    @property
+    def group(self) -> str:
+        """What it is listed under."""
+        return " ".join(f"{name}={value}" for name, value in self.env) or f"machine {self.machine}"
 
 
-def read(path: Path) -> list[Measurement]:
-    """The measurements of a file."""
+def read(path: Path, events_us: float = EVENTS_US) -> list[Measurement]:
+    """The measurements of a file that have a plan."""
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return [Measurement(row["op"], row["world"], row["bytes"], row["us_median"]) for row in rows]
+    return [
+        Measurement(r["op"], r["world"], r["bytes"], r["us"] - events_us, tuple(sorted(r["env"].items())), r["machine"])
+        for r in rows
+        if r["op"] in OPS
+    ]
 
 
-def server(gpus: int) -> Topology:
-    """A Hopper NVSwitch server as measured: NVLink multicast off."""
-    return build({"server": {"kind": "nvswitch", "gpus": gpus, "gpu_gbps": 3200.0, "nvls": False}})
+class Planned:
+    """Times of plans on servers as measured: Hopper, NVLink multicast off."""
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        self._topologies: dict[tuple[int, NcclSettings], Topology] = {}
+        self._settings: dict[tuple[tuple[str, str], ...], NcclSettings] = {}
+
+    def us(self, row: Measurement) -> float:
+        """Time that the plan takes on an otherwise idle network: no group is held up by another."""
+        given = self._settings.get(row.env)
+        if given is None:
+            given = self._settings[row.env] = settings.read(dict(row.env)).settings
+        topology = self._topologies.get((row.world, given))
+        if topology is None:
+            spec = {"server": {"kind": "nvswitch", "gpus": row.world, "gpu_gbps": 3200.0}}
+            topology = self._topologies[row.world, given] = build(spec, rules=given.traffic_rules(0))
+        op, members = (row.op, tuple(range(row.world)))
+        if op in ("recv", "sendrecv_ring"):
+            op, members = "send_recv", (0, 1)
+        made = plan(
+            op,
+            row.nbytes,
+            members,
+            topology,
+            self._params,
+            ranks=row.world,
+            exchange=row.op == "sendrecv_ring",
+            settings=given,
+        )
+        moving = [group.nbytes * 8 / group.cap_gbps for group in made.groups if group.cap_gbps]
+        return (made.latency_ns + max(moving, default=0.0)) / 1000
 
 
-def planned_us(row: Measurement, topology: Topology, params: Params) -> float:
-    """Time that the plan takes on an otherwise idle network."""
-    members = range(row.world)
-    if row.op in ("send_0_1", "sendrecv_ring"):
-        both = row.op == "sendrecv_ring"
-        pairs = [(i, (i + 1) % row.world) for i in members] if both else [(0, 1)]
-        plans = [
-            planner.plan("send_recv", row.nbytes, pair, topology, params, ranks=row.world, both_ways=both)
-            for pair in pairs
-        ]
-    else:
-        plans = [planner.plan(row.op, row.nbytes, list(members), topology, params)]
-    net = Network(topology)
-    last = max(plan.latency_ns for plan in plans)
-    for i, plan in enumerate(plans):
-        for j, group in enumerate(plan.groups):
-            net.add(group, plan.latency_ns, (i, j))
-    for at_ns, _ in net.advance(1 << 45):
-        last = max(last, at_ns)
-    return last / 1000
+# -- fitting
+
+ParameterPath = tuple[str | int, ...]
 
 
-def floors(rows: Iterable[Measurement]) -> dict[tuple[str, int], float]:
-    """The host's time per call, by operation and world."""
-    small: dict[tuple[str, int], list[float]] = {}
-    for row in rows:
-        if row.nbytes <= FLOOR_UP_TO:
-            small.setdefault((row.op, row.world), []).append(row.us)
-    # The lower quartile: a host that is disturbed now and then is slower, never faster.
-    return {key: quantiles(values, n=4)[0] for key, values in small.items()}
+def free_parameters() -> list[ParameterPath]:
+    """The measured parameters, as paths of fields into ``Params``."""
+    kernel: list[ParameterPath] = [("kernel", "start_us", op, p) for op in tuner.REDUCTIONS for p in range(3)]
+    for name in ("step_us", "send_gbs", "relay_gbs", "receive_gbs"):
+        kernel += [("kernel", name, p) for p in range(3)]
+    kernel += [("kernel", name) for name in ("slice_us", "iteration_us", "overlap_mb", "many_blocks_us")]
+    p2p: list[ParameterPath] = [
+        ("p2p", name) for name in ("first_gbs", "receive_gbs", "chunk_us", "second_iteration_us")
+    ]
+    for way in ("one_way", "exchange"):
+        p2p += [("p2p", way, name) for name in ("ll_start_us", "simple_start_us", "ll_gbs", "simple_gbs")]
+    return [*kernel, *p2p, ("p2p", "exchange", "port_efficiency")]
 
 
-def fit(rows: Sequence[Measurement], params: Params, floor: dict[tuple[str, int], float]) -> Params:
-    """Ramp and turn time of the ring collectives by least squares of the relative error; all else stays."""
-    ramp, turn = dict(params.simple.ramp_us), dict(params.simple.turn_us_per_mb)
-    for op in tuner.REDUCTIONS:
-        left, right = [], []
-        for row in rows:
-            if row.op != op or row.nbytes < LARGE or row.us < CLEAR * floor[op, row.world]:
-                continue
-            steps = row.world - 1 if op != "all_reduce" else 2 * (row.world - 1)
-            nccl_us = params.base_us["ring"][2] + steps * params.nvlink_us["ring"][2]
-            carried = tuner.wire_bytes(op, row.nbytes, row.world)
-            moving_us = carried / (1000 * params.gpu_gbs * params.simple.wire_efficiency)
-            turns = row.nbytes / row.world / 1e6 if params.simple.turn_us_per_mb[op] else 0.0
-            left.append([1 / row.us, turns / row.us])
-            right.append((row.us - nccl_us - moving_us) / row.us)
-        if left:
-            found = np.linalg.lstsq(np.array(left), np.array(right), rcond=None)[0]
-            ramp[op], turn[op] = float(found[0]), float(found[1])
-    return replace(params, simple=replace(params.simple, ramp_us=ramp, turn_us_per_mb=turn))
+def get(value: Any, path: ParameterPath) -> float:
+    """The parameter at a path."""
+    step: Any
+    for step in path:
+        value = value[step] if isinstance(value, dict | tuple) else getattr(value, step)
+    return float(value)
 
 
-def compare(
-    rows: Sequence[Measurement], params: Params, floor: dict[tuple[str, int], float]
-) -> list[tuple[Measurement, float]]:
-    """Each measurement with its prediction in us."""
-    topologies = {world: server(world) for world in {row.world for row in rows}}
-    return [(row, max(floor[row.op, row.world], planned_us(row, topologies[row.world], params))) for row in rows]
+def put(value: Any, path: ParameterPath, number: float) -> Any:
+    """A copy with another number at a path."""
+    if not path:
+        return number
+    step: Any = path[0]
+    rest = path[1:]
+    if isinstance(value, dict):
+        return {**value, step: put(value[step], rest, number)}
+    if isinstance(value, tuple):
+        return (*value[:step], put(value[step], rest, number), *value[step + 1 :])
+    return replace(value, **{step: put(getattr(value, step), rest, number)})
 
 
-def summary(pairs: Sequence[tuple[Measurement, float]]) -> str:
+def weight(row: Measurement) -> float:
+    """What NCCL does by itself counts most; protocols forced where NCCL would not use them count least."""
+    if "NCCL_P2P_DISABLE" in dict(row.env) or "NCCL_ALGO" in dict(row.env):
+        return 0.0
+    protocol = dict(row.env).get("NCCL_PROTO", "")
+    if (protocol == "LL" and row.nbytes > 4 << 20) or (protocol in ("LL128", "Simple") and row.nbytes < SMALL):
+        return 0.15
+    return 1.5 if row.machine == 1 else 0.5 if row.env else 1.0
+
+
+def fit(rows: Sequence[Measurement], params: Params, rounds: int = 12) -> Params:
+    """Least squares of the relative errors, with outliers damped: Levenberg-Marquardt on the logarithms."""
+    rows = [row for row in rows if weight(row)]
+    paths = free_parameters()
+    weights = np.array([weight(row) for row in rows])
+    measured = np.array([row.us for row in rows])
+
+    def made(logs: NDArray[np.float64]) -> Params:
+        result = params
+        for path, value in zip(paths, np.exp(logs), strict=True):
+            result = put(result, path, float(value))
+        return result
+
+    def errors(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+        planned = Planned(made(logs))
+        return np.asarray(weights * (np.array([planned.us(row) for row in rows]) / measured - 1), np.float64)
+
+    return made(_least_squares(errors, np.log([get(params, path) for path in paths]), rounds))
+
+
+def _least_squares(
+    errors: Callable[[NDArray[np.float64]], NDArray[np.float64]], at: NDArray[np.float64], rounds: int
+) -> NDArray[np.float64]:
+    damping, scale, small = 1e-2, 0.04, 1e-3
+    now = errors(at)
+
+    def cost(e: NDArray[np.float64]) -> float:
+        return float(np.sum(np.sqrt(1 + (e / scale) ** 2) - 1))
+
+    for _ in range(rounds):
+        slopes = np.stack([(errors(at + small * unit) - now) / small for unit in np.eye(len(at))], axis=1)
+        damped = 1 / np.sqrt(1 + (now / scale) ** 2)
+        normal, right = slopes.T @ (slopes * damped[:, None]), -slopes.T @ (now * damped)
+        while damping < 1e6:
+            step = np.linalg.solve(normal + damping * (np.diag(np.diag(normal)) + 1e-6 * np.eye(len(at))), right)
+            there = at + np.clip(step, -0.5, 0.5)
+            then = errors(there)
+            if cost(then) < cost(now):
+                at, now, damping = there, then, damping / 5
+                break
+            damping *= 5
+    return at
+
+
+def toml(params: Params) -> str:
+    """The fitted parameters, one a line."""
+    return "\n".join(f"{'.'.join(map(str, path))} = {get(params, path):.3g}" for path in free_parameters())
+
+
+# -- tables
+
+CLASSES = (("< 64 KiB", 0, SMALL), ("64 KiB - 8 MiB", SMALL, LARGE), (">= 8 MiB", LARGE, 1 << 60))
+Pair = tuple[Measurement, float]
+
+
+def compare(rows: Sequence[Measurement], params: Params) -> list[Pair]:
+    """Each measurement with its plan's time in us."""
+    planned = Planned(params)
+    return [(row, planned.us(row)) for row in rows]
+
+
+def summary(pairs: Sequence[Pair]) -> str:
     """Median and worst error; in per cent, for small messages in us."""
     if not pairs:
         return f"{'-':>14}"
@@ -124,49 +216,66 @@ def summary(pairs: Sequence[tuple[Measurement, float]]) -> str:
     return f"{median(wrong):5.1f} {max(wrong):6.1f}% "
 
 
-CLASSES = (("< 64 KiB", 0, SMALL), ("64 KiB - 8 MiB", SMALL, LARGE), (">= 8 MiB", LARGE, 1 << 60))
-
-
-def table(title: str, pairs: Sequence[tuple[Measurement, float]]) -> str:
-    """Errors by operation, world and size class: median and worst."""
-    lines = [f"{title:24}" + "".join(f"{name:>18}" for name, _, _ in CLASSES)]
-    for op, world in sorted({(row.op, row.world) for row, _ in pairs}):
-        cells = []
-        for _, low, high in CLASSES:
-            cells.append(
-                summary([p for p in pairs if (p[0].op, p[0].world) == (op, world) and low <= p[0].nbytes < high])
-            )
-        lines.append(f"{op:16} {world:7}" + "".join(f"{cell:>18}" for cell in cells))
-    totals = [summary([p for p in pairs if low <= p[0].nbytes < high]) for _, low, high in CLASSES]
-    lines.append(f"{'all':24}" + "".join(f"{cell:>18}" for cell in totals))
+def table(title: str, pairs: Sequence[Pair], key: Callable[[Measurement], str]) -> str:
+    """Errors by ``key`` and size class: median and worst."""
+    lines = [f"{title:38}" + "".join(f"{name:>18}" for name, _, _ in CLASSES)]
+    by_key: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        by_key.setdefault(key(pair[0]), []).append(pair)
+    for name, part in [*sorted(by_key.items()), ("all", list(pairs))]:
+        cells = [summary([p for p in part if low <= p[0].nbytes < high]) for _, low, high in CLASSES]
+        lines.append(f"{name:38}" + "".join(f"{cell:>18}" for cell in cells))
     return "\n".join(lines)
 
 
+def by_op(row: Measurement) -> str:
+    """Operation and world."""
+    return f"{row.op:16} {row.world:3}"
+
+
+def by_group(row: Measurement) -> str:
+    """The machine, or the variables that were set."""
+    return row.group
+
+
+def left_out(rows: Sequence[Measurement], params: Params) -> Iterable[str]:
+    """Fits on a part of the measurements, and how well they predict the rest."""
+    for world in sorted({row.world for row in rows}):
+        fitted = fit([row for row in rows if row.world == world], params)
+        rest = [row for row in rows if row.world != world and not row.env]
+        yield table(f"fitted on {world} GPUs, predicts others", compare(rest, fitted), by_op)
+    sizes = sorted({row.nbytes for row in rows})
+    third = set(sizes[1::3])
+    fitted = fit([row for row in rows if row.nbytes not in third], params)
+    rest = [row for row in rows if row.nbytes in third and not row.env]
+    yield table("fitted without every third size", compare(rest, fitted), by_op)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print how the parameters fit, and how a fit on one world predicts the other."""
+    """Print how the parameters fit, and how fits on a part predict the rest."""
     parser = argparse.ArgumentParser(prog="python -m netsim.tools.nccl_accuracy")
     parser.add_argument("measured", type=Path)
     parser.add_argument("--generation", default="hopper")
-    parser.add_argument("--rows", action="store_true", help="print every measurement of 64 KiB and more")
+    parser.add_argument("--events-us", type=float, default=EVENTS_US, metavar="US", help="taken off each measurement")
+    parser.add_argument("--rows", action="store_true", help="print every measurement of NCCL's own choice")
+    parser.add_argument("--fit", action="store_true", help="fit the parameters and print them")
+    parser.add_argument("--leave-out", action="store_true", help="fit on a part, predict the rest (minutes)")
     args = parser.parse_args(argv)
-    rows, params = read(args.measured), load_params(args.generation)
-    floor = floors(rows)
-    worlds = sorted({row.world for row in rows})
-    out = [table("as shipped", compare(rows, params, floor))]
+    rows, params = read(args.measured, args.events_us), load_params(args.generation)
+    if args.fit:
+        params = fit(rows, params)
+        sys.stdout.write(toml(params) + "\n\n")
+    pairs = compare(rows, params)
+    own = [pair for pair in pairs if not pair[0].env]
+    sys.stdout.write(table("NCCL's own choice", own, by_op) + "\n\n")
+    sys.stdout.write(table("by machine and variable", pairs, by_group) + "\n")
     if args.rows:
-        for row, guess in compare(rows, params, floor):
-            if row.nbytes >= SMALL:
-                out.append(
-                    f"{row.op:16} {row.world} {row.nbytes:11} {row.us:9.1f} {guess:9.1f} {guess / row.us - 1:+7.1%}"
-                )
-    for world in worlds:
-        fitted = fit([row for row in rows if row.world == world], params, floor)
-        others = [row for row in rows if row.world != world]
-        out.append(table(f"fitted on {world}, predicts", compare(others, fitted, floor)))
-        out.append(f"ramp_us {fitted.simple.ramp_us}\nturn_us_per_mb {fitted.simple.turn_us_per_mb}")
-    both = fit(rows, params, floor)
-    out.append(f"fitted on all: ramp_us {both.simple.ramp_us}\nturn_us_per_mb {both.simple.turn_us_per_mb}")
-    sys.stdout.write("\n\n".join(out) + "\n")
+        for row, guess in own:
+            line = f"{row.op:16} {row.world} {row.nbytes:11} {row.us:9.1f} {guess:9.1f} {guess / row.us - 1:+7.1%}"
+            sys.stdout.write(line + "\n")
+    if args.leave_out:
+        for text in left_out(rows, params):
+            sys.stdout.write("\n" + text + "\n")
     return 0
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netsim.collectives import Params, plan
+from netsim.collectives import NcclSettings, Params, plan
 from netsim.errors import FlowError, NetsimError, SpecError
 from netsim.fields import FieldError, TomlTable
 from netsim.simulation.adaptive import routed_network
@@ -157,7 +157,9 @@ def _from_tables(data: object, topology: Topology, names: dict[str, int]) -> Flo
     return FlowTrace(tuple(sends), tuple(collectives), tuple(faults))
 
 
-def run(trace: FlowTrace, topology: Topology, params: Params) -> tuple[RoutedNetwork, dict[str, int | None]]:
+def run(
+    trace: FlowTrace, topology: Topology, params: Params, settings: NcclSettings
+) -> tuple[RoutedNetwork, dict[str, int | None]]:
     """The network after the trace, and each entry's completion in ns (None: it stalls for ever)."""
     net = routed_network(topology)
     for fault in trace.faults:
@@ -170,7 +172,7 @@ def run(trace: FlowTrace, topology: Topology, params: Params) -> tuple[RoutedNet
     for send in trace.sends:
         parts[send.key] = [net.send(send.src, send.dst, send.nbytes, send.start_ns, (send.key, 0)).flow]
     for call in trace.collectives:
-        made = plan(call.op, call.nbytes, call.members, topology, params, root=call.root)
+        made = plan(call.op, call.nbytes, call.members, topology, params, root=call.root, settings=settings)
         done[call.key] = call.start_ns + made.latency_ns
         start_ns = call.start_ns + made.latency_ns
         parts[call.key] = [net.add(group, start_ns, (call.key, i)).flow for i, group in enumerate(made.groups)]

@@ -6,8 +6,20 @@ Comes in: the ``[network]`` table of a cluster file, a networkx graph, or ASTRA-
 
 from __future__ import annotations
 
-from netsim.topology.description import build, load
+from netsim.topology.description import EVERYTHING, build, load
 from netsim.topology.links import Link, LinkPath, LinkTable
-from netsim.topology.topology import ROUTINGS, ServerFacts, Topology, ecmp
+from netsim.topology.topology import ROUTINGS, ServerFacts, Topology, TrafficRules, ecmp
 
-__all__ = ["ROUTINGS", "Link", "LinkPath", "LinkTable", "ServerFacts", "Topology", "build", "ecmp", "load"]
+__all__ = [
+    "EVERYTHING",
+    "ROUTINGS",
+    "Link",
+    "LinkPath",
+    "LinkTable",
+    "ServerFacts",
+    "Topology",
+    "TrafficRules",
+    "build",
+    "ecmp",
+    "load",
+]

@@ -13,40 +13,43 @@ from netsim.topology import fabrics, graph, servers
 from netsim.topology.fabrics import Fabric
 from netsim.topology.links import LinkPath, LinkTable
 from netsim.topology.servers import Server
-from netsim.topology.topology import ROUTINGS, ServerFacts, Topology
+from netsim.topology.topology import ROUTINGS, ServerFacts, Topology, TrafficRules
+
+EVERYTHING = TrafficRules()
 
 
-def build(spec: Mapping[str, Any], servers: int = 1) -> Topology:
+def build(spec: Mapping[str, Any], servers: int = 1, rules: TrafficRules = EVERYTHING) -> Topology:
     """The topology that a cluster file's ``[network]`` table describes, with ``servers`` servers.
 
-    Raises SpecError naming the field that is wrong. The keys are documented in docs/netsim.md.
+    ``rules`` limit its use. Raises SpecError naming the field that is wrong. The keys are documented in docs/netsim.md.
     """
     if servers < 1:
         raise SpecError(f"a cluster needs at least one server, not {servers}")
-    return _from_table(TomlTable(spec, "network"), servers)
+    return _from_table(TomlTable(spec, "network"), servers, rules)
 
 
-def load(path: str | Path, servers: int = 1) -> Topology:
+def load(path: str | Path, servers: int = 1, rules: TrafficRules = EVERYTHING) -> Topology:
     """``build`` from a TOML file that has a ``[network]`` table; errors name the line as well."""
     path = Path(path)
     tables = read_toml(path)
     try:
         if "network" not in tables:
             raise FieldError("network", "missing")
-        return build(tables["network"], servers)
+        return build(tables["network"], servers, rules)
     except FieldError as error:
         raise locate(error, path) from error
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRouter:
-    """Routes in a cluster of equal servers. Between servers, traffic leaves on the rail of the destination's NIC."""
+    """Routes in a cluster of equal servers. From NVSwitch servers, traffic leaves on the rail of the receiver's NIC."""
 
     built: tuple[Server, ...]
     facts: ServerFacts
     nic_out: tuple[tuple[int, ...], ...] = ()
     nic_in: tuple[tuple[int, ...], ...] = ()
     fabric: Fabric | None = None
+    cross_nic: bool = False
 
     def routes(self, src: int, dst: int) -> Sequence[LinkPath]:
         gpus = self.facts.gpus
@@ -56,13 +59,14 @@ class ClusterRouter:
         if self.fabric is None:
             return ()
         far = servers.nic_of(self.facts, b)
-        near = far if self.facts.kind == "nvswitch" else servers.nic_of(self.facts, a)
+        rail = self.facts.kind == "nvswitch" and not self.cross_nic
+        near = far if rail else servers.nic_of(self.facts, a)
         head = (*self.built[s].to_nic(a, near), self.nic_out[s][near])
         tail = (self.nic_in[d][far], *self.built[d].from_nic(far, b))
         return tuple((*head, *middle, *tail) for middle in self.fabric.between((s, near), (d, far)))
 
 
-def _from_table(table: TomlTable, count: int) -> Topology:
+def _from_table(table: TomlTable, count: int, rules: TrafficRules) -> Topology:
     """The topology of ``count`` servers; SpecError (FieldError) for anything that does not fit."""
     routing = table.text("routing", "ecmp", ROUTINGS)
     if table.has("graph"):
@@ -71,12 +75,12 @@ def _from_table(table: TomlTable, count: int) -> Topology:
         table.end()
         return topology
     server_table = table.table("server")
-    design = servers.read(server_table)
+    design = servers.read(server_table, rules)
     server_table.end()
     links = LinkTable()
     names = [f"node{i:03d}" for i in range(count)]
     built = tuple(design.build(links, name) for name in names)
-    kind, router = design.facts.kind, ClusterRouter(built, design.facts)
+    kind, router = design.facts.kind, ClusterRouter(built, design.facts, cross_nic=rules.cross_nic)
     if table.has("fabric"):
         fabric_table = table.table("fabric")
         fabric_kind = fabric_table.text("kind", choices=fabrics.KINDS)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from netsim.fields import FieldError, TomlTable
 from netsim.topology.links import LinkPath, LinkTable
-from netsim.topology.topology import ServerFacts
+from netsim.topology.topology import ServerFacts, TrafficRules
 
 
 class Server(Protocol):
@@ -41,8 +41,8 @@ class Design(Protocol):
 
 
 def nic_of(facts: ServerFacts, gpu: int) -> int:
-    """The NIC nearest to a GPU: GPUs spread evenly over NICs."""
-    return gpu * facts.nics // facts.gpus
+    """The NIC that a GPU uses: GPUs spread evenly over the usable NICs."""
+    return facts.usable_nics[gpu * len(facts.usable_nics) // facts.gpus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ class _NvSwitchServer:
     pxn: bool
 
     def inside(self, a: int, b: int) -> LinkPath:
+        if self.facts.through_host:
+            return (self.pcie_out[a], self.pcie_in[b])
         return (self.out[a], self.in_[b])
 
     def to_nic(self, gpu: int, nic: int) -> LinkPath:
@@ -67,9 +69,8 @@ class _NvSwitchServer:
         return (self.pcie_in[gpu],)
 
     def _near(self, gpu: int, nic: int) -> int:
-        # A GPU whose own NIC this is, so that the transfer enters the right rail over NVLink instead of crossing the
-        # PCIe tree.
-        if nic_of(self.facts, gpu) == nic:
+        """The GPU next to the NIC: a transfer reaches it over NVLink instead of crossing the PCIe tree."""
+        if gpu * self.facts.nics // self.facts.gpus == nic:
             return gpu
         return -(-nic * self.facts.gpus // self.facts.nics)
 
@@ -79,6 +80,7 @@ class NvSwitch:
     """GPUs joined by NVSwitch: one port in and one port out per GPU, a PCIe link from each GPU towards its NIC."""
 
     facts: ServerFacts
+    gpu_gbps: float
     gpu_latency_ns: int
     pcie_gbps: float
     pcie_latency_ns: int
@@ -86,11 +88,11 @@ class NvSwitch:
 
     def build(self, table: LinkTable, name: str) -> Server:
         gpus = range(self.facts.gpus)
-        out = tuple(table.add(f"{name}/gpu{i}:out", self.facts.gpu_gbps, self.gpu_latency_ns) for i in gpus)
-        in_ = tuple(table.add(f"{name}/gpu{i}:in", self.facts.gpu_gbps) for i in gpus)
-        with_nics = gpus if self.facts.nics else ()
-        p_out = tuple(table.add(f"{name}/gpu{i}:pcie-out", self.pcie_gbps, self.pcie_latency_ns) for i in with_nics)
-        p_in = tuple(table.add(f"{name}/gpu{i}:pcie-in", self.pcie_gbps, self.pcie_latency_ns) for i in with_nics)
+        out = tuple(table.add(f"{name}/gpu{i}:out", self.gpu_gbps, self.gpu_latency_ns) for i in gpus)
+        in_ = tuple(table.add(f"{name}/gpu{i}:in", self.gpu_gbps) for i in gpus)
+        on_pcie = gpus if self.facts.nics or self.facts.through_host else ()
+        p_out = tuple(table.add(f"{name}/gpu{i}:pcie-out", self.pcie_gbps, self.pcie_latency_ns) for i in on_pcie)
+        p_in = tuple(table.add(f"{name}/gpu{i}:pcie-in", self.pcie_gbps, self.pcie_latency_ns) for i in on_pcie)
         return _NvSwitchServer(out, in_, p_out, p_in, self.facts, self.pxn)
 
 
@@ -106,9 +108,10 @@ class _PcieServer:
     switch: tuple[int, ...]
     socket: tuple[int, ...]
     nic_switch: tuple[int, ...]
+    through_host: bool
 
     def inside(self, a: int, b: int) -> LinkPath:
-        if (a, b) in self.pairs:
+        if (a, b) in self.pairs and not self.through_host:
             return (self.pairs[a, b],)
         return (self.out[a], *self._between(self.switch[a], self.switch[b]), self.in_[b])
 
@@ -171,29 +174,40 @@ class Pcie:
             switch=tuple(i * self.switches // gpus for i in range(gpus)),
             socket=tuple(i * self.sockets // self.switches for i in range(self.switches)),
             nic_switch=tuple(i * self.switches // self.facts.nics for i in range(self.facts.nics)),
+            through_host=self.facts.through_host,
         )
 
 
-def read(table: TomlTable) -> Design:
-    """The server design in ``[network.server]``."""
+def read(table: TomlTable, rules: TrafficRules) -> Design:
+    """The server design in ``[network.server]``, as far as the rules allow its use."""
     kind = table.text("kind", choices=("nvswitch", "pcie", "host"))
     gpus = table.count("gpus", 1)
     nics = table.count("nics", 0, least=0)
     if nics > gpus and kind == "nvswitch":
         raise FieldError(table.field("nics"), f"{nics} NICs for {gpus} GPUs: give the GPUs' combined NIC speed instead")
     nic_gbps = table.number("nic_gbps") if nics else 0.0
+    usable = tuple(range(nics)) if rules.nics is None else rules.nics
     design: Design
     if kind == "nvswitch":
-        facts = ServerFacts(kind, gpus, nics, table.flag("nvls", False), nic_gbps, table.number("gpu_gbps"))
-        design = NvSwitch(
-            facts,
-            table.count("gpu_latency_ns", 0, least=0),
-            table.number("pcie_gbps", 504.0),
-            table.count("pcie_latency_ns", 0, least=0),
-            table.flag("pxn", True),
+        nvls, gpu_gbps = table.flag("nvls", False), table.number("gpu_gbps")
+        latency_ns = table.count("gpu_latency_ns", 0, least=0)
+        pcie_gbps = table.number("pcie_gbps", 504.0)
+        facts = ServerFacts(
+            kind,
+            gpus,
+            nics,
+            nvls and rules.nvls and rules.p2p,
+            nic_gbps,
+            gpu_gbps if rules.p2p else pcie_gbps,
+            usable,
+            nvlink=rules.p2p,
+            through_host=not rules.p2p,
         )
+        pcie_latency_ns, pxn = table.count("pcie_latency_ns", 0, least=0), table.flag("pxn", True) and rules.pxn
+        design = NvSwitch(facts, gpu_gbps, latency_ns, pcie_gbps, pcie_latency_ns, pxn)
     else:
-        facts = ServerFacts(kind, gpus, nics, False, nic_gbps, table.number("pcie_gbps", 252.0))
+        pcie_gbps = table.number("pcie_gbps", 252.0)
+        facts = ServerFacts(kind, gpus, nics, False, nic_gbps, pcie_gbps, usable, through_host=not rules.p2p)
         switches = table.count("switches", 1)
         sockets = table.count("sockets", 1)
         if sockets > switches:

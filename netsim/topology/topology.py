@@ -26,6 +26,27 @@ class ServerFacts:
     nvls: bool = False
     nic_gbps: float = 0.0
     gpu_gbps: float = 0.0
+    usable_nics: tuple[int, ...] = ()
+    nvlink: bool = False
+    """GPUs of a server reach each other over NVLink."""
+    through_host: bool = False
+    """GPUs of a server exchange data through the host's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficRules:
+    """What of the described network may be used, and how. The defaults allow everything."""
+
+    nics: tuple[int, ...] | None = None
+    """The NICs of each server that are used; None: all."""
+    cross_nic: bool = False
+    """A message leaves by the sender's own NIC; otherwise by the NIC on the receiver's rail."""
+    pxn: bool = True
+    """False: a GPU reaches another rail's NIC over PCIe, not over NVLink and that rail's GPU."""
+    p2p: bool = True
+    """False: GPUs of a server exchange data through the host's memory."""
+    nvls: bool = True
+    """False: NVLink multicast is off."""
 
 
 class Router(Protocol):

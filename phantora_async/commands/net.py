@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from netsim import NetsimError, Topology, load
-from netsim.collectives import load_params
+from netsim.collectives import load_params, settings
 from netsim.tools import picture, stats, trace
-from netsim.topology import ROUTINGS, astra_sim
+from netsim.topology import EVERYTHING, ROUTINGS, TrafficRules, astra_sim
 from phantora_async.errors import NotWritten, UsageError
 
 USAGE = (
@@ -66,9 +68,11 @@ def run(given: argparse.Namespace) -> int:
         raise UsageError("--servers and --bins must be at least 1")
     try:
         topology = _topology(given)
+        nccl = settings.read(os.environ, topology.server.nics)
+        topology = _topology(given, nccl.settings.traffic_rules(topology.server.nics))
         if given.routing:
             topology.routing = given.routing
-        net, done = trace.run(trace.read(given.flows, topology), topology, load_params(given.gpu))
+        net, done = trace.run(trace.read(given.flows, topology), topology, load_params(given.gpu), nccl.settings)
         statistics = stats.take(net, bins=given.bins)
     except (NetsimError, OSError) as error:
         raise UsageError(str(error)) from None
@@ -81,14 +85,16 @@ def run(given: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise NotWritten(str(error)) from None
+    for remark in nccl.remarks:
+        print(f"phantora-async: NCCL's environment: {remark}", file=sys.stderr)
     _show(done, statistics)
     return 0
 
 
-def _topology(given: argparse.Namespace) -> Topology:
+def _topology(given: argparse.Namespace, rules: TrafficRules = EVERYTHING) -> Topology:
     if given.network.suffix.lower() in (".yml", ".yaml"):
         return astra_sim.from_yaml(given.network)
-    return load(given.network, given.servers)
+    return load(given.network, given.servers, rules)
 
 
 def _write(path: Path, topology: Topology, done: dict[str, int | None], statistics: stats.Statistics) -> None:

@@ -11,6 +11,9 @@ from phantora_async.errors import UsageError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="FILE|DIR", help="a JSON report, or the run directory that has it")
+    parser.add_argument(
+        "--rank", type=int, metavar="RANK", help="list the GPU work of this rank (default: of all ranks)"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -27,5 +30,8 @@ def run(given: argparse.Namespace) -> int:
 
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{path}: not a report, or written by another version of phantora-async")
-    print(terminal_report(document))
+    world_size = document["simulated"]["world_size"]
+    if given.rank is not None and not 0 <= given.rank < world_size:
+        raise UsageError(f"--rank {given.rank}: the run had ranks 0 to {world_size - 1}")
+    print(terminal_report(document, given.rank))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, STALL_TIMEOUT_S, resolve
@@ -112,6 +113,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     config = resolve(given)
+    for remark in config.remarks:
+        print(f"phantora-async: {remark}", file=sys.stderr)
     # Imported only when the command line is known to be good: they take longer to import than everything else.
     import uvloop
 

@@ -1,6 +1,6 @@
 """The coordinator of a run: serves the ranks' connections, moves virtual time on, knows when the run is over.
 
-One asyncio loop and no threads. ``Intake`` turns records into facts; virtual time runs in short turns, between which
+One asyncio loop and no threads. ``Connections`` feeds records to virtual time, which runs in short turns, between which
 the loop reads sockets; ``Standstill`` looks at ranks that virtual time waits for; ``RunEnd`` decides how the run ended.
 Whatever cannot continue raises RunFailure, and the loop's callbacks here catch it.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 import netsim
 from emu.contract import records
-from phantora_async.coordinator.intake import Intake
+from phantora_async.coordinator.connections import Connections
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
 from phantora_async.coordinator.standstill import Standstill
@@ -47,25 +47,27 @@ class Coordinator:
     def __init__(self, spec: RunSpec, processes: Processes | None = None) -> None:
         """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
         self._spec = spec
-        topology = netsim.build(spec.cluster.network, servers=len(spec.servers))
-        network = NetsimNetworkModel(topology, netsim.collectives.load_params(spec.cluster.nccl), spec.servers)
+        rules = spec.nccl.traffic_rules(netsim.build(spec.cluster.network).server.nics)
+        topology = netsim.build(spec.cluster.network, len(spec.servers), rules)
+        params = netsim.collectives.load_params(spec.cluster.nccl)
+        network = NetsimNetworkModel(topology, params, spec.servers, spec.nccl)
         optimistic = spec.clock == "optimistic"
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
         self._fact_builder = FactBuilder(spec.world_size, Costs(CostModel(spec.gpu), CostTable(spec.cost_table)))
-        self._intake = Intake(self._timeline, self._fact_builder, spec.world_size)
-        pids = self._intake.pids
+        self._connections = Connections(self._timeline, self._fact_builder, spec.world_size)
+        pids = self._connections.pids
         stacks = Stacks(spec.socket.parent)
         self._blocked_ranks = BlockedRanks(self._timeline, self._fact_builder, pids, processes or ProcFs())
         self._stall_watch = StallWatch(self._timeline, self._fact_builder, pids, self._blocked_ranks, stacks)
-        self._standstill = Standstill(self._timeline, self._intake, self._blocked_ranks)
+        self._standstill = Standstill(self._timeline, self._connections, self._blocked_ranks)
         self._status_view = StatusView(self._timeline, self._fact_builder, self._stall_watch, spec.stall_timeout_s)
         self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks)
         self._usage = Usage()
         self._over = asyncio.Event()
         """The run has ended, or has failed."""
         self._server: asyncio.Server | None = None
-        self._connections: list[Channel] = []
+        self._channels: list[Channel] = []
         self._gc_threshold = gc.get_threshold()
         self._turn_due = False
         self._stop = Stop.STARVED
@@ -89,7 +91,7 @@ class Coordinator:
         exit = self._run_end.exits[rank] = Exit(returncode, signal or 0)
         if not exit.well:
             self._fail(self._run_end.rank_died(rank))
-        elif rank not in self._intake.pids:
+        elif rank not in self._connections.pids:
             self._ended_well(rank)
         self._check_over()
 
@@ -111,7 +113,7 @@ class Coordinator:
 
     def interrupt(self) -> bool:
         """Ctrl-C: ends the run and says who waits for whom. False if no rank has connected yet."""
-        if not self._intake.pids:
+        if not self._connections.pids:
             return False
         stall = self._stall_watch.look()
         self._fail(Interrupted(f"interrupted{f' while {stall}' if stall else ''}", shows_ranks=stall is not None))
@@ -131,18 +133,18 @@ class Coordinator:
         """Closes the connections. To be called when the ranks have ended: one that is still running would end itself
         with ``ExitCode.DISCONNECTED``.
         """
-        for channel in self._connections:
+        for channel in self._channels:
             channel.close()
 
     # ---- for the channels, see ``channel.Receiver`` ----------------------------------------------------------------
 
     def _connection(self) -> Channel:
         channel = Channel(self)
-        self._connections.append(channel)
+        self._channels.append(channel)
         return channel
 
     def connected(self, channel: Channel, hello: records.Hello) -> None:
-        self._intake.connect(channel, hello)
+        self._connections.connect(channel, hello)
         self._usage.add_rank(hello.rank, channel.pid)
 
     def received(self, rank: int, arrived: list[Any], nbytes: int) -> None:
@@ -151,7 +153,7 @@ class Coordinator:
         if news:
             self._stall_watch.heard(rank)
         self._usage.received(len(arrived), nbytes)
-        self._intake.take(rank, arrived)
+        self._connections.take(rank, arrived)
         bye = self._fact_builder.rank_info[rank].bye
         if bye is not None:
             self._usage.goodbye(rank)
@@ -188,8 +190,8 @@ class Coordinator:
             answers = self._timeline.take_answers()
             for rank, _ in answers:
                 self._fact_builder.answered(rank)
-            self._intake.send(answers)
-            self._intake.resume()
+            self._connections.send(answers)
+            self._connections.resume()
             if self._stop is Stop.BUDGET:
                 self._take_turn_soon()
             elif self._stop is Stop.STARVED:
@@ -221,7 +223,7 @@ class Coordinator:
 
     def _ended_well(self, rank: int) -> None:
         with self._failures():
-            self._intake.rank_ended(rank)
+            self._connections.rank_ended(rank)
         self._take_turn_soon()
 
     def _check_over(self) -> None:
@@ -239,7 +241,7 @@ class Coordinator:
             self._fail(failure)
 
     def _fail(self, failure: RunFailure) -> None:
-        self._run_end.fail(failure, self._rank_states(), self._intake.pids)
+        self._run_end.fail(failure, self._rank_states(), self._connections.pids)
         self._over.set()
 
     def _rank_states(self) -> list[RankState]:

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import netsim
 from emu.contract.records import NcclKind
-from netsim.collectives import Params, Plan
+from netsim.collectives import BufferedSend, NcclSettings, Params, Plan, slower
 from phantora_async.virtual_time.collectives import Revised
 from phantora_async.virtual_time.facts import Collective
 
@@ -21,13 +21,23 @@ _SIZED_BY_MEMBERS = (
 """NCCL counts one member's part of these operations; netsim takes the whole."""
 
 
+NCCLS_OWN = NcclSettings()
+
+
 class NetsimNetworkModel:
     """``virtual_time.NetworkModel`` over a netsim network. ``servers``: GPUs in use on each server, by rank."""
 
-    def __init__(self, topology: netsim.Topology, params: Params, servers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        topology: netsim.Topology,
+        params: Params,
+        servers: Sequence[int],
+        settings: NcclSettings = NCCLS_OWN,
+    ) -> None:
         self._network = netsim.Network(topology)
         self._topology = topology
         self._params = params
+        self._settings = settings
         self._server_of = [server for server, gpus in enumerate(servers) for _ in range(gpus)]
         self._members: dict[int, tuple[int, ...]] = {}
         self._flows: dict[Collective, dict[int, int | None]] = {}
@@ -49,25 +59,51 @@ class NetsimNetworkModel:
         if collective.op == NcclKind.SEND:
             members = tuple(self._endpoint(collective, rank) for rank in collective.ranks)
             if members[0] == members[1]:
-                return self._plan("broadcast", collective.nbytes, members[:1], 0)
-            return self._plan("send_recv", collective.nbytes, members, 0)
+                return self._plan("broadcast", collective.nbytes, members[:1])
+            return self._plan(
+                "send_recv",
+                collective.nbytes,
+                members,
+                ranks=len(collective.comm.members),
+                exchange=collective.exchange,
+            )
         number = collective.comm.id
         known = self._members.get(number)
         if known is None:
             known = self._members[number] = tuple(self._endpoint(collective, rank) for rank in collective.ranks)
         nbytes = collective.nbytes * (len(known) if collective.op in _SIZED_BY_MEMBERS else 1)
-        return self._plan(NcclKind(collective.op).name.lower(), nbytes, known, max(collective.root, 0))
+        return self._plan(NcclKind(collective.op).name.lower(), nbytes, known, root=max(collective.root, 0))
 
-    def _plan(self, op: str, nbytes: int, members: tuple[int, ...], root: int) -> Plan:
-        return netsim.collectives.plan(op, nbytes, members, self._topology, self._params, root)
+    def _plan(
+        self,
+        op: str,
+        nbytes: int,
+        members: tuple[int, ...],
+        root: int = 0,
+        ranks: int | None = None,
+        exchange: bool = False,
+    ) -> Plan:
+        return netsim.collectives.plan(
+            op, nbytes, members, self._topology, self._params, root, ranks, exchange, self._settings
+        )
+
+    def buffered_send(self, send: Collective) -> BufferedSend | None:
+        """What NCCL's buffers let a send do before its receive starts; None if it has to wait for the receive."""
+        source, target = (self._endpoint(send, rank) for rank in send.ranks)
+        ranks = len(send.comm.members)
+        return netsim.collectives.buffered_send(
+            send.nbytes, (source, target), ranks, self._topology, self._params, self._settings
+        )
 
     def _endpoint(self, collective: Collective, rank: int) -> int:
         device = collective.comm.devices[collective.comm.place[rank]]
         return self._topology.gpu(self._server_of[rank], device)
 
-    def begin(self, collective: Collective, at_ns: int) -> Revised:
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool = False) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
         plan = self.plan(collective)
+        if beside_compute and self._in_one_server(collective):
+            plan = slower(plan, self._params.kernel.beside_compute)
         latency_ns = plan.latency_ns
         if not latency_ns and collective.ranks[0] != collective.ranks[-1]:
             latency_ns = 1
@@ -87,7 +123,12 @@ class NetsimNetworkModel:
         self._moving += 1
         return self._note(moved) if moved else ()
 
-    def retract(self, collective: Collective) -> Revised:
+    def _in_one_server(self, collective: Collective) -> bool:
+        """Between servers the NICs are the bottleneck, whatever the GPUs do."""
+        servers = {self._server_of[rank] for rank in collective.ranks}
+        return len(servers) == 1
+
+    def retract(self, collective: Collective) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
         if self._done.pop(collective, None) is None:
             self._moving -= 1
@@ -98,7 +139,7 @@ class NetsimNetworkModel:
             moved += self._network.retract(flow).moved
         return self._note(moved) if moved else ()
 
-    def _note(self, moved: Sequence[netsim.Moved]) -> Revised:
+    def _note(self, moved: Sequence[netsim.Moved]) -> Sequence[Revised]:
         """Flows complete at other times than before: so may their collectives."""
         changed: dict[Collective, None] = {}
         for change in moved:
@@ -106,7 +147,7 @@ class NetsimNetworkModel:
             if collective is not None:
                 self._flows[collective][change.flow] = change.after_ns
                 changed[collective] = None
-        revised: list[tuple[Collective, int, int | None]] = []
+        revised: list[Revised] = []
         for collective in changed:
             before_ns, after_ns = self._done.get(collective), _last(self._flows[collective].values())
             if before_ns == after_ns:
@@ -119,7 +160,7 @@ class NetsimNetworkModel:
             self._moving += (after_ns is None) - (before_ns is None)
             reported_ns = self._reported.pop(collective, None)
             if reported_ns is not None:
-                revised.append((collective, reported_ns, after_ns))
+                revised.append(Revised(collective, reported_ns, after_ns))
         return revised
 
     def next_ns(self) -> int | None:

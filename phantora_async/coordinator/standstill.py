@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phantora_async.coordinator.intake import Intake
+from phantora_async.coordinator.connections import Connections
 from phantora_async.errors import Deadlock
 from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.virtual_time import Timeline
@@ -13,9 +13,9 @@ PATIENCE_S = 30.0
 
 
 class Standstill:
-    def __init__(self, timeline: Timeline, intake: Intake, blocked_ranks: BlockedRanks) -> None:
+    def __init__(self, timeline: Timeline, connections: Connections, blocked_ranks: BlockedRanks) -> None:
         self._timeline = timeline
-        self._intake = intake
+        self._connections = connections
         self._blocked_ranks = blocked_ranks
         self.passed_over = 0
         """How often virtual time continued without ranks that slept where no record tells of it."""
@@ -27,7 +27,7 @@ class Standstill:
     def look(self) -> float | None:
         """None if virtual time can now continue, else in how many seconds to look again. Raises Deadlock."""
         verdict = self._blocked_ranks.look()
-        if not verdict.asleep or self._intake.resume_all():
+        if not verdict.asleep or self._connections.resume_all():
             return verdict.again_s
         if verdict.stuck_s > PATIENCE_S:
             asleep = f"{named(verdict.asleep)} {'is' if len(verdict.asleep) == 1 else 'are'} asleep"

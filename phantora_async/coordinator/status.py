@@ -1,4 +1,4 @@
-"""What the user sees while a run goes on: the status line, and for whom the others wait."""
+"""What the user sees during a run: the status line, and which rank the others wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each rank is doing and for whom it waits, in words: for the status line and for the message of a failed run."""
+"""What each rank is doing and what it waits for, in words: for the status line and the message of a failed run."""
 
 from __future__ import annotations
 

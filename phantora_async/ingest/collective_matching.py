@@ -6,8 +6,6 @@ and receives are matched by their order between the two ranks.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.errors import Deadlock, Mismatch, ProtocolError, Side
@@ -18,18 +16,8 @@ from phantora_async.wording import named
 _OPS = frozenset(NcclKind)
 
 
-class _Key(NamedTuple):
-    """Identifies a collective. ``sender`` and ``receiver`` are -1 unless it is a send with its receive."""
-
-    comm: int
-    seq: int
-    sender: int = -1
-    receiver: int = -1
-
-
-class _Member(NamedTuple):
-    rank: int
-    comm: int
+_Key = tuple[int, int] | tuple[int, int, int, int]
+"""Identifies a collective: its communicator and number; for a send with its receive also sender and receiver."""
 
 
 class CollectiveMatching:
@@ -38,8 +26,8 @@ class CollectiveMatching:
     def __init__(self, communicators: Communicators) -> None:
         self._communicators = communicators
         self._open: dict[_Key, Collective] = {}
-        self._called: dict[_Member, int] = {}
-        """How many collectives, sends and receives excluded, a rank has called on a communicator."""
+        self._called: dict[tuple[int, int], int] = {}
+        """By rank and communicator: how many collectives, sends and receives excluded, the rank has called."""
         self._ended: set[int] = set()
         """Ranks that have ended."""
 
@@ -69,7 +57,7 @@ class CollectiveMatching:
             raise ProtocolError(rank, f"send or receive with rank {op.peer} of the {comm.label}")
         peer = comm.members[op.peer]
         ranks = (rank, peer) if op.op == NcclKind.SEND else (peer, rank)
-        key = _Key(comm.id, op.seq, *ranks)
+        key = comm.id, op.seq, *ranks
         collective = self._open.get(key)
         if collective is None:
             collective = self._open[key] = Collective(comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks)
@@ -87,7 +75,7 @@ class CollectiveMatching:
 
     def _collective(self, rank: int, comm: Comm, op: records.NcclOp, site: int) -> tuple[_Key, Collective]:
         """A call of all members: they must agree on everything."""
-        key = _Key(comm.id, op.seq)
+        key = comm.id, op.seq
         collective = self._open.get(key)
         if collective is None:
             collective = Collective(comm, op.seq, op.op, op.dtype, op.redop, op.count, op.peer, comm.members)
@@ -98,7 +86,7 @@ class CollectiveMatching:
                 f"members of the {comm.label} called different collectives as their number {op.seq}",
                 sides=(_side(collective), Side(mine.describe(), (rank,), (site,))),
             )
-        member = _Member(rank, comm.id)
+        member = rank, comm.id
         if self._called.get(member, 0) != op.seq:
             raise ProtocolError(rank, f"its next call is not {collective.describe()}")
         self._called[member] = op.seq + 1

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emu.contract import records
-from emu.contract.records import RecordError
+from emu.contract.records import NcclKind, RecordError
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest.call_sites import Site, from_record
 from phantora_async.ingest.collective_matching import CollectiveMatching
 from phantora_async.ingest.communicators import Answers, Communicators, Created
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
+from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
@@ -31,6 +32,7 @@ class RankInfo:
     """Questions that are not answered yet."""
     last_question: Any = None
     """The record of the last question."""
+    launches: LaunchCounts = field(default_factory=LaunchCounts)
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""
 
@@ -66,6 +68,8 @@ class FactBuilder:
             records.BYE: self._bye,
             records.WARNING: self._warning,
             records.SITE: self._site,
+            records.MARKER: self._marker,
+            records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
             records.COMM_INIT: self._comm_init,
@@ -126,6 +130,15 @@ class FactBuilder:
         if site is not None:
             self.rank_info[rank].sites[record.number] = site
 
+    def _marker(self, rank: int, record: records.Marker) -> records.Marker:
+        self.rank_info[rank].launches.marker(record)
+        return record
+
+    def _launch_counts(self, rank: int, record: records.LaunchCounts) -> records.HostAdvance:
+        """Of the counts, virtual time needs to know nothing but the host time before them."""
+        self.rank_info[rank].launches.add(rank, record)
+        return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
+
     def _hello(self, rank: int, record: records.Hello) -> records.Hello:
         if self.rank_info[rank].hello is not None:
             raise ProtocolError(rank, "HELLO twice")
@@ -165,6 +178,9 @@ class FactBuilder:
                 start += op.data_nbytes + (-op.data_nbytes % 8)
             self._answers += self._exchange.join(rank, collective, op, data)
             collectives.append(collective)
+        if {NcclKind.SEND, NcclKind.RECV} <= {op.op for op in ops}:
+            for collective in collectives:
+                collective.exchange = True
         return NcclKernelFact(
             record.kind, record.site, record.nbytes, record.host_ns, record.stream, tuple(collectives)
         )

@@ -78,34 +78,34 @@ class BlockedRanks:
         """How long after virtual time came to a standstill to look for the first time."""
         self._delay_s = FIRST_S
         starved = self._timeline.starved
-        return AGAIN_S if starved is not None and self._sleep_detector.slept(starved.rank) else AGAIN_S / 2
+        return AGAIN_S if starved is not None and self._sleep_detector.slept(starved) else AGAIN_S / 2
 
     def look(self) -> Verdict:
         """To be repeated after ``again_s`` until records arrive."""
         starved = self._timeline.starved
         assert starved is not None, "virtual time waits for no rank"
-        if not self._asleep(starved.rank):
+        if not self._asleep(starved):
             return self._not_yet()
-        sleepers = []
+        sleeping = []
         quiet = True
         for rank, rank_info in enumerate(self._fact_builder.rank_info):
             if rank_info.bye is not None or rank not in self._pids:
                 quiet = quiet and rank_info.bye is not None
             elif rank_info.questions:
                 quiet = quiet and not self._sleep_detector.runnable(self._pids[rank])
-            elif rank == starved.rank or self._asleep(rank):
-                sleepers.append(rank)
+            elif rank == starved or self._asleep(rank):
+                sleeping.append(rank)
             else:
                 quiet = False
         if not quiet:
             return self._not_yet()
         self._delay_s = min(self._delay_s * 2, SLOWEST_S)
-        return Verdict(sleepers, self._stuck_s(sleepers), self._delay_s)
+        return Verdict(sleeping, self._stuck_s(sleeping), self._delay_s)
 
-    def _stuck_s(self, sleepers: Sequence[int]) -> float:
+    def _stuck_s(self, sleeping: Sequence[int]) -> float:
         """How long these ranks have been asleep. It starts from zero if they were awake between looks."""
         now_s = monotonic()
-        used_ns = {rank: self._sleep_detector.used_ns(rank) for rank in sleepers}
+        used_ns = {rank: self._sleep_detector.used_ns(rank) for rank in sleeping}
         since = self._used_ns | {rank: ns for rank, ns in used_ns.items() if rank not in self._used_ns}
         worked_ns = max(ns - since[rank] for rank, ns in used_ns.items())
         if self._stuck_since is None or worked_ns > (now_s - self._stuck_since) * 1e9 * POLLING_SHARE + FIRST_S * 1e9:

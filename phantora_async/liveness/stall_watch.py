@@ -87,11 +87,11 @@ class StallWatch:
     def look(self) -> Stall | None:
         """The rank that others wait for, if they have waited for more than STALL_S. Asks that rank for its stack."""
         starved = self._timeline.starved
-        if starved is None or self._fact_builder.rank_info[starved.rank].bye is not None:
+        if starved is None or self._fact_builder.rank_info[starved].bye is not None:
             return None
-        asleep = self._blocked_ranks.sleeps(starved.rank)
+        asleep = self._blocked_ranks.sleeps(starved)
         incomplete = self._fact_builder.incomplete_collectives() if asleep else {}
-        rank = self._blocker(starved.rank, incomplete)
+        rank = self._blocker(starved, incomplete)
         for_s = monotonic() - self._heard_s.get(rank, self._started_s)
         if for_s < STALL_S:
             self._notice_s = FIRST_NOTICE_S

@@ -9,6 +9,9 @@ import orjson
 
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.report.interval import interval, kernel_error, step_parts
+from phantora_async.report.kernels import kernels_document, source_shares, window_counts
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
@@ -43,8 +46,8 @@ def _speculation(figures: SimulatorFigures) -> Document:
     """What was simulated ahead and rolled back, and answers of ``--clock optimistic`` that were wrong."""
     revisions = figures.revisions
     return {
-        "turns": figures.turns,
-        "turns_taken_back": figures.turns_taken_back,
+        "turns": figures.events,
+        "turns_taken_back": figures.events_taken_back,
         "rollbacks": figures.rollbacks,
         "early_answers": revisions.early,
         "revised_answers": revisions.revised,
@@ -61,10 +64,17 @@ def to_json(document: Document) -> bytes:
 
 def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> Document:
     ranks = [_rank(rank, snapshot.now_ns, server) for rank, server in zip(snapshot.ranks, spec.server_of, strict=True)]
+    costs = fact_builder.costs
+
+    def launched(rank: RankSnapshot) -> LaunchCounts:
+        return fact_builder.rank_info[rank.rank].launches
+
     warnings = [
         {"text": text, "ranks": sorted(warned.ranks), "count": warned.count}
         for text, warned in sorted(fact_builder.warnings.items())
     ]
+    kernels = kernels_document([window_counts(rank, launched(rank)) for rank in snapshot.ranks], costs)
+    step = step_document(snapshot)
     return {
         "world_size": len(ranks),
         "servers": list(spec.servers),
@@ -74,9 +84,11 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "host_mode": spec.host_mode,
         "virtual_ns": snapshot.now_ns,
         "collectives": snapshot.collectives,
-        "step": step_document(snapshot),
+        "step": step | {"interval": _interval(spec, step, ranks, kernels)},
         "work": _work(spec, ranks),
-        "cost_sources": _cost_sources(snapshot.ranks) | _unrecognised(snapshot.ranks, fact_builder.costs),
+        "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
+        | _unrecognised(costs),
+        "kernels": kernels,
         "memory": {
             "capacity_nbytes": spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes,
             "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
@@ -89,16 +101,26 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
     }
 
 
+def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels: Document) -> Document | None:
+    """The range around the step time; None if no steps were found."""
+    parts = step_parts(step["median_ns"], ranks)
+    if parts is None:
+        return None
+    host = None if spec.host_mode == "none" else spec.host
+    return interval(parts, kernel_error(kernels["signatures"]), host).document()
+
+
 def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
     """Time shares and work are those of its steps that count, or of the whole run if there are none."""
     counters, shares, window_ns = rank.counters, rank.shares, now_ns
-    launches, flops = counters.launches, counters.flops
+    launches, flops, host_work_ns = counters.launches, counters.flops, counters.host_work_ns
     if rank.window is not None:
         first, last = rank.window
         window_ns = last.device_ns - first.device_ns
         shares = last.shares.since(first.shares)
         launches = last.counters.launches - first.counters.launches
         flops = last.counters.flops - first.counters.flops
+        host_work_ns = last.counters.host_work_ns - first.counters.host_work_ns
     return {
         "rank": rank.rank,
         "server": server,
@@ -106,6 +128,7 @@ def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
         "window": "run" if rank.window is None else "steps",
         "window_ns": window_ns,
         **shares._asdict(),
+        "host_work_ns": host_work_ns,
         "launches": launches,
         "flops": flops,
         "memory": {
@@ -125,30 +148,12 @@ def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
     return {"flops": flops, "tflops_per_gpu": rate / 1e12, "mfu": rate / peak, "peak_tflops": peak / 1e12}
 
 
-def _cost_sources(ranks: Sequence[RankSnapshot]) -> Document:
-    """Shares of the GPU time of all launches, by the source of the kernel's cost."""
-    sums = {
-        "measured": sum(rank.counters.measured_ns for rank in ranks),
-        "interpolated": sum(rank.counters.interpolated_ns for rank in ranks),
-        "roofline": sum(rank.counters.roofline_ns for rank in ranks),
-    }
-    total_ns = _gpu_ns(ranks)
-    return {source: for_ns / total_ns if total_ns else 0.0 for source, for_ns in sums.items()} | {"gpu_ns": total_ns}
-
-
-def _unrecognised(ranks: Sequence[RankSnapshot], costs: Costs) -> Document:
-    """Only if there are such signatures: their share of GPU time, and what is not known of them."""
+def _unrecognised(costs: Costs) -> Document:
+    """Only if there are such signatures: what is not known of them."""
     if not costs.unrecognised:
         return {}
-    total_ns = _gpu_ns(ranks)
     reasons = [
         {"reason": reason, "signatures": noted.signatures, "example": noted.example}
         for reason, noted in sorted(costs.unrecognised.items())
     ]
-    share = sum(rank.counters.unrecognised_ns for rank in ranks) / total_ns if total_ns else 0.0
-    return {"unrecognised": share, "unrecognised_signatures": reasons}
-
-
-def _gpu_ns(ranks: Sequence[RankSnapshot]) -> int:
-    totals = (rank.counters for rank in ranks)
-    return sum(one.measured_ns + one.interpolated_ns + one.roofline_ns + one.unrecognised_ns for one in totals)
+    return {"unrecognised_signatures": reasons}

@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any
 
 from phantora_async.virtual_time import Snapshot
-from phantora_async.virtual_time.collective_log import CompletedCollective
-from phantora_async.virtual_time.step_log import WARM_UP
+from phantora_async.virtual_time.output import WARM_UP, CompletedCollective
 
 LISTED = 1000
 """How many steps the document lists one by one; of longer runs the last ones."""
@@ -24,8 +23,8 @@ def step_document(snapshot: Snapshot) -> dict[str, Any]:
         return _figures("optimizer markers on rank 0", device, host)
     repeats = _repeats(snapshot.completed_collectives)
     if len(repeats) > 1:
-        return _figures("rhythm of rank 0's collectives", _intervals(repeats), [])
-    return _figures("the whole run: neither optimizer steps nor a rhythm were found", [snapshot.now_ns], [])
+        return _figures("period of rank 0's collectives", _intervals(repeats), [])
+    return _figures("the whole run: neither optimizer steps nor a repeating sequence of collectives was found", [snapshot.now_ns], [])
 
 
 def _repeats(completed: Sequence[CompletedCollective]) -> list[int]:

@@ -9,12 +9,17 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 ALL_RANKS = 16
 """Up to this many ranks, each has a row. Of more ranks the table shows quantiles and the busiest ones."""
 BUSIEST = 3
 WARNINGS = 10
 """How many are shown. The JSON report has all."""
+TITLE = 62
+"""Width of the column that names GPU work."""
+KERNELS = 20
+"""How many signatures are listed. The JSON report has all."""
 EXAMPLE = 160
 """How many characters of a signature are shown."""
 COLUMNS = (
@@ -28,8 +33,8 @@ SOURCES = {"measured": ".0%", "interpolated": ".0%", "roofline": ".0%", "unrecog
 Rank = Mapping[str, Any]
 
 
-def terminal_report(document: Mapping[str, Any]) -> str:
-    """Tables and notes, coloured if stdout is a terminal."""
+def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str:
+    """Tables and notes, coloured if stdout is a terminal. `rank`: whose kernels to list; None: those of all ranks."""
     out = StringIO()
     terminal = sys.stdout.isatty()
     console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else 110)
@@ -38,8 +43,10 @@ def terminal_report(document: Mapping[str, Any]) -> str:
         text = f"The run failed with exit code {document['exit_code']}:\n{failure['text']}\nUntil then:"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print(_heading(simulated), soft_wrap=True)
-    console.print(_step(simulated["step"], simulated["work"]), soft_wrap=True)
+    console.print(_step(simulated["step"], simulated["work"], simulated["host"]), soft_wrap=True, highlight=False)
     console.print(_ranks(simulated["ranks"]))
+    if simulated["kernels"]["gpu_ns"]:
+        console.print(_kernels(simulated["kernels"], rank))
     for note in _notes(simulated) + _early(document["simulator"]):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print(_simulator(document["simulator"]), markup=False, highlight=False, soft_wrap=True)
@@ -55,7 +62,7 @@ def _heading(simulated: Mapping[str, Any]) -> str:
     )
 
 
-def _step(step: Mapping[str, Any], work: Mapping[str, Any]) -> str:
+def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> str:
     text = f"[bold]a step takes {seconds(step['median_ns'])}[/bold]"
     if step["counted"] > 1:
         text += f" (median of {step['counted']} steps, {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
@@ -64,7 +71,24 @@ def _step(step: Mapping[str, Any], work: Mapping[str, Any]) -> str:
         text += f", {seconds(step['host_median_ns'])} on the host"
     if work["flops"]:
         text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
-    return f"{text}\nsteps from: {step['source']}"
+    return f"{text}{_interval(step['interval'], host)}\nsteps from: {step['source']}"
+
+
+def _interval(found: Mapping[str, Any] | None, host: str) -> str:
+    """The range of the step time and what it comes from."""
+    if found is None:
+        return ""
+    text = f"\n{found['level']:.0%} interval: {seconds(found['low_ns'])} to {seconds(found['high_ns'])}"
+    parts = [f"kernel times +-{found['kernel_error']:.0%}"]
+    if found["host_slow"] > 1:
+        parts.append(
+            f"hosts like {host} take {found['host_fast']:.2f} to {found['host_slow']:.2f} of the modelled time"
+        )
+    text += f"\n  from: {'; '.join(parts)}"
+    if found["bound"] != "gpu":
+        bound = "host-bound" if found["bound"] == "host" else "host-bound on a slow host"
+        text += f"\n{bound}: calibrate your host with `phantora-async profile --host`"
+    return text
 
 
 def _ranks(ranks: Sequence[Rank]) -> Table:
@@ -82,6 +106,31 @@ def _ranks(ranks: Sequence[Rank]) -> Table:
         table.add_row(title, *_quantiles(ranks, pick))
     for rank in sorted(ranks, key=_busy, reverse=True)[:BUSIEST]:
         table.add_row(f"{rank['rank']} (busiest)", *_cells(rank))
+    return table
+
+
+def _kernels(kernels: Mapping[str, Any], rank: int | None) -> Table:
+    """The signatures that take most GPU time, alone: without what NCCL kernels beside them cost."""
+    signatures = kernels["signatures"]
+    launches = [one["launches"] for one in signatures]
+    if rank is not None:
+        launches = next((group["launches"] for group in kernels["ranks"] if rank in group["ranks"]), [])
+    times = [(count * one["mean_ns"], count, one) for count, one in zip(launches, signatures, strict=True) if count]
+    gpu_ns = sum(for_ns for for_ns, _, _ in times)
+    times.sort(key=lambda row: -row[0])
+    whose = "all ranks" if rank is None else f"rank {rank}"
+    since = "steps that count" if kernels["window"] == "steps" else "whole run"
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("share", "total", "launches", "mean"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("source", no_wrap=True)
+    table.add_column(f"GPU work of {whose}, {since}", no_wrap=True, overflow="ellipsis", max_width=TITLE)
+    for for_ns, count, one in times[:KERNELS]:
+        cells = f"{for_ns / gpu_ns:.1%}", seconds(for_ns), f"{count:,}", seconds(one["mean_ns"]), one["source"]
+        table.add_row(*cells, Text(one["title"]))
+    if len(times) > KERNELS:
+        rest_ns = sum(for_ns for for_ns, _, _ in times[KERNELS:])
+        table.add_row(f"{rest_ns / gpu_ns:.1%}", seconds(rest_ns), "", "", "", f"{len(times) - KERNELS} others")
     return table
 
 

@@ -1,4 +1,10 @@
-"""Virtual time: one discrete-event simulation of hosts, streams, collectives and flows. See docs/virtual-time.md."""
+"""Virtual time: one discrete-event simulation of hosts, streams, collectives and flows. See docs/virtual-time.md.
+
+Comes in: facts, rank by rank (``Timeline.feed``); a ``NetworkModel``, which says how long collectives take.
+Goes out: answers to ranks (``Timeline.take_answers``), a ``Snapshot`` for reports and messages, ``ProtocolError`` for a
+fact that no working hook library sends.
+May import: emu.contract, errors.
+"""
 
 from phantora_async.virtual_time.collectives import NetworkModel, Revised
 from phantora_async.virtual_time.entities import HostState, StreamState

@@ -1,309 +1,342 @@
-"""When collectives start and complete: all members' streams must have come, then the network says how long it takes."""
+"""When collectives begin and complete: all members' streams must have come, then the network says how long it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from phantora_async.virtual_time.entities import NCCL_ITEM, SEGMENT_ITEM, NcclKernel, Stream, StreamState, Transfer
+from phantora_async.virtual_time.entities import Host, NcclKernel, Segment, Stream, StreamState, Transfer
 from phantora_async.virtual_time.event_queue import NEVER, EventQueue
 from phantora_async.virtual_time.facts import Collective
+from phantora_async.virtual_time.output import LOGGED_RANK, Output
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
-Revised = Sequence[tuple[Collective, int, int | None]]
-"""(meeting, when ``complete`` named it, when it completes now; None: later than anything ``complete`` named)"""
+
+class Revised(NamedTuple):
+    """A collective that ``NetworkModel.complete`` had returned completes at another time."""
+
+    collective: Collective
+    before_ns: int
+    after_ns: int | None
+    """None: later than all that ``complete`` has returned."""
 
 
 class NetworkModel(Protocol):
     """The network as virtual time uses it; ``phantora_async.coordinator.network_model`` makes one of netsim.
 
-    A meeting of several ranks takes at least a nanosecond: nothing that one rank does reaches another at the same
+    A collective of several ranks takes at least a nanosecond: nothing that one rank does reaches another at the same
     instant.
     """
 
-    def begin(self, collective: Collective, at_ns: int) -> Revised:
-        """All members have come at this instant, which may be earlier than one named before.
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
+        """The last member has arrived at this instant, which may be earlier than instants completed already.
+        `beside_compute`: some member's GPU was computing when its kernel became resident.
 
-        Returns the meetings that ``complete`` has named and whose completion has moved. They complete again.
+        Returns the collectives that ``complete`` has returned and whose completion has moved. They complete again.
         """
 
-    def retract(self, collective: Collective) -> Revised:
-        """The meeting never began; it may be complete. It may begin again."""
+    def retract(self, collective: Collective) -> Sequence[Revised]:
+        """The collective has not begun after all. It may be complete, and it may begin again."""
 
     def next_ns(self) -> int | None:
-        """When the next begun meeting completes that ``complete`` has not named."""
+        """When the next collective completes, of those that have begun and that ``complete`` has not returned."""
 
     def complete(self, at_ns: int) -> list[Collective]:
-        """Goes on to this instant, ``next_ns``'s answer. The meetings that complete then, ascending."""
+        """Advances to this instant, which ``next_ns`` has returned. The collectives that complete then, sorted."""
 
     def commit(self, at_ns: int) -> None:
         """Nothing will begin or be taken back before this instant: history before it may be dropped."""
 
 
-def _set_kernel(launch: NcclKernel, active: int, remaining: int) -> None:
-    launch.active = active
-    launch.remaining = remaining
-
-
-def _all_know(transfer: Transfer) -> bool:
-    return transfer.delivered.issuperset(transfer.kernels)
-
-
 class Collectives:
+    """Call ``arrive`` for each kernel that becomes resident, and ``complete`` at the instant ``next_ns``.
+
+    While the rollback log is on, a rank can be ahead of the collective's instant: it goes back before it is told.
+    """
+
     __slots__ = (
-        *(
-            "_event_queue",
-            "_again",
-            "_network",
-            "_network_ns",
-            "_finished",
-            "_rollback_log",
-            "_keys",
-            "_stale",
-            "_streams",
-        ),
-        *("begun", "next_ns", "under_way"),
+        "_again",
+        "_completed",
+        "_event_queue",
+        "_in_network",
+        "_log",
+        "_network",
+        "_network_ns",
+        "_output",
+        "_streams",
+        "begun",
+        "next_ns",
+        "stale",
+        "under_way",
     )
 
     def __init__(
-        self, event_queue: EventQueue, streams: Streams, rollback_log: RollbackLog, network: NetworkModel
+        self, event_queue: EventQueue, log: RollbackLog, streams: Streams, output: Output, network: NetworkModel
     ) -> None:
         self._event_queue = event_queue
         self._streams = streams
-        self._rollback_log = rollback_log
+        self._log = log
+        self._output = output
         self._network = network
         self._network_ns = NEVER
-        self._keys: dict[Collective, Transfer] = {}
-        """In the network; complete ones as long as that may move."""
-        self._finished: list[tuple[int, Collective]] = []
+        self._in_network: dict[Collective, Transfer] = {}
+        """Those that have begun; complete ones as long as that may move."""
+        self._completed: list[tuple[int, Collective]] = []
+        """(instant, collective) of complete ones of ``_in_network``, in the order in which they completed."""
         self._again: list[tuple[int, Collective]] = []
-        """Heap of completions that some member has to be told again, having gone back to before."""
-        self._stale = False
+        """Heap of (instant, collective): completions of which a member must be told again, because it went back."""
+        self.stale = False
+        """``next_ns`` must be found anew."""
         self.under_way: dict[Collective, Transfer] = {}
-        """Meetings that some member's stream has reached and whose completion not all members have been told."""
+        """Those that some member's stream has reached and of whose completion not all members have been told."""
         self.next_ns = NEVER
         self.begun = 0
 
     @property
     def held(self) -> int:
-        """Entries that are kept for meetings, in case they move."""
-        return len(self._keys) + len(self._finished) + len(self._again) + len(self.under_way)
+        """Entries that are kept in case collectives move."""
+        return len(self._in_network) + len(self._completed) + len(self._again) + len(self.under_way)
 
     def refresh(self) -> int:
         """Instant of the next completion, NEVER if nothing is under way."""
-        if self._stale:
-            self._stale = False
+        if self.stale:
+            self.stale = False
             found = self._network.next_ns()
             self._network_ns = self.next_ns = NEVER if found is None else found
             again = self._again
             while again and not self._is_due(*again[0]):
                 heappop(again)
-            if again and again[0][0] < self.next_ns:
-                self.next_ns = again[0][0]
+            if again:
+                again_ns, _ = again[0]
+                self.next_ns = min(self.next_ns, again_ns)
         return self.next_ns
 
-    def _is_due(self, at_ns: int, key: Collective) -> bool:
-        transfer = self._keys.get(key)
+    def _is_due(self, at_ns: int, collective: Collective) -> bool:
+        transfer = self._in_network.get(collective)
         return transfer is not None and transfer.done_ns == at_ns and not _all_know(transfer)
 
-    def arrive(self, launch: NcclKernel) -> None:
-        """The launch's kernel is resident: it takes part in each of its meetings, which begin when complete."""
-        launch.arrived_ns = self._event_queue.now_ns
-        launch.remaining = len(launch.collectives)
-        for collective in launch.collectives:
+    # ---- begin -----------------------------------------------------------------------------------------------------
+
+    def arrive(self, kernel: NcclKernel) -> None:
+        """The kernel is resident: it takes part in each of its collectives, which begin with the last member."""
+        kernel.arrived_ns = self._event_queue.now_ns
+        kernel.beside_compute = kernel.stream.device.busy_until_ns > kernel.arrived_ns
+        kernel.remaining = len(kernel.collectives)
+        for collective in kernel.collectives:
             transfer = self.under_way.get(collective)
             if transfer is None:
                 transfer = self.under_way[collective] = Transfer(collective)
-            transfer.kernels.append(launch)
-            if self._rollback_log.on:
-                checkpoint = self._rollback_log.checkpoint(launch.stream.device.host)
-                checkpoint.undo.append((self._unarrive, (transfer, launch)))
-                if len(transfer.kernels) + len(transfer.gone) >= len(collective.ranks):
-                    self._fetch_back(transfer)
+            transfer.kernels.append(kernel)
+            if self._log.on:
+                self._log.checkpoint(kernel.host).undo.append((self._undo_arrive, (transfer, kernel)))
+                if len(transfer.kernels) + len(transfer.aborted) >= len(collective.ranks):
+                    self._send_back_later_members(transfer)
             if len(transfer.kernels) == len(collective.ranks):
                 self._begin(transfer)
 
-    def _unarrive(self, transfer: Transfer, launch: NcclKernel) -> None:
-        launch.arrived_ns = -1
-        transfer.kernels.remove(launch)
-        if not transfer.kernels and not transfer.gone:
+    def _undo_arrive(self, transfer: Transfer, kernel: NcclKernel) -> None:
+        kernel.arrived_ns = -1
+        kernel.beside_compute = False
+        kernel.remaining = 0
+        transfer.kernels.remove(kernel)
+        if not transfer.kernels and not transfer.aborted:
             self.under_way.pop(transfer.collective, None)
 
-    def _fetch_back(self, transfer: Transfer) -> None:
-        """Members that are ahead of this instant: who has come, or has given up, later than now, does so again.
+    def _send_back_later_members(self, transfer: Transfer) -> None:
+        """The last member arrives now. Members that arrived or aborted at a later instant go back and do so again.
 
-        So the last one to come is the last in virtual time as well.
+        So the collective begins with the member that is the last in virtual time.
         """
-        now_ns, rollback_log = self._event_queue.now_ns, self._rollback_log
-        for launch, gone_ns in tuple(transfer.gone):
-            if gone_ns > now_ns:
-                rollback_log.go_back(launch.stream.device.host, gone_ns)
+        now_ns = self._event_queue.now_ns
+        for kernel, aborted_ns in tuple(transfer.aborted):
+            if aborted_ns > now_ns:
+                self._log.go_back(kernel.host, aborted_ns)
         if len(transfer.kernels) == len(transfer.collective.ranks):
-            last_ns = max(launch.arrived_ns for launch in transfer.kernels)
+            last_ns = max(kernel.arrived_ns for kernel in transfer.kernels)
             if last_ns > now_ns:
-                for launch in [launch for launch in transfer.kernels if launch.arrived_ns == last_ns]:
-                    rollback_log.go_back(launch.stream.device.host, last_ns)
+                for kernel in [kernel for kernel in transfer.kernels if kernel.arrived_ns == last_ns]:
+                    self._log.go_back(kernel.host, last_ns)
 
     def _begin(self, transfer: Transfer) -> None:
-        now_ns, rollback_log = self._event_queue.now_ns, self._rollback_log
+        now_ns, log = self._event_queue.now_ns, self._log
         self.begun += 1
         transfer.begun_ns = now_ns
-        self._keys[transfer.collective] = transfer
-        for launch in transfer.kernels:
-            device = launch.stream.device
-            if rollback_log.on:
-                undo = rollback_log.reach(device.host).undo
-                undo.append((_set_kernel, (launch, launch.active, launch.remaining)))
-                undo.append((self._unbegin, (transfer, now_ns)))
-            if not launch.active:
+        self._in_network[transfer.collective] = transfer
+        for kernel in transfer.kernels:
+            device = kernel.stream.device
+            if log.on:
+                undo = log.reach(device.host).undo
+                undo.append((_set_kernel, (kernel, kernel.active, kernel.remaining)))
+                undo.append((self._undo_begin, (transfer, now_ns)))
+            if not kernel.active:
                 device.account(now_ns)
                 device.transferring += 1
-            launch.active += 1
-        self._stale = True
-        revised = self._network.begin(transfer.collective, now_ns)
+            kernel.active += 1
+        self.stale = True
+        beside_compute = any(kernel.beside_compute for kernel in transfer.kernels)
+        revised = self._network.begin(transfer.collective, now_ns, beside_compute)
         if revised:
             self._revise(revised)
-            rollback_log.settle()
+            log.settle()
 
-    def _unbegin(self, transfer: Transfer, begun_ns: int) -> None:
-        """For the first of the members that goes back; the others have to."""
+    def _undo_begin(self, transfer: Transfer, begun_ns: int) -> None:
+        """Called when a member goes back. The first call undoes the begin and sends the other members back."""
         if transfer.begun_ns != begun_ns:
             return
         self.begun -= 1
         transfer.begun_ns = transfer.done_ns = -1
-        del self._keys[transfer.collective]
-        for launch in transfer.kernels:
-            self._rollback_log.demand(launch.stream.device.host, begun_ns)
-        self._stale = True
+        del self._in_network[transfer.collective]
+        for kernel in transfer.kernels:
+            self._log.demand(kernel.host, begun_ns)
+        self.stale = True
         self._revise(self._network.retract(transfer.collective))
 
-    def _revise(self, revised: Revised) -> None:
-        """Completions moved: members that had been told go back to before."""
-        for key, before_ns, after_ns in revised:
-            transfer = self._keys[key]
+    def _revise(self, revised: Sequence[Revised]) -> None:
+        """Completions have moved: members that have been told of them go back to before."""
+        for collective, before_ns, after_ns in revised:
+            transfer = self._in_network[collective]
             transfer.done_ns = -1
-            at_ns = before_ns if after_ns is None or before_ns < after_ns else after_ns
-            for launch in transfer.kernels:
-                if launch in transfer.delivered:
-                    self._rollback_log.demand(launch.stream.device.host, at_ns)
+            at_ns = before_ns if after_ns is None else min(before_ns, after_ns)
+            for kernel in transfer.kernels:
+                if kernel in transfer.delivered:
+                    self._log.demand(kernel.host, at_ns)
 
-    def complete(self) -> list[Transfer]:
-        """It is the instant that ``refresh`` named: meetings that are done release their kernels."""
+    # ---- complete --------------------------------------------------------------------------------------------------
+
+    def complete(self) -> None:
+        """It is the instant ``next_ns``: collectives that are complete release their kernels."""
         now_ns = self._event_queue.now_ns
         done = []
         if self._network_ns == now_ns:
-            for key in self._network.complete(now_ns):
-                transfer = self._keys[key]
+            for collective in self._network.complete(now_ns):
+                transfer = self._in_network[collective]
                 transfer.done_ns = now_ns
                 done.append(transfer)
-        self._stale = True
-        if self._rollback_log.on:
-            self._finished += [(now_ns, transfer.collective) for transfer in done]
-        if self._rollback_log.on or self._again:
+        self.stale = True
+        if self._log.on:
+            self._completed += [(now_ns, transfer.collective) for transfer in done]
+        if self._log.on or self._again:
             done = self._with_those_again(done)
         for transfer in done:
             self._deliver(transfer)
-        return done
 
     def _with_those_again(self, done: list[Transfer]) -> list[Transfer]:
-        """Members that are at this instant already, or further, go back to its start: completions come first."""
+        """All that members are to be told of now, sorted. Members at this instant or later go back to its start:
+        completions come first."""
         now_ns, again = self._event_queue.now_ns, self._again
         found = {transfer.collective: transfer for transfer in done}
         checked: set[Collective] = set()
         while True:
-            while again and again[0][0] <= now_ns:
-                at_ns, key = heappop(again)
-                if at_ns == now_ns and self._is_due(at_ns, key):
-                    found[key] = self._keys[key]
+            while again:
+                at_ns, collective = again[0]
+                if at_ns > now_ns:
+                    break
+                heappop(again)
+                if at_ns == now_ns and self._is_due(at_ns, collective):
+                    found[collective] = self._in_network[collective]
             todo = found.keys() - checked
             if not todo:
-                return [found[key] for key in sorted(found)]
-            for key in todo:
-                checked.add(key)
-                transfer = found[key]
-                for launch in transfer.kernels:
-                    if launch not in transfer.delivered:
-                        first_ns = now_ns + (transfer.begun_ns == now_ns)
-                        self._rollback_log.go_back(launch.stream.device.host, first_ns)
+                return [found[collective] for collective in sorted(found)]
+            for collective in todo:
+                checked.add(collective)
+                transfer = found[collective]
+                for kernel in transfer.kernels:
+                    if kernel not in transfer.delivered:
+                        self._log.go_back(kernel.host, now_ns + (transfer.begun_ns == now_ns))
 
     def _deliver(self, transfer: Transfer) -> None:
-        now_ns, rollback_log = self._event_queue.now_ns, self._rollback_log
+        """Tells the members, or those of them that do not know."""
+        now_ns, log = self._event_queue.now_ns, self._log
         del self.under_way[transfer.collective]
-        if not rollback_log.on:
-            del self._keys[transfer.collective]
+        if not log.on:
+            del self._in_network[transfer.collective]
         told = transfer.delivered.copy()
-        for launch in transfer.kernels:
-            device = launch.stream.device
-            if rollback_log.on:
-                if launch in told:
+        logged: Host | None = None
+        for kernel in transfer.kernels:
+            device = kernel.stream.device
+            if log.on:
+                if kernel in told:
                     continue
-                checkpoint = rollback_log.act(device.host)
-                checkpoint.undo.append((_set_kernel, (launch, launch.active, launch.remaining)))
-                checkpoint.undo.append((self._undeliver, (transfer, launch)))
-                transfer.delivered.add(launch)
-                if transfer not in checkpoint.completed:
-                    checkpoint.completed.append(transfer)
-            launch.active -= 1
-            launch.remaining -= 1
-            if not launch.active:
+                undo = log.act(device.host).undo
+                undo.append((_set_kernel, (kernel, kernel.active, kernel.remaining)))
+                undo.append((self._undo_deliver, (transfer, kernel)))
+                transfer.delivered.add(kernel)
+            kernel.active -= 1
+            kernel.remaining -= 1
+            if not kernel.active:
                 device.account(now_ns)
                 device.transferring -= 1
-            if not launch.remaining:
-                self._streams.finish_launch(launch)
+            if not kernel.remaining:
+                self._streams.finish_kernel(kernel)
+            if device.host.rank == LOGGED_RANK:
+                logged = device.host
+        if logged is not None:
+            self._output.collective_completed(logged, transfer.collective, now_ns)
 
-    def _undeliver(self, transfer: Transfer, launch: NcclKernel) -> None:
-        transfer.delivered.discard(launch)
+    def _undo_deliver(self, transfer: Transfer, kernel: NcclKernel) -> None:
+        transfer.delivered.discard(kernel)
         self.under_way[transfer.collective] = transfer
         if transfer.done_ns >= 0:
             heappush(self._again, (transfer.done_ns, transfer.collective))
-            self._stale = True
+            self.stale = True
 
-    def abandon(self, streams: Iterable[Stream], comm: int) -> None:
+    def commit(self, at_ns: int) -> None:
+        """Nothing before this instant will be taken back."""
+        if self._completed:
+            kept = []
+            for done_ns, collective in self._completed:
+                transfer = self._in_network.get(collective)
+                if transfer is not None and transfer.done_ns == done_ns:
+                    if done_ns < at_ns and _all_know(transfer):
+                        del self._in_network[collective]
+                    else:
+                        kept.append((done_ns, collective))
+            self._completed = kept
+        self._network.commit(at_ns)
+
+    # ---- abort -----------------------------------------------------------------------------------------------------
+
+    def abort(self, streams: Iterable[Stream], comm: int) -> None:
         """ncclCommAbort: the communicator's kernels on these streams that wait for peers end now, later ones at once.
 
         Their peers' kernels go on waiting, as on real GPUs.
         """
 
-        def concerns(launch: NcclKernel) -> bool:
-            return any(collective.comm.id == comm for collective in launch.collectives)
+        def concerns(kernel: NcclKernel) -> bool:
+            return any(collective.comm.id == comm for collective in kernel.collectives)
 
         for stream in streams:
             stream.items = [
-                (SEGMENT_ITEM, 1, 0, 0, 0)
-                if place > stream.head and item[0] == NCCL_ITEM and concerns(item[1])
-                else item
+                Segment(1, 0, 0, 0) if place > stream.head and isinstance(item, NcclKernel) and concerns(item) else item
                 for place, item in enumerate(stream.items)
             ]
-            if stream.state == StreamState.COLLECTIVE:
-                launch = stream.items[stream.head][1]
-                if concerns(launch) and not launch.active:
-                    for collective in launch.collectives:
-                        transfer = self.under_way.get(collective)
-                        if transfer is not None and transfer.begun_ns < 0:
-                            self._give_up(transfer, launch)
-                    self._streams.finish_launch(launch)
+            if stream.state != StreamState.COLLECTIVE:
+                continue
+            kernel = stream.items[stream.head]
+            assert isinstance(kernel, NcclKernel)
+            if concerns(kernel) and not kernel.active:
+                for collective in kernel.collectives:
+                    transfer = self.under_way.get(collective)
+                    if transfer is not None and transfer.begun_ns < 0:
+                        self._withdraw(transfer, kernel)
+                self._streams.finish_kernel(kernel)
 
-    def _give_up(self, transfer: Transfer, launch: NcclKernel) -> None:
-        gone = (launch, self._event_queue.now_ns)
-        transfer.kernels.remove(launch)
-        transfer.gone.append(gone)
-        if self._rollback_log.on:
-            undo = self._rollback_log.checkpoint(launch.stream.device.host).undo
-            undo.append((transfer.gone.remove, (gone,)))
-            undo.append((transfer.kernels.append, (launch,)))
+    def _withdraw(self, transfer: Transfer, kernel: NcclKernel) -> None:
+        aborted = (kernel, self._event_queue.now_ns)
+        transfer.kernels.remove(kernel)
+        transfer.aborted.append(aborted)
+        if self._log.on:
+            undo = self._log.checkpoint(kernel.host).undo
+            undo.append((transfer.aborted.remove, (aborted,)))
+            undo.append((transfer.kernels.append, (kernel,)))
 
-    def commit(self, at_ns: int) -> None:
-        """Nothing before this instant will be taken back."""
-        if self._finished:
-            kept = []
-            for done_ns, key in self._finished:
-                transfer = self._keys.get(key)
-                if transfer is not None and transfer.done_ns == done_ns:
-                    if done_ns < at_ns and _all_know(transfer):
-                        del self._keys[key]
-                    else:
-                        kept.append((done_ns, key))
-            self._finished = kept
-        self._network.commit(at_ns)
+
+def _set_kernel(kernel: NcclKernel, active: int, remaining: int) -> None:
+    kernel.active = active
+    kernel.remaining = remaining
+
+
+def _all_know(transfer: Transfer) -> bool:
+    return transfer.delivered.issuperset(transfer.kernels)

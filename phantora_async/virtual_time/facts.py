@@ -1,8 +1,8 @@
 """What ranks said, as virtual time consumes it: immutable once it has arrived.
 
-A rank's log holds tuples that begin alike: ``(kind, site, nbytes, host_ns, ...)``, records as they came or, where the
-coordinator has resolved what they mean among ranks, the facts below. Nothing that the simulation finds out is stored
-here, so that it can be thrown away and found out again.
+A rank's log holds records as they came or, where the coordinator has resolved what they mean among ranks, the facts
+below. All have ``kind``, ``site`` and ``host_ns``. Nothing that the simulation finds out is stored here, so that it can
+be thrown away and found out again.
 """
 
 from __future__ import annotations
@@ -12,10 +12,24 @@ from typing import NamedTuple
 
 from emu.contract.records import NcclKind
 
-DTYPE_NBYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
-"""By ncclDataType_t: i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2."""
-DTYPE_NAMES = ("i8", "u8", "i32", "u32", "i64", "u64", "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2")
+_DTYPES = {
+    "i8": 1,
+    "u8": 1,
+    "i32": 4,
+    "u32": 4,
+    "i64": 8,
+    "u64": 8,
+    "f16": 2,
+    "f32": 4,
+    "f64": 8,
+    "bf16": 2,
+    "f8e4m3": 1,
+    "f8e5m2": 1,
+}
+"""Name and bytes, in the order of ncclDataType_t."""
+DTYPE_NAMES, DTYPE_NBYTES = tuple(_DTYPES), tuple(_DTYPES.values())
 REDOP_NAMES = ("sum", "prod", "max", "min", "avg", "premulsum")
+"""By ncclRedOp_t."""
 PAIRWISE = (NcclKind.SEND, NcclKind.RECV)
 ROOTED = (NcclKind.BROADCAST, NcclKind.REDUCE, NcclKind.GATHER, NcclKind.SCATTER)
 REDUCING = (NcclKind.ALL_REDUCE, NcclKind.REDUCE_SCATTER, NcclKind.REDUCE)
@@ -23,10 +37,11 @@ REDUCING = (NcclKind.ALL_REDUCE, NcclKind.REDUCE_SCATTER, NcclKind.REDUCE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comm:
-    """A communicator: its members' world ranks in the communicator's rank order."""
+    """A communicator."""
 
     id: int
     members: tuple[int, ...]
+    """World ranks, in the communicator's rank order."""
     devices: tuple[int, ...]
     """Each member's device number on its server."""
     place: dict[int, int]
@@ -38,12 +53,12 @@ class Comm:
 class Collective:
     """One collective, or one send with its receive: what its members agreed to do.
 
-    ``ranks`` are the members' world ranks: the communicator's, or (sender, receiver). Two members are equal objects in
-    every log, so identity is the match. ``joined`` grows as facts arrive, and ``sites`` with it: where each of them
-    called. Everything else never changes. Their order is the same in every run.
+    ``ranks`` are the members' world ranks: the communicator's, or (sender, receiver). The facts of all members hold the
+    same object. ``joined`` grows as their calls arrive, ``sites`` with it (where each of them called), and ``exchange``
+    is set then. Everything else never changes. Sorting collectives gives the same order in every run.
     """
 
-    __slots__ = ("comm", "count", "dtype", "joined", "op", "ranks", "redop", "root", "seq", "sites")
+    __slots__ = ("comm", "count", "dtype", "exchange", "joined", "op", "ranks", "redop", "root", "seq", "sites")
 
     def __init__(
         self, comm: Comm, seq: int, op: int, dtype: int, redop: int, count: int, root: int, ranks: tuple[int, ...]
@@ -56,6 +71,8 @@ class Collective:
         self.count = count
         self.root = root
         self.ranks = ranks
+        self.exchange = False
+        """Of a send: one of its kernels sends and receives at once. Final when both members have joined."""
         self.joined: list[int] = []
         self.sites: list[int] = []
 
@@ -67,11 +84,6 @@ class Collective:
     def nbytes(self) -> int:
         """Bytes of ``count`` elements: what NCCL's own size argument says."""
         return self.count * DTYPE_NBYTES[self.dtype]
-
-    @property
-    def arrivals(self) -> int:
-        """How many launches take part; a rank that sends to itself takes part twice."""
-        return len(self.ranks)
 
     def describe(self) -> str:
         """``all_reduce #12 of 1024 bf16 (sum) on comm world[8]``"""
@@ -86,7 +98,7 @@ class Collective:
 
 
 class CommCreation:
-    """Members of a communicator to be: all go on when the last has come. Identity is the match."""
+    """A communicator in the making: all members go on when the last has asked. Their facts hold the same object."""
 
     __slots__ = ("joined", "label", "sites", "size")
 
@@ -99,7 +111,7 @@ class CommCreation:
 
 
 class NcclKernelFact(NamedTuple):
-    """NCCL_LAUNCH, resolved: one kernel that takes part in several meetings."""
+    """NCCL_LAUNCH, resolved: one kernel that takes part in one or several collectives."""
 
     kind: int
     site: int

@@ -19,21 +19,20 @@ MANY = 1_000
 LONG_NS = 100_000
 
 
-def poll_costs_ns(host: Host, event_queue: EventQueue) -> int:
-    """Counts a question of the host. If it has to take time, the host will ask it again then; says how much."""
+def is_delayed(host: Host, event_queue: EventQueue) -> bool:
+    """Counts a question of the host. If it has to take time, the host will ask it again then."""
     now_ns = event_queue.now_ns
-    if host.polled_again:
-        host.polled_again = False
+    if host.poll_delayed:
+        host.poll_delayed = False
         host.polled_ns = now_ns
-        return 0
+        return False
     if now_ns - host.polled_ns > CLOSE_NS:
         host.polls = 0
     host.polls += 1
     host.polled_ns = now_ns
     if host.polls <= FREE:
-        return 0
-    cost_ns = SHORT_NS if host.polls <= MANY else LONG_NS
-    host.polled_again = host.again = True
-    host.clock_ns = now_ns + cost_ns
+        return False
+    host.poll_delayed = host.retry = True
+    host.clock_ns = now_ns + (SHORT_NS if host.polls <= MANY else LONG_NS)
     event_queue.push(host.clock_ns, host)
-    return cost_ns
+    return True

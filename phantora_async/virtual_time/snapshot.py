@@ -1,7 +1,7 @@
-"""What the timeline shows of itself: values, which stay as they are when the simulation goes on.
+"""What the timeline shows of itself: immutable values.
 
-Reports, the status line and failure messages read these and nothing else of the timeline. Making them changes nothing.
-What is simulated ahead of global virtual time is shown as it is now and may still be taken back.
+Reports, the status line and failure messages read these and nothing else of the timeline. Taking a snapshot changes
+nothing. What is simulated ahead of global virtual time is shown as it is now; it may still be taken back.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from emu.contract import records
-from phantora_async.virtual_time.answer_release import Revisions
-from phantora_async.virtual_time.collective_log import CompletedCollective
 from phantora_async.virtual_time.entities import (
     NO_MEMORY,
     Device,
@@ -21,13 +19,15 @@ from phantora_async.virtual_time.entities import (
     Host,
     HostState,
     MemoryPeaks,
+    NcclKernel,
     Shares,
     Stream,
     StreamState,
     Transfer,
+    Wait,
 )
 from phantora_async.virtual_time.facts import Collective, CommCreation
-from phantora_async.virtual_time.step_log import StepInstants, StepWindow
+from phantora_async.virtual_time.output import CompletedCollective, Revisions, StepInstants, StepWindow
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.timeline import Timeline
@@ -92,9 +92,9 @@ class RankSnapshot(NamedTuple):
 class SimulatorFigures(NamedTuple):
     facts: int
     """Executed, and not taken back."""
-    turns: int
+    events: int
     """Events executed, with those that were taken back."""
-    turns_taken_back: int
+    events_taken_back: int
     rollbacks: int
     """How often a rank went back."""
     revisions: Revisions
@@ -128,14 +128,14 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
         min(host.steps for host in timeline.hosts),
         timeline.collectives.begun,
         tuple(rank_snapshots.rank(timeline.hosts[rank]) for rank in ranks),
-        tuple(timeline.steps.instants),
-        tuple(timeline.collective_log.completed),
+        tuple(timeline.output.results.step_instants),
+        tuple(timeline.output.results.completed_collectives),
         SimulatorFigures(
             timeline.facts_done,
-            timeline.turns,
-            rollback_log.turns,
+            timeline.events,
+            rollback_log.events,
             rollback_log.rollbacks,
-            timeline.answer_release.revisions,
+            timeline.output.revisions,
         ),
     )
 
@@ -154,12 +154,12 @@ class _Ranks:
             host.state,
             host.clock_ns,
             self._wait(host),
-            next((fact[1] for fact in reversed(host.log) if fact[1]), 0),
+            next((fact.site for fact in reversed(host.log) if fact.site), 0),
             host.steps,
             host.counters,
             reduce(MemoryPeaks.largest, host.memory.values(), NO_MEMORY),
             host.shares_at(self._now_ns),
-            self._timeline.steps.window(host.rank),
+            self._timeline.output.results.window(host.rank),
         )
 
     def _wait(self, host: Host) -> WaitSnapshot | None:
@@ -168,9 +168,9 @@ class _Ranks:
             return None
         # A launch that found its queue full is still to be done; every other wait is behind the cursor.
         place = host.cursor if host.state == HostState.WAITS_QUEUE else host.cursor - 1
-        site = host.log[place][1] if 0 <= place < len(host.log) else 0
+        site = host.log[place].site if 0 <= place < len(host.log) else 0
         if isinstance(target, CommCreation):
-            arrived = self._timeline.operations.waiting_in_creation(target)
+            arrived = self._timeline.comm_creations.waiting(target)
             return WaitSnapshot(site, (), CommCreationSnapshot(target.label, arrived))
         if isinstance(target, Device):
             busy = (stream for stream in host.streams.values() if stream.device is target and stream.state)
@@ -183,7 +183,9 @@ class _Ranks:
         cause = _cause(stream)
         collectives: tuple[CollectiveSnapshot, ...] = ()
         if cause.state == StreamState.COLLECTIVE:
-            taking_part = cause.items[cause.head][1].collectives
+            kernel = cause.items[cause.head]
+            assert isinstance(kernel, NcclKernel)
+            taking_part = kernel.collectives
             awaited = next((collective for collective in taking_part if self._awaited(collective)), None)
             shown = taking_part[:SHOWN_COLLECTIVES] if awaited is None else (awaited,)
             collectives = tuple(self._collective(collective) for collective in shown)
@@ -200,7 +202,7 @@ class _Ranks:
             missing: tuple[int, ...] = ()
             transfer = self._awaited(collective)
             if transfer is not None:
-                arrived = {kernel.stream.device.host.rank for kernel in transfer.kernels}
+                arrived = {kernel.host.rank for kernel in transfer.kernels}
                 missing = tuple(rank for rank in collective.ranks if rank not in arrived) or collective.ranks
             known = self._described[collective] = CollectiveSnapshot(
                 collective.describe(), tuple(collective.joined), tuple(collective.sites), missing
@@ -213,6 +215,7 @@ def _cause(stream: Stream) -> Stream:
     for _ in range(DEPTH):
         if stream.state != StreamState.BLOCKED:
             break
-        recording: EventRecording = stream.items[stream.head][1]
-        stream = recording.stream
+        wait = stream.items[stream.head]
+        assert isinstance(wait, Wait)
+        stream = wait.recording.stream
     return stream

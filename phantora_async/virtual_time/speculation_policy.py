@@ -1,4 +1,4 @@
-"""When the simulation goes ahead of global virtual time. What is simulated is the same under every policy."""
+"""When the simulation goes ahead of global virtual time. Results are the same under every policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SpeculationPolicy:
 
     def run(self, budget: int, asked: bool) -> Stop:
         """``Timeline.run``. `asked`: some rank waits for an answer."""
-        optimistic = self._timeline.answer_release.optimistic and asked and self._name != NEVER
+        optimistic = self._timeline.output.optimistic and asked and self._name != NEVER
         return self._timeline.run(budget, ahead=optimistic or self._name == EAGER)
 
     def look_ahead(self) -> None:
@@ -40,8 +40,8 @@ class SpeculationPolicy:
         self._seen_ns = self._timeline.now_ns
         if moved:
             return
-        turns = self._timeline.turns
-        budget = min((turns - self._looked_at) // LOOK_SHARE, LOOK_TURNS)
+        events = self._timeline.events
+        budget = min((events - self._looked_at) // LOOK_SHARE, LOOK_TURNS)
         if self._name == ON_DEMAND and budget:
             self._timeline.run(budget, ahead=True)
-            self._looked_at = self._timeline.turns
+            self._looked_at = self._timeline.events

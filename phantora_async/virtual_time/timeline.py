@@ -1,9 +1,9 @@
-"""The one discrete-event simulation that executes what all ranks said, in order of virtual time.
+"""The one discrete-event simulation that executes the facts of all ranks in order of virtual time.
 
-Gating: a host whose next fact has not come keeps its place in the agenda at its clock, because the fact can be no
-earlier. When its turn comes, the simulation stops there: nothing that comes later in the total order can be decided
-yet. So the sequence of events is a function of the facts alone, whatever order they arrive in. Going on regardless is
-``speculation``'s business, and what it does is thrown away or proves right before anything of it leaves.
+Gating: a host whose next fact has not come keeps its place in the event queue at its clock, because the fact can be no
+earlier. When that place is the first, the simulation stops: nothing later in the total order can be decided yet. So the
+sequence of events is a function of the facts alone, whatever order they arrive in. To go ahead of such a host, the same
+loop executes the same events with the rollback log on (see ``speculation``).
 """
 
 from __future__ import annotations
@@ -13,20 +13,16 @@ from enum import Enum
 from heapq import heappop
 from typing import Any
 
-from phantora_async.virtual_time.answer_release import AnswerRelease
-from phantora_async.virtual_time.collective_log import CollectiveLog
 from phantora_async.virtual_time.collectives import Collectives, NetworkModel
-from phantora_async.virtual_time.entities import Host, HostState, Stream
-from phantora_async.virtual_time.event_queue import HOSTS, NEVER, EventQueue
-from phantora_async.virtual_time.hosts import Answer, Hosts
+from phantora_async.virtual_time.comm_creations import CommCreations
+from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, Stream
+from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
+from phantora_async.virtual_time.hosts import Hosts
+from phantora_async.virtual_time.output import Output
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.snapshot import Snapshot, take
 from phantora_async.virtual_time.speculation import Speculation
-from phantora_async.virtual_time.step_log import StepLog
 from phantora_async.virtual_time.streams import Streams
-
-KEPT_FACTS = 1024
-"""Facts behind the cursor are forgotten when there are this many."""
 
 
 class Stop(Enum):
@@ -36,267 +32,236 @@ class Stop(Enum):
 
 
 class Timeline:
-    """``feed`` facts, ``run``, take ``answers``. Not a thread's business but its caller's."""
+    """``feed`` facts, ``run``, ``take_answers``. Not thread-safe: the caller must serialise calls."""
 
     def __init__(self, world_size: int, network: NetworkModel, queue_depth: int, *, optimistic: bool = False) -> None:
         """`optimistic`: answers leave as soon as they are simulated, though they may be revised."""
+        self.hosts = [Host(rank, HOSTS + rank) for rank in range(world_size)]
         self.event_queue = EventQueue()
         self.rollback_log = RollbackLog(self.event_queue)
+        self.output = Output(self.rollback_log, optimistic)
         self.streams = Streams(self.event_queue, self.rollback_log)
-        self.collectives = Collectives(self.event_queue, self.streams, self.rollback_log, network)
-        self.operations = Hosts(self.event_queue, self.streams, self.collectives, self.rollback_log, queue_depth)
-        self._passed_over: list[Host] = []
-        self._passing = False
-        self.hosts = [Host(rank, HOSTS + rank) for rank in range(world_size)]
-        self.steps = StepLog()
-        self.collective_log = CollectiveLog(0)
-        self.answer_release = AnswerRelease(optimistic)
-        self.speculation = Speculation(self)
-        self.starved: Host | None = None
-        """Whose fact has to come first; set when ``run`` returns STARVED."""
+        self.collectives = Collectives(self.event_queue, self.rollback_log, self.streams, self.output, network)
+        self.comm_creations = CommCreations(self.event_queue, self.rollback_log)
+        self._hosts = Hosts(
+            self.event_queue,
+            self.rollback_log,
+            self.streams,
+            self.collectives,
+            self.comm_creations,
+            self.output,
+            queue_depth,
+        )
+        self.speculation = Speculation(self.hosts, self.event_queue, self.collectives, self.rollback_log, self.output)
+        self.starved: int | None = None
+        """The rank whose fact has to come first; set when ``run`` returns STARVED."""
+        self.events = 0
+        """Executed, with those that were taken back."""
         self._facts = 0
-        self._turns = 0
+        self._passing = False
+        self._passed_over: list[Host] = []
+        self._answers_before = 0
         for host in self.hosts:
             self.event_queue.push(0, host)
+
+    # ---- the face --------------------------------------------------------------------------------------------------
 
     @property
     def now_ns(self) -> int:
         """Global virtual time: everything before it is decided."""
-        return self.speculation.gvt_ns() if self.speculation.active else self.event_queue.now_ns
+        return self.speculation.global_ns() if self.rollback_log.on else self.event_queue.now_ns
 
     @property
     def ahead_ns(self) -> int:
         """How far any rank has been simulated."""
-        if not self.speculation.active:
-            return self.now_ns
-        return max(self.now_ns, self.speculation.furthest_ns())
+        return max(self.now_ns, self.speculation.furthest_ns()) if self.rollback_log.on else self.now_ns
 
     @property
     def facts_done(self) -> int:
         """Facts executed, and not taken back."""
         return self._facts - self.rollback_log.facts
 
-    @property
-    def turns(self) -> int:
-        """Events executed, with those that were taken back: ``journal.turns`` of them."""
-        return self._turns
-
     def snapshot(self, ranks: Sequence[int] | None = None) -> Snapshot:
         """The present state, as values. `ranks`: those to be looked at in detail, all if it is left out."""
         return take(self, range(len(self.hosts)) if ranks is None else ranks)
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
-        """Appends what a rank said, in its order."""
+        """Appends facts of one rank, in the rank's order."""
         host = self.hosts[rank]
         host.log.extend(facts)
         if host.silent:
             self.speculation.heard(host)
 
     def queued(self, rank: int) -> int:
+        """How many of the rank's facts wait to be executed."""
         host = self.hosts[rank]
         return len(host.log) - host.cursor
 
     def all_finished(self) -> bool:
-        """Every rank's goodbye has been reached."""
+        """Has every host executed its BYE?"""
         return all(host.state == HostState.FINISHED for host in self.hosts)
 
     def take_answers(self) -> list[tuple[int, bytes]]:
-        """(rank, encoded record) of questions decided since the last call, each rank's in the order of virtual time."""
-        return self.answer_release.take()
+        """(rank, encoded record) of what has been answered since the last call, each rank's in the order of its
+        questions."""
+        return self.output.take_answers()
 
     def pass_over(self, ranks: Sequence[int]) -> None:
-        """These ranks are asleep where no record tells of it: until the next answer leaves, they hold nothing back.
+        """These ranks sleep where no record tells of it: until the next answer leaves, they hold no time back.
 
-        Then they are taken to have slept until that instant. Whoever wakes them went on because of that answer, or of
-        one before it. Meanwhile nothing is simulated ahead.
+        At that instant their hosts go on: whatever wakes them follows from that answer or from one before it. Meanwhile
+        nothing is simulated ahead.
         """
-        if self.speculation.active:
+        if self.rollback_log.on:
             self.speculation.stop()
         self._passing = True
+        self._answers_before = self.output.answers_sent
         for rank in ranks:
             self.hosts[rank].may_pass = True
 
     def run(self, budget: int, ahead: bool = False) -> Stop:
-        """Executes about `budget` turns. Raises ProtocolError for a fact that no working hook sends.
+        """Executes about `budget` events. Raises ProtocolError for a fact that no working hook sends.
 
         `ahead`: if a rank's next fact is missing, go on as if it came later. STARVED then means that nothing is left to
         simulate, either.
         """
-        if self.speculation.active:
-            budget, exhausted = self._speculate(budget, ahead)
-            if exhausted or self.speculation.active or budget <= 0:
-                return self._stop(exhausted)
-        before = budget
-        stop, left = self._run(budget)
-        self._turns += before - left
-        self._let_answers_go()
-        if stop is Stop.STARVED and ahead and not self._passing:
-            _, exhausted = self._speculate(max(left, 1), True)
-            return self._stop(exhausted)
-        self.collectives.commit(self.event_queue.now_ns)
+        if self.rollback_log.on:
+            self.speculation.listen()
+        stop, left = self._execute(budget, ahead)
+        self.events += budget - left
+        if self.rollback_log.on:
+            self.speculation.commit()
+        else:
+            self.collectives.commit(self.event_queue.now_ns)
         return stop
 
-    def _speculate(self, budget: int, ahead: bool) -> tuple[int, bool]:
-        left, exhausted = self.speculation.run(budget, ahead)
-        self._turns += budget - left
-        return left, exhausted
+    # ---- the loop --------------------------------------------------------------------------------------------------
 
-    def _stop(self, exhausted: bool) -> Stop:
-        if not exhausted:
-            return Stop.BUDGET
-        self.starved = self.speculation.starved()
-        return Stop.DRAINED if self.starved is None else Stop.STARVED
-
-    def _let_answers_go(self) -> None:
-        answers = self.operations.answers
-        if answers:
-            for host, number, encoded in answers:
-                self.answer_release.answer(host, number, encoded)
-            answers.clear()
-
-    def _run(self, budget: int) -> tuple[Stop, int]:
-        event_queue, collectives, operations = self.event_queue, self.collectives, self.operations
-        heap, arrived, woken = event_queue.heap, self.streams.arrived, event_queue.woken
+    def _execute(self, budget: int, ahead: bool) -> tuple[Stop, int]:
+        """Event by event in their total order. Returns what is left of the budget."""
+        event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
+        heap, arrived, woken, ended = event_queue.heap, event_queue.arrived, event_queue.woken, event_queue.ended
         while budget > 0:
-            budget -= 1
-            network_ns = collectives.refresh()
-            if not heap or network_ns <= heap[0][0]:
-                if network_ns == NEVER:
-                    if self._passed_over:
-                        self._return_all()
-                        continue
-                    return Stop.DRAINED, budget
-                event_queue.now_ns = network_ns
-                for transfer in collectives.complete():
-                    self.collective_log.add(transfer, network_ns)
-            else:
-                entry = heap[0]
-                at_ns, order, _, target = entry
-                if target.due is not entry:
-                    heappop(heap)
+            network_ns = collectives.refresh() if collectives.stale else collectives.next_ns
+            at_ns, order, target = network_ns, NETWORK, None
+            while heap:
+                first_ns, first_order, _, first = entry = heap[0]
+                if first.due is entry:
+                    if first_ns < network_ns:
+                        at_ns, order, target = first_ns, first_order, first
+                    break
+                heappop(heap)
+            if at_ns == NEVER:
+                if self._passed_over:
+                    self._return_all()
                     continue
-                if order < HOSTS:
-                    heappop(heap)
-                    assert isinstance(target, Stream)
-                    target.due = None
-                    event_queue.now_ns = at_ns
-                    self.streams.finish_segment(target)
-                else:
-                    assert isinstance(target, Host)
-                    if target.cursor >= len(target.log):
-                        if target.may_pass:
-                            heappop(heap)
-                            target.due = None
-                            operations.block(target, HostState.PASSED_OVER, None)
-                            self._passed_over.append(target)
-                            continue
-                        if self._passed_over:
-                            self._return_all()
-                            continue
-                        self.starved = target
-                        return Stop.STARVED, budget
-                    heappop(heap)
-                    target.due = None
-                    due_ns = target.clock_ns if target.again else target.clock_ns + target.log[target.cursor][3]
-                    if due_ns > at_ns:
-                        event_queue.push(due_ns, target)
-                        continue
-                    event_queue.now_ns = at_ns
-                    budget -= self._go_on(target)
-            while arrived or woken or self.streams.completed_steps:
-                self.follow_up()
-            if self._passed_over and operations.answers:
+                return self._starve(self.speculation.first_silent()), budget
+            if log.on and not ahead and self.speculation.waits_before(at_ns, order):
+                return self._starve(self.speculation.first_silent()), budget
+            if type(target) is Host:
+                if target.cursor >= len(target.log):
+                    if not self._goes_on_without(target, ahead):
+                        return self._starve(target), budget
+                    continue
+                event_queue.now_ns = at_ns
+                # As Host.next_ns, without the call.
+                due_ns = target.clock_ns if target.retry else target.clock_ns + target.log[target.cursor].host_ns
+                if due_ns > at_ns:
+                    event_queue.push(due_ns, target)
+                    continue
+                if log.on:
+                    log.act(target)
+                heappop(heap)
+                target.due = None
+                budget -= self._execute_facts(target)
+            elif type(target) is Stream:
+                event_queue.now_ns = at_ns
+                if log.on:
+                    log.act(target.device.host)
+                heappop(heap)
+                target.due = None
+                self.streams.finish_segment(target)
+                budget -= 1
+            else:
+                event_queue.now_ns = at_ns
+                collectives.complete()
+                budget -= 1
+            if arrived or woken or ended:
+                self._follow_up()
+            if self._passing and self.output.answers_sent != self._answers_before:
                 self._return_all()
+            if log.on:
+                self.speculation.executed(ahead)
         return Stop.BUDGET, budget
 
-    def _go_on(self, host: Host) -> int:
-        """Executes the host's facts while nothing else comes first. Returns how many."""
-        event_queue, handlers, collectives = self.event_queue, self.operations.handlers, self.collectives
-        heap, order, log = event_queue.heap, host.order, host.log
-        done = 0
+    def _execute_facts(self, host: Host) -> int:
+        """The host's facts from the present instant on, while nothing else comes first. Returns how many."""
+        event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
+        heap, handlers = event_queue.heap, self._hosts.handlers
+        order, facts, first = host.order, host.log, host.cursor
+        executed = 0
         while True:
-            fact = log[host.cursor]
+            fact = facts[host.cursor]
             host.clock_ns = now_ns = event_queue.now_ns
-            host.again = False
-            done += 1
-            if not handlers[fact[0]](host, fact):
+            host.retry = False
+            executed += 1
+            if not handlers[fact.kind](host, fact):
                 break
             host.cursor = cursor = host.cursor + 1
-            if event_queue.woken or self.streams.arrived or self.streams.completed_steps:
-                self.follow_up()
-            if cursor >= len(log):
+            if event_queue.arrived or event_queue.woken or event_queue.ended:
+                self._follow_up()
+            if cursor >= len(facts):
                 event_queue.push(now_ns, host)
                 break
-            due_ns = now_ns + log[cursor][3]
-            if (heap and (heap[0][0] < due_ns or (heap[0][0] == due_ns and heap[0][1] < order))) or (
-                collectives.refresh() <= due_ns
-            ):
+            due_ns = now_ns + facts[cursor].host_ns
+            if log.on or (heap and heap[0] < (due_ns, order)) or collectives.refresh() <= due_ns:
                 event_queue.push(due_ns, host)
                 break
             event_queue.now_ns = due_ns
-        if host.cursor > KEPT_FACTS:
-            self.forget_facts(host, host.facts_done)
-        self._facts += done
-        return done
+        self._facts += host.cursor - first
+        if host.cursor > KEPT_FACTS and not log.on:
+            host.forget(host.facts_done)
+        return executed
 
-    # ---- for speculation -------------------------------------------------------------------------------------------
-
-    def execute(self, host: Host) -> bool:
-        """The host's next fact, now. Says whether the host goes on to the one after it at this instant."""
-        fact = host.log[host.cursor]
-        before = host.cursor
-        host.clock_ns = self.event_queue.now_ns
-        host.again = False
-        goes_on = self.operations.handlers[fact[0]](host, fact)
-        if goes_on:
-            host.cursor += 1
-        self._facts += host.cursor - before
-        return goes_on
-
-    def drain_answers(self) -> list[Answer]:
-        """What the fact just executed was answered with."""
-        answers = self.operations.answers
-        if answers:
-            self.operations.answers = []
-        return answers
-
-    def forget_facts(self, host: Host, needed: int) -> None:
-        """Facts before number `needed` will not be executed again; they go when there are many. The last one stays: it
-        may be what the host waits in."""
-        count = needed - 1 - host.forgotten
-        if count > KEPT_FACTS:
-            del host.log[:count]
-            host.cursor -= count
-            host.forgotten += count
-
-    def follow_up(self) -> None:
-        """What an event made possible at the same instant."""
-        arrived, woken, steps = self.streams.arrived, self.event_queue.woken, self.streams.completed_steps
-        while arrived or woken or steps:
+    def _follow_up(self) -> None:
+        """Executes what an event has made possible at the same instant."""
+        arrived, woken, ended = self.event_queue.arrived, self.event_queue.woken, self.event_queue.ended
+        while arrived or woken or ended:
             while arrived:
                 self.collectives.arrive(arrived.pop(0))
             while woken:
-                self._give_turn(woken.pop(0))
-            while steps:
-                step = steps.pop(0)
+                self._hosts.wake(woken.pop(0))
+            while ended:
+                step = ended.pop(0)
                 step.device_ns = self.event_queue.now_ns
                 step.shares = step.host.shares_at(step.device_ns)
-                if self.rollback_log.on:
-                    self.rollback_log.checkpoint(step.host).step_ends.append(step)
-                else:
-                    self.steps.keep(step)
+                self.output.step_ended(step)
 
-    def _give_turn(self, host: Host) -> None:
-        self.operations.wake(host)
-        at_ns = host.clock_ns
-        if not host.again and host.cursor < len(host.log):
-            at_ns += host.log[host.cursor][3]
-        self.event_queue.push(at_ns, host)
+    # ---- missing facts ---------------------------------------------------------------------------------------------
+
+    def _starve(self, host: Host | None) -> Stop:
+        """Nothing more can be decided without this host's next fact; None: no fact is missing."""
+        self.starved = None if host is None else host.rank
+        return Stop.DRAINED if host is None else Stop.STARVED
+
+    def _goes_on_without(self, host: Host, ahead: bool) -> bool:
+        """The host is the first in the event queue, and its next fact has not come. False: the simulation stops."""
+        if host.may_pass:
+            self.event_queue.drop(host)
+            self._hosts.block(host, HostState.PASSED_OVER)
+            self._passed_over.append(host)
+        elif self._passed_over:
+            self._return_all()
+        elif ahead and not self._passing:
+            self.speculation.fall_silent(host)
+        else:
+            return False
+        return True
 
     def _return_all(self) -> None:
-        """An answer has left, or nothing can happen without them: those passed over hold time at this instant now."""
+        """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
         for host in self._passed_over:
-            self._give_turn(host)
+            self._hosts.wake(host)
         self._passed_over.clear()
         self._passing = False
         for host in self.hosts:

@@ -65,6 +65,10 @@ class Achieved:
     """Bandwidth that one SM can draw by itself, which bounds kernels of few blocks."""
     kernel_floor_ns: int
     """Duration of a kernel that does next to nothing."""
+    kernel_gap_ns: int
+    """From the end of a kernel to the start of the next one on its stream, which was launched long before."""
+    kernel_gap_beside_nccl_ns: int
+    """The same while an NCCL kernel is resident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +197,8 @@ def _gpu(path: Path, top: Fields) -> Gpu:
             vector_fraction=achieved.number("vector_fraction", most=1.0),
             sm_gb_per_s=achieved.number("sm_gb_per_s"),
             kernel_floor_ns=achieved.integer("kernel_floor_ns", least=1),
+            kernel_gap_ns=achieved.integer("kernel_gap_ns"),
+            kernel_gap_beside_nccl_ns=achieved.integer("kernel_gap_beside_nccl_ns"),
         ),
         nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
         peaks=tuple((dtype, peaks.number(dtype) * 1e12) for dtype in PEAK_DTYPES),

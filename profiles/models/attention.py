@@ -1,28 +1,58 @@
-"""Fused attention: per query and key two (forward) or five (backward) products of head depth, and the softmax between
-them.
+"""Fused attention: blocks of queries pass over blocks of keys.
 
-cycles per pair and SM = softmax + flops / tensor rate, the two not overlapped: that is what kernels of depths 64 and
-128 show. The softmax part is the exponential (16 per cycle) with its scaling and maximum; dropout adds a random
-number per pair.
+    time = pairs x cycles of a pair / SMs + blocks / SMs x time of a block + imbalance
+
+Pairs are counted in whole tiles. A pair's cycles are a part for the softmax and a part that grows with the depth, for
+the products. A block's time is its prologue and epilogue. With a causal mask blocks differ in length: some SMs wait
+for those that took the longest one last.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from math import ceil
 
 from profiles.descriptions.gpu import Gpu
-from profiles.models.machine import Estimate, Machine, both
-from profiles.signature import Sdpa, dtype_nbytes
+from profiles.kernel_names.kernel_name import KernelName
+from profiles.models.machine import Estimate, Machine, both, overlapped
+from profiles.signature import Kernel, Sdpa, Shape, dtype_nbytes
 
-# SM cycles per pair beside the products, from cuDNN 9's kernels on an H200.
-SOFTMAX = {"fwd": 0.095, "bwd": 0.275}
-DROPOUT = {"fwd": 0.32, "bwd": 0.25}
-PRODUCT_RATE = 0.84  # of a large GEMM's
-PRODUCTS = {"fwd": 2, "bwd": 5}
-TILE = 64  # queries; on the diagonal a causal kernel computes whole tiles
-# Forward and backward time over cuDNN's: PyTorch's bundled FlashAttention 2 has no wgmma, the memory-efficient
-# kernels less still.
-SLOWER = {"cudnn": 1.0, "flash": 1.35, "efficient": 2.2}
+TILE = 128  # queries and keys
+FEW_QUERIES = 8  # of decoding: the keys are divided among blocks, and time is that of reading them
+DEEPEST = 128  # beyond, tiles do not fit the register file
+ODD_DEPTH_SLOWER = 1.3  # cudnn: depths between 64 and 128 are multiplied as 128, with masks
+TENSOR_CYCLES = 4096.0  # floating-point operations of an H200's SM per cycle, for which the figures below hold
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """SM cycles per pair of a query and a key, and nanoseconds of a block, on an H200."""
+
+    softmax: float
+    per_depth: float
+    """Cycles of the products per unit of depth."""
+    block_ns: float
+    imbalance: float
+    """Share of the longest block's time that is waited for at the end, with a causal mask."""
+    dropout: float
+    mask: float
+    deep: float
+    """Factor for depths above DEEPEST."""
+
+
+FIGURES = {
+    ("cudnn", "fwd"): Figures(0.058, 0.0011, 2300.0, 0.5, 0.263, 0.14, 1.3),
+    ("cudnn", "bwd"): Figures(0.176, 0.00305, 4300.0, 0.5, 0.143, 0.24, 1.6),
+    # PyTorch's bundled FlashAttention 2 and memory-efficient kernels, for tensor cores before Hopper's.
+    ("flash", "fwd"): Figures(0.089, 0.00216, 1300.0, 1.0, 0.09, 0.2, 1.0),
+    ("flash", "bwd"): Figures(0.125, 0.00734, 3200.0, 0.5, 0.13, 0.2, 1.2),
+    ("efficient", "fwd"): Figures(0.306, 0.00347, 1250.0, 0.5, 0.59, 0.23, 1.3),
+    ("efficient", "bwd"): Figures(0.73, 0.0128, 2000.0, 0.5, 0.84, 0.165, 2.0),
+}
+FULL_PRECISION = {"fwd": 3.6, "bwd": 2.9}  # f32 operands
+HALF = 0.45  # of the streaming bandwidth: the kernel that sums dO x O before the backward pass
+CONVERT = 0.8  # the one that converts dQ after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +67,59 @@ class Problem:
     dtype: str
     causal: bool
     dropout: bool
+    mask: bool
+    key_heads: int
     backend: str = "cudnn"
 
 
 def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
-    """The fused call with all its helper kernels (row sums, conversion of dQ)."""
+    """cuDNN's call with all its helper kernels (row sums, conversion of dQ)."""
     batch, heads, queries, depth = what.q[-4:]
-    keys, value_depth = what.k[-2], what.v[-1]
     problem = Problem(
-        what.direction, batch, heads, queries, keys, depth, value_depth, what.dtype, what.causal, what.dropout
-    )
-    return both(gpu, lambda machine: attention_ns(machine, problem), flops(problem))
+        what.direction, batch, heads, queries, what.k[-2], depth, what.v[-1], what.dtype, what.causal, what.dropout,
+        _masked(what.direction, what.sizes), what.k[-3],
+    )  # fmt: skip
+    backward = what.direction == "bwd"
+
+    def ns(machine: Machine) -> float:
+        return attention_ns(machine, problem) + (_around_ns(machine, problem) if backward else 0.0)
+
+    return both(gpu, ns, flops(problem), model="attention", kernels=3 if backward else 1)
+
+
+def named(what: Kernel, name: KernelName) -> Problem | None:
+    """PyTorch's own kernels: q, k, v lead the op's sizes, a causal mask is in FlashAttention's template. The
+    memory-efficient kernels do not say whether the mask is causal; it is taken not to be.
+    """
+    if found := re.match(r"flash_(fwd|bwd_dq_dk_dv_loop)_\w*kernel", name.base):
+        direction, backend = ("fwd" if found[1] == "fwd" else "bwd"), "flash"
+    elif found := re.match(r"fmha_cutlass(F|B)", name.base):
+        direction, backend = ("fwd" if found[1] == "F" else "bwd"), "efficient"
+    else:
+        return None
+    shapes = [shape for shape in what.sizes if len(shape) == 4]
+    if direction == "bwd" and len(shapes) >= 4:
+        shapes = shapes[1:]  # the gradient comes first
+    if len(shapes) < 3:
+        return None
+    q, k, v = shapes[:3]
+    # Ops that name the kernel take (batch, heads, length, depth), the raw ones (batch, length, heads, depth).
+    if "scaled_dot_product" not in what.op:
+        q, k, v = ((one[0], one[2], one[1], one[3]) for one in (q, k, v))
+    flags = [one == "true" for one in name.arguments[1:] if one in ("true", "false")]
+    dropout, causal = (flags[0], flags[1]) if backend == "flash" and len(flags) > 1 else ("dropout" in name.base, False)
+    dtype = "f32" if "_f32_" in name.base else "f16" if "half_t" in name.text or "_f16_" in name.base else "bf16"
+    mask = backend == "efficient" and len(what.sizes) > 4 and len(what.sizes[3 if direction == "fwd" else 4]) == 4
+    return Problem(
+        direction, q[0], q[1], q[2], k[2], q[3], v[3], dtype, causal, dropout, mask, k[1], backend
+    )  # fmt: skip
+
+
+def helper_ns(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """FlashAttention's kernels before and after the backward pass: two inputs, or one of f32 and one output."""
+    rows = max((shape[0] * shape[1] * shape[2] * shape[3] for shape in what.sizes if len(shape) == 4), default=0)
+    nbytes = 4.0 * rows if "dot_do_o" in name.base else 6.0 * rows
+    return machine.memory_ns(nbytes) / (HALF if "dot_do_o" in name.base else CONVERT)
 
 
 def flops(what: Problem) -> float:
@@ -55,33 +127,80 @@ def flops(what: Problem) -> float:
     MFU's sake.
     """
     products = {"fwd": 2, "bwd": 4}[what.direction]
-    return products * (what.depth + what.value_depth) * _pairs(what, 0)
+    return products * (what.depth + what.value_depth) * _useful_pairs(what)
 
 
 def attention_ns(machine: Machine, what: Problem) -> float:
-    tensor = machine.tensor_flops_per_ns(what.dtype if what.dtype in ("f16", "bf16") else "tf32")
-    tensor /= machine.gpu.sm_clock_khz * 1e-6  # per cycle
-    products = PRODUCTS[what.direction] * (what.depth + what.value_depth) / (tensor * PRODUCT_RATE)
-    cycles = products + SOFTMAX[what.direction] + (DROPOUT[what.direction] if what.dropout else 0.0)
-    # Few sequences or heads leave SMs idle: each block has a tile of 128 queries of one head.
-    blocks = what.batch * what.heads * -(-what.queries // 128)
-    idle = max(1.0, machine.sms / max(blocks, 1))
-    ns = _pairs(what, TILE) * cycles / machine.sms * idle / (machine.gpu.sm_clock_khz * 1e-6)
-    ns *= SLOWER[what.backend]
-    if what.direction == "bwd":
-        item = dtype_nbytes(what.dtype)
-        rows = what.batch * what.heads * what.queries * what.depth
-        # Row sums of dO x O before, dQ gathered in f32 and converted after: two kernels far from streaming speed.
-        ns += machine.memory_ns(rows * 2 * item) / 0.45 + machine.memory_ns(rows * (4 + item)) / 0.8
-        ns += 2 * machine.gpu.achieved.kernel_floor_ns
-    return ns
+    figures = FIGURES[what.backend, what.direction]
+    mhz = machine.gpu.sm_clock_khz * 1e-6
+    depth = (what.depth + what.value_depth) / 2
+    multiple = 64 if what.backend == "cudnn" else 32
+    wide = multiple * ceil(depth / multiple)
+    cycles = figures.softmax + figures.per_depth * wide * _tensor_scale(machine, what.backend)
+    if wide > DEEPEST:
+        cycles *= figures.deep
+    elif what.backend == "cudnn" and wide > 64 and depth != wide:
+        cycles *= ODD_DEPTH_SLOWER
+    cycles += (figures.dropout if what.dropout else 0.0) + (figures.mask if what.mask else 0.0)
+    if what.dtype in ("f32", "tf32"):
+        cycles *= FULL_PRECISION[what.direction]
+    blocks = what.batch * what.heads * ceil((what.queries if what.direction == "fwd" else what.keys) / TILE)
+    pairs, longest = _tiled_pairs(what)
+    rows = what.batch * what.heads * ceil(what.queries / TILE)
+    loop = max(pairs / machine.sms, longest) * cycles / mhz
+    # With a causal mask the longest block is about twice as long as the average.
+    tail = 2 * figures.imbalance * max(longest - pairs / max(rows, 1), 0.0) * cycles / mhz
+    item = dtype_nbytes(what.dtype)
+    reads = 2 if what.direction == "fwd" else 4
+    nbytes = item * what.batch * (
+        what.heads * what.queries * what.depth * reads
+        + what.key_heads * what.keys * (what.depth + what.value_depth) * (reads / 2)
+    )  # fmt: skip
+    if what.queries <= FEW_QUERIES and what.direction == "fwd":
+        return figures.block_ns + machine.memory_ns(nbytes)
+    start = max(blocks / machine.sms, 1.0) * figures.block_ns
+    return overlapped(loop, machine.memory_ns(nbytes)) + tail + start
 
 
-def _pairs(what: Problem, tile: int) -> float:
-    """Query and key pairs; a causal mask is aligned at the end of the shorter side, and cuts whole tiles."""
-    queries, keys = what.queries, what.keys
-    whole = float(what.batch * what.heads) * queries * keys
-    if not what.causal or queries <= 1:
+def _around_ns(machine: Machine, what: Problem) -> float:
+    """Row sums of dO x O before, dQ gathered in f32 and converted after: two kernels far from streaming speed."""
+    item = dtype_nbytes(what.dtype)
+    rows = what.batch * what.heads * what.queries * what.depth
+    sums, converted = machine.memory_ns(rows * 2 * item) / HALF, machine.memory_ns(rows * (4 + item)) / CONVERT
+    return sums + converted + 2 * machine.gpu.achieved.kernel_floor_ns
+
+
+def _masked(direction: str, sizes: tuple[Shape, ...]) -> bool:
+    """A bias comes after q, k and v, in the backward pass after the outputs and the seeds."""
+    return any(len(shape) == 4 for shape in (sizes[3:] if direction == "fwd" else sizes[6:]))
+
+
+def _tensor_scale(machine: Machine, backend: str) -> float:
+    """Time of the products on this GPU over that on an H200, per cycle and SM."""
+    per_cycle = machine.gpu.peak_flops("bf16") / machine.gpu.sm_count / (machine.gpu.sm_clock_khz * 1e3)
+    reference = TENSOR_CYCLES * 0.924  # the datasheet's peak is for a lower clock
+    if backend != "cudnn" and machine.gpu.cc_major >= 9:
+        return 1.0
+    return reference * (1.0 if backend == "cudnn" else 0.6) / per_cycle
+
+
+def _tiled_pairs(what: Problem) -> tuple[float, float]:
+    """Pairs of whole tiles, of all blocks and of the longest one."""
+    rows, columns = ceil(what.queries / TILE), ceil(what.keys / TILE)
+    area = float(TILE * TILE)
+    many = what.batch * what.heads
+    if not what.causal or what.queries <= 1:
+        return many * rows * columns * area, columns * area
+    # The mask is aligned at the end of the shorter side.
+    per_head = sum(min(max(columns - rows + row + 1, 1), columns) for row in range(rows)) if rows < 4096 else 0.0
+    per_head = per_head or rows * columns / 2
+    return many * per_head * area, columns * area
+
+
+def _useful_pairs(what: Problem) -> float:
+    """A causal mask is aligned at the end of the shorter side."""
+    whole = float(what.batch * what.heads) * what.queries * what.keys
+    if not what.causal or what.queries <= 1:
         return whole
-    half = keys - queries / 2 if keys >= queries else keys * keys / (2.0 * queries)
-    return float(what.batch * what.heads) * queries * min(half + tile / 2, keys)
+    half = what.keys - what.queries / 2 if what.keys >= what.queries else what.keys**2 / (2.0 * what.queries)
+    return float(what.batch * what.heads) * what.queries * half

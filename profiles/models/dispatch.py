@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.attention import sdpa
+from profiles.models.convolution import conv
 from profiles.models.machine import Estimate
-from profiles.models.matrix import conv, gemm
+from profiles.models.matrix import gemm
 from profiles.models.named_kernels import kernel
+from profiles.models.recurrent import rnn
 from profiles.models.transfers import copy, library, memset, norm
-from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Sdpa, Signature
+from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Rnn, Sdpa, Signature
 
 
 def estimate(gpu: Gpu, what: Signature) -> Estimate:
@@ -21,6 +23,8 @@ def estimate(gpu: Gpu, what: Signature) -> Estimate:
             return sdpa(gpu, what)
         case Norm():
             return norm(gpu, what)
+        case Rnn():
+            return rnn(gpu, what)
         case Library():
             return library(gpu, what)
         case Kernel():

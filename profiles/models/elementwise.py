@@ -15,15 +15,19 @@ from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes, 
 from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, elements
 
-CAST, STRIDED, STRIDED_CAST, PLAIN = 25.0, 40.0, 67.0, 2.0
-CAST_ONCE = 40.0  # per element, however many operands
-CAST_START_NS = 1_000.0
+CAST, STRIDED_CAST, PLAIN = 28.0, 56.0, 5.0
+STRIDED, PER_DIM = 22.0, 4.0  # an address by division and remainder, and its part for each dimension
+GROUPED_NORM = 13.0  # the affine part of a group norm, whose addresses are simple
+CAST_ONCE = 32.0  # per element, however many operands
+CAST_START_NS = 1_800.0
+HALF_FILL = 14.4  # a fill of 16-bit items, per element
 # Arithmetic of the costly functions, instructions per element.
 ARITHMETIC = (
-    ("GeluBackward", 49.0), ("Gelu", 43.0), ("silu_backward", 30.0), ("silu|sigmoid|logit", 25.0),
-    ("tanh|mish|softplus|elu", 30.0),
-    ("pow|lgamma|digamma|erf", 50.0), ("sin|cos|exp|log|sqrt|reciprocal|div", 12.0),
+    ("GeluBackward", 49.0), ("Gelu", 33.0), ("silu_backward", 30.0), ("silu|sigmoid|logit", 25.0),
+    ("tanh|mish|softplus|elu|lerp", 20.0),
+    ("pow|lgamma|digamma|erf", 50.0), ("sin|cos|exp|log|sqrt|reciprocal|div|Div", 12.0),
 )  # fmt: skip
+PLAIN_ARITHMETIC = 4.0
 BASES = (
     "vectorized_elementwise_kernel", "vectorized_templated_elementwise_kernel", "unrolled_elementwise_kernel",
     "elementwise_kernel",
@@ -49,17 +53,25 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     strided = name.base in ("elementwise_kernel", "legacy_elementwise_kernel")
     operands = _operands(name) or len(functor.inputs) + 1
     count = _count(what, name, functor)
+    # Optimizers multiply a gradient by itself.
+    inputs = operands - (2 if "addcmul" in functor_text and operands > 2 else 1)
     nbytes = count * functor.output + sum(
-        _input_nbytes(what, functor, at, count, cast, strided) for at in range(operands - 1)
+        _input_nbytes(what, functor, at, count, cast, strided) for at in range(inputs)
     )
-    per_operand = (STRIDED_CAST if cast else STRIDED) if strided else (CAST if cast else PLAIN)
-    arithmetic = next((cost for pattern, cost in ARITHMETIC if re.search(pattern, functor_text)), 4.0)
-    if cast and not strided:
-        arithmetic += CAST_ONCE
+    arithmetic = next((cost for pattern, cost in ARITHMETIC if re.search(pattern, functor_text)), PLAIN_ARITHMETIC)
+    if strided:
+        dims = max((len(shape) for shape in what.sizes), default=2)
+        per_operand = (
+            GROUPED_NORM if "GroupNorm" in functor_text else STRIDED_CAST if cast else STRIDED + PER_DIM * dims
+        )
+    else:
+        per_operand = CAST if cast else PLAIN
+        arithmetic += CAST_ONCE if cast else 0.0
     memory = machine.memory_ns(nbytes)
     # Pure writes need no turnaround of the memory bus: a fill reaches 98 % of an H200's peak where a copy reaches 91 %.
     if operands == 1:
         memory *= 0.93
+        arithmetic = HALF_FILL if functor.output == 2.0 else arithmetic
     start = CAST_START_NS if cast else 0.0
     return start + overlapped(memory, machine.issue_ns(count * (per_operand * operands + arithmetic)))
 
@@ -74,6 +86,8 @@ def functor_of(text: str) -> Functor:
         sizes = tuple(item_nbytes(one) for one in arguments[:3])
         inputs = {"BinaryFunctor": sizes[:2], "AUnaryFunctor": sizes[1:2], "BUnaryFunctor": sizes[:1]}[head]
         return Functor(inputs, sizes[2])
+    if head == "CompareFunctor" and arguments:
+        return Functor((item_nbytes(arguments[0]),) * 2, 1.0)
     if head == "FillFunctor" and arguments:
         return Functor((), item_nbytes(arguments[0]))
     if lambdas := re.findall(r"\{lambda\(([^(){}]*)\)#\d+\}", text):

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from math import ceil
 
 from profiles.descriptions.gpu import Gpu
+from profiles.kernel_names.kernel_name import KernelName
+from profiles.signature import Kernel
 
 LANES_PER_CYCLE = 128  # four schedulers, one warp instruction of 32 lanes each: every NVIDIA SM since Volta
 GPCS = 8  # of a full Hopper die
-OVERLAP = 3.0  # exponent that joins two resources used at once: 1 would add their times, infinity take the longer
+L2_REACH = 1.2  # traffic of so many times the L2 cache's size finds nothing there
+COLD = 0.05  # share of the traffic that is never there: weights, which no kernel touched lately
+OVERLAP = 4.0  # exponent that joins two resources used at once: 1 would add their times, infinity take the longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +41,14 @@ class Machine:
         left = 1.0 - gpu.nccl.memory_share
         return cls(gpu, gpu.sm_count - gpu.nccl.sms, whole.memory_gb_per_s * left, whole.l2_gb_per_s * left)
 
-    def memory_ns(self, nbytes: float, *, blocks: int | None = None) -> float:
+    def memory_ns(self, nbytes: float, *, blocks: int | None = None, cold: float = COLD) -> float:
         """Time to read and write `nbytes` in all, by `blocks` thread blocks (None: enough to fill the GPU).
 
         The chance that data is still in the L2 cache, where the kernel before left it, falls linearly with the
-        traffic and is gone at one and a half times the cache's size. Few blocks cannot draw the whole bandwidth: an
-        SM has a limit of its own.
+        traffic and is gone at L2_REACH times the cache's size; a share `cold` of it never is there. Few blocks cannot
+        draw the whole bandwidth: an SM has a limit of its own.
         """
-        cold = min(nbytes / (1.5 * self.gpu.memory.l2_nbytes), 1.0)
+        cold = min(cold + nbytes / (L2_REACH * self.gpu.memory.l2_nbytes), 1.0)
         ns = nbytes * (cold / self.memory_gb_per_s + (1 - cold) / max(self.l2_gb_per_s, self.memory_gb_per_s))
         if blocks is not None:
             ns = max(ns, nbytes / (max(1, min(blocks, self.sms)) * self.gpu.achieved.sm_gb_per_s))
@@ -84,14 +88,25 @@ def overlapped(*times_ns: float) -> float:
     return float(longest * total ** (1 / OVERLAP))
 
 
+Model = Callable[[Machine, Kernel, KernelName], float]
+"""The time of a kernel launched by name, beside the floor of a launch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     solo_ns: float
     contended_ns: float
     flops: float = 0.0
+    """Useful floating-point operations, for MFU."""
+    model: str = ""
+    """The model's name, under which its error is known (profiles.models.errors). Empty: no model knows this work."""
+    kernels: int = 1
+    """Kernels that the work consists of."""
 
 
-def both(gpu: Gpu, ns: Callable[[Machine], float], flops: float = 0.0) -> Estimate:
-    """A model evaluated alone and beside NCCL; the floor of a launch is added here."""
+def both(
+    gpu: Gpu, ns: Callable[[Machine], float], flops: float = 0.0, *, model: str = "", kernels: int = 1
+) -> Estimate:
+    """A model evaluated alone and beside NCCL; the floor of one launch is added here."""
     floor = gpu.achieved.kernel_floor_ns
-    return Estimate(floor + ns(Machine.alone(gpu)), floor + ns(Machine.beside_nccl(gpu)), flops)
+    return Estimate(floor + ns(Machine.alone(gpu)), floor + ns(Machine.beside_nccl(gpu)), flops, model, kernels)

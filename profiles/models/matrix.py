@@ -1,85 +1,86 @@
-"""GEMMs and convolutions: problem sizes in, tiles out."""
+"""cuBLAS's matrix products, and PyTorch's grouped ones."""
 
 from __future__ import annotations
 
-from math import prod
+import re
+from math import ceil
 
 from profiles.descriptions.gpu import Gpu
+from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.machine import Estimate, Machine, both
-from profiles.models.tiles import product_ns
-from profiles.signature import Conv, Gemm, dtype_nbytes
+from profiles.models.products import ALIGNMENT_NBYTES, engine_of, math_dtype
+from profiles.models.tiles import COLD, TENSOR_8, TENSOR_16, product_ns
+from profiles.signature import Gemm, Kernel, dtype_nbytes
 
-# cuDNN's implicit GEMMs next to a GEMM: share of its rate, share of streaming bandwidth, and helper kernels. Weights'
-# gradients sum over all pixels, in parts that are added by a second kernel.
-CONV_RATE = {"fwd": 1.0, "dgrad": 0.9, "wgrad": 1.0}
-CONV_STREAM = {"fwd": 0.9, "dgrad": 0.9, "wgrad": 0.6}
-CONV_START_NS = {"fwd": 0.0, "dgrad": 0.0, "wgrad": 15_000.0}
-# Fewer channels than a 16-byte vector holds: padded by a kernel of their own, then multiplied by an older, slower
-# kernel.
-ALIGNED_CHANNELS = 8
-UNALIGNED_RATE = {"fwd": 0.13, "dgrad": 0.13, "wgrad": 0.5}
-# By the operands' dtype. `other` stands for dtypes that nobody knows: 4 bytes, as tf32's.
-MULTIPLIED_AS = {
-    "f64": "f64", "f32": "f32", "tf32": "tf32", "f16": "f16", "bf16": "bf16",
-    "f8e4m3": "f8", "f8e5m2": "f8", "f8e8m0": "f8", "f6e2m3": "f8", "f6e3m2": "f8", "f4e2m1": "f8",
-    "i64": "f64", "i32": "f32", "i16": "f32", "i8": "i8", "i4": "i8",
-    "u64": "f64", "u32": "f32", "u16": "f32", "u8": "i8", "u4": "i8",
-    "b8": "i8", "i8x4": "i8", "i8x32": "i8", "u8x4": "i8",
-    "c32": "f16", "c32bf": "bf16", "c64": "f32", "c128": "f64",
-    "other": "tf32",
-}  # fmt: skip
+VECTOR_STREAM = 0.72  # of the streaming bandwidth: a matrix times a vector has a kernel of its own
+GROUPED_RATE = 0.93  # CUTLASS's grouped kernel next to cuBLAS's best
+GROUPED_TILE_NS = 500.0
+GROUPED_START_NS = 12_000.0
+GROUPED_STREAM = 0.75
 
 
 def gemm(gpu: Gpu, what: Gemm) -> Estimate:
-    dtype = math_dtype(what.a, what.compute)
     a, b, c = (dtype_nbytes(one) for one in (what.a, what.b, what.c))
+    # Column-major: A is stored m long, or k long if transposed.
+    long_a, long_b = (what.m if what.transa == "n" else what.k), (what.k if what.transb == "n" else what.n)
+    aligned = all(
+        long * item % ALIGNMENT_NBYTES == 0 for long, item in ((long_a, a), (long_b, b), (what.m, c)) if long > 1
+    )
+    engine, dtype = engine_of(what.a, what.compute, aligned=aligned)
     nbytes = what.batch * (what.m * what.k * a + what.k * what.n * b + what.m * what.n * c)
     parts = 4 if what.a.startswith("c") else 1  # a complex product is four real ones
 
     def ns(machine: Machine) -> float:
-        return parts * product_ns(machine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
+        tiled = parts * product_ns(machine, engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
+        if min(what.m, what.n) == 1 and dtype in ("f32", "tf32", "f64"):
+            return min(tiled, machine.memory_ns(nbytes, cold=COLD) / VECTOR_STREAM)
+        return tiled
 
-    return both(gpu, ns, parts * 2.0 * what.m * what.n * what.k * what.batch)
+    return both(gpu, ns, parts * 2.0 * what.m * what.n * what.k * what.batch, model=f"gemm {dtype}")
 
 
-def math_dtype(operand: str, compute: str) -> str:
-    """The dtype whose peak rate applies: tf32 for f32 operands where the call allows it, that of the parts for complex
-    ones, the next wider one where a GPU's description has no figure.
+def grouped(gpu: Gpu, what: Kernel, name: KernelName) -> Estimate | None:
+    """PyTorch's grouped products (aten::_grouped_mm), by the op's sizes; groups are taken to be equal.
+
+    Two dims by three: rows of all groups by one matrix each. Three by three: a batch. Two by two: sums over each
+    group's columns, one matrix each. Tiles are dealt to SMs group by group.
     """
-    if operand in ("f32", "c64") and compute == "tf32":
-        return "tf32"
-    return MULTIPLIED_AS.get(operand, MULTIPLIED_AS["other"])
-
-
-def conv(gpu: Gpu, what: Conv) -> Estimate:
-    """An implicit GEMM per group: output channels x pixels x filter volume, and its two gradients."""
-    groups = max(what.groups, 1)
-    taps = prod(what.w[2:])
-    out_channels, in_channels = what.w[0] // groups or 1, what.w[1]
-    pixels_in = what.x[0] * prod(what.x[2:])
-    pixels_out = what.y[0] * prod(what.y[2:])
-    flops = 2.0 * groups * out_channels * pixels_out * in_channels * taps
-    m, n, k = {
-        "fwd": (out_channels, pixels_out, in_channels * taps),
-        # Every input pixel gathers from the taps that reach it: with strides fewer than all of them.
-        "dgrad": (in_channels, pixels_in, max(round(out_channels * taps * pixels_out / max(pixels_in, 1)), 1)),
-        "wgrad": (out_channels, in_channels * taps, pixels_out),
-    }[what.direction]
-    item = dtype_nbytes(what.dtype)
-    # A strided 1x1 filter skips input pixels.
-    touched = min(prod(what.x), pixels_out * what.x[1] * taps)
-    nbytes = item * (touched + prod(what.w) + prod(what.y)) / CONV_STREAM[what.direction]
-    rate = CONV_RATE[what.direction]
-    padded = 0.0
-    if in_channels < ALIGNED_CHANNELS and groups == 1:
-        k = k * ALIGNED_CHANNELS // in_channels if what.direction == "fwd" else k
-        n = n * ALIGNED_CHANNELS // in_channels if what.direction == "wgrad" else n
-        padded = item * prod(what.x) * (1 + ALIGNED_CHANNELS / in_channels)
-        rate = UNALIGNED_RATE[what.direction]
-    dtype = math_dtype(what.dtype, "")
+    shapes = [shape for shape in what.sizes if len(shape) in (2, 3)][:2]
+    groups = next((shape[0] for shape in what.sizes if len(shape) == 1), 0)
+    if len(shapes) < 2 or "grouped" not in what.op:
+        return None
+    x, w = shapes
+    if len(x) == 3 and len(w) == 3:
+        count, m, k, n = x[0], x[1], x[2], w[2]
+    elif len(w) == 3:
+        count, m, k, n = w[0], ceil(x[0] / w[0]), x[1], w[2]
+    elif len(x) == 3:
+        count, m, k, n = x[0], x[1], x[2], ceil(w[1] / x[0])
+    else:
+        count, m, k, n = max(groups, 1), x[0], ceil(x[1] / max(groups, 1)), w[1]
+    narrow = "float_e" in name.text
+    engine, dtype, item = (TENSOR_8, "f8", 1.0) if narrow else (TENSOR_16, "bf16", 2.0)
+    high, wide = _tile_of(name.text)
+    nbytes = count * (item * (m * k + k * n) + 2.0 * m * n)
 
     def ns(machine: Machine) -> float:
-        start = CONV_START_NS[what.direction] + (machine.memory_ns(padded) if padded else 0.0)
-        return start + product_ns(machine, dtype, m, n, k, groups, nbytes=nbytes, efficiency=rate)
+        tiles = ceil(m / high) * ceil(n / wide) * count
+        rate = machine.tensor_flops_per_ns(dtype) * engine.rate * GROUPED_RATE
+        step = 2.0 * high * wide * (1 + engine.feed * (1 / high + 1 / wide)) / rate
+        tile = k * step + GROUPED_TILE_NS + engine.element_ns * high * wide
+        memory = machine.memory_ns(nbytes) / GROUPED_STREAM
+        loop = ceil(tiles / machine.cluster_sms) * tile
+        return GROUPED_START_NS + float((loop**3 + memory**3) ** (1 / 3))
 
-    return both(gpu, ns, flops)
+    return both(gpu, ns, 2.0 * m * n * k * count, model="grouped product")
+
+
+def _tile_of(name: str) -> tuple[int, int]:
+    """CUTLASS's kernels name their tile as a tuple of constants: rows, columns and depth."""
+    readable = r"tuple<cute::C<(\d+)>, cute::C<(\d+)>, cute::C<(\d+)> ?>, cutlass::(?:bfloat16|half|float_e)"
+    mangled = r"ILi(\d+)EEEN\w*ILi(\d+)EEEN\w*ILi(\d+)EEEEEENS_\d+(?:bfloat16_t|half_t|float_e)"
+    found = re.search(readable, name) or re.search(mangled, name)
+    return (int(found[1]), int(found[2])) if found else (128, 256)
+
+
+__all__ = ["gemm", "grouped", "math_dtype"]

@@ -1,83 +1,166 @@
 """Kernels that move data by index: concatenation, gathers, embeddings, sorting, random numbers. Bytes over streaming
-rate x efficiency.
+rate x efficiency, instructions, or rounds of dependent loads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod
+from math import ceil, prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
-from profiles.models.machine import Machine, overlapped
-from profiles.signature import Kernel, elements
+from profiles.models import attention
+from profiles.models.machine import Machine, Model, overlapped
+from profiles.signature import Kernel, Shape, elements
 
+SECTOR_NBYTES = 32  # what a random access takes from memory
 PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
+RANDOM_INSTRUCTIONS = 75.0  # one of another distribution
 SEGMENT_INSTRUCTIONS = 250.0  # an embedding's gradient, per element: look-ups of segment borders, most blocks find none
-PASS_NS = 4_500.0  # a sweep of CUB over few elements: look-back through the blocks before
-
-Model = Callable[[Machine, Kernel, KernelName], float]
+GATHER_START_NS = 800.0
+WARP_ROW_NS = 0.55  # a block of one warp per row: launched faster than it can be dealt out
+SCAN_ROUND_NS = 1_260.0  # of PyTorch's scan along rows: 32 columns
+TOPK_WAVE_NS = 6_800.0
+BAG_NS, BAG_ITEM_NS = 1_600.0, 400.0  # a bag's look-up, and each of its items, one after another
+BAG_LANES = 32
+# CUB's kernels over few elements: look-back through the blocks before.
+PASSES_NS = (("Init", 0.0), ("DeviceScanKernel", 1_000.0), ("UniqueByKey", 2_000.0), ("", 4_500.0))
 
 
 def _said(what: Kernel) -> int:
     return sum(elements(shape) for shape in what.sizes if shape)
 
 
+def _largest(what: Kernel) -> int:
+    return max((elements(shape) for shape in what.sizes), default=0)
+
+
 def _covered(what: Kernel, per_thread: int) -> int:
     return prod(what.grid) * prod(what.block) * per_thread
 
 
+def _item(name: KernelName) -> float:
+    return item_nbytes(name.arguments[0] if name.arguments else name.text)
+
+
 def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
     """Every input is read and written once. Aligned kernels go in 16-byte vectors over a grid that may stride."""
-    item = item_nbytes(name.arguments[0] if name.arguments else "float")
     count = _said(what) or _covered(what, 4)
-    return machine.memory_ns(2 * count * item) / 0.92
+    return machine.memory_ns(2 * count * _item(name)) / 0.92
 
 
 def _vector_gather(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """One vector per thread, read and written."""
+    """One vector per thread, read and written; a short row leaves most of a warp idle. What is read more often than
+    there are rows comes from caches.
+    """
     vector = integer(name.arguments[0], 16) if name.arguments else 16
-    return machine.memory_ns(2.0 * _covered(what, 1) * vector) / 0.8
+    written = float(_covered(what, 1) * vector)
+    shapes = [shape for shape in what.sizes if len(shape) >= 2]
+    if len(shapes) > 1:
+        written = min(written, elements(shapes[-1]) * 4.0)
+    few = written > 4 * elements(shapes[0]) * 4.0 if shapes else False
+    memory = machine.memory_ns(written * (1.0 if few else 2.0)) / 0.9
+    rows = prod(what.grid) * WARP_ROW_NS * 132 / machine.sms
+    return GATHER_START_NS + max(memory, rows if prod(what.block) <= 32 else 0.0)
 
 
 def _indexed(instructions: float) -> Model:
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count = min(_said(what) or _covered(what, 4), _covered(what, 8))
-        item = item_nbytes(name.arguments[0] if name.arguments else name.text)
-        return overlapped(machine.memory_ns(2 * count * item) / 0.7, machine.issue_ns(instructions * count))
+        return overlapped(machine.memory_ns(2 * count * _item(name)) / 0.7, machine.issue_ns(instructions * count))
 
     return model
 
 
+def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """gather and scatter along a dimension: each index takes a sector of its own; additions are atomic."""
+    shapes = [shape for shape in what.sizes if shape]
+    count = elements(shapes[1]) if len(shapes) > 1 else _covered(what, 8)
+    source = elements(shapes[0]) * _item(name) if shapes else 0.0
+    touched = min(count * SECTOR_NBYTES, source or count * SECTOR_NBYTES)
+    added = "ReduceAdd" in name.text or "<true" in name.text.replace(" ", "")
+    work = machine.issue_ns(count * (450.0 if added else 200.0))
+    return overlapped(machine.memory_ns(touched + count * (8 + _item(name))), work)
+
+
+def _index_add(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """indexFunc: rows added by a fixed number of blocks, element by element, with atomic additions."""
+    count = min((elements(shape) for shape in what.sizes if len(shape) >= 2), default=_covered(what, 8))
+    return machine.issue_ns(count * (280.0 if _item(name) < 4 else 240.0))
+
+
 def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
     """Sorted segments of rows summed by blocks that cover the worst case, most of them empty."""
-    count = max((elements(shape) for shape in what.sizes), default=0) or _covered(what, 1)
-    return machine.issue_ns(SEGMENT_INSTRUCTIONS * count)
+    count = _largest(what) or _covered(what, 1)
+    return 1_200.0 + machine.issue_ns(SEGMENT_INSTRUCTIONS * count)
+
+
+def _dense_embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """embedding_backward_feature_kernel: a block for 32 columns goes through all indices, 32 at a time."""
+    indices = max((elements(shape) for shape in what.sizes[1:2]), default=1024)
+    rounds = ceil(indices / max(what.block[1] * 1, 1))
+    return rounds * 1_000.0 * max(1.0, prod(what.grid) / machine.sms)
+
+
+def _bags(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """EmbeddingBag: a warp sums the rows of a bag, 32 columns at a time, one row after another."""
+    if len(what.sizes) < 3 or len(what.sizes[0]) < 2:
+        return machine.memory_ns(16.0 * _covered(what, 1))
+    columns, indices, bags = what.sizes[0][-1], elements(what.sizes[1]), max(elements(what.sizes[2]), 1)
+    pooled = indices / bags
+    warps = bags * ceil(columns / BAG_LANES)
+    at_once = min(prod(what.grid) * prod(what.block) / 32, machine.sms * machine.gpu.limits.threads_per_sm / 32)
+    rounds = ceil(warps / max(at_once, 1))
+    memory = machine.memory_ns((indices + bags) * columns * _item(name)) / 0.7
+    return max(memory, rounds * (BAG_NS + BAG_ITEM_NS * pooled))
 
 
 def _sweep(machine: Machine, what: Kernel, name: KernelName) -> float:
-    return PASS_NS + machine.memory_ns(32.0 * _covered(what, 4), blocks=prod(what.grid))
+    start = next(ns for part, ns in PASSES_NS if part in name.base)
+    if not start:
+        return 0.0
+    return start + machine.memory_ns(32.0 * _covered(what, 4), blocks=prod(what.grid))
+
+
+def _topk(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """Radix selection by a block per row: four passes for 32-bit keys, from caches while rows are short."""
+    waves = ceil(prod(what.grid) / (machine.sms * machine.gpu.limits.blocks_per_sm))
+    length = what.sizes[0][-1] if what.sizes and what.sizes[0] else 32
+    rounds = ceil(length / max(prod(what.block) * 4, 1))
+    return waves * TOPK_WAVE_NS * (1.0 if length <= 32 else 1.9) * max(rounds / 4, 1.0)
+
+
+def _row_scan(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """A block goes along its rows 32 columns at a time."""
+    length = what.sizes[0][-1] if what.sizes and what.sizes[0] else 1024
+    waves = ceil(prod(what.grid) / machine.sms)
+    return max(waves * ceil(length / 32) * SCAN_ROUND_NS, machine.memory_ns(2 * _largest(what) * _item(name)))
 
 
 def _small(machine: Machine, what: Kernel, name: KernelName) -> float:
     return machine.memory_ns(16.0 * _covered(what, 1))
 
 
+def _short(start_ns: float) -> Model:
+    return lambda machine, what, name: start_ns
+
+
 def _dropout(machine: Machine, what: Kernel, name: KernelName) -> float:
-    count = max((elements(shape) for shape in what.sizes), default=0) or _covered(what, 4)
-    item = item_nbytes(name.arguments[0] if name.arguments else "float")
-    return overlapped(machine.memory_ns(count * (2 * item + 1)), machine.issue_ns(PHILOX_INSTRUCTIONS * count))
+    count = _largest(what) or _covered(what, 4)
+    return 300.0 + overlapped(
+        machine.memory_ns(count * (2 * _item(name) + 1)), machine.issue_ns(PHILOX_INSTRUCTIONS * count)
+    )
 
 
 def _random(machine: Machine, what: Kernel, name: KernelName) -> float:
-    count = max((elements(shape) for shape in what.sizes), default=0) or _covered(what, 4)
-    item = item_nbytes(name.arguments[0] if name.arguments else "float")
-    return overlapped(machine.memory_ns(count * item), machine.issue_ns(PHILOX_INSTRUCTIONS * count))
+    count = _largest(what) or _covered(what, 4)
+    return 300.0 + overlapped(
+        machine.memory_ns(count * _item(name)), machine.issue_ns(1.25 * PHILOX_INSTRUCTIONS * count)
+    )
 
 
 def _sharded_copy(machine: Machine, what: Kernel, name: KernelName) -> float:
     """FSDP's packing and unpacking: each thread moves one 16-byte vector, strided rows of parameters."""
     # The largest shape is the flat buffer; all-gathered parameters are of half precision.
-    count = max((elements(shape) for shape in what.sizes), default=0) or _covered(what, 8)
+    count = _largest(what) or _covered(what, 8)
     if "chunk_cat" not in name.base:
         return machine.memory_ns(2 * count * 2.0) / 0.92
     written, read = (
@@ -86,24 +169,76 @@ def _sharded_copy(machine: Machine, what: Kernel, name: KernelName) -> float:
     return machine.memory_ns(count * (written + read)) / 0.45
 
 
-def _triton(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Inductor's fused kernels: point-wise ones take 4 elements a thread, reductions loop; two inputs and one output
-    of half precision.
-    """
-    per_thread = 4 if "_poi_" in name.base else 16
-    count = _covered(what, per_thread)
-    return overlapped(machine.memory_ns(6.0 * count), machine.issue_ns(20.0 * count))
+def _per_thread(instructions: float, half: float | None = None) -> Model:
+    """One output per thread. `half`: instructions for 16-bit items, if these need more."""
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        threads, item = _covered(what, 1), _item(name)
+        cost = half if half is not None and item < 4 else instructions
+        nbytes = min(2 * threads, _said(what) * 2 or 2 * threads) * item
+        return overlapped(machine.memory_ns(nbytes), machine.issue_ns(cost * threads))
+
+    return model
+
+
+def _planes(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """Bilinear interpolation, channels first: a thread goes through all images and channels, one after another."""
+    planes = what.sizes[0][0] * what.sizes[0][1] if what.sizes and len(what.sizes[0]) > 1 else 1
+    waves = ceil(_covered(what, 1) / (machine.sms * machine.gpu.limits.threads_per_sm))
+    return waves * planes * (350.0 if _item(name) >= 4 else 250.0)
+
+
+def _taps(what: Kernel) -> int:
+    filters: Shape = min((shape for shape in what.sizes if len(shape) == 4 and shape[1] == 1), key=elements, default=())
+    return prod(filters[2:]) if filters else 9
+
+
+def _depthwise(output: float, tap: float) -> Model:
+    """PyTorch's own depthwise convolutions: an output, or a pixel's gradient, per thread."""
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        return machine.issue_ns(_covered(what, 1) * (output + tap * _taps(what)))
+
+    return model
+
+
+def _depthwise_weights(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """A block for each weight sums over all pixels of the gradient."""
+    gradient = what.sizes[0] if what.sizes and len(what.sizes[0]) == 4 else (1, 1, 32, 32)
+    pixels = gradient[0] * prod(gradient[2:])
+    return machine.issue_ns(prod(what.grid) * (52.0 * pixels + 450_000.0))
 
 
 RULES: tuple[tuple[str, Model], ...] = (
+    (r"flash_bwd_(dot_do_o|convert_dq)", attention.helper_ns),
+    (r"conv_depthwise2d_forward", _depthwise(120.0, 20.0)),
+    (r"conv_depthwise2d_backward", _depthwise(400.0, 14.0)),
+    (r"conv_depthwise2d_grad_weight", _depthwise_weights),
+    (r"prepare_grouped_gemm_data", _short(700.0)),
     (r"CatArrayBatchedCopy", _cat),
     (r"vectorized_gather", _vector_gather),
+    (r"embedding_backward_feature", _dense_embedding_gradient),
     (r"compute_grad_weight|sum_and_scatter|embedding_backward", _embedding_gradient),
-    (r"RadixSort|OnesweepKernel|UniqueByKey|DeviceScan|DeviceReduce|DeviceSelect|DeviceMerge|sort", _sweep),
-    (r"krn_partial|lpnorm_cleanup|unpack_cudnn", _small),
+    (r"EmbeddingBag_update", _bags),
+    (r"gatherTopK|bitonicSort", _topk),
+    (r"scan_innermost_dim|scan_outer_dim", _row_scan),
+    (
+        r"RadixSort|OnesweepKernel|UniqueByKey|DeviceScan|DeviceCompact|DeviceReduce|DeviceSelect|DeviceMerge|sort",
+        _sweep,
+    ),
+    (r"krn_partial|lpnorm_cleanup|unpack_cudnn|partial_segments", _small),
     (r"dropout", _dropout),
     (r"distribution_|random", _random),
     (r"chunk_cat|split_with_sizes", _sharded_copy),
+    (r"indexFunc", _index_add),
+    (r"_scatter_gather_elementwise", _scattered),
+    (r"upsample_nearest\w*backward", _per_thread(400.0)),
+    (r"upsample_nearest", _per_thread(215.0)),
+    (r"upsample_\w*backward", _per_thread(290.0, 520.0)),
+    (r"upsample_bilinear2d_out_frame", _planes),
+    (r"upsample", _per_thread(310.0)),
+    (r"avg_pool\w*backward", _per_thread(590.0)),
+    (r"avg_pool\w*nhwc", _per_thread(800.0)),
+    (r"avg_pool|adaptive_average_pool", _per_thread(400.0)),
     (r"index|gather|scatter|embedding|take|put|flip|roll|tril|triu|masked|where", _indexed(40.0)),
-    (r"^triton_", _triton),
 )

@@ -1,21 +1,25 @@
 """multi_tensor_apply: foreach ops and fused optimizers, one thread block per chunk of 65,536 elements.
 
-Blocks are as large as can be, so the last ones of a launch leave SMs idle, and a block cannot go faster than its
-dependent rounds of loads: 65,536 elements by 512 threads of four elements are 32 rounds.
+Blocks are large, so the last ones of a launch leave SMs idle, and a block cannot go faster than its dependent rounds
+of loads: 65,536 elements by 512 threads of four elements are 32 rounds. An op launches its tensors in groups; which
+chunks a launch has follows from the op's sizes and the launch's grid.
 """
 
 from __future__ import annotations
 
 import re
-from math import prod
+from functools import lru_cache
+from math import ceil, prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes, split_arguments
 from profiles.models.machine import Machine, overlapped
-from profiles.signature import Kernel, elements
+from profiles.signature import Kernel, Shape, elements
 
 CHUNK = 65536
+MOST_BLOCKS = 320  # of a launch
+MOST_TENSORS = (110, 64, 48, 36, 30)  # of a launch, by the number of lists
 UPDATE_INSTRUCTIONS = 120.0  # of an optimizer, per element: square roots and divisions, some in double
-COPY_INSTRUCTIONS = 65.0  # views of a flat buffer are not aligned to vectors: element by element
+COPY_INSTRUCTIONS = 50.0  # views of a flat buffer are not aligned to vectors: element by element
 ROUND_NS = 450.0  # a load's way to memory and back
 UNHIDDEN = 0.25  # further loads of a round overlap all but this share
 
@@ -27,25 +31,71 @@ def applies(name: KernelName) -> bool:
 def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     reads, writes, item = _traffic(name)
     blocks = prod(what.grid)
-    count = float(CHUNK * blocks) * _fill(what)
+    count, longest = _elements(what.sizes, blocks, _depth(name.arguments[0] if name.arguments else ""))
     work = machine.issue_ns(count * _instructions(name))
-    time = overlapped(machine.memory_ns(count * item * (reads + writes)), work) * machine.quantised(blocks)
-    rounds = CHUNK / (max(prod(what.block), 1) * 4) * _fill(what)
+    uneven = machine.quantised(blocks) if longest == CHUNK and count >= 0.9 * CHUNK * blocks else 1.0
+    time = overlapped(machine.memory_ns(count * item * (reads + writes)), work) * uneven
+    if not reads:
+        return time
+    rounds = longest / (max(prod(what.block), 1) * 4)
     return max(time, rounds * ROUND_NS * (1 + UNHIDDEN * (reads + writes - 1)))
 
 
-def _fill(what: Kernel) -> float:
-    """How full chunks are on average: small tensors have a chunk of their own each."""
-    counts = [elements(shape) for shape in what.sizes if shape]
-    chunks = sum(-(-count // CHUNK) for count in counts)
-    return sum(counts) / (chunks * CHUNK) if chunks and sum(counts) else 1.0
+def _elements(sizes: tuple[Shape, ...], blocks: int, depth: int) -> tuple[float, float]:
+    """Elements of a launch of so many blocks, and of its longest block. Without sizes, chunks are taken as full."""
+    counts = _first_list(sizes, depth)
+    if not any(sizes) and len(sizes) < blocks:
+        counts = ()  # lists whose sizes the sender does not know, not tensors without dimensions
+    if not counts:
+        return float(CHUNK * blocks), float(CHUNK)
+    launches = _launches(counts, MOST_TENSORS[min(depth, len(MOST_TENSORS)) - 1])
+    same = [(count, longest) for size, count, longest in launches if size == blocks]
+    if not same:
+        full = sum(counts) / (CHUNK * sum(max(ceil(count / CHUNK), 1) for count in counts))
+        return CHUNK * blocks * full, float(min(max(counts), CHUNK))
+    return sum(count for count, _ in same) / len(same), sum(longest for _, longest in same) / len(same)
+
+
+def _first_list(sizes: tuple[Shape, ...], depth: int) -> tuple[int, ...]:
+    """An op's sizes are those of its lists one after another; scalars and steps have no dimension."""
+    shapes = tuple(shape for shape in sizes if shape) or sizes
+    for lists in (depth, depth - 1):
+        length = len(shapes) // lists if lists > 1 else 0
+        if length and shapes[:length] * lists == shapes:
+            shapes = shapes[:length]
+            break
+    return tuple(elements(shape) for shape in shapes)
+
+
+@lru_cache(maxsize=256)
+def _launches(counts: tuple[int, ...], most_tensors: int) -> tuple[tuple[int, float, float], ...]:
+    """Blocks, elements and longest block of each launch, as multi_tensor_apply divides a list of tensors."""
+    found: list[tuple[int, float, float]] = []
+    blocks = tensors = 0
+    total = longest = 0.0
+    for count in counts:
+        if not count:
+            continue
+        tensors += 1
+        chunks = ceil(count / CHUNK)
+        for chunk in range(chunks):
+            part = min(CHUNK, count - chunk * CHUNK)
+            blocks, total, longest = blocks + 1, total + part, max(longest, part)
+            full = tensors == most_tensors and chunk == chunks - 1
+            if full or blocks == MOST_BLOCKS:
+                found.append((blocks, total, longest))
+                # A tensor whose chunks are not all launched begins the next launch.
+                blocks, total, longest, tensors = 0, 0.0, 0.0, 0 if chunk == chunks - 1 else 1
+    if blocks:
+        found.append((blocks, total, longest))
+    return tuple(found)
 
 
 def _instructions(name: KernelName) -> float:
     functor = name.arguments[1] if len(name.arguments) > 1 else ""
-    if "Fused" in functor or "Adam" in functor:
+    if "Adam" in functor:
         return UPDATE_INSTRUCTIONS
-    return COPY_INSTRUCTIONS if "Copy" in name.text else 10.0
+    return COPY_INSTRUCTIONS if "Copy" in name.text or "Fused" in functor else 10.0
 
 
 def _traffic(name: KernelName) -> tuple[int, int, float]:

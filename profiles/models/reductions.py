@@ -1,28 +1,31 @@
 """Reductions, softmax and normalisation: how often each kernel passes over its input, and what it computes per
 element.
 
-The number of passes follows from PyTorch's code (aten/src/ATen/native/cuda). Instructions per element were found from
-rates on an H200.
+The number of passes follows from PyTorch's code (aten/src/ATen/native/cuda). Instructions, and the time of a block
+that waits for its own loads, were found from kernels on an H200 (docs/costs.md).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from math import prod
+from math import ceil, prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
-from profiles.models.machine import Machine, overlapped
+from profiles.models.machine import Machine, Model, overlapped
 from profiles.signature import Kernel, Shape, elements
 
-REDUCE_INSTRUCTIONS = 18.0  # per element of a long reduction; one more set of addresses per result
-RESULT_INSTRUCTIONS = 100.0
-GLOBAL_NS = 12_000.0  # a reduction across blocks: partial results to memory, a semaphore, the last block's second pass
-WELFORD_INSTRUCTIONS = 85.0  # running mean and variance: a division per element
-ROW_NS, ROUND_NS = 4_500.0, 1_000.0  # a row's two sums, and each round of loads
-COLUMN_INSTRUCTIONS = 36.0
-L1_SHARE = 0.85  # of shared memory and L1 together
+# reduce_kernel: instructions per element by operation, of one lane per result, and latencies.
+REDUCE_INSTRUCTIONS = (("ArgM|Welford|Min|Max", 38.0), ("", 18.0))
+LANE_INSTRUCTIONS = 200.0
+REDUCE_NS = 900.0  # the reduction within a block
+COLUMN_NS = 2_500.0  # the same by rows of threads
+GLOBAL_NS = 10_000.0  # across blocks: partial results to memory, a semaphore, the last block's second pass
 GATHER_NS = 1_100.0  # one round of a single block that looks up targets, then their inputs
+# Softmax of whole rows: its three readings hit the L2 cache while the rows in flight take less than a share of it.
+CACHED, UNCACHED = 0.5, 0.85
+SOFTMAX_BLOCKS = 2  # of an SM
+L1_SHARE = 0.85  # of shared memory and L1 together
+COLD = 0.5  # batch norm reads what a convolution wrote some time ago
 
 
 def applies(name: KernelName) -> bool:
@@ -42,6 +45,11 @@ def _count(what: Kernel, per_thread: int = 4) -> int:
     return elements(_largest(what)) if any(what.sizes) else prod(what.grid) * prod(what.block) * per_thread
 
 
+def _item(name: KernelName) -> float:
+    types = [one for one in name.arguments if re.search(r"[Ff]loat|Half|double", one)]
+    return item_nbytes(types[0] if types else "float")
+
+
 def _reduce(machine: Machine, what: Kernel, name: KernelName) -> float:
     operation = name.arguments[2] if len(name.arguments) > 2 else name.text
     item = item_nbytes(operation.split("<", 1)[-1].split(",")[0])
@@ -49,65 +57,98 @@ def _reduce(machine: Machine, what: Kernel, name: KernelName) -> float:
     count = _count(what)
     across_blocks = what.grid[1] > 1
     results = what.grid[0] * (what.block[0] * vector if vector > 1 else what.block[1])
-    if vector > 1 and not across_blocks:
-        results *= what.block[1]
     results = min(results, count)
-    issue = machine.issue_ns(REDUCE_INSTRUCTIONS * count + RESULT_INSTRUCTIONS * results)
+    lanes = results * (1 if vector > 1 else min(what.block[0], 32))
+    per_element = next(cost for pattern, cost in REDUCE_INSTRUCTIONS if re.search(pattern, operation))
+    issue = machine.issue_ns(per_element * count + LANE_INSTRUCTIONS * lanes)
     memory = machine.memory_ns((count + results) * item, blocks=prod(what.grid))
-    return overlapped(memory, issue) + (GLOBAL_NS if across_blocks else 0.0)
+    start = REDUCE_NS + (COLUMN_NS if vector > 1 else 0.0) + (GLOBAL_NS if across_blocks else 0.0)
+    return start + overlapped(memory, issue)
 
 
-def _passes(reads: float, writes: float, instructions: float = 10.0) -> Callable[[Machine, Kernel, KernelName], float]:
+def _passes(reads: float, writes: float, instructions: float = 10.0, start_ns: float = 0.0) -> Model:
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count = _count(what)
         types = [one for one in name.arguments if not re.match(r"(true|false|\(|-?\d)", one)]
         item = item_nbytes(types[0] if types else "float")
         memory = machine.memory_ns(count * item * (reads + writes), blocks=prod(what.grid))
-        return overlapped(memory, machine.issue_ns(count * instructions))
+        return start_ns + overlapped(memory, machine.issue_ns(count * instructions))
 
     return model
 
 
-def _rows(inputs: int) -> Callable[[Machine, Kernel, KernelName], float]:
-    """Normalisation, a block per row that reads its inputs twice and writes once.
+def _softmax_rows(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """Maximum, sum, output: three readings, the second and third from the L2 cache if the rows in flight fit it."""
+    count = _count(what)
+    types = [one for one in name.arguments if not re.match(r"(true|false|\(|-?\d)", one)]
+    item = item_nbytes(types[0] if types else "float")
+    rows = prod(what.grid)
+    in_flight = min(rows, machine.sms * SOFTMAX_BLOCKS) * count / rows * item / machine.gpu.memory.l2_nbytes
+    hits = min(max((UNCACHED - in_flight) / (UNCACHED - CACHED), 0.0), 1.0)
+    nbytes = count * item
+    memory = machine.memory_ns(nbytes * (2 + 2 * (1 - hits))) + 2 * hits * nbytes / machine.l2_gb_per_s
+    return overlapped(memory, machine.issue_ns(count * (70.0 if item < 4 else 40.0)))
 
-    The second reading comes from L1 if the rows in flight fit it, else from L2, else from memory. Short rows are
-    bound by the latency of their wave: two block-wide sums and the row's loads, one round after the other.
+
+def _rows(inputs: int, per_row: float, per_element: float, start_ns: float) -> Model:
+    """Normalisation, a block per row that reads its inputs twice and writes once; instructions per row and element.
+
+    The second reading comes from L1 if the rows in flight fit it, else from L2, else from memory.
     """
 
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
-        count = _count(what)
-        rows, threads = prod(what.grid), prod(what.block)
+        count, rows = _count(what), prod(what.grid)
         item = item_nbytes(name.arguments[0] if name.arguments else "float")
-        resident = max(machine.gpu.limits.threads_per_sm // threads, 1)
+        memory = machine.memory_ns(count * item * (inputs + 1))
+        resident = max(machine.gpu.limits.threads_per_sm // max(prod(what.block), 1), 1)
         again = float(count * item * inputs)
         in_flight = again / rows * min(resident, max(rows // machine.sms, 1))
-        time = machine.memory_ns(count * item * (inputs + 1))
         if in_flight > L1_SHARE * machine.gpu.limits.shared_nbytes_per_sm:
             fits = in_flight * machine.sms <= machine.gpu.memory.l2_nbytes
-            time += again / (machine.l2_gb_per_s if fits else machine.memory_gb_per_s)
-        rounds = count / max(rows * threads * 4, 1)
-        return max(time, -(-rows // (machine.sms * resident)) * (ROW_NS + ROUND_NS * rounds))
+            memory += again / (machine.l2_gb_per_s if fits else machine.memory_gb_per_s)
+        return start_ns + overlapped(memory, machine.issue_ns(rows * per_row + count * per_element))
 
     return model
+
+
+def _layer_norm(machine: Machine, what: Kernel, name: KernelName) -> float:
+    rms = bool(name.arguments) and name.arguments[-1] == "true"
+    return _rows(1, *((22_700.0, 16.5, 600.0) if rms else (45_000.0, 36.0, 1_200.0)))(machine, what, name)
+
+
+def _layer_norm_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
+    rms = bool(name.arguments) and name.arguments[-1] == "true"
+    return _rows(2, 6_000.0 if rms else 15_000.0, 54.0, 700.0)(machine, what, name)
 
 
 def _column_sums(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Normalisation's weight gradients: two inputs, as many blocks as there are groups of columns, often fewer than
-    SMs.
+    """Normalisation's weight gradients: two inputs, a block for 32 columns, often fewer blocks than SMs. A row of 32
+    16-bit items is half of a memory line.
     """
     item = item_nbytes(name.arguments[0] if name.arguments else "float")
     count, blocks = _count(what), prod(what.grid)
-    busy = machine.issue_ns(COLUMN_INSTRUCTIONS * count) * machine.quantised(blocks)
-    return overlapped(machine.memory_ns(count * item * 2), busy)
+    busy = machine.issue_ns(16.0 * count) * machine.quantised(blocks)
+    memory = machine.memory_ns(count * item * 2, blocks=blocks) / (0.9 if item >= 4 or blocks < machine.sms else 0.6)
+    return 1_500.0 + overlapped(memory, busy)
 
 
-def _batch_norm(reads: float, writes: float, instructions: float) -> Callable[[Machine, Kernel, KernelName], float]:
+def _moments(per_element: float, inputs: int, start_ns: float) -> Model:
+    """Group norm: sums over the elements of each group or channel."""
+
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count = _count(what)
-        types = [one for one in name.arguments if re.search(r"[Ff]loat|Half|double", one)]
-        item = item_nbytes(types[0] if types else "float")
-        time = overlapped(machine.memory_ns(count * item * (reads + writes)), machine.issue_ns(count * instructions))
+        uneven = machine.quantised(prod(what.grid)) if prod(what.grid) < machine.sms else 1.0
+        busy = machine.issue_ns(per_element * count) * uneven
+        return start_ns + overlapped(machine.memory_ns(count * _item(name) * inputs), busy)
+
+    return model
+
+
+def _channels_last_norm(reads: float, writes: float, instructions: float) -> Model:
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        count = _count(what)
+        nbytes = count * _item(name) * (reads + writes)
+        time = overlapped(machine.memory_ns(nbytes, cold=COLD), machine.issue_ns(count * instructions))
         # Half-empty SMs do not hide the latency of their loads.
         filled = prod(what.grid) * prod(what.block) / (machine.sms * machine.gpu.limits.threads_per_sm)
         return float(time * max(1.0, min(filled, 1.0) ** -0.5))
@@ -115,7 +156,25 @@ def _batch_norm(reads: float, writes: float, instructions: float) -> Callable[[M
     return model
 
 
-def _lookup(round_ns: float) -> Callable[[Machine, Kernel, KernelName], float]:
+def _channel_norm(instructions: float, element_ns: float, inputs: int) -> Model:
+    """Batch norm of channels-first data: a block per channel, four of them on an SM."""
+
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        count, blocks = _count(what), prod(what.grid)
+        waves = ceil(blocks / (machine.sms * 4))
+        memory = machine.memory_ns(count * _item(name) * inputs)
+        return max(overlapped(machine.issue_ns(instructions * count), memory), waves * count / blocks * element_ns)
+
+    return model
+
+
+def _channel_transform(machine: Machine, what: Kernel, name: KernelName) -> float:
+    count, shape = _count(what), _largest(what)
+    images = shape[0] * shape[1] if len(shape) > 1 else 1
+    return overlapped(machine.memory_ns(2 * count * _item(name)), machine.issue_ns(67.0 * count + 10_000.0 * images))
+
+
+def _lookup(round_ns: float) -> Model:
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         rows = max((shape[0] for shape in what.sizes if shape), default=prod(what.block))
         return -(-rows // (prod(what.grid) * prod(what.block))) * round_ns
@@ -123,27 +182,46 @@ def _lookup(round_ns: float) -> Callable[[Machine, Kernel, KernelName], float]:
     return model
 
 
-RULES: tuple[tuple[str, Callable[[Machine, Kernel, KernelName], float]], ...] = (
+def _small(start_ns: float) -> Model:
+    """Kernels over channels or groups alone."""
+    return lambda machine, what, name: start_ns
+
+
+def _warp_softmax(forward: float, backward: float) -> Model:
+    def model(machine: Machine, what: Kernel, name: KernelName) -> float:
+        back = "backward" in name.base
+        half = bool(name.arguments) and item_nbytes(name.arguments[0]) < 4
+        instructions = (backward if back else forward) * (1.0 if half else 0.6)
+        return _passes(2 if back else 1, 1, instructions, 800.0)(machine, what, name)
+
+    return model
+
+
+RULES: tuple[tuple[str, Model], ...] = (
     (r"^reduce_kernel$", _reduce),
-    # Maximum, sum, output: three reads, where a row does not fit shared memory.
-    (r"^cunn_SoftMaxForward$|^cunn_SpatialSoftMaxForward$", _passes(3, 1)),
-    (r"^cunn_SoftMaxForward", _passes(1, 1)),
+    (r"^cunn_SoftMaxForward$|^cunn_SpatialSoftMaxForward$", _softmax_rows),
+    (r"^cunn_SoftMaxForward", _passes(1, 1, 40.0)),
     (r"^cunn_SoftMaxBackward$|^cunn_SpatialSoftMaxBackward$", _passes(3.4, 1)),
     (r"^cunn_SoftMaxBackward", _passes(2, 1)),
-    (r"^softmax_warp_forward", _passes(1, 1)),
-    (r"^softmax_warp_backward", _passes(2, 1)),
+    (r"^softmax_warp", _warp_softmax(48.0, 36.0)),
     (r"^nll_loss_forward_reduce", _lookup(GATHER_NS)),
     (r"^nll_loss_backward_reduce", _lookup(GATHER_NS / 2)),
     (r"^nll_loss", _lookup(GATHER_NS)),
-    (r"layer_norm_grad_input|LayerNormBackward", _rows(2)),
-    (r"layer_norm|LayerNormForward|RowwiseMoments|rms_norm", _rows(1)),
+    (r"layer_norm_grad_input|LayerNormBackward", _layer_norm_gradient),
+    (r"layer_norm|LayerNormForward|rms_norm", _layer_norm),
+    (r"RowwiseMoments", _moments(59.0, 1, 2_000.0)),
+    (r"ComputeInternalGradients", _moments(85.0, 2, 1_500.0)),
+    (r"GammaBetaBackwardCUDAKernel\d|ComputeFusedParams|ComputeBackwardFusedParams", _small(800.0)),
     (r"GammaBetaBackward|cuComputeGradGammaBeta|cuComputePartGrad", _column_sums),
-    (r"batch_norm_collect_statistics", _batch_norm(1, 0, WELFORD_INSTRUCTIONS)),
-    (r"batch_norm_backward_reduce", _batch_norm(2, 0, 45.0)),
-    (r"batch_norm_backward_elemt", _batch_norm(2, 1, 50.0)),
-    (r"batch_norm_transform_input", _batch_norm(1, 1, 42.0)),
-    (r"batch_norm|group_norm|instance_norm", _batch_norm(2, 1, 50.0)),
-    (r"max_pool_forward|max_pool2d_with_indices", _passes(1, 1.25, 135.0)),
-    (r"max_pool_backward", _passes(0, 1, 300.0)),
-    (r"avg_pool|adaptive_average_pool|upsample", _passes(1, 1, 60.0)),
+    (r"batch_norm_collect_statistics_channels_last", _channels_last_norm(1, 0, 85.0)),
+    (r"batch_norm_backward_reduce_channels_last", _channels_last_norm(2, 0, 45.0)),
+    (r"batch_norm_backward_elemt_channels_last", _channels_last_norm(2, 1, 50.0)),
+    (r"batch_norm_transform_input_channels_last", _channels_last_norm(1, 1, 42.0)),
+    (r"batch_norm_collect_statistics", _channel_norm(85.0, 0.75, 1)),
+    (r"batch_norm_transform_input", _channel_transform),
+    (r"batch_norm_backward", _channel_norm(210.0, 1.75, 4)),
+    (r"batch_norm|group_norm|instance_norm", _channels_last_norm(2, 1, 50.0)),
+    (r"max_pool_forward|max_pool2d_with_indices", _passes(1, 1.25, 110.0)),
+    (r"max_pool_backward_nhwc", _passes(0, 1, 200.0)),
+    (r"max_pool_backward", _passes(0, 1, 330.0)),
 )

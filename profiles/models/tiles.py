@@ -1,71 +1,117 @@
-"""Matrix products as a GPU runs them: output tiles dealt to SMs in waves, each tile's main loop as long as k.
+"""Matrix products as a GPU runs them: output tiles dealt to SMs, each tile's main loop as long as k.
 
-time = start + waves x (2 tm tn k / rate x (1 + feed (1/tm + 1/tn)) + fill), over the tile shapes and splits of k that
-a library chooses among; it is assumed to choose well. `rate` is what one SM's tensor cores sustain, `feed` the loss
-from loading operands (small tiles load more per product), `fill` the prologue and epilogue that the main loop does
-not hide.
+    time = start + tiles of the busiest SM x (k x time of a step + time of a tile) + sum of the parts of a split k
+
+over the tile shapes and splits of k that a library chooses among. It is assumed to choose the fastest for a GPU that
+it has to itself. Memory traffic overlaps the main loop. docs/costs.md says how an engine's figures were found.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from functools import lru_cache
+from itertools import product as pairs
 
-from profiles.models.machine import Machine, overlapped
+import numpy as np
+from numpy.typing import NDArray
 
-# cuBLAS's tile shapes on Hopper as profiles of real runs name them (nvjet_sm90_..._256x128_...), both ways round.
-_SHAPES = (
-    (256, 128),
-    (192, 128),
-    (192, 192),
-    (320, 128),
-    (128, 128),
-    (160, 128),
-    (128, 64),
-    (96, 64),
-    (64, 64),
-    (256, 64),
-)
-TILES = tuple(sorted({shape for a, b in _SHAPES for shape in ((a, b), (b, a))}))
-SPLITS = (1, 2, 4, 8)
-LEAST_K = 512  # of one split
+from profiles.models.machine import Machine
 
-FEED = 4.0  # elements
-FILL_NS = 1500.0
-START_NS = 1700.0  # on top of an empty kernel's duration
-SPLIT_NS = 1500.0  # the reduction's launch
-
-
-def product_ns(
-    machine: Machine, dtype: str, m: int, n: int, k: int, batch: int = 1, *, nbytes: float, efficiency: float = 1.0
-) -> float:
-    """Time of `batch` products of m x k by k x n. `nbytes`: operands and result, each once.
-
-    `efficiency`: share of a GEMM's rate, for kernels whose operand addresses cost more (convolutions). The library
-    chooses its tile for a whole GPU: it does not know that NCCL will be there.
-    """
-    memory = machine.memory_ns(nbytes)
-    if not m * n * k * batch:
-        return memory
-    rate = machine.tensor_flops_per_ns(dtype) * efficiency
-    whole = machine.gpu.sm_count
-    plans = [_Plan(tm, tn, split) for tm, tn in TILES for split in SPLITS if split == 1 or k >= split * LEAST_K]
-    best = min(plans, key=lambda plan: plan.loop_ns(rate, whole, m, n, k, batch) + plan.sum_ns(machine, m, n, batch))
-    sms = machine.cluster_sms
-    return START_NS + overlapped(best.loop_ns(rate, sms, m, n, k, batch), memory) + best.sum_ns(machine, m, n, batch)
+Floats = NDArray[np.float64]
+OVERLAP = 3.0  # exponent of the norm that joins main loop and memory traffic
+COLD = 0.6  # share of the operands that come from memory even if they would fit the L2 cache
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+PARTIAL_NBYTES = 8.0  # of a partial sum in f32, written and read once
+MOST_LATENCY_HIDDEN = 4.0  # tiles of one SM whose steps overlap, where each waits for its own latency
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    tm: int
-    tn: int
-    split: int
+class Engine:
+    """One kind of kernel that multiplies matrices, with the figures that describe its inner loop."""
 
-    def loop_ns(self, rate: float, sms: int, m: int, n: int, k: int, batch: int) -> float:
-        tiles = ceil(m / self.tm) * ceil(n / self.tn) * batch * self.split
-        per_k = 2.0 * self.tm * self.tn / rate * (1 + FEED * (1 / self.tm + 1 / self.tn))
-        return ceil(tiles / sms) * (k / self.split * per_k + FILL_NS)
+    name: str
+    shapes: tuple[tuple[int, int], ...]
+    rate: float
+    """Share of `Machine.tensor_flops_per_ns` that the largest tiles reach."""
+    feed: float
+    """Loss of rate from loading operands, in elements: a tile of m x n runs 1 + feed (1/m + 1/n) times longer."""
+    narrow: float
+    """A tile's shorter side counts at least this much: narrower instructions take as long."""
+    alone: float
+    """Share of the rate that a tile reaches if its SM has no second one to switch to."""
+    step_ns: float
+    """Least time of one step of k: the latency of a chain of dependent instructions."""
+    tile_ns: float
+    """Time of a tile beside its main loop: prologue and epilogue, as far as the next tile does not hide them."""
+    element_ns: float
+    """The same per element of the tile."""
+    start_ns: float
+    """Time before the first tile's main loop and after the last one's, beside the floor of a launch."""
+    split_ns: float
+    """Floor of the kernel that adds the parts of a split k."""
+    least_k: int = 256
+    """Shortest k of a part."""
 
-    def sum_ns(self, machine: Machine, m: int, n: int, batch: int) -> float:
-        """Partial sums in f32, written and read once."""
-        return SPLIT_NS + machine.memory_ns(8.0 * self.split * m * n * batch) if self.split > 1 else 0.0
+
+def shapes(long: tuple[int, ...], short: tuple[int, ...], most: int) -> tuple[tuple[int, int], ...]:
+    """Tiles of both orientations whose accumulators fit the register file."""
+    fitting = {(a, b) for a, b in pairs(long, short) if a * b <= most}
+    return tuple(sorted(fitting | {(b, a) for a, b in fitting}))
+
+
+# Tile shapes as profiles of real runs name them (nvjet_sm90_tst_256x128_..., sm80_xmma_gemm_..._tilesize128x64x8_...).
+WIDE = shapes((64, 128, 192, 256, 320), (8, 16, 24, 32, 48, 64, 96, 112, 128, 144, 160, 192, 256), 320 * 128)
+MEDIUM = shapes((64, 128, 256), (64, 128), 256 * 128)
+SMALL = shapes((32, 64, 128, 256), (32, 64, 128), 256 * 128)
+
+TENSOR_16 = Engine("tensor 16 bit", WIDE, 0.942, 2.97, 84.0, 1.0, 0.0, 295.0, 0.0336, 950.0, 2200.0)
+TENSOR_8 = Engine("tensor 8 bit", WIDE, 0.919, 3.75, 99.0, 1.0, 0.0, 246.0, 0.0221, 1100.0, 2600.0, 512)
+TENSOR_TF32 = Engine("tensor tf32", MEDIUM, 0.978, 3.39, 34.5, 0.80, 6.2, 460.0, 0.0512, 2600.0, 900.0)
+TENSOR_F64 = Engine("tensor f64", SMALL, 1.25, 3.36, 9.4, 0.78, 3.7, 667.0, 0.0953, 600.0, 2400.0)
+VECTOR_F32 = Engine("vector f32", SMALL, 1.223, 20.4, 10.5, 0.605, 18.7, 176.0, 0.135, 1280.0, 200.0)
+# Leading dimensions that are no multiple of 16 bytes: kernels of older GPUs, without asynchronous copies.
+UNALIGNED = Engine("tensor unaligned", SMALL, 0.30, 3.0, 32.0, 0.8, 9.0, 400.0, 0.05, 1500.0, 2500.0)
+
+
+def product_ns(
+    machine: Machine, engine: Engine, dtype: str, m: int, n: int, k: int, batch: int = 1, *, nbytes: float
+) -> float:
+    """Time of `batch` products of m x k by k x n, beside the floor of a launch. `nbytes`: operands and result, once."""
+    memory = machine.memory_ns(nbytes, cold=COLD)
+    if not m * n * k * batch:
+        return memory
+    size = (float(m), float(n), float(k), float(batch))
+    whole, here = machine.gpu.sm_count, machine.cluster_sms
+    times = _times(machine, engine, dtype, size, whole, memory)
+    best = int(np.argmin(times))
+    if here != whole:
+        times = _times(machine, engine, dtype, size, here, memory)
+    return float(times[best])
+
+
+@lru_cache(maxsize=64)
+def _plans(engine: Engine) -> tuple[Floats, Floats, Floats]:
+    """Height and width of the tiles, and parts of k, of every plan."""
+    found = [(m, n, split) for (m, n), split in pairs(engine.shapes, SPLITS)]
+    columns = np.array(found, dtype=np.float64).T
+    return columns[0], columns[1], columns[2]
+
+
+def _times(
+    machine: Machine, engine: Engine, dtype: str, size: tuple[float, float, float, float], sms: int, memory: float
+) -> Floats:
+    m, n, k, batch = size
+    high, wide, split = _plans(engine)
+    tiles = np.ceil(m / high) * np.ceil(n / wide) * batch * split
+    per_sm = tiles / sms
+    beside = engine.alone + (1 - engine.alone) * np.clip(per_sm - 1, 0.0, 1.0)
+    rate = machine.tensor_flops_per_ns(dtype) * engine.rate * beside
+    area = np.maximum(high, wide) * np.maximum(np.minimum(high, wide), engine.narrow)
+    step = 2.0 * area * (1 + engine.feed * (1 / high + 1 / wide)) / rate
+    step = np.maximum(step, engine.step_ns / np.clip(per_sm, 1.0, MOST_LATENCY_HIDDEN))
+    loop = np.ceil(per_sm) * (np.ceil(k / split) * step + engine.tile_ns + engine.element_ns * high * wide)
+    time = engine.start_ns + (loop**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP)
+    sums = engine.split_ns + PARTIAL_NBYTES * split * m * n * batch / machine.l2_gb_per_s
+    time = time + np.where(split > 1, sums, 0.0)
+    allowed: Floats = np.where((split == 1) | (k >= split * engine.least_k), time, np.inf)
+    return allowed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from profiles.descriptions.gpu import Gpu
-from profiles.models.machine import Estimate, both
+from profiles.models.machine import Estimate, Machine, both
 from profiles.signature import Copy, Library, Memset, Norm, dtype_nbytes, elements
 
 DEVICE_COPY_START_NS = 1_000.0
@@ -13,8 +13,11 @@ DEVICE_COPY_RATE = 0.93  # of a streaming kernel's bandwidth
 FILL = 0.93  # of a copy's time per byte: pure writes need no turnaround of the memory bus
 FILL_FLOOR = 0.6  # of a kernel's: the driver's own kernel has no arguments to fetch
 LIBRARY_RATE = 0.8  # of a streaming kernel's bandwidth
-CUDNN_NORM_RATE = 0.85
+CUDNN_NORM_RATE = 0.75
 CUDNN_NORM_PASSES = {"fwd": 3, "bwd": 5}
+# One block's time per element of its channel, and blocks of an SM.
+CUDNN_CHANNEL_NS = {"fwd": 0.55, "bwd": 1.45}
+CUDNN_BLOCKS = 4
 UNKNOWN_ITEM_NBYTES = 4.0
 
 
@@ -36,11 +39,18 @@ def memset(gpu: Gpu, what: Memset) -> Estimate:
 
 def norm(gpu: Gpu, what: Norm) -> Estimate:
     """cuDNN's batch norm. Forward: statistics, then the output. Backward: x and dy are read for two sums and again for
-    the gradient.
+    the gradient. Channels first, a block sums a channel, so that few channels leave SMs idle.
     """
-    count = prod(what.x) * dtype_nbytes(what.dtype)
-    nbytes = CUDNN_NORM_PASSES[what.direction] * count
-    return both(gpu, lambda machine: machine.memory_ns(nbytes) / CUDNN_NORM_RATE)
+    count = prod(what.x)
+    nbytes = CUDNN_NORM_PASSES[what.direction] * count * dtype_nbytes(what.dtype)
+    channels = what.x[1] if len(what.x) > 1 else 1
+    alone = count / max(channels, 1) * CUDNN_CHANNEL_NS[what.direction] if what.layout == "nchw" else 0.0
+
+    def ns(machine: Machine) -> float:
+        waves = -(-channels // (machine.sms * CUDNN_BLOCKS))
+        return max(machine.memory_ns(nbytes) / CUDNN_NORM_RATE, waves * alone)
+
+    return both(gpu, ns, model="batch norm")
 
 
 def library(gpu: Gpu, what: Library) -> Estimate:

@@ -9,7 +9,20 @@ May import: `profiles.errors`.
 """
 
 from profiles.signature.definition import DEFINITION, Definition, read_definition
-from profiles.signature.kinds import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Sdpa, Shape, Signature
+from profiles.signature.kinds import (
+    Conv,
+    Copy,
+    Gemm,
+    Kernel,
+    Library,
+    Memset,
+    Norm,
+    Rnn,
+    Sdpa,
+    Shape,
+    Signature,
+    Triton,
+)
 from profiles.signature.text import (
     dtype_nbytes,
     elements,
@@ -30,9 +43,11 @@ __all__ = [
     "Library",
     "Memset",
     "Norm",
+    "Rnn",
     "Sdpa",
     "Shape",
     "Signature",
+    "Triton",
     "dtype_nbytes",
     "elements",
     "family_of",

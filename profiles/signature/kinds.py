@@ -21,6 +21,18 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Triton:
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_nbytes: int
+    arguments: str
+    program: str
+    op: str
+    sizes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gemm:
     call: str
     transa: str
@@ -79,6 +91,23 @@ class Sdpa:
 
 
 @dataclass(frozen=True, slots=True)
+class Rnn:
+    direction: str
+    mode: str
+    algorithm: str
+    steps: int
+    batch: int
+    input: int
+    hidden: int
+    projection: int
+    layers: int
+    bidirectional: bool
+    dtype: str
+    op: str
+    sizes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Library:
     call: str
     nbytes: int
@@ -98,9 +127,9 @@ class Memset:
     nbytes: int
 
 
-Signature = Kernel | Gemm | Conv | Norm | Sdpa | Library | Copy | Memset
+Signature = Kernel | Triton | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
 
 CLASSES: dict[str, type[Signature]] = {
-    "kernel": Kernel, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa, "library": Library, "copy": Copy,
-    "memset": Memset,
+    "kernel": Kernel, "triton": Triton, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa, "rnn": Rnn, "library": Library,
+    "copy": Copy, "memset": Memset,
 }  # fmt: skip

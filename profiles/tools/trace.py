@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Sdpa, Shape, Signature, format_signature
+from profiles.uncertainty import category_of
 
 Event = dict[str, Any]
 DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
@@ -96,8 +97,10 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
     if name == "aten::cudnn_convolution":
         return number, "fwd"
     if name == "aten::convolution_backward":
-        # Both gradients run under one op: the data gradient's kernels say so, helpers belong to the weights'.
-        return number, "dgrad" if "dgrad" in kernel.lower() else "wgrad"
+        # Both gradients run under one op. The data gradient's kernels say so, or are products of two matrices that are
+        # not transposed; helpers belong to the weights'.
+        dgrad = "dgrad" in kernel.lower() or re.search(r"^nvjet_.*_NN[NT]$", kernel) is not None
+        return number, "dgrad" if dgrad else "wgrad"
     return None
 
 
@@ -190,25 +193,6 @@ def _conv(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]
         dilation=tuple(dilation), groups=x[1] // w[1], dtype=DTYPES[args["Input type"][0]], layout="nhwc", op=name,
         sizes=sizes,
     )  # fmt: skip
-
-
-def category_of(what: Signature) -> str:
-    """A row of the error tables: the kind of a library's work, what a kernel computes."""
-    if not isinstance(what, Kernel):
-        return type(what).__name__.lower()
-    for pattern, category in (
-        ("unrolled_elementwise|WithCast|gpu_kernel_impl<", "element-wise, cast"),
-        ("elementwise_kernel", "element-wise"),
-        ("multi_tensor_apply", "optimizer, foreach"),
-        ("SoftMax|softmax", "softmax"),
-        ("layer_norm|GammaBeta|rms_norm", "layer norm"),
-        ("batch_norm", "batch norm"),
-        ("reduce_kernel", "reduction"),
-        ("pool", "pooling"),
-    ):
-        if re.search(pattern, what.name):
-            return category
-    return "other"
 
 
 def by_category(found: list[Work]) -> Iterator[tuple[str, list[Work]]]:

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "profiles.signature": ["profiles.errors"],
     "profiles.descriptions": ["profiles.errors"],
     "profiles.models": ["profiles.descriptions", "profiles.kernel_names", "profiles.signature"],
-    "profiles": ["profiles.descriptions", "profiles.models", "profiles.signature"],
+    "profiles": ["profiles.descriptions", "profiles.kernel_names", "profiles.models", "profiles.signature"],
     "profiles.tools": ["profiles", "profiles.descriptions", "profiles.signature"],
     # The product, from records to reports.
     "phantora_async.virtual_time": ["emu.contract", "phantora_async.errors"],
@@ -44,7 +44,8 @@ MAY_IMPORT = {
                                 "phantora_async.virtual_time"],
     "phantora_async.diagnosis": ["emu.contract", "phantora_async.errors", "phantora_async.wording",
                                  "phantora_async.ingest", "phantora_async.virtual_time"],
-    "phantora_async.report": ["phantora_async.run_spec", "phantora_async.ingest", "phantora_async.virtual_time"],
+    "phantora_async.report": ["profiles", "phantora_async.run_spec", "phantora_async.ingest",
+                              "phantora_async.virtual_time"],
     "phantora_async.coordinator": ["emu.contract", "netsim", "netsim.collectives", "profiles",
                                    "phantora_async.errors", "phantora_async.run_spec", "phantora_async.wording",
                                    "phantora_async.diagnosis", "phantora_async.ingest", "phantora_async.liveness",
@@ -65,7 +66,7 @@ this one alone. Each package stands below those that it imports."""
 FROM_OTHER_ROOMS = {"phantora_async": ("emu.contract", "netsim", "profiles")}
 DOCSTRING_PARTS = ("Comes in:", "Goes out:", "May import:")
 """Of a package's docstring; its first paragraph says what lives there."""
-MAX_SOURCE_FILES = 15
+MAX_SOURCE_FILES = 16
 """In one folder, ``__init__.py`` not counted."""
 SOURCES = (".py", ".c", ".h", ".def")
 

@@ -1,7 +1,8 @@
 /*
- * core/: what every other folder builds on. The description of the run's GPUs and hosts (config, device), the rank's
- * host clock and counters (host, counters), warnings and refusals (warn), CUDA's types and numbers (cuda_types),
- * hashes. Comes in: the device file. Goes out: values; records only for counters and warnings.
+ * core/: what every other folder builds on. The description of the run's GPUs and hosts (config), the rank's host
+ * clock and counters (host, counters), warnings and refusals (warn), CUDA's types and numbers (cuda_types), memory that
+ * must be there (alloc), hashes (hash).
+ * Comes in: the device file. Goes out: values; the records COUNTERS, HOST_ADVANCE and WARNING, the question CLOCK_READ.
  *
  * This header: the few macros and limits that all files share.
  */

@@ -14,7 +14,7 @@
  * Unknown keys are errors: a misspelt one would silently describe another machine.
  */
 #include "core/config.h"
-#include "core/device_attributes.h"
+#include "device/attributes.h"
 
 #include <errno.h>
 #include <stdio.h>

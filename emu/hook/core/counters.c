@@ -2,6 +2,7 @@
 #include "core/counters.h"
 #include "channel/channel.h"
 #include "core/host.h"
+#include "costs/launch_counts.h"
 #include "streams/segment.h"
 
 #include <stdatomic.h>
@@ -12,17 +13,15 @@ void ph_emit_counters(void) {
     ph_record_lock();
     struct ph_COUNTERS totals = {
         .launches = ph_counts.launches,
-        .measured_ns = ph_counts.solo_ns[PH_SOURCE_MEASURED],
-        .interpolated_ns = ph_counts.solo_ns[PH_SOURCE_INTERPOLATED],
-        .roofline_ns = ph_counts.solo_ns[PH_SOURCE_ROOFLINE],
-        .unrecognised_ns = ph_counts.solo_ns[PH_SOURCE_UNRECOGNISED],
         .flops = ph_counts.flops,
+        .host_work_ns = ph_host_clock(),
         .api_calls = atomic_load(&ph_counts.api_calls),
         .ops = atomic_load(&ph_counts.ops),
         .unmodelled_reads = atomic_load(&ph_counts.unmodelled_reads),
         .refused_calls = atomic_load(&ph_counts.refused_calls),
     };
     ph_close_segments();
+    ph_emit_launch_counts();
     ph_append(PH_KIND_COUNTERS, ph_host_clock(), &totals, sizeof totals, NULL, 0);
     ph_record_unlock();
 }

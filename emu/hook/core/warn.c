@@ -19,16 +19,16 @@ enum { MAX_WARNINGS = 512 };
 
 static struct {
     pthread_mutex_t lock;
-    uint64_t said[MAX_WARNINGS];
-    int nsaid;
+    uint64_t given[MAX_WARNINGS];
+    int ngiven;
 } warnings = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool first_time(const char *name) {
     uint64_t hash = ph_hash(1, name, strlen(name));
     pthread_mutex_lock(&warnings.lock);
-    bool fresh = warnings.nsaid < MAX_WARNINGS;
-    for (int i = 0; i < warnings.nsaid && fresh; i++) fresh = warnings.said[i] != hash;
-    if (fresh) warnings.said[warnings.nsaid++] = hash;
+    bool fresh = warnings.ngiven < MAX_WARNINGS;
+    for (int i = 0; i < warnings.ngiven && fresh; i++) fresh = warnings.given[i] != hash;
+    if (fresh) warnings.given[warnings.ngiven++] = hash;
     pthread_mutex_unlock(&warnings.lock);
     return fresh;
 }

@@ -79,8 +79,7 @@ static int destroy(descriptor *it) {
     return CUBLAS_OK;
 }
 
-/* ---- descriptors ----------------------------------------------------------------------------------------------------
- */
+/* ---- descriptors ------------------------------------------------------------------------------------------------- */
 PH_EXPORT int cublasLtMatmulDescCreate(descriptor **out, int compute_type, int scale_type) {
     int status = create(out);
     int none = 0, whole = 1;
@@ -142,8 +141,7 @@ PH_EXPORT size_t cublasLtGetCudartVersion(void) {
     return ph_real_version("libcublasLt.so", "cublasLtGetCudartVersion", 13000);
 }
 
-/* ---- algorithms: one, which fits every problem; its number says which it is -----------------------------------------
- */
+/* ---- algorithms: one, which fits every problem; its number says which it is -------------------------------------- */
 static const algorithm only_algorithm = {{1, 0x7068616e746f7261, 0}};
 
 PH_EXPORT int cublasLtMatmulAlgoGetHeuristic(cublas_handle *handle, const descriptor *operation, const descriptor *a,

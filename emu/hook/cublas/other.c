@@ -3,9 +3,11 @@
  * them. Their time is that of the bytes that they move. Floats are not computed, but status words and pivots, which
  * programs read, are written.
  */
+#include "core/host.h"
 #include "core/warn.h"
 #include "cublas/cublas.h"
 #include "data/data.h"
+#include "streams/wait.h"
 
 #include <stdlib.h>
 
@@ -14,8 +16,6 @@ static int charge(cublas_handle *handle, const char *name, int64_t elements, int
     uint64_t nbytes = elements > 0 ? ph_cuda_dtype_nbytes(dtype, (uint64_t)elements) : 0;
     return ph_library_launch(handle->stream, name, nbytes) ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
 }
-
-int cudaStreamSynchronize(void *stream);
 
 /* If the result is in host memory the host waits for it, and the program reads a number that was not computed. */
 static int reduce(cublas_handle *handle, const char *name, int64_t n, int dtype, void *result, size_t result_nbytes) {
@@ -28,7 +28,8 @@ static int reduce(cublas_handle *handle, const char *name, int64_t n, int dtype,
     }
     ph_warn_once(name, "%s returned 0 to the host: floating-point kernels are not executed", name);
     for (size_t i = 0; i < result_nbytes; i++) ((unsigned char *)result)[i] = 0;
-    return cudaStreamSynchronize(handle->stream) == 0 ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
+    ph_host_call(PH_CALL_SYNC);
+    return ph_stream_synchronize(ph_stream_of(handle->stream)) == 0 ? CUBLAS_OK : CUBLAS_INVALID_VALUE;
 }
 
 PH_EXPORT int cublasDotEx(cublas_handle *handle, int n, const void *x, int xt, int incx, const void *y, int yt,

@@ -3,15 +3,14 @@
  * status through `result`, which keeps it for cudaGetLastError.
  *
  *   device.c stream.c memory.c pool.c launch.c graph.c errors.c   by what the calls are about
- *   per_thread.c                                                  the names for programs with a default stream per
- * thread
+ *   per_thread.c   the names that programs with a default stream per thread call
  *
  * Comes in: calls. Goes out: operations on streams, memory and kernels, with the host time of each call.
  */
 #ifndef PHANTORA_CUDART_H
 #define PHANTORA_CUDART_H
 
-#include "core/device.h"
+#include "device/device.h"
 #include "process/thread.h"
 #include "streams/event.h"
 

@@ -1,10 +1,10 @@
 /*
  * Runtime: devices, their properties, peers, versions.
  */
-#include "core/device_attributes.h"
 #include "core/host.h"
 #include "core/warn.h"
 #include "cudart/cudart.h"
+#include "device/attributes.h"
 #include "streams/wait.h"
 
 #include <string.h>

@@ -3,11 +3,11 @@
  */
 #include "core/host.h"
 #include "cudart/cudart.h"
+#include "graphs/capture.h"
 #include "kernels/registry.h"
 #include "memory/copy.h"
 #include "memory/host_memory.h"
 #include "memory/memory.h"
-#include "streams/capture.h"
 #include "streams/wait.h"
 
 #include <string.h>

@@ -5,8 +5,8 @@
 #include "core/host.h"
 #include "core/warn.h"
 #include "cudart/cudart.h"
+#include "graphs/capture.h"
 #include "memory/memory.h"
-#include "streams/capture.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/host.h"
 #include "cudart/cudart.h"
-#include "streams/capture.h"
+#include "graphs/capture.h"
 #include "streams/host_function.h"
 #include "streams/wait.h"
 

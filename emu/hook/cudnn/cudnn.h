@@ -56,8 +56,7 @@ void cudnn_pack_strides(cudnn_tensor *tensor);
         return CUDNN_OK;                                                                                               \
     }
 
-/* ---- work.c: problems are gap-free structs; their bytes are their key ----------------------------------------------
- */
+/* ---- work.c: problems are gap-free structs; their bytes are their key -------------------------------------------- */
 typedef struct conv_problem {
     int32_t direction; /* PH_CONV_FORWARD ... */
     int32_t dtype, nhwc, tf32;

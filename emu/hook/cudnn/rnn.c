@@ -3,23 +3,25 @@
  *
  * Programs ask where each matrix and bias lies in the weight space, so any layout serves: here all matrices come first,
  * by layer, then all biases. The true sizes of workspace and reserve space are not documented; the sizes here are those
- * of the gates' activations of every step. The time is that of the bytes moved.
+ * of the gates' activations of every step.
  */
 #include "core/config.h"
+#include "core/hash.h"
+#include "costs/cost.h"
 #include "costs/library.h"
 #include "cudnn/cudnn.h"
+#include "nvtx/nvtx.h"
+#include "streams/segment.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
-    RNN_RELU = 0,
-    RNN_TANH = 1,
-    RNN_LSTM = 2,
-    RNN_GRU = 3,
     BIAS_NONE = 0,
     BIAS_DOUBLE = 2,
     BIAS_RECURRENT = 3,
-    FORWARD_TRAINING = 1
+    FORWARD_TRAINING = 1,
+    MATH_FMA = 3 /* cudnnMathType_t: no tensor cores */
 };
 enum { STATES_NBYTES_PER_SM = 24576 }; /* 512 random number generators of 48 bytes */
 
@@ -73,7 +75,7 @@ PH_EXPORT int cudnnSetRNNDescriptor_v8(rnn *it, int algo, int mode, int bias, in
                                        int math_precision, int math_type, int32_t input, int32_t hidden,
                                        int32_t projection, int32_t layers, dropout *drop, uint32_t flags) {
     ph_host_call(PH_CALL_QUERY);
-    if (!it || input < 1 || hidden < 1 || layers < 1 || mode < RNN_RELU || mode > RNN_GRU) return CUDNN_BAD_PARAM;
+    if (!it || input < 1 || hidden < 1 || layers < 1 || mode < PH_RNN_RELU || mode > PH_RNN_GRU) return CUDNN_BAD_PARAM;
     *it = (rnn){algo,
                 mode,
                 bias,
@@ -101,7 +103,7 @@ PH_EXPORT int cudnnSetRNNDataDescriptor(rnn_data *it, int dtype, int layout, int
 }
 
 static int directions(const rnn *it) { return it->direction ? 2 : 1; }
-static int gates(const rnn *it) { return it->mode == RNN_LSTM ? 4 : it->mode == RNN_GRU ? 3 : 1; }
+static int gates(const rnn *it) { return it->mode == PH_RNN_LSTM ? 4 : it->mode == PH_RNN_GRU ? 3 : 1; }
 static bool projects(const rnn *it) { return it->projection != it->hidden; }
 static int biases(const rnn *it) { return it->bias == BIAS_NONE ? 0 : it->bias == BIAS_DOUBLE ? 2 : 1; }
 
@@ -190,28 +192,68 @@ PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forwa
 }
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
-/* The recurrent weights are counted once, not for every step: all but the largest stay in caches. */
-static int run(cudnn_handle *handle, const char *name, const rnn *it, const rnn_data *x) {
+typedef struct described {
+    ph_field_conv_direction direction;
+    int mode, algo, steps, batch, dtype;
+    int64_t input, hidden, projection, layers;
+    bool bidirectional, tf32;
+    const ph_op *op;
+} described;
+
+static size_t describe_rnn(const void *what, char *text, size_t capacity) {
+    const described *it = what;
+    ph_signature_rnn signature = {.direction = it->direction,
+                                  .mode = (ph_field_rnn_mode)it->mode,
+                                  .algorithm = (ph_field_rnn_algorithm)it->algo,
+                                  .steps = (uint64_t)it->steps,
+                                  .batch = (uint64_t)it->batch,
+                                  .input = (uint64_t)it->input,
+                                  .hidden = (uint64_t)it->hidden,
+                                  .projection = (uint64_t)it->projection,
+                                  .layers = (uint64_t)it->layers,
+                                  .bidirectional = it->bidirectional,
+                                  .dtype = it->tf32 ? PH_DTYPE_TF32 : ph_dtype_of_cudnn(it->dtype),
+                                  .op = it->op->name,
+                                  .sizes = it->op->sizes};
+    return ph_format_rnn(&signature, text, capacity);
+}
+
+static int run(cudnn_handle *handle, ph_field_conv_direction direction, const rnn *it, const rnn_data *x) {
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;
-    uint64_t elements =
-        (uint64_t)weights(it) + (uint64_t)x->steps * (uint64_t)x->batch *
-                                    ((uint64_t)x->width + (uint64_t)it->layers * (uint64_t)directions(it) *
-                                                              (uint64_t)it->hidden * (uint64_t)(gates(it) + 2));
-    return ph_library_launch(handle->stream, name, cudnn_dtype_nbytes(it->dtype, elements)) ? CUDNN_OK
-                                                                                            : CUDNN_BAD_PARAM;
+    ph_stream *stream = ph_stream_of(handle->stream);
+    if (!stream) return CUDNN_BAD_PARAM;
+    ph_host_call(PH_CALL_LIBRARY);
+    described what;
+    memset(&what, 0, sizeof what); /* its padding is hashed, too */
+    what.direction = direction;
+    what.mode = it->mode;
+    what.algo = it->algo;
+    what.steps = x->steps;
+    what.batch = x->batch;
+    what.dtype = it->dtype;
+    what.input = it->input;
+    what.hidden = it->hidden;
+    what.projection = it->projection;
+    what.layers = it->layers;
+    what.bidirectional = directions(it) == 2;
+    what.tf32 = it->dtype == CUDNN_DTYPE_F32 && it->math_type != MATH_FMA;
+    uint64_t key = ph_hash(0x726e6e, &what, sizeof what);
+    what.op = ph_current_op();
+    ph_launch(stream, ph_cost_of(ph_mix(key, what.op->key), describe_rnn, &what));
+    return CUDNN_OK;
 }
 
 PH_EXPORT int cudnnRNNForward(cudnn_handle *handle, rnn *it, int forward_mode, const int32_t lengths[], rnn_data *x) {
     (void)forward_mode, (void)lengths; /* the other parameters are buffers and their sizes */
-    return run(handle, "cudnnRNNForward", it, x);
+    return run(handle, PH_CONV_FORWARD, it, x);
 }
 
 PH_EXPORT int cudnnRNNBackwardData_v8(cudnn_handle *handle, rnn *it, const int32_t lengths[], rnn_data *y) {
     (void)lengths;
-    return run(handle, "cudnnRNNBackwardData_v8", it, y);
+    return run(handle, PH_CONV_DGRAD, it, y);
 }
 
 PH_EXPORT int cudnnRNNBackwardWeights_v8(cudnn_handle *handle, rnn *it, int add, const int32_t lengths[], rnn_data *x) {
     (void)add, (void)lengths;
-    return run(handle, "cudnnRNNBackwardWeights_v8", it, x);
+    return run(handle, PH_CONV_WGRAD, it, x);
 }

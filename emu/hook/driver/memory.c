@@ -6,11 +6,11 @@
 #include "core/warn.h"
 #include "data/data.h"
 #include "driver/driver.h"
+#include "graphs/capture.h"
 #include "memory/copy.h"
 #include "memory/host_memory.h"
 #include "memory/memory.h"
 #include "memory/vmm.h"
-#include "streams/capture.h"
 #include "streams/wait.h"
 
 #include <stdlib.h>

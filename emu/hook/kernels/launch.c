@@ -5,9 +5,9 @@
 #include "core/hash.h"
 #include "core/host.h"
 #include "costs/signature.h"
+#include "graphs/capture.h"
 #include "kernels/kernel.h"
 #include "nvtx/nvtx.h"
-#include "streams/capture.h"
 #include "streams/segment.h"
 
 typedef struct launch {

@@ -5,7 +5,7 @@
  */
 #include "kernels/module.h"
 #include "core/alloc.h"
-#include "core/device.h"
+#include "device/device.h"
 #include "kernels/registry.h"
 
 #include <elf.h>

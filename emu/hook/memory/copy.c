@@ -15,10 +15,10 @@
 #include "core/warn.h"
 #include "costs/signature.h"
 #include "data/data.h"
+#include "graphs/capture.h"
 #include "memory/host_memory.h"
 #include "memory/memory.h"
 #include "process/thread.h"
-#include "streams/capture.h"
 #include "streams/segment.h"
 #include "streams/wait.h"
 

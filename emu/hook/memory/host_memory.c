@@ -5,11 +5,11 @@
 #include "memory/host_memory.h"
 #include "core/alloc.h"
 #include "core/cuda_types.h"
-#include "core/device.h"
 #include "core/warn.h"
+#include "device/device.h"
+#include "graphs/capture.h"
 #include "memory/search.h"
 #include "process/thread.h"
-#include "streams/capture.h"
 #include "streams/wait.h"
 
 #include <pthread.h>

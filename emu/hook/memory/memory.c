@@ -11,9 +11,10 @@
 #define _GNU_SOURCE
 #include "memory/memory.h"
 #include "core/alloc.h"
-#include "core/device.h"
+#include "core/config.h"
 #include "costs/signature.h"
 #include "data/data.h"
+#include "device/device.h"
 #include "memory/search.h"
 #include "memory/vmm.h"
 

@@ -8,8 +8,9 @@
  */
 #include "memory/vmm.h"
 #include "core/alloc.h"
-#include "core/device.h"
+#include "core/config.h"
 #include "core/warn.h"
+#include "device/device.h"
 #include "memory/memory.h"
 #include "memory/search.h"
 

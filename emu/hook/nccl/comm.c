@@ -17,14 +17,13 @@
 #include "process/process.h"
 #include "process/python.h"
 #include "process/sites.h"
+#include "process/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int cudaGetDevice(int *device);
 
 /* A communicator that is to be created. */
 typedef struct creation {
@@ -95,6 +94,7 @@ static int enqueue(creation it, int device, nccl_comm **out) {
     waiting.creations = ph_room_for_one(waiting.creations, waiting.count, &waiting.capacity, sizeof *waiting.creations);
     it.comm = ph_allocate(sizeof *it.comm);
     it.comm->device = device;
+    it.comm->watch = ph_watch_make(device);
     it.out = out;
     *out = it.comm;
     waiting.creations[waiting.count++] = it;
@@ -110,12 +110,6 @@ static int init(nccl_comm **out, int nranks, const nccl_unique_id *id, int rank,
     return enqueue(it, device, out);
 }
 
-static int current_device(void) {
-    int device = 0;
-    cudaGetDevice(&device);
-    return device;
-}
-
 PH_EXPORT int ncclGetUniqueId(nccl_unique_id *id) {
     ph_host_call(PH_CALL_NCCL);
     if (!id) return NCCL_ERROR_ARGUMENT;
@@ -129,13 +123,13 @@ PH_EXPORT int ncclGetUniqueId(nccl_unique_id *id) {
 
 PH_EXPORT int ncclCommInitRank(nccl_comm **out, int nranks, nccl_unique_id id, int rank) {
     ph_host_call(PH_CALL_NCCL);
-    return init(out, nranks, &id, rank, current_device());
+    return init(out, nranks, &id, rank, ph_self()->device);
 }
 
 PH_EXPORT int ncclCommInitRankConfig(nccl_comm **out, int nranks, nccl_unique_id id, int rank, void *config) {
     (void)config;
     ph_host_call(PH_CALL_NCCL);
-    return init(out, nranks, &id, rank, current_device());
+    return init(out, nranks, &id, rank, ph_self()->device);
 }
 
 /* Every member passes the same ids in the same order, so the first one identifies the communicator. */
@@ -143,7 +137,7 @@ PH_EXPORT int ncclCommInitRankScalable(nccl_comm **out, int nranks, int rank, in
                                        void *config) {
     (void)config;
     ph_host_call(PH_CALL_NCCL);
-    return nids < 1 || !ids ? NCCL_ERROR_ARGUMENT : init(out, nranks, &ids[0], rank, current_device());
+    return nids < 1 || !ids ? NCCL_ERROR_ARGUMENT : init(out, nranks, &ids[0], rank, ph_self()->device);
 }
 
 int ncclGroupStart(void);
@@ -173,6 +167,7 @@ PH_EXPORT int ncclCommSplit(nccl_comm *parent, int color, int key, nccl_comm **o
 static int end(nccl_comm *comm, bool aborted) {
     if (!comm || comm->dead) return comm ? NCCL_ERROR_ARGUMENT : NCCL_OK;
     comm->dead = true;
+    ph_watch_end(comm->watch);
     struct ph_COMM_DESTROY fields = {.comm = comm->id, .aborted = aborted};
     ph_emit(PH_KIND_COMM_DESTROY, &fields, sizeof fields, NULL, 0);
     return NCCL_OK;
@@ -194,7 +189,9 @@ PH_EXPORT int ncclCommRevoke(nccl_comm *comm, int flags) {
 /* Says that no more work will come. Work that was given before stays on its streams. */
 PH_EXPORT int ncclCommFinalize(nccl_comm *comm) {
     ph_host_call(PH_CALL_NCCL);
-    return !comm || comm->dead ? NCCL_ERROR_ARGUMENT : NCCL_OK;
+    if (!comm || comm->dead) return NCCL_ERROR_ARGUMENT;
+    ph_watch_end(comm->watch);
+    return NCCL_OK;
 }
 
 PH_EXPORT int ncclCommGetAsyncError(nccl_comm *comm, int *error) {

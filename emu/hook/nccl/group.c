@@ -12,8 +12,8 @@
 #include "core/alloc.h"
 #include "core/warn.h"
 #include "data/data.h"
+#include "graphs/capture.h"
 #include "nccl/nccl.h"
-#include "streams/capture.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -186,7 +186,11 @@ static int launch(nccl_call *calls, size_t ncalls) {
         } else {
             i++;
         }
-    if (ncalls) launch_now(calls, ncalls);
+    for (size_t i = 0; i < ncalls; i++) ph_watch_launch(calls[i].comm->watch);
+    if (ncalls) {
+        launch_now(calls, ncalls);
+        ph_watch_launched(calls[ncalls - 1].comm->watch, calls[ncalls - 1].stream);
+    }
     return NCCL_OK;
 }
 

@@ -4,12 +4,11 @@
 #include "data/data.h"
 #include "memory/memory.h"
 #include "nccl/nccl.h"
+#include "process/thread.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-int cudaGetDevice(int *device);
 
 size_t nccl_dtype_nbytes(int dtype) {
     static const unsigned char nbytes[NCCL_DTYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -116,14 +115,11 @@ bool nccl_redop(int redop, uint32_t *wire, double *scale) {
     return true;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 PH_EXPORT int ncclMemAlloc(void **p, size_t nbytes) {
-    int device = 0;
     ph_host_call(PH_CALL_ALLOC);
     if (!p) return NCCL_ERROR_ARGUMENT;
-    cudaGetDevice(&device);
-    return ph_device_alloc(device, nbytes, p) == 0 ? NCCL_OK : NCCL_ERROR_CUDA;
+    return ph_device_alloc(ph_self()->device, nbytes, p) == 0 ? NCCL_OK : NCCL_ERROR_CUDA;
 }
 
 PH_EXPORT int ncclMemFree(void *p) {
@@ -171,8 +167,7 @@ PH_EXPORT int ncclWinGetUserPtr(nccl_comm *comm, nccl_window *window, void **buf
     return NCCL_OK;
 }
 
-/* ---- versions and texts ---------------------------------------------------------------------------------------------
- */
+/* ---- versions and texts ------------------------------------------------------------------------------------------ */
 PH_EXPORT int ncclGetVersion(int *version) {
     if (!version) return NCCL_ERROR_ARGUMENT;
     *version = ph_real_version_out("libnccl.so", "ncclGetVersion", 22809);

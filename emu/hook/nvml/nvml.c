@@ -3,8 +3,9 @@
  * power, temperature, clocks) are refused (calls.def): they are not modelled.
  * Comes in: calls. Goes out: answers from the device file and from memory/.
  */
-#include "core/device.h"
-#include "core/device_attributes.h"
+#include "core/config.h"
+#include "device/attributes.h"
+#include "device/device.h"
 #include "memory/memory.h"
 
 #include <stdio.h>

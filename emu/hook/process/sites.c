@@ -3,8 +3,8 @@
  *
  * Calls come from threads that have released Python's lock and that may hold locks of PyTorch's. Taking Python's lock
  * here could deadlock, and is slow. It is not needed: only the thread itself changes its frames, so they are read as
- * they lie in memory, by the offsets that emu/interpreter/frames.py finds. The code object of a running frame stays
- * alive, and the members that are read here never change.
+ * they lie in memory, by the offsets that emu/interpreter/frame_layout.py finds. The code object of a running frame
+ * stays alive, and the members that are read here never change.
  *
  * A place (code, instruction) is looked up once. A pair of places is a site; it gets the rank's next number, and a SITE
  * record announces it. On autograd's threads no frame is the user's: the line that called backward() stands for them.
@@ -23,7 +23,7 @@
 
 enum { MAX_PLACES = 1 << 16, MAX_SITES = UINT16_MAX, MAX_DEPTH = 512, TEXT = 512, TAG = 7 };
 
-/* See Layout in emu/interpreter/frames.py. */
+/* See FrameLayout in emu/interpreter/frame_layout.py. */
 static struct {
     int32_t thread_link, link_frame, frame_previous, frame_code, frame_instruction, code_start, code_filename,
         code_function;

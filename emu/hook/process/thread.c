@@ -124,6 +124,23 @@ enum ph_thread_kind ph_thread_kind(void) {
 
 bool ph_thread_is_watcher(void) { return ph_thread_kind() >= PH_THREAD_WATCHES; }
 
+bool ph_process_has_thread(const char *named) {
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) return false;
+    bool found = false;
+    for (struct dirent *task; !found && (task = readdir(tasks));) {
+        char path[64], name[32] = "";
+        snprintf(path, sizeof path, "%.20s/comm", task->d_name);
+        int fd = task->d_name[0] == '.' ? -1 : openat(dirfd(tasks), path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        ssize_t n = read(fd, name, sizeof name - 1);
+        close(fd);
+        found = n > 0 && strncmp(name, named, strlen(named)) == 0;
+    }
+    closedir(tasks);
+    return found;
+}
+
 /* A thread's state is the letter after the parenthesised name in /proc/self/task/<tid>/stat. */
 static bool sleeps(int directory, const char *tid) {
     char path[64], text[512];

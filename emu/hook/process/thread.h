@@ -75,6 +75,8 @@ enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */
 /* Is the calling thread one of those that only watch, as NCCL's watchdog and heartbeat do? Such a thread never asks,
  * never waits and never moves the clock. */
 bool ph_thread_is_watcher(void);
+/* Has this process a thread whose name starts so? */
+bool ph_process_has_thread(const char *named);
 /* Is no other thread of this process running or waiting for a processor? */
 bool ph_other_threads_sleep(void);
 

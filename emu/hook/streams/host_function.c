@@ -10,14 +10,15 @@
  */
 #define _GNU_SOURCE
 #include "streams/host_function.h"
+#include "core/config.h"
 #include "core/cuda_types.h"
 #include "core/warn.h"
 #include "data/action.h"
+#include "graphs/capture.h"
 #include "memory/memory.h"
 #include "process/process.h"
 #include "process/python.h"
 #include "process/thread.h"
-#include "streams/capture.h"
 #include "streams/segment.h"
 
 #include <pthread.h>

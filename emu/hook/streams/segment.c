@@ -8,8 +8,9 @@
 #include "channel/channel.h"
 #include "core/counters.h"
 #include "core/host.h"
+#include "costs/launch_counts.h"
+#include "graphs/capture.h"
 #include "process/process.h"
-#include "streams/capture.h"
 
 enum { SEGMENT_LAUNCHES = 256 };
 
@@ -68,9 +69,9 @@ void ph_launch(ph_stream *stream, const ph_cost *cost) {
 void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
     ph_record_lock();
     ph_counts.launches++;
-    ph_counts.solo_ns[cost->source & 7] += cost->solo_ns;
     ph_counts.flops += cost->flops;
     if (LIKELY(ph_run.started)) {
+        ph_count_launch(cost);
         ph_order_default(stream);
         fold(stream, cost, queued);
     }

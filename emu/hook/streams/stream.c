@@ -7,11 +7,14 @@
  */
 #include "streams/stream.h"
 #include "channel/channel.h"
+#include "core/config.h"
 #include "core/cuda_types.h"
 #include "core/host.h"
+#include "device/device.h"
+#include "graphs/capture.h"
 #include "process/process.h"
 #include "process/thread.h"
-#include "streams/capture.h"
+#include "streams/event.h"
 #include "streams/segment.h"
 
 #include <stdlib.h>

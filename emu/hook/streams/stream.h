@@ -1,6 +1,6 @@
 /*
- * streams/: CUDA's streams (stream), events (event), captures (capture), graphs (graph) and host functions
- * (host_function); the op stream that their work becomes (segment); where the host waits (wait, watch).
+ * streams/: CUDA's streams (stream), events (event) and host functions (host_function); the op stream that their work
+ * becomes (segment); where the host waits (wait, watch).
  * Comes in: launches and orders from the API folders. Goes out: the records STREAM_CREATE, STREAM_DESTROY, SEGMENT,
  * EVENT_RECORD, RECORDING_DROP, STREAM_WAIT and HOST_WAIT; the questions QUERY and ELAPSED.
  */

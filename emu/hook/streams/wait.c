@@ -6,9 +6,10 @@
 #include "channel/channel.h"
 #include "core/cuda_types.h"
 #include "data/data.h"
+#include "device/device.h"
+#include "graphs/capture.h"
 #include "process/process.h"
 #include "process/thread.h"
-#include "streams/capture.h"
 #include "streams/host_function.h"
 
 static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {

@@ -176,18 +176,24 @@ async def test_signatures_that_nobody_knows_cost_an_estimate_which_the_report_na
         for key, text in enumerate(texts, start=1):
             cost = await rank.ask(records.Cost.encode(0, 5, key, payload=text))
             assert (cost.source, cost.solo_ns > 1) == (records.SourceKind.UNRECOGNISED, True)
-        rank.say(records.Counters.encode(0, 11, 0, 0, 3_000, 1_000, 0.0, 5, 5, 0, 0))
+        rank.launched(k1=1)
+        rank.launched(k1=2, k2=1)
+        rank.say(records.Counters.encode(0, 11, 0.0, 0, 5, 5, 0, 0))
         rank.bye()
 
     outcome = await two.play(program, program)
     assert outcome.failure is None
     sources = outcome.report["simulated"]["cost_sources"]
-    assert (sources["roofline"], sources["unrecognised"], sources["gpu_ns"]) == (0.75, 0.25, 8_000)
+    assert (sources["roofline"], sources["unrecognised"]) == (0.0, 1.0)
+    assert {one["signature"]: one["launches"] for one in outcome.report["simulated"]["kernels"]["signatures"]} == {
+        "nonsense": 6,
+        "gemm;cublasLtMatmul;t;n;8;8;8;1;other;other;bf16;f32;default;;": 2,
+    }
     gemm, nonsense = sources["unrecognised_signatures"]
     assert gemm["reason"] == "gemm a: unknown dtype 'other', gemm b: unknown dtype 'other'"
     assert (nonsense["signatures"], nonsense["example"]) == (1, "nonsense")
     text = terminal_report(outcome.report)
-    assert "75% roofline, 25.0% unrecognised" in text
+    assert "0% roofline, 100.0% unrecognised" in text
     assert "warning: 1 cost signature is not recognised (unknown kind 'nonsense'; known: kernel" in text
     assert "warning: 1 cost signature is not recognised (gemm a: unknown dtype 'other'" in text
 
@@ -195,11 +201,14 @@ async def test_signatures_that_nobody_knows_cost_an_estimate_which_the_report_na
 async def test_the_report_has_steps_shares_and_memory(two: Run) -> None:
     async def program(rank: FakeRank) -> None:
         await rank.join_world()
+        for key in (1, 2):
+            await rank.ask(records.Cost.encode(0, 5, key, payload=f"memset;{key << 20}".encode()))
         for step in range(5):
             rank.say(records.Segment.encode(1000, 1, 10, 4_000_000, 5_000_000, 4_000_000))
             rank.collective(NcclKind.ALL_REDUCE, 1 << 20, dtype=7)
             rank.sync()
-            rank.say(records.Counters.encode(0, 11 * step, 0, 0, 4_000_000 * step, 0, 1e12 * step, 5, 5, 0, 0))
+            rank.launched(k1=10 + rank.rank, k2=step)
+            rank.say(records.Counters.encode(0, 11 * step, 1e12 * step, 0, 5, 5, 0, 0))
             rank.say(records.Marker.encode(0, MarkerKind.STEP, 0))
         rank.say(records.Memory.encode(0, 0, 0, 1 << 30, 2 << 30, 2 << 30))
         rank.bye()
@@ -215,6 +224,12 @@ async def test_the_report_has_steps_shares_and_memory(two: Run) -> None:
     window = sum(rank[key] for key in ("compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns"))
     assert window == rank["window_ns"] == 2 * simulated["step"]["median_ns"]
     assert simulated["cost_sources"]["roofline"] == 1.0
+    kernels = simulated["kernels"]
+    assert kernels["window"] == "steps"
+    launched = {one["signature"]: one["launches"] for one in kernels["signatures"]}
+    assert launched == {"memset;1048576": 2 * (10 + 11), "memset;2097152": 2 * (3 + 4)}  # of the last two steps
+    assert [group["ranks"] for group in kernels["ranks"]] == [[0], [1]]
+    assert sum(one["share"] for one in kernels["signatures"]) == pytest.approx(1.0)
 
 
 def test_the_same_on_uvloop(two: Run) -> None:
@@ -494,7 +509,7 @@ async def test_a_fast_rank_is_held_back_and_let_go_when_a_slow_one_sleeps(
         for _ in range(400):
             rank.say(records.HostAdvance.encode(10) * 1000)
             await rank._writer.drain()
-            if 1 in two.coordinator._intake._backpressure.paused:
+            if 1 in two.coordinator._connections._backpressure.paused:
                 counts["paused"] = True
         message.set()
         rank.bye()

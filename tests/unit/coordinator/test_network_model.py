@@ -109,3 +109,26 @@ def test_a_collective_takes_as_long_when_it_begins_later() -> None:
     assert net.complete(first_ns) == [one]
     net.begin(two, first_ns + late_ns)
     assert net.next_ns() == first_ns + late_ns + first_ns
+
+
+def test_a_send_in_a_kernel_that_also_receives_is_slower() -> None:
+    def end_ns(exchange: bool) -> int:
+        net, send = network(), Collective(comm_of((0, 1)), 0, NcclKind.SEND, BF16, 0, 1 << 25, -1, (0, 1))
+        send.exchange = exchange
+        net.begin(send, 0)
+        at_ns = net.next_ns()
+        assert at_ns is not None
+        return at_ns
+
+    assert end_ns(True) > 1.1 * end_ns(False)
+
+
+def test_a_send_that_fits_into_the_buffers_need_not_wait() -> None:
+    comm = comm_of((0, 1, 2, 3))
+    small = Collective(comm, 0, NcclKind.SEND, BF16, 0, 1 << 20, -1, (0, 1))
+    large = Collective(comm, 1, NcclKind.SEND, BF16, 0, 1 << 28, -1, (0, 1))
+    held = network().buffered_send(small)
+    assert held is not None
+    assert 10_000 < held.receiver_ns < held.sender_ns < 30_000
+    assert held.held_nbytes == (2 << 20) // 8
+    assert network().buffered_send(large) is None

@@ -23,7 +23,7 @@ from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Timeline
 from tests.unit.hook.coordinator import Dim3, Rank, device_file
-from tests.unit.virtual_time.scripted import FixedFabric
+from tests.unit.virtual_time.scripted import FixedNetwork
 
 H2H, H2D, D2H, D2D, DEFAULT = range(5)
 BLOCKING, NONBLOCKING = 0, 1
@@ -45,16 +45,20 @@ class _MadeUpCosts:
         solo_ns = int(rest[1] if kind == "copy" else rest[0])
         return SimpleNamespace(solo_ns=solo_ns, contended_ns=solo_ns, flops=0.0, source=records.SourceKind.ROOFLINE)
 
+    def stream_time(self, cost: Any) -> Any:
+        """A kernel occupies its stream for its duration: there are no gaps."""
+        return cost
+
 
 class _Simulation(threading.Thread):
-    """The coordinator of one rank: every record goes through intake into the timeline, every answer back."""
+    """The coordinator of one rank: every record goes through the fact builder into the timeline, every answer back."""
 
     def __init__(self, folder: Path, queue_depth: int) -> None:
         super().__init__(daemon=True)
         self.path, self.cost_table = str(folder / "socket"), folder / "costs"
         self.failure: BaseException | None = None
         self._fact_builder = FactBuilder(1, Costs(_MadeUpCosts(), CostTable(self.cost_table, 1 << 10)))
-        self._timeline = Timeline(1, FixedFabric(), queue_depth)
+        self._timeline = Timeline(1, FixedNetwork(), queue_depth)
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(self.path)
         self._server.listen()
@@ -114,7 +118,7 @@ class Gpu(Rank):
             self._kernels[for_ns] = self.kernel(str(for_ns))
         return int(getattr(self, call)(self._kernels[for_ns], Dim3(1, 1, 1), Dim3(128, 1, 1), None, 0, stream))
 
-    def mark(self, stream: int = 0, flags: int = 0) -> int:
+    def record(self, stream: int = 0, flags: int = 0) -> int:
         """A new event, recorded."""
         event = self.event(flags)
         assert self.cudaEventRecord(event, stream) == OK
@@ -143,7 +147,7 @@ class Gpu(Rank):
         """Instant 0 is now: nothing is under way."""
         assert self.cudaSetDevice(0) == OK
         stream = self.stream(NONBLOCKING)
-        self._zero = self.mark(stream)
+        self._zero = self.record(stream)
         self._start = int(self.c.phantora_clock_ns())
 
     def function(self, body: Callable[[], None]) -> Any:

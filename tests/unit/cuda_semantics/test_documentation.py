@@ -1,4 +1,4 @@
-"""docs/cuda-semantics.md and the tests name each other."""
+"""docs/cuda-semantics.md, docs/data/cuda-rules.md and the tests name each other."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from pathlib import Path
 from .test_capture import answers
 
 HERE = Path(__file__).parent
-DOCUMENT = HERE.parents[2] / "docs" / "cuda-semantics.md"
+DOCS = HERE.parents[2] / "docs"
+DOCUMENTS = (DOCS / "cuda-semantics.md", DOCS / "data" / "cuda-rules.md")
+"""The second has the rules that are simulated exactly."""
 HEAD = ["rule", "source", "simulated", "test"]
 
 
-def rows() -> list[list[str]]:
+def rows(documents: tuple[Path, ...] = DOCUMENTS) -> list[list[str]]:
     found = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in DOCUMENT.read_text().splitlines()
+        for document in documents
+        for line in document.read_text().splitlines()
         if line.startswith("|")
     ]
     return [row for row in found if row != HEAD and set(row) != {"---"}]
@@ -42,6 +45,12 @@ def test_every_rule_has_a_source_a_verdict_and_a_test_that_exists() -> None:
         name, _, parameter = test.strip("`").rstrip("]").partition("[")
         assert name in shown(), rule
         assert not parameter or parameter in answers(), rule
+
+
+def test_the_second_document_has_the_exact_rules() -> None:
+    rough, exact = (rows((document,)) for document in DOCUMENTS)
+    assert [rule for rule, _, simulated, _ in rough if simulated.startswith("exact")] == []
+    assert [rule for rule, _, simulated, _ in exact if not simulated.startswith("exact")] == []
 
 
 def test_every_test_shows_a_rule() -> None:

@@ -3,7 +3,7 @@
 #define CHECK_H
 
 #include "core/cuda_types.h"
-#include "core/device_attributes.h"
+#include "device/attributes.h"
 
 #include <stdbool.h>
 #include <stdint.h>

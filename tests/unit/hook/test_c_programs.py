@@ -165,7 +165,7 @@ def numbers(header, pattern):
 @pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
 def test_numbers_agree_with_nvidias_headers():
     theirs = numbers(nvidia_headers() / "driver_types.h", r"cuda[A-Z]\w+") | DROPPED_ATTRIBUTES
-    ours = numbers(HOOK / "core" / "device_attributes.h", r"cudaDevAttr\w+")
+    ours = numbers(HOOK / "device" / "attributes.h", r"cudaDevAttr\w+")
     assert len(ours) > 100
     ours |= numbers(HOOK / "core" / "cuda_types.h", r"cuda[A-Z]\w+")
     assert ours.items() <= theirs.items()

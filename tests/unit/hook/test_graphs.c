@@ -132,9 +132,10 @@ static void launches_are_checked(void) {
     EQUAL(cudaLaunchKernel(&kernel_address, one, (dim3){1025, 1, 1}, NULL, 0, NULL), CUDA_INVALID_CONFIGURATION);
     EQUAL(cudaLaunchKernel(&kernel_address, (dim3){1, 0, 1}, block, NULL, 0, NULL), CUDA_INVALID_CONFIGURATION);
     EQUAL(cudaLaunchKernel(&kernel_address, one, block, NULL, 100 << 10, NULL), CUDA_INVALID_VALUE);
-    EQUAL(cudaFuncSetAttribute(&kernel_address, 8, 200 << 10), 0);
+    EQUAL(cudaFuncSetAttribute(&kernel_address, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10), 0);
     EQUAL(cudaLaunchKernel(&kernel_address, one, block, NULL, 100 << 10, NULL), 0);
-    EQUAL(cudaFuncSetAttribute(&kernel_address, 8, 300 << 10), CUDA_INVALID_VALUE);
+    EQUAL(cudaFuncSetAttribute(&kernel_address, cudaFuncAttributeMaxDynamicSharedMemorySize, 300 << 10),
+          CUDA_INVALID_VALUE);
     static uint64_t unknown[8];
     EQUAL(cudaLaunchKernel(unknown, one, block, NULL, 0, NULL), CUDA_INVALID_DEVICE_FUNCTION);
     EQUAL(cudaGetLastError(), CUDA_INVALID_DEVICE_FUNCTION);

@@ -277,13 +277,18 @@ def test_clock_reads_carry_the_host_clock(running):
     assert at[records.HOST_ADVANCE] == at[records.CLOCK_READ] == 5_000_000
 
 
-def test_counters_tell_launches_and_time_by_source(running):
+def test_counters_tell_launches_and_of_each_signature_how_many(running):
     def program(rank):
-        kernel = rank.kernel("k")
-        for _ in range(5):
+        kernel, other = rank.kernel("k"), rank.kernel("other")
+        for _ in range(4):
             rank.launch(kernel)
+        rank.launch(other)
 
     told = running(program)
     counters = told.of(records.COUNTERS)[-1]
     assert sum(r.launches for r in told.of(records.SEGMENT)) == 5
-    assert (counters.launches, counters.roofline_ns, counters.measured_ns, counters.flops) == (5, 5_000, 0, 5.0)
+    assert (counters.launches, counters.flops) == (5, 5.0)
+    (counts,) = told.of(records.LAUNCH_COUNTS)
+    launches = records.LaunchCount.decode_all(counts.payload, 0, counts.entries)
+    assert sorted(one.launches for one in launches) == [1, 4]
+    assert len({one.key for one in launches}) == 2

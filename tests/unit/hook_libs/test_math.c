@@ -1,4 +1,5 @@
 /* cuBLAS, cuBLASLt and cuDNN: which calls become which signatures, and what their queries answer. */
+#include "cudnn/backend.h"
 #include "fakes.h"
 
 typedef struct handle handle;
@@ -129,8 +130,10 @@ static void light_products(void) {
     cublasDestroy_v2(it);
 }
 
-/* ---- graph API
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- graph API --------------------------------------------------------------------------------------------------- */
+/* Of cudnn_graph.h, beyond those that the library reads. */
+enum { TENSOR_UNIQUE_ID = 906, MATMUL_C = 1522, TYPE_DATA_TYPE = 1, TYPE_POINTWISE_MODE = 14 };
+
 static void *make(int kind) {
     void *it;
     CHECK(cudnnBackendCreateDescriptor(kind, &it) == 0);
@@ -138,45 +141,50 @@ static void *make(int kind) {
 }
 
 static void *tensor(int dtype, int64_t id, int ndims, const int64_t *dims, bool is_virtual) {
-    void *it = make(17);
+    void *it = make(BACKEND_TENSOR);
     int64_t strides[5] = {1, 1, 1, 1, 1};
     for (int i = ndims - 2; i >= 0; i--) strides[i] = strides[i + 1] * dims[i + 1];
     if (ndims == 4 && dims[1] > 1) /* channels last */
         strides[1] = 1, strides[3] = dims[1], strides[2] = dims[1] * dims[3], strides[0] = strides[2] * dims[2];
     unsigned char flag = is_virtual;
-    cudnnBackendSetAttribute(it, 901, 1, 1, &dtype);
-    cudnnBackendSetAttribute(it, 902, 3, ndims, dims);
-    cudnnBackendSetAttribute(it, 903, 3, ndims, strides);
-    cudnnBackendSetAttribute(it, 906, 3, 1, &id);
-    cudnnBackendSetAttribute(it, 907, 2, 1, &flag);
+    cudnnBackendSetAttribute(it, ATTR_TENSOR_DTYPE, TYPE_DATA_TYPE, 1, &dtype);
+    cudnnBackendSetAttribute(it, ATTR_TENSOR_DIMS, TYPE_INT64, ndims, dims);
+    cudnnBackendSetAttribute(it, ATTR_TENSOR_STRIDES, TYPE_INT64, ndims, strides);
+    cudnnBackendSetAttribute(it, TENSOR_UNIQUE_ID, TYPE_INT64, 1, &id);
+    cudnnBackendSetAttribute(it, ATTR_TENSOR_VIRTUAL, TYPE_BOOLEAN, 1, &flag);
     CHECK(cudnnBackendFinalize(it) == 0);
     return it;
 }
 
 static void attach(void *to, int name, void *child) {
     CHECK(cudnnBackendSetAttribute(to, name, 15, 1, &child) == 0);
-    cudnnBackendDestroyDescriptor(child); /* the program lets go of its own handle */
+    cudnnBackendDestroyDescriptor(child); /* the program drops its own handle */
 }
 
 static void execute(void *graph, int engine) {
-    void *heuristics = make(4), *configs[2] = {make(3), make(3)}, *plan = make(5), *pack = make(16);
+    void *heuristics = make(BACKEND_ENGINEHEUR), *configs[2] = {make(BACKEND_ENGINECFG), make(BACKEND_ENGINECFG)},
+         *plan = make(BACKEND_PLAN), *pack = make(BACKEND_VARIANT_PACK);
     handle *it;
     int64_t count = 0, workspace = -1;
     CHECK(cudnnCreate(&it) == 0);
     CHECK(cudnnBackendFinalize(graph) == 0);
-    attach(heuristics, 201, graph);
+    attach(heuristics, ATTR_HEUR_GRAPH, graph);
     CHECK(cudnnBackendFinalize(heuristics) == 0);
-    CHECK(cudnnBackendGetAttribute(heuristics, 202, 15, 0, &count, NULL) == 0 && count == 2);
-    CHECK(cudnnBackendGetAttribute(heuristics, 202, 15, 2, &count, configs) == 0 && count == 2);
-    void *engines = make(2);
+    CHECK(cudnnBackendGetAttribute(heuristics, ATTR_HEUR_RESULTS, TYPE_DESCRIPTOR, 0, &count, NULL) == 0 && count == 2);
+    CHECK(cudnnBackendGetAttribute(heuristics, ATTR_HEUR_RESULTS, TYPE_DESCRIPTOR, 2, &count, configs) == 0 &&
+          count == 2);
+    void *engines = make(BACKEND_ENGINE);
     int notes[10];
-    CHECK(cudnnBackendGetAttribute(configs[0], 300, 15, 1, &count, &engines) == 0 && count == 1);
-    CHECK(cudnnBackendGetAttribute(engines, 1303, 11, 10, &count, notes) == 0 && count == 1 && notes[0] == 0);
+    CHECK(cudnnBackendGetAttribute(configs[0], ATTR_CFG_ENGINE, TYPE_DESCRIPTOR, 1, &count, &engines) == 0 &&
+          count == 1);
+    CHECK(cudnnBackendGetAttribute(engines, ATTR_ENGINE_NOTES, TYPE_NUMERICAL_NOTE, 10, &count, notes) == 0 &&
+          count == 1 && notes[0] == 0);
     cudnnBackendDestroyDescriptor(engines);
-    attach(plan, 401, configs[engine]);
+    attach(plan, ATTR_PLAN_CONFIG, configs[engine]);
     cudnnBackendDestroyDescriptor(configs[!engine]);
-    CHECK(cudnnBackendExecute(it, plan, pack) == 2004);
-    CHECK(cudnnBackendFinalize(plan) == 0 && cudnnBackendGetAttribute(plan, 402, 3, 1, &count, &workspace) == 0 &&
+    CHECK(cudnnBackendExecute(it, plan, pack) == CUDNN_NOT_FINALIZED);
+    CHECK(cudnnBackendFinalize(plan) == 0 &&
+          cudnnBackendGetAttribute(plan, ATTR_PLAN_WORKSPACE, TYPE_INT64, 1, &count, &workspace) == 0 &&
           workspace >= 0);
     CHECK(cudnnBackendFinalize(pack) == 0 && cudnnBackendExecute(it, plan, pack) == 0);
     cudnnBackendDestroyDescriptor(heuristics), cudnnBackendDestroyDescriptor(plan), cudnnBackendDestroyDescriptor(pack);
@@ -184,18 +192,18 @@ static void execute(void *graph, int engine) {
 }
 
 static void convolution(int dtype, int engine) {
-    void *how = make(1), *node = make(10), *graph = make(15);
+    void *how = make(BACKEND_CONVOLUTION), *node = make(BACKEND_OP_CONV_FORWARD), *graph = make(BACKEND_OPGRAPH);
     int64_t two[2] = {2, 2}, one[2] = {1, 1}, three[2] = {3, 3}, n = 2, x[4] = {8, 3, 32, 32}, w[4] = {64, 3, 7, 7},
             y[4] = {8, 64, 16, 16};
-    cudnnBackendSetAttribute(how, 102, 3, 2, one);
-    cudnnBackendSetAttribute(how, 103, 3, 2, two);
-    cudnnBackendSetAttribute(how, 105, 3, 2, three);
-    cudnnBackendSetAttribute(how, 106, 3, 1, &n);
-    attach(node, 702, how);
-    attach(node, 704, tensor(dtype, 'x', 4, x, false));
-    attach(node, 703, tensor(dtype, 'w', 4, w, false));
-    attach(node, 705, tensor(dtype, 'y', 4, y, false));
-    attach(graph, 801, node);
+    cudnnBackendSetAttribute(how, ATTR_CONV_DILATIONS, TYPE_INT64, 2, one);
+    cudnnBackendSetAttribute(how, ATTR_CONV_STRIDES, TYPE_INT64, 2, two);
+    cudnnBackendSetAttribute(how, ATTR_CONV_PRE_PADDINGS, TYPE_INT64, 2, three);
+    cudnnBackendSetAttribute(how, ATTR_CONV_SPATIAL_DIMS, TYPE_INT64, 1, &n);
+    attach(node, ATTR_FORWARD_CONV, how);
+    attach(node, ATTR_FORWARD_X, tensor(dtype, 'x', 4, x, false));
+    attach(node, ATTR_FORWARD_W, tensor(dtype, 'w', 4, w, false));
+    attach(node, ATTR_FORWARD_Y, tensor(dtype, 'y', 4, y, false));
+    attach(graph, ATTR_GRAPH_OPS, node);
     execute(graph, engine);
 }
 
@@ -209,18 +217,19 @@ static void graphs(void) {
     convolution(0, 1);
     CHECK(strstr(fake_signatures[2], ";1;f32;nhwc;"));
 
-    void *graph = make(15), *first = make(19), *second = make(19), *mask = make(13), *how = make(0);
+    void *graph = make(BACKEND_OPGRAPH), *first = make(BACKEND_OP_MATMUL), *second = make(BACKEND_OP_MATMUL),
+         *mask = make(BACKEND_OP_POINTWISE), *how = make(BACKEND_POINTWISE);
     int64_t q[4] = {2, 4, 128, 64}, kt[4] = {2, 4, 64, 256}, v[4] = {2, 4, 256, 64}, s[4] = {2, 4, 128, 256};
     int greater_equal = 303;
-    attach(first, 1520, tensor(2, 1, 4, q, false));
-    attach(first, 1521, tensor(2, 2, 4, kt, false));
-    attach(first, 1522, tensor(0, 3, 4, s, true));
-    cudnnBackendSetAttribute(how, 0, 14, 1, &greater_equal);
-    attach(mask, 750, how);
-    attach(second, 1520, tensor(2, 4, 4, s, true));
-    attach(second, 1521, tensor(2, 5, 4, v, false));
+    attach(first, ATTR_MATMUL_A, tensor(2, 1, 4, q, false));
+    attach(first, ATTR_MATMUL_B, tensor(2, 2, 4, kt, false));
+    attach(first, MATMUL_C, tensor(0, 3, 4, s, true));
+    cudnnBackendSetAttribute(how, ATTR_POINTWISE_MODE, TYPE_POINTWISE_MODE, 1, &greater_equal);
+    attach(mask, ATTR_OP_POINTWISE, how);
+    attach(second, ATTR_MATMUL_A, tensor(2, 4, 4, s, true));
+    attach(second, ATTR_MATMUL_B, tensor(2, 5, 4, v, false));
     void *nodes[] = {first, mask, second};
-    CHECK(cudnnBackendSetAttribute(graph, 801, 15, 3, nodes) == 0);
+    CHECK(cudnnBackendSetAttribute(graph, ATTR_GRAPH_OPS, TYPE_DESCRIPTOR, 3, nodes) == 0);
     for (int i = 0; i < 3; i++) cudnnBackendDestroyDescriptor(nodes[i]);
     execute(graph, 0);
     CHECK(strcmp(fake_signatures[3], "sdpa;fwd;2x4x128x64;2x4x256x64;2x4x256x64;f16;1;0;aten::op;[[8, 64]]") == 0);

@@ -9,12 +9,12 @@ from phantora_async.ingest import backpressure
 from phantora_async.ingest.backpressure import Backpressure
 from phantora_async.virtual_time import Timeline
 
-from ..virtual_time.scripted import FixedFabric
+from ..virtual_time.scripted import FixedNetwork
 
 
 def test_a_rank_is_paused_and_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backpressure, "RANK_FACTS", 10)
-    timeline = Timeline(2, FixedFabric(), 1024)
+    timeline = Timeline(2, FixedNetwork(), 1024)
     pressure = Backpressure(timeline, 2)
     facts = records.decode_up(records.HostAdvance.encode(1) * 12)[0]
     timeline.feed(0, facts)
@@ -28,7 +28,7 @@ def test_a_rank_is_paused_and_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_together_have_a_bound_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backpressure, "ALL_FACTS", 310)
-    timeline = Timeline(4, FixedFabric(), 1024)
+    timeline = Timeline(4, FixedNetwork(), 1024)
     pressure = Backpressure(timeline, 4)
     facts = records.decode_up(records.HostAdvance.encode(1) * 120)[0]
     paused = []

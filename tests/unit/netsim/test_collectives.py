@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import netsim
 from netsim import FlowError, Network, SpecError, Topology
-from netsim.collectives import Plan, hops, load_params, plan
-from netsim.tools import nccl_accuracy as accuracy
+from netsim.collectives import NcclSettings, Plan, hops, load_params, plan
 
 HOPPER = load_params("hopper")
 CLUSTERS = Path(__file__).parents[3] / "profiles" / "clusters"
@@ -42,10 +40,30 @@ def test_nothing_to_do_still_works() -> None:
         assert 0 < empty.latency_ns < 100_000
 
 
-def test_small_messages_take_a_low_latency_protocol_and_large_ones_simple() -> None:
-    topology = _server(8)
-    assert plan("all_reduce", 1024, range(8), topology, HOPPER).protocol == "ll"
-    assert plan("all_reduce", 1 << 30, range(8), topology, HOPPER).protocol == "simple"
+@pytest.mark.parametrize(
+    ("ranks", "op", "last_ll", "last_ll128"),
+    [
+        (2, "all_reduce", 1_715_000, None),
+        (4, "all_reduce", 2_485_000, 9_380_000),
+        (2, "all_gather", 2_130_000, None),
+        (4, "all_gather", 3_150_000, None),
+        (4, "broadcast", 1_065_000, None),
+    ],
+)
+def test_protocols_change_where_nccls_own_tables_cross(
+    ranks: int, op: str, last_ll: int, last_ll128: int | None
+) -> None:
+    # From the latencies and bandwidths that NCCL 2.28.9 logs on 2 and 4 H200 (NCCL_DEBUG_SUBSYS=TUNING).
+    topology = _server(ranks)
+
+    def protocol(nbytes: int) -> str:
+        return plan(op, nbytes, range(ranks), topology, HOPPER).protocol
+
+    assert protocol(last_ll) == "ll"
+    assert protocol(round(1.01 * last_ll)) == ("ll128" if last_ll128 else "simple")
+    if last_ll128:
+        assert protocol(last_ll128) == "ll128"
+        assert protocol(round(1.01 * last_ll128)) == "simple"
 
 
 def test_nvls_only_where_the_server_has_it() -> None:
@@ -57,6 +75,8 @@ def test_pat_for_one_gpu_per_node() -> None:
     topology = netsim.load(CLUSTERS / "dgx-h100.toml", 64)
     members = [topology.gpu(server, 0) for server in range(64)]
     assert plan("all_gather", 1 << 16, members, topology, HOPPER).algorithm == "pat"
+    without = NcclSettings(pat=False)
+    assert plan("all_gather", 1 << 16, members, topology, HOPPER, settings=without).algorithm == "ring"
 
 
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
@@ -103,6 +123,18 @@ def test_large_all_reduce_against_public_figures(servers: int, public_gbs: float
     assert bus_gbs == pytest.approx(public_gbs, rel=0.06)
 
 
+def test_large_ring_all_reduce_on_8_gpus_against_a_public_figure() -> None:
+    # nccl-tests #212: about 370 GB/s with rings; nothing was fitted to 8 GPUs.
+    assert _bus_gbs(_server(8), 8 << 30) == ("ring", pytest.approx(370, rel=0.03))
+
+
+@pytest.mark.parametrize(("nbytes", "public_gbs"), [(100_000_000, 304), (1_000_000_000, 435)])
+def test_all_reduce_on_two_nodes_against_public_figures(nbytes: int, public_gbs: float) -> None:
+    # Smaller messages come out too fast: docs/accuracy-network.md.
+    _, bus_gbs = _bus_gbs(netsim.load(CLUSTERS / "dgx-h100.toml", 2), nbytes)
+    assert bus_gbs == pytest.approx(public_gbs, rel=0.15)
+
+
 def test_two_collectives_on_one_server_share_its_ports() -> None:
     topology = _server(8)
     made = plan("all_gather", 1 << 28, range(8), topology, HOPPER)
@@ -115,6 +147,13 @@ def test_two_collectives_on_one_server_share_its_ports() -> None:
     assert 1.6 * alone < together < 2.0 * alone
 
 
+def test_low_latency_protocols_load_the_links_with_their_flags() -> None:
+    topology = _server(2)
+    settings = [NcclSettings(protocols={"all_gather": frozenset({name})}) for name in ("ll", "ll128", "simple")]
+    groups = [plan("all_gather", 1 << 20, range(2), topology, HOPPER, settings=s).groups[0] for s in settings]
+    assert [group.nbytes for group in groups] == [1 << 20, 559_241, 1 << 19]
+
+
 def test_send_takes_more_channels_when_its_parts_are_large() -> None:
     topology = _server(4)
     rates = []
@@ -123,6 +162,15 @@ def test_send_takes_more_channels_when_its_parts_are_large() -> None:
         rates.append((made.channels, nbytes / _time_us(made, topology) / 1000))
     assert (rates[0][0], rates[1][0]) == (8, 16)
     assert rates[1][1] > 1.25 * rates[0][1]
+
+
+def test_a_send_beside_a_receive_is_slower() -> None:
+    topology = _server(4)
+    alone, beside = (
+        _time_us(plan("send_recv", 64 << 20, [0, 1], topology, HOPPER, ranks=4, exchange=exchange), topology)
+        for exchange in (False, True)
+    )
+    assert 1.5 * alone < beside < 2 * alone
 
 
 def test_impossible_calls() -> None:
@@ -140,31 +188,3 @@ def test_impossible_calls() -> None:
         plan("broadcast", 1, [0, 1], topology, HOPPER, root=2)
     with pytest.raises(SpecError, match="known: ampere, blackwell, hopper"):
         load_params("volta")
-
-
-MEASURED = Path(__file__).parent / "measured.jsonl"
-
-
-def test_measured_bandwidths_are_met() -> None:
-    rows = [row for row in accuracy.read(MEASURED) if row.nbytes >= accuracy.LARGE]
-    floor = accuracy.floors(accuracy.read(MEASURED))
-    wrong = sorted(abs(guess / row.us - 1) for row, guess in accuracy.compare(rows, HOPPER, floor))
-    assert wrong[len(wrong) // 2] < 0.05
-    assert wrong[-1] < 0.18
-
-
-@pytest.mark.parametrize("world", [2, 4])
-def test_a_fit_on_one_world_predicts_the_other(world: int) -> None:
-    rows = accuracy.read(MEASURED)
-    floor = accuracy.floors(rows)
-    fitted = accuracy.fit([row for row in rows if row.world == world], HOPPER, floor)
-    others = [row for row in rows if row.world != world and row.nbytes >= accuracy.LARGE]
-    wrong = sorted(abs(guess / row.us - 1) for row, guess in accuracy.compare(others, fitted, floor))
-    assert wrong[len(wrong) // 2] < 0.07
-
-
-def test_the_accuracy_report_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert accuracy.main([str(MEASURED)]) == 0
-    out = capsys.readouterr().out
-    assert "fitted on 2, predicts" in out
-    assert json.loads(MEASURED.read_text().splitlines()[0])["op"] in out

@@ -147,3 +147,13 @@ def test_few_blocks_cannot_draw_the_whole_bandwidth(model: profiles.CostModel) -
     unknown = "kernel;something_nobody_knows;{},1,1;1024,1,1;0;;"
     few, many = (model.cost(unknown.format(blocks)).solo_ns for blocks in (24, 24 * 400))
     assert many < 400 * few / 2
+
+
+def test_work_occupies_its_stream_for_its_kernels_and_the_gap_after_each(model: profiles.CostModel) -> None:
+    alone = profiles.Cost(10_000, 12_000, 0.0, profiles.Source.ROOFLINE, kernels=3)
+    gaps = model.gpu.achieved
+    assert gaps.kernel_gap_beside_nccl_ns > gaps.kernel_gap_ns > 1_000
+    assert model.stream_time(alone) == (
+        10_000 + 3 * gaps.kernel_gap_ns,
+        12_000 + 3 * gaps.kernel_gap_beside_nccl_ns,
+    )

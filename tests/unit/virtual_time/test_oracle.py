@@ -13,15 +13,15 @@ from phantora_async.virtual_time import NetworkModel
 from .programs import MOST, Ahead, Program, eager, fixed, network, never, on_demand, play, programs, write
 
 
-@pytest.mark.parametrize(("make_fabric", "scale"), [(fixed, 1), (network, 20_000)], ids=["fixed", "network"])
+@pytest.mark.parametrize(("make_network", "scale"), [(fixed, 1), (network, 20_000)], ids=["fixed", "network"])
 @pytest.mark.parametrize("ahead", [never, eager, on_demand])
-def test_all_policies_agree_with_the_oracle(make_fabric: Callable[[], NetworkModel], scale: int, ahead: Ahead) -> None:
+def test_all_policies_agree_with_the_oracle(make_network: Callable[[], NetworkModel], scale: int, ahead: Ahead) -> None:
     @settings(max_examples=200, deadline=None)
     @given(size=st.integers(1, MOST), program=programs, depth=st.integers(1, 8), seed=st.integers(0, 2**32))
     def check(size: int, program: Program, depth: int, seed: int) -> None:
-        oracle = play(write(size, program, scale), make_fabric, None, never, depth)
-        played = play(write(size, program, scale), make_fabric, seed, ahead, depth)
+        oracle = play(write(size, program, scale), make_network, None, never, depth)
+        played = play(write(size, program, scale), make_network, seed, ahead, depth)
         assert played.outcome == oracle.outcome
-        assert played.timeline.rollback_log.kept == 0 or played.timeline.speculation.active
+        assert played.timeline.rollback_log.kept == 0 or played.timeline.rollback_log.on
 
     check()

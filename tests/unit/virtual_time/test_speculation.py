@@ -10,12 +10,12 @@ import pytest
 from emu.contract import records
 from phantora_async.virtual_time import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy, Stop, Timeline
 
-from .scripted import FixedFabric, Script, new_intake, number, scripts
+from .scripted import FixedNetwork, Script, new_fact_builder, number, scripts
 
 
 def timeline_of(*played: Script, optimistic: bool = False) -> Timeline:
-    timeline = Timeline(len(played), FixedFabric(), 1024, optimistic=optimistic)
-    fact_builder = new_intake(len(played))
+    timeline = Timeline(len(played), FixedNetwork(), 1024, optimistic=optimistic)
+    fact_builder = new_fact_builder(len(played))
     for script in played:
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     return timeline
@@ -32,7 +32,7 @@ def answers(timeline: Timeline) -> list[tuple[int, int]]:
 def test_ahead_of_a_silent_rank_nothing_leaves() -> None:
     timeline = timeline_of(Script(0, 2).advance(50), Script(1, 2).segment(100).sync().clock().bye())
     assert timeline.run(100, ahead=True) is Stop.STARVED
-    assert timeline.starved is timeline.hosts[0]
+    assert timeline.starved == 0
     assert (timeline.now_ns, timeline.ahead_ns) == (50, 100)
     assert answers(timeline) == []
     say(timeline, 0, records.HostAdvance.encode(51))
@@ -49,7 +49,7 @@ def test_who_has_nothing_to_do_with_a_late_fact_keeps_its_history() -> None:
     kept = list(other.checkpoints)
     say(timeline, 0, records.Segment.encode(50, 1, 1, 5, 5, 5))
     assert timeline.run(100, ahead=True) is Stop.STARVED
-    assert timeline.rollback_log.turns == 2  # at 80 and 500: rank 0 launched something at 60
+    assert timeline.rollback_log.events == 2  # at 80 and 500: rank 0 launched something at 60
     assert [checkpoint.at_ns for checkpoint in one.checkpoints] == [10, 60, 80, 500, 505]
     assert other.checkpoints == kept
 
@@ -58,7 +58,7 @@ def test_a_late_fact_takes_back_the_collective_and_both_its_members() -> None:
     """Rank 0's stream reaches a collective at 1000, long after rank 0's host fell silent at 10."""
     world = scripts(3)
     a, b, c = world
-    fact_builder, timeline = new_intake(3), Timeline(3, FixedFabric(), 1024)
+    fact_builder, timeline = new_fact_builder(3), Timeline(3, FixedNetwork(), 1024)
 
     def tell_all() -> None:
         for script in world:
@@ -106,7 +106,7 @@ def test_optimistic_answers_leave_at_once() -> None:
     say(timeline, 1, records.Bye.encode(0, 0, 0))
     assert timeline.run(1000, ahead=True) is Stop.DRAINED
     assert answers(timeline) == []
-    revisions = timeline.answer_release.revisions
+    revisions = timeline.output.revisions
     assert (revisions.early, revisions.revised) == (1, 0)
 
 
@@ -116,7 +116,7 @@ def test_an_optimistic_query_that_was_wrong_is_a_revision() -> None:
     a.all_reduce(300)
     b.all_reduce(300, after=50).segment(1000, contended_ns=2000, after=1).sync(stream=1).clock()
     # Rank 0's records come in two portions; the first ends before its call.
-    timeline, fact_builder = Timeline(2, FixedFabric(), 1024, optimistic=True), new_intake(2)
+    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024, optimistic=True), new_fact_builder(2)
     late = records.decode_up(a.records.pop())[0]
     for script in (a, b):
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
@@ -127,7 +127,7 @@ def test_an_optimistic_query_that_was_wrong_is_a_revision() -> None:
     assert timeline.run(1000, ahead=True) is Stop.DRAINED
     assert answers(timeline) == []
     assert (early_ns, timeline.hosts[1].clock_ns) == (2051, 1201)
-    revisions = timeline.answer_release.revisions
+    revisions = timeline.output.revisions
     assert (revisions.early, revisions.revised, revisions.max_ns, revisions.sum_ns) == (1, 1, 850, 850)
 
 
@@ -137,7 +137,7 @@ def test_an_optimistic_state_that_was_wrong_is_a_revision_of_its_own_kind() -> N
     a.all_reduce(300)
     recording = b.all_reduce(300).record(stream=2)
     b.query(recording, after=1_000)
-    timeline, fact_builder = Timeline(2, FixedFabric(), 1024, optimistic=True), new_intake(2)
+    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024, optimistic=True), new_fact_builder(2)
     late = records.decode_up(a.records.pop())[0]
     for script in (a, b):
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
@@ -146,7 +146,7 @@ def test_an_optimistic_state_that_was_wrong_is_a_revision_of_its_own_kind() -> N
     timeline.feed(0, fact_builder.take(0, late) + records.decode_up(records.Bye.encode(9_000, 0, 0))[0])
     say(timeline, 1, records.Bye.encode(0, 0, 0))
     assert timeline.run(1000, ahead=True) is Stop.DRAINED
-    revisions = timeline.answer_release.revisions
+    revisions = timeline.output.revisions
     assert (revisions.early, revisions.revised, revisions.states, revisions.max_ns) == (1, 1, 1, 0)
 
 
@@ -163,11 +163,11 @@ def test_only_on_demand_looks_ahead_and_only_a_little() -> None:
         timeline = timeline_of(Script(0, 2).advance(500), script)
         policy = SpeculationPolicy(timeline, name)
         policy.run(10_000, asked=False)
-        before = timeline.turns
+        before = timeline.events
         policy.look_ahead()
-        assert timeline.turns == before, "virtual time had moved: there is something to see without guessing"
+        assert timeline.events == before, "virtual time had moved: there is something to see without guessing"
         policy.look_ahead()
-        return before, timeline.turns - before
+        return before, timeline.events - before
 
     for name in POLICIES:
         before, more = looked(name)
@@ -182,7 +182,7 @@ def test_memory_stays_flat_over_many_steps(name: str) -> None:
     """Rank 1 is always a few records late; what is kept at the end is no more than after a hundredth of the steps."""
     chance = random.Random(4)
     world = scripts(2)
-    timeline, fact_builder = Timeline(2, FixedFabric(), 1024), new_intake(2)
+    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024), new_fact_builder(2)
     policy = SpeculationPolicy(timeline, name)
     sizes: list[int] = []
     for script in world:
@@ -205,8 +205,8 @@ def test_memory_stays_flat_over_many_steps(name: str) -> None:
             continue
         if step % (STEPS // 100) == STEPS // 100 - 1:
             sizes.append(held(timeline))
-    assert len(timeline.steps.instants) in (STEPS - 1, STEPS)
-    assert all(after >= before for (before, _), (after, _) in pairwise(timeline.steps.instants))
+    assert len(timeline.output.results.step_instants) in (STEPS - 1, STEPS)
+    assert all(after >= before for (before, _), (after, _) in pairwise(timeline.output.results.step_instants))
     assert max(sizes[1:]) <= 1.5 * max(sizes[:10])
     assert max(sizes) < 10_000
     if name == EAGER:

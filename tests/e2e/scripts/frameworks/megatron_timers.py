@@ -22,7 +22,7 @@ for _ in range(6):
     torch.cuda.synchronize()
     began = time.perf_counter()
     timers("step", 0).start(barrier=True)
-    model(torch.randn(1024 * (1 + dist.get_rank()), 4096, device="cuda")).sum().backward()
+    model(torch.randn(8192 * (1 + dist.get_rank()), 4096, device="cuda")).sum().backward()
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
     optimizer.step()

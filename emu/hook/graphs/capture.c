@@ -8,11 +8,11 @@
  * unhandled operations", "Invalidation") and the modes of cudaThreadExchangeStreamCaptureMode. Where these do not say
  * which calls are meant or which error they return, this code does what driver 580 did on an H100.
  */
-#include "streams/capture.h"
+#include "graphs/capture.h"
 #include "core/alloc.h"
 #include "core/cuda_types.h"
+#include "graphs/graph.h"
 #include "process/thread.h"
-#include "streams/graph.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,12 @@
-/* Stream capture: what is given to a captured stream becomes a node of a graph. */
+/*
+ * graphs/: stream capture (capture, capture_nodes) and CUDA graphs (graph).
+ * Comes in: calls on streams that are being captured; graph launches. Goes out: the items of a graph; at its launch the
+ * same operations on streams and data as if they were called one by one.
+ */
 #ifndef PHANTORA_CAPTURE_H
 #define PHANTORA_CAPTURE_H
 
-#include "core/device.h"
+#include "device/device.h"
 #include "streams/event.h"
 
 #include <stdatomic.h>

@@ -6,7 +6,7 @@
 #ifndef PHANTORA_GRAPH_H
 #define PHANTORA_GRAPH_H
 
-#include "streams/capture.h"
+#include "graphs/capture.h"
 
 #include <pthread.h>
 

@@ -13,7 +13,7 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Timeline
 
 
-class Intake:
+class Connections:
     """Feeds the timeline what ranks send, sends ranks what they are answered, and pauses those that are far ahead."""
 
     def __init__(self, timeline: Timeline, fact_builder: FactBuilder, world_size: int) -> None:

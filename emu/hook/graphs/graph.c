@@ -5,7 +5,7 @@
  * stream of the executable graph, ordered by the forks and joins of the capture. It costs the host one call and takes
  * one place in the launch queue.
  */
-#include "streams/graph.h"
+#include "graphs/graph.h"
 #include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/cuda_types.h"

@@ -4,7 +4,7 @@
  */
 #include "core/alloc.h"
 #include "core/cuda_types.h"
-#include "streams/graph.h"
+#include "graphs/graph.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,8 @@
-/* What a device is: attributes, names, addresses; and whether this process may use it. */
+/*
+ * device/: what a device is: its attributes, PCI address and UUID, its context and its peers; and whether this process
+ * may use it. attributes.h: the numbers of its attributes. Comes in: the device file's values (core/config.h). Goes
+ * out: answers to the API folders.
+ */
 #ifndef PHANTORA_DEVICE_H
 #define PHANTORA_DEVICE_H
 

@@ -1,10 +1,10 @@
 /*
  * What a device is: attributes, names, addresses; and whether this process may use it.
  */
-#include "core/device.h"
+#include "device/device.h"
 #include "core/cuda_types.h"
-#include "core/device_attributes.h"
 #include "core/hash.h"
+#include "device/attributes.h"
 #include "process/process.h"
 
 #include <stdatomic.h>

@@ -3,8 +3,8 @@
  * CUdevice_attribute has the same numbers. CUDA 13 no longer has two of the names:
  * cudaDevAttrCooperativeMultiDeviceLaunch and cudaDevAttrUnifiedFunctionPointers.
  */
-#ifndef PHANTORA_DEVICE_ATTRIBUTES_H
-#define PHANTORA_DEVICE_ATTRIBUTES_H
+#ifndef PHANTORA_ATTRIBUTES_H
+#define PHANTORA_ATTRIBUTES_H
 
 enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,

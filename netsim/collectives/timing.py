@@ -1,0 +1,185 @@
+"""What a kernel of NCCL takes on an otherwise idle network: measured where the tuner's model is only made to choose.
+
+A kernel of a collective starts, then makes one operation after the other on each channel: the first sends, the last
+receives, those between receive, reduce or copy, and send on. An operation takes as long as the slowest of: the wire,
+which all channels share; the channel's own rate; and, for LL and LL128, the neighbour's latency before its data. With
+Simple, a chunk moves in two slices, so that half of the wait for the neighbour overlaps. The parameters and how well
+they fit: docs/accuracy-network.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from netsim.collectives import tuner
+from netsim.collectives.channels import BYTES_PER_THREAD, Division, TransferDivision, divide
+from netsim.collectives.hops import MembersByServer
+from netsim.collectives.params import PROTOCOLS, Kernel, Params, TransferKernel
+from netsim.collectives.tuner import Choice
+from netsim.topology import ServerFacts
+
+WIRE_BYTES = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
+"""Bytes on the wire per byte of data: LL sends a flag with every four bytes, LL128 eight bytes of flags in 128."""
+SLICE_NBYTES = 32 << 10
+"""Chunks up to this size move in one slice."""
+HOST_SHARE = 0.6
+"""Through the host's memory, a ring reaches this much of what NCCL counts on: reads and writes of a GPU share PCIe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """Of a kernel: ``latency_us`` in which the wire is idle, and ``moving_us`` in which it carries ``wire_nbytes``.
+
+    ``wire_nbytes`` cross each hop of the algorithm.
+    """
+
+    latency_us: float
+    moving_us: float
+    wire_nbytes: float
+
+    @property
+    def gbs(self) -> float:
+        """The rate of a hop while it moves."""
+        return self.wire_nbytes / (1000 * self.moving_us) if self.moving_us else 0.0
+
+
+def ring(op: str, nbytes: int, where: MembersByServer, server: ServerFacts, choice: Choice, params: Params) -> Duration:
+    """A ring collective; a broadcast or reduction as its root sees it."""
+    n, kernel, p = where.ranks, params.kernel, PROTOCOLS.index(choice.protocol)
+    division = divide(op, nbytes, n, choice.protocol, choice.channels)
+    start_us = kernel.start_us[op][p] + (kernel.many_blocks_us if division.channels >= kernel.many_blocks else 0.0)
+    chain = op in ("broadcast", "reduce")
+    hops = 1 if chain else tuner.ring_hops(op, n)
+    op_nbytes = nbytes / (1 if chain else n)
+    channel_nbytes = division.most_nbytes / (n if op == "all_reduce" else 1)
+    wire_nbytes = op_nbytes * WIRE_BYTES[choice.protocol]
+    wire_us = wire_nbytes / (1000 * _wire_gbs(chain, where, server, choice, params))
+    step_us = _hop_us(op, where, server, params, p)
+    if chain:
+        gbs = kernel.send_gbs if n == 2 else kernel.relay_gbs
+        return Duration(start_us + step_us, max(wire_us, channel_nbytes / (1000 * gbs[p])), wire_nbytes)
+    first_us = max(wire_us, channel_nbytes / (1000 * kernel.send_gbs[p]))
+    relay_us = _relay_us(division, channel_nbytes, choice.protocol, kernel)
+    # Over a long collective the channels drift apart, and one channel's last receive overlaps with others' sends.
+    exposed = 1 / (1 + hops * op_nbytes / (1e6 * kernel.overlap_mb))
+    receive_us = exposed * channel_nbytes / (1000 * kernel.receive_gbs[p])
+    if choice.protocol == "simple":
+        slices = 1 if channel_nbytes <= SLICE_NBYTES else 2
+        each_us = _sliced(relay_us, wire_us, step_us, slices, kernel)
+        last_us = _sliced(receive_us, 0.0, step_us, slices, kernel)
+    else:
+        each_us, last_us = step_us + max(relay_us, wire_us), step_us + receive_us
+    moving_us = first_us + (hops - 1) * max(wire_us, relay_us)
+    total_us = start_us + first_us + (hops - 1) * each_us + last_us
+    return Duration(total_us - moving_us, moving_us, hops * wire_nbytes)
+
+
+def _sliced(work_us: float, wire_us: float, step_us: float, slices: int, kernel: Kernel) -> float:
+    """An operation of Simple: bound by the wire, by the channel's own work, or by the wait for the neighbour."""
+    return max(wire_us, slices * kernel.slice_us + work_us, step_us + max(work_us, wire_us) / slices)
+
+
+def _relay_us(division: Division, channel_nbytes: float, protocol: str, kernel: Kernel) -> float:
+    if protocol != "ll":
+        return channel_nbytes / (1000 * kernel.relay_gbs[PROTOCOLS.index(protocol)])
+    iterations = -(-int(channel_nbytes) // (division.threads * BYTES_PER_THREAD["ll"]))
+    return max(0, iterations - 1) * kernel.iteration_us
+
+
+def _wire_gbs(chain: bool, where: MembersByServer, server: ServerFacts, choice: Choice, params: Params) -> float:
+    """Bytes per ns, flags included, of the wire between two members of a ring."""
+    if where.nodes == 1 and server.nvlink:
+        return params.port_gbs * params.kernel.wire_efficiency
+    gbs = choice.bus_gbs * WIRE_BYTES[choice.protocol]
+    return gbs * HOST_SHARE if server.through_host and not chain else gbs
+
+
+def _hop_us(op: str, where: MembersByServer, server: ServerFacts, params: Params, protocol: int) -> float:
+    """Mean latency of a hop. NCCL's model gives the ratios to a hop over NVLink, which was measured."""
+    step_us = params.kernel.step_us[protocol]
+    if op in ("broadcast", "reduce"):
+        # Measured at the root, which waits for nobody; between servers, for the network's acknowledgement.
+        return params.net_us["ring"][protocol] if where.nodes > 1 else 0.0
+    inside_us = step_us * tuner.intra_us(server, params)["ring"][protocol] / params.nvlink_us["ring"][protocol]
+    hops, between = tuner.ring_hops(op, where.ranks), tuner.ring_hops(op, where.nodes)
+    between_us = tuner.inter_us("ring", protocol, where, params)
+    mean_us = ((hops - between) * inside_us + between * between_us) / hops
+    slow = where.nodes > 1 and PROTOCOLS[protocol] == "simple" and op == "all_reduce"
+    return mean_us * (params.factor.ring_net_simple_latency if slow else 1.0)
+
+
+def tree(nbytes: int, where: MembersByServer, server: ServerFacts, choice: Choice, params: Params) -> Duration:
+    """An all-reduce along double trees; the pipeline of middle sizes is not full, as NCCL expects itself.
+
+    Start and hops over NVLink take what was measured with rings, in proportion to NCCL's constants of the two.
+    """
+    p, n = PROTOCOLS.index(choice.protocol), where.ranks
+    gain_us = params.kernel.start_us["all_reduce"][p] - params.base_us["tree"][p]
+    if server.nvlink:
+        longer = params.kernel.step_us[p] / params.nvlink_us["ring"][p] - 1
+        gain_us += 2 * (n // where.nodes - 1) * params.nvlink_us["tree"][p] * longer
+    carried = tuner.wire_bytes("all_reduce", nbytes, n)
+    gbs = choice.bus_gbs * tuner.tree_correction(choice.protocol, nbytes)
+    return Duration(choice.latency_us + gain_us, carried / (1000 * gbs), carried)
+
+
+def multicast(op: str, nbytes: int, where: MembersByServer, choice: Choice) -> Duration:
+    """NVLS and NVLSTree. On later GPUs NCCL corrects NVLSTree's bandwidth like a tree's; Hopper's times agree."""
+    carried = tuner.wire_bytes(op, nbytes, where.ranks)
+    share = tuner.tree_correction("simple", nbytes) if choice.algorithm == "nvls_tree" else 1.0
+    return Duration(choice.latency_us, carried / (1000 * choice.bus_gbs * share), carried)
+
+
+def logarithmic(op: str, nbytes: int, where: MembersByServer, choice: Choice) -> Duration:
+    """PAT, at NCCL's own latency and bandwidth."""
+    carried = tuner.wire_bytes(op, nbytes, where.ranks)
+    return Duration(choice.latency_us, carried / (1000 * choice.bus_gbs), carried)
+
+
+def transfer(
+    nbytes: int, division: TransferDivision, peers: int, port_gbs: float, hop_us: float, exchange: bool, params: Params
+) -> Duration:
+    """Sends of ``nbytes`` to or from ``peers`` at the busiest member, over its port of ``port_gbs``."""
+    p2p = params.p2p
+    kernel = p2p.exchange if exchange else p2p.one_way
+    ll = division.protocol == "ll"
+    wire_nbytes = nbytes * WIRE_BYTES[division.protocol]
+    wire_us = peers * wire_nbytes / (1000 * port_gbs)
+    part = division.most_nbytes
+    if ll:
+        start_us = kernel.ll_start_us + (p2p.second_iteration_us if part > 4096 else 0.0)
+        return Duration(start_us + hop_us, max(wire_us, part / (1000 * kernel.ll_gbs)), wire_nbytes)
+    first, rest, receive_us = _chunks(part, division, kernel, params)
+    share = min(part, division.chunk_nbytes) / part if part else 0.0
+    moving_us = max(first, wire_us * share) + max(rest, wire_us * (1 - share))
+    return Duration(kernel.simple_start_us + hop_us + receive_us, moving_us, wire_nbytes)
+
+
+def _chunks(
+    part: int, division: TransferDivision, kernel: TransferKernel, params: Params
+) -> tuple[float, float, float]:
+    """Time in us of a channel's first chunk, of the others, and of the last one's way out of the buffer."""
+    first = min(part, division.chunk_nbytes)
+    more = max(0, -(-part // division.chunk_nbytes) - 1)
+    rest_us = (part - first) / (1000 * kernel.simple_gbs) + more * params.p2p.chunk_us
+    return first / (1000 * params.p2p.first_gbs), rest_us, first / (1000 * params.p2p.receive_gbs)
+
+
+def sender_alone_us(nbytes: int, division: TransferDivision, port_gbs: float, params: Params) -> float:
+    """A send into free buffers, without its receive."""
+    kernel, part = params.p2p.one_way, division.most_nbytes
+    wire_us = nbytes * WIRE_BYTES[division.protocol] / (1000 * port_gbs)
+    if division.protocol == "ll":
+        start_us = kernel.ll_start_us + (params.p2p.second_iteration_us if part > 4096 else 0.0)
+        return start_us + max(wire_us, part / (1000 * params.p2p.ll_send_gbs))
+    first, rest, _ = _chunks(part, division, kernel, params)
+    return kernel.simple_start_us + max(wire_us, first + rest)
+
+
+def receiver_alone_us(division: TransferDivision, params: Params) -> float:
+    """A receive whose data lies in the buffers already."""
+    kernel, part = params.p2p.one_way, division.most_nbytes
+    if division.protocol == "ll":
+        start_us = kernel.ll_start_us + (params.p2p.second_iteration_us if part > 4096 else 0.0)
+        return start_us + part / (1000 * kernel.ll_gbs)
+    return params.p2p.late_receive_us + part / (1000 * params.p2p.receive_gbs)

@@ -1,0 +1,53 @@
+"""How often ranks launched each signature: over the whole run, and over the steps whose figures count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emu.contract import records
+from emu.contract.records import MarkerKind, RecordError
+from phantora_async.errors import ProtocolError
+from phantora_async.virtual_time.output import WARM_UP
+
+Counts = Mapping[int, int]
+"""Key of a cost -> launches."""
+
+
+class LaunchCounts:
+    """One rank's launches by the key of their cost, as its LAUNCH_COUNTS and MARKER records tell."""
+
+    __slots__ = ("_at_first_steps", "_at_last_step", "_steps", "total")
+
+    def __init__(self) -> None:
+        self.total: dict[int, int] = {}
+        """Since the rank's start."""
+        self._at_first_steps: list[Counts] = []
+        """Totals at the first WARM_UP + 1 step ends."""
+        self._at_last_step: Counts = {}
+        self._steps = 0
+
+    def add(self, rank: int, record: records.LaunchCounts) -> None:
+        """Raises ProtocolError for a record shorter than it says."""
+        try:
+            counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
+        except RecordError as error:
+            raise ProtocolError(rank, str(error)) from None
+        for key, launches in counts:
+            self.total[key] = self.total.get(key, 0) + launches
+
+    def marker(self, record: records.Marker) -> None:
+        """The counts told so far are those at this marker."""
+        if record.marker != MarkerKind.STEP:
+            return
+        self._steps += 1
+        self._at_last_step = self.total.copy()
+        if len(self._at_first_steps) <= WARM_UP:
+            self._at_first_steps.append(self._at_last_step)
+
+    def between_steps(self, first: int, last: int) -> Counts | None:
+        """Launches between two step ends, given by number; None if the counts at one of them are not kept."""
+        if first >= len(self._at_first_steps) or last != self._steps - 1:
+            return None
+        before = self._at_first_steps[first]
+        differences = ((key, launches - before.get(key, 0)) for key, launches in self._at_last_step.items())
+        return {key: launches for key, launches in differences if launches}

@@ -1,0 +1,87 @@
+"""Where the GPUs' time goes: every cost signature with its launches, its time and the source of its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from phantora_async.ingest.costs import Costs
+from phantora_async.ingest.launch_counts import Counts, LaunchCounts
+from phantora_async.virtual_time import RankSnapshot
+from profiles import Source, title
+
+Document = dict[str, Any]
+
+
+class RankCounts(NamedTuple):
+    """What one rank launched in its window."""
+
+    rank: int
+    counts: Counts
+    whole_run: bool
+    """The window is the whole run: there are no steps, or the run ended before its steps were simulated."""
+
+
+def window_counts(rank: RankSnapshot, launched: LaunchCounts) -> RankCounts:
+    """Launches of the steps whose figures count, like the rank's other figures."""
+    if rank.window is not None:
+        counts = launched.between_steps(rank.window.first.number, rank.window.last.number)
+        if counts is not None:
+            return RankCounts(rank.rank, counts, False)
+    return RankCounts(rank.rank, launched.total, True)
+
+
+def kernels_document(ranks: Sequence[RankCounts], costs: Costs) -> Document:
+    """``signatures``: all of them, by time over all ranks, longest first. ``ranks``: ranks that launched the same, with
+    the launches of each signature in that order.
+    """
+    total: dict[int, int] = {}
+    for rank in ranks:
+        for key, launches in rank.counts.items():
+            total[key] = total.get(key, 0) + launches
+    priced = [(key, costs.priced(key), launches) for key, launches in total.items()]
+    priced.sort(key=lambda one: (-one[1].cost.solo_ns * one[2], one[1].signature))
+    gpu_ns = sum(known.cost.solo_ns * launches for _, known, launches in priced)
+    signatures = [
+        {
+            "title": title(known.signature),
+            "signature": known.signature,
+            "launches": launches,
+            "total_ns": known.cost.solo_ns * launches,
+            "mean_ns": known.cost.solo_ns,
+            "contended_ns": known.cost.contended_ns,
+            "flops": known.cost.flops,
+            "share": known.cost.solo_ns * launches / gpu_ns if gpu_ns else 0.0,
+            "source": known.cost.source.name.lower(),
+            "category": known.cost.category,
+            "error": known.cost.error,
+        }
+        for _, known, launches in priced
+    ]
+    return {
+        "window": "run" if any(rank.whole_run for rank in ranks) else "steps",
+        "gpu_ns": gpu_ns,
+        "signatures": signatures,
+        "ranks": _groups(ranks, [key for key, _, _ in priced]),
+    }
+
+
+def _groups(ranks: Sequence[RankCounts], order: Sequence[int]) -> list[Document]:
+    """Ranks with equal counts share an entry: those of a data-parallel group usually do."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for rank in ranks:
+        alike.setdefault(tuple(rank.counts.get(key, 0) for key in order), []).append(rank.rank)
+    return [{"ranks": members, "launches": list(launches)} for launches, members in alike.items()]
+
+
+def source_shares(totals: Sequence[Mapping[int, int]], costs: Costs) -> Document:
+    """Shares of the GPU time of all launches of the run, by where their cost comes from, and that time."""
+    by_source = dict.fromkeys(Source, 0)
+    for counts in totals:
+        for key, launches in counts.items():
+            cost = costs.priced(key).cost
+            by_source[cost.source] += cost.solo_ns * launches
+    total_ns = sum(by_source.values())
+    shown = [source for source in Source if source is not Source.UNRECOGNISED or by_source[source]]
+    shares = {source.name.lower(): by_source[source] / total_ns if total_ns else 0.0 for source in shown}
+    return shares | {"gpu_ns": total_ns}

@@ -1,0 +1,173 @@
+"""cuDNN's convolutions: an implicit matrix product over output channels, pixels and the filter's volume, and the
+kernels around it.
+
+cuDNN multiplies channels-last data whose channels fill vectors of 16 bytes. Other layouts are converted before and
+after, other channel counts padded. A 1x1 filter without stride is a plain matrix product. Depthwise filters have
+kernels of their own that multiply without tensor cores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from profiles.descriptions.gpu import Gpu
+from profiles.models.machine import Estimate, Machine, both, overlapped
+from profiles.models.products import engine_of
+from profiles.models.tiles import MEDIUM, SMALL, VECTOR_F32, Engine, product_ns
+from profiles.signature import Conv, Shape, dtype_nbytes
+
+IMPLICIT_16 = Engine("convolution 16 bit", MEDIUM, 0.925, 0.18, 93.0, 1.0, 1.56, 845.0, 0.025, 2700.0, 2200.0)
+WEIGHTS_16 = Engine(
+    "convolution weights 16 bit", MEDIUM, 1.03, 1.95, 90.0, 0.965, 1.27, 400.0, 0.081, 1390.0, 10_600.0, 340
+)
+IMPLICIT_TF32 = Engine("convolution tf32", MEDIUM, 2.10, 110.0, 71.0, 0.623, 6.5, 10.0, 0.007, 0.0, 900.0)
+WEIGHTS_TF32 = Engine("convolution weights tf32", MEDIUM, 0.64, 41.0, 43.0, 1.0, 9.3, 590.0, 0.162, 350.0, 50.0)
+# Kernels of older GPUs, for channels that must be padded.
+PADDED = Engine("convolution padded", SMALL, 0.38, 0.0, 32.0, 1.0, 0.0, 300.0, 0.03, 1000.0, 2200.0)
+PADDED_WEIGHTS = replace(PADDED, name="convolution weights padded", rate=0.80, split_ns=3700.0)
+VECTOR = replace(VECTOR_F32, name="convolution f32")
+VECTOR_RATE = {"fwd": 0.75, "dgrad": 0.6, "wgrad": 0.35}  # of a plain product's
+# 3x3 filters over many channels: Winograd's and Fourier transforms save products.
+TRANSFORMED_RATE = {"fwd": 1.3, "dgrad": 1.6, "wgrad": 2.2}
+TRANSFORMED_CHANNELS = 128
+
+STRIDED = 1.35  # the gradient of the data of a strided convolution: addresses are looked up
+GROUPED = 1.3  # small groups multiplied together: time over that of a full tile
+GROUP_CHANNELS = 64  # what a tile needs to be full
+FEWEST_CHANNELS = 8
+
+STREAM = 0.87  # of the streaming bandwidth
+VECTOR_NBYTES = 16
+LAYOUT_INSTRUCTIONS = 52.0  # per element of a layout conversion
+LAYOUT_CHANNELS = 32  # its tiles are so many channels wide
+LAYOUT_STREAM = 0.87  # of the streaming bandwidth
+LAYOUT_NS = 1_400.0  # beside the floor of a launch
+# Depthwise: instructions per output and per product, by direction.
+DEPTHWISE_OUTPUT = {"fwd": 8.6, "dgrad": 7.5, "wgrad": 45.0}
+DEPTHWISE_TAP = {"fwd": 6.1, "dgrad": 11.2, "wgrad": 3.9}
+DEPTHWISE_F16 = 0.7  # of the instructions: arithmetic in half precision, two at once
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The convolution as `groups` products of m x k by k x n."""
+
+    m: int
+    n: int
+    k: int
+    groups: int
+
+
+def conv(gpu: Gpu, what: Conv) -> Estimate:
+    groups = max(what.groups, 1)
+    taps = prod(what.w[2:])
+    outer, inner = max(what.w[0] // groups, 1), what.w[1]
+    pixels_out = what.y[0] * prod(what.y[2:])
+    flops = 2.0 * groups * outer * pixels_out * inner * taps
+    if groups > 1 and inner == 1 and outer == 1:
+        return _depthwise(gpu, what, flops)
+    return _implicit(gpu, what, flops)
+
+
+def _depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
+    """One filter per channel. The gradient of the data visits the taps of every input pixel, with a stride in vain."""
+    taps = prod(what.w[2:])
+    outputs = prod(what.x) if what.direction == "dgrad" else prod(what.y)
+    item = dtype_nbytes(what.dtype)
+    nbytes = item * (prod(what.x) + prod(what.y))
+
+    def ns(machine: Machine) -> float:
+        per_output = DEPTHWISE_OUTPUT[what.direction] + DEPTHWISE_TAP[what.direction] * taps
+        if what.dtype == "f16":
+            per_output *= DEPTHWISE_F16
+        work = overlapped(machine.memory_ns(nbytes) / STREAM, machine.issue_ns(per_output * outputs))
+        sums = gpu.achieved.kernel_floor_ns + 2_500.0 if what.direction == "wgrad" else 0.0
+        if what.layout == "nchw":
+            sums += _converted_ns(machine, what.x, item) + _converted_ns(machine, what.y, item)
+        return work + sums
+
+    return both(gpu, ns, flops, model="depthwise convolution", kernels=2 if what.direction == "wgrad" else 1)
+
+
+def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
+    item = dtype_nbytes(what.dtype)
+    vector = max(int(VECTOR_NBYTES / item), 1)
+    tensor = what.dtype in ("f16", "bf16", "tf32")
+    pointwise = prod(what.w[2:]) == 1 and prod(what.stride or (1,)) == 1 and not any(what.padding)
+    pixels = prod(what.x[2:])
+    groups = max(what.groups, 1)
+    outer, inner = what.w[0] // groups, what.w[1]
+    # Channels-first, a 1x1 filter is a batch of products with the pixels of an image as columns.
+    per_image = pointwise and what.layout == "nchw" and pixels % vector == 0 and groups == 1
+    small = groups > 1 and GROUP_CHANNELS % max(outer, inner, 1) == 0
+    padded = tensor and not per_image and not small and (inner % vector != 0 or outer % vector != 0)
+    convert = tensor and what.layout == "nchw" and not per_image
+    size = _product(what, vector if padded else 1)
+    engine, dtype = _engine(what, padded=padded, pointwise=pointwise)
+    touched = min(prod(what.x), prod(what.y) // max(what.y[1], 1) * what.x[1] * prod(what.w[2:]))
+    nbytes = item * (touched + prod(what.w) + prod(what.y)) / STREAM
+    around = [one for one in (what.x, what.y, what.w) if convert or (padded and one[1] % vector)]
+    slower = _slower(what)
+
+    def ns(machine: Machine) -> float:
+        if per_image and what.direction != "wgrad":
+            main = product_ns(machine, engine, dtype, size.m, pixels, size.k, what.x[0], nbytes=nbytes)
+        else:
+            main = product_ns(machine, engine, dtype, size.m, size.n, size.k, size.groups, nbytes=nbytes)
+        return main * slower + sum(_converted_ns(machine, shape, item, vector if padded else 0) for shape in around)
+
+    return both(gpu, ns, flops, model=f"convolution {what.dtype}", kernels=1 + len(around))
+
+
+def _slower(what: Conv) -> float:
+    """Time over that of a product of the same size."""
+    if what.dtype not in ("f16", "bf16", "tf32"):
+        transformed = prod(what.w[2:]) >= 9 and min(what.w[0], what.w[1]) >= TRANSFORMED_CHANNELS
+        return 1 / (TRANSFORMED_RATE if transformed else VECTOR_RATE)[what.direction]
+    strided = what.direction == "dgrad" and prod(what.stride or (1,)) > 1
+    channels = min(what.w[0], what.w[1] * max(what.groups, 1))
+    few = max(GROUP_CHANNELS / max(channels, FEWEST_CHANNELS), 1.0) ** 0.5 if prod(what.w[2:]) > 1 else 1.0
+    grouped = what.groups > 1 and max(what.w[0] // what.groups, what.w[1]) < GROUP_CHANNELS
+    return few * (STRIDED if strided else 1.0) * (GROUPED if grouped else 1.0)
+
+
+def _engine(what: Conv, *, padded: bool, pointwise: bool) -> tuple[Engine, str]:
+    plain, dtype = engine_of(what.dtype)
+    weights = what.direction == "wgrad"
+    if what.dtype == "tf32":
+        return (plain if pointwise and not weights else WEIGHTS_TF32 if weights else IMPLICIT_TF32), dtype
+    if what.dtype not in ("f16", "bf16"):
+        return (VECTOR if what.dtype == "f32" else plain), dtype
+    if padded:
+        return (PADDED_WEIGHTS if weights else PADDED), dtype
+    if pointwise:
+        return plain, dtype
+    return (WEIGHTS_16 if weights else IMPLICIT_16), dtype
+
+
+def _product(what: Conv, multiple: int) -> Product:
+    """`multiple`: channels are padded to it. Small groups are multiplied together, as one group with zeros in it."""
+    groups = max(what.groups, 1)
+    taps = prod(what.w[2:])
+    outer, inner = (-(-count // multiple) * multiple for count in (max(what.w[0] // groups, 1), what.w[1]))
+    together = min(max(GROUP_CHANNELS // max(outer, inner), 1), groups)
+    outer, inner, groups = outer * together, inner * together, -(-groups // together)
+    pixels_in, pixels_out = what.x[0] * prod(what.x[2:]), what.y[0] * prod(what.y[2:])
+    if what.direction == "fwd":
+        return Product(outer, pixels_out, inner * taps, groups)
+    if what.direction == "wgrad":
+        return Product(outer, inner * taps, pixels_out, groups)
+    # A pixel of the input gathers from the taps that reach it: with a stride, from fewer than all.
+    return Product(inner, pixels_in, max(round(outer * taps * pixels_out / max(pixels_in, 1)), 1), groups)
+
+
+def _converted_ns(machine: Machine, shape: Shape, item: float, multiple: int = 0) -> float:
+    """A kernel that transposes between channels first and last, or pads channels, with the fill of its target."""
+    pixels, channels = shape[0] * prod(shape[2:]), shape[1]
+    width = -(-channels // multiple) * multiple if multiple else channels
+    rows = -(-channels // LAYOUT_CHANNELS) * LAYOUT_CHANNELS
+    nbytes = item * pixels * (channels + width)
+    fill = machine.memory_ns(item * pixels * width) if width != channels else 0.0
+    work = overlapped(machine.memory_ns(nbytes) / LAYOUT_STREAM, machine.issue_ns(LAYOUT_INSTRUCTIONS * pixels * rows))
+    return machine.gpu.achieved.kernel_floor_ns + LAYOUT_NS + fill + work

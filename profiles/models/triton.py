@@ -1,0 +1,75 @@
+"""Triton's kernels, by what their program does (profiles.triton)."""
+
+from __future__ import annotations
+
+from math import prod
+
+from profiles.descriptions.gpu import Gpu
+from profiles.errors import ProfileError
+from profiles.models.machine import Estimate, Machine, both, overlapped
+from profiles.models.products import ENGINES, MULTIPLIED_AS
+from profiles.signature import Triton
+from profiles.triton.interpreter import launch_work
+from profiles.triton.program import Program, read_program
+from profiles.triton.work import Work
+
+ROUND_NS = 330.0  # a round of dependent loads
+REDUCTION_NS = 300.0  # a reduction across the threads of an instance
+INSTANCE_NS = 300.0  # an instance's first instructions and last stores
+COLD = 0.4  # of the memory traffic finds nothing in the L2 cache: compiled code reads weights and saved activations
+PRODUCT_RATE = 0.97  # of the library's engine
+PRODUCT_START_NS = 900.0  # of an instance with products: the first loads of its pipeline
+TILE_L2 = 1.7  # tiles are loaded past the first-level cache, faster than the L2's streaming bandwidth
+STREAM = 0.99  # of the streaming bandwidth
+DTYPES = {"f8E4M3FN": "f8e4m3", "f8E5M2": "f8e5m2", "i8": "i8"}
+
+
+def triton(gpu: Gpu, what: Triton) -> Estimate | None:
+    """None if the program is not understood."""
+    try:
+        program = read_program(what.program)
+        work = launch_work(program, what.grid, integers_of(program, what.arguments))
+    except (ProfileError, ValueError, IndexError, KeyError, TypeError, OverflowError):
+        return None
+    name = "triton products" if work.product_flops else "triton"
+    return both(gpu, lambda machine: work_ns(machine, what, work), work.flops, model=name)
+
+
+def integers_of(program: Program, arguments: str) -> dict[str, int]:
+    """Integer arguments by name. `arguments`: in the program's order, `-` for those that are no known integer."""
+    values = arguments.split(",")
+    named = zip(program.arguments, values, strict=False)
+    return {argument.name: int(value) for argument, value in named if value.lstrip("-").isdecimal()}
+
+
+def work_ns(machine: Machine, what: Triton, work: Work) -> float:
+    instances, threads = prod(what.grid), max(prod(what.block), 32)
+    limits = machine.gpu.limits
+    resident = max(min(limits.blocks_per_sm, limits.threads_per_sm // threads), 1)
+    if what.shared_nbytes:
+        resident = max(min(resident, limits.shared_nbytes_per_sm // what.shared_nbytes), 1)
+    waves = max(instances / (machine.sms * resident), 1.0)
+    memory = machine.memory_ns(work.memory_nbytes, blocks=instances, cold=COLD) / STREAM
+    issue = machine.issue_ns(work.instructions)
+    cached = work.sector_nbytes / (machine.l2_gb_per_s * TILE_L2)
+    if not work.product_flops:
+        # The floor of a launch has room for one instance that waits once.
+        waits = ROUND_NS * max(work.rounds - 1, 0.0) + REDUCTION_NS * work.reductions
+        latency = waits * waves + (ROUND_NS + INSTANCE_NS) * (waves - 1)
+        return max(overlapped(memory, issue, cached), latency)
+    busy = sum(_product_ns(machine, work, dtype, flops) for dtype, flops in work.product_flops.items())
+    # The same warps multiply and compute what lies between products.
+    uneven = machine.quantised(instances) if instances < machine.sms * 16 else 1.0
+    loop = overlapped((busy + issue) * uneven, memory, cached)
+    return PRODUCT_START_NS * waves + loop
+
+
+def _product_ns(machine: Machine, work: Work, dtype: str, flops: float) -> float:
+    name = MULTIPLIED_AS.get(DTYPES.get(dtype, dtype), "bf16")
+    name = "tf32" if name == "f32" else name
+    engine = ENGINES[name]
+    high, wide = work.smallest_tile or (128, 128)
+    narrow = min(high, wide)
+    rate = machine.tensor_flops_per_ns(name) * engine.rate * PRODUCT_RATE * machine.sms
+    feed = 1 + engine.feed * (1 / high + 1 / wide)
+    return flops / rate * feed * max(engine.narrow / narrow, 1.0) ** 0.5

@@ -1,0 +1,64 @@
+"""Signatures as people name the work: short, on one line, with the sizes that decide how long it takes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from profiles.errors import ProfileError
+from profiles.kernel_names.kernel_name import read_name
+from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Sdpa, Shape, parse
+
+LONGEST = 96
+"""Characters of a title."""
+
+
+@lru_cache(maxsize=65536)
+def title(signature: str) -> str:
+    """`gemm bf16 m=4096 n=8192 k=1024 (aten::mm)`; a text that is no signature is cut short."""
+    try:
+        what = parse(signature)
+    except ProfileError:
+        return _cut(signature)
+    match what:
+        case Gemm():
+            batch = f" batch={what.batch}" if what.batch > 1 else ""
+            return _with_op(f"gemm {what.a} m={what.m} n={what.n} k={what.k}{batch}", what.op)
+        case Conv():
+            groups = f" groups={what.groups}" if what.groups > 1 else ""
+            return _with_op(f"conv {what.direction} {what.dtype} x={_dims(what.x)} w={_dims(what.w)}{groups}", what.op)
+        case Norm():
+            return _with_op(f"norm {what.direction} {what.mode} {what.dtype} x={_dims(what.x)}", what.op)
+        case Sdpa():
+            causal = " causal" if what.causal else ""
+            shapes = f"q={_dims(what.q)} k={_dims(what.k)}"
+            return _with_op(f"attention {what.direction} {what.dtype} {shapes}{causal}", what.op)
+        case Kernel():
+            grid = "x".join(str(blocks) for blocks in what.grid if blocks > 1) or "1"
+            return _with_op(f"{_kernel(what.name)} grid={grid}", what.op)
+        case Library():
+            return _with_op(what.call, what.op)
+        case Copy():
+            return f"copy {what.direction} {what.nbytes:,} bytes"
+        case Memset():
+            return f"memset {what.nbytes:,} bytes"
+    return _cut(signature)
+
+
+def _kernel(name: str) -> str:
+    """The function, and the functor that tells PyTorch's element-wise and foreach kernels apart."""
+    found = read_name(name)
+    functors = (part.rpartition("::")[2] for part in found.text.replace("<", " ").replace(",", " ").split())
+    functor = next((part for part in functors if part.endswith(("Functor", "Ops", "functor"))), "")
+    return f"{found.base}[{functor}]" if functor and functor != found.base else found.base
+
+
+def _with_op(text: str, op: str) -> str:
+    return _cut(f"{text} ({op})" if op else text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _dims(shape: Shape) -> str:
+    return "x".join(map(str, shape))

@@ -1,0 +1,498 @@
+"""Follows a Triton program's integers and addresses for a few of its instances.
+
+Floating-point values are not computed. Integers that come from memory are not known: an index is taken to be random, a
+count that ends a loop to be what `_loaded_count` says. Of a loop three iterations are followed, the first, the middle
+and the last one; what changes from one to the next is taken to change evenly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from profiles.triton.program import Operation, Program
+from profiles.triton.work import SECTOR_NBYTES, Work
+
+SAMPLES = 6
+BRANCHING_SAMPLES = 48  # of a program that does different things in different instances
+FULL_SHARE = 0.5
+"""Of FlexAttention's blocks that a mask leaves whole, where nothing is known of the mask: half, as in a causal one."""
+RANDOM_INDICES = 1 << 20
+PIPELINED = 3.0  # loads of the loop of a product that are under way at once
+ADVANCED = 0.15  # of the integer instructions in the loop of a product are left
+
+_ITEMS = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8E4M3FN": 1,
+          "f8E5M2": 1}  # fmt: skip
+# Instructions per element of what takes more than one.
+_COSTS = {
+    "arith.divf": 8.0, "math.exp": 8.0, "math.exp2": 3.0, "math.log": 5.0, "math.log2": 4.0, "math.sqrt": 6.0,
+    "math.rsqrt": 4.0, "math.erf": 34.0, "math.sin": 16.0, "math.cos": 16.0, "math.tanh": 15.0, "tt.precise_sqrt": 8.0,
+    "tt.precise_divf": 10.0, "arith.divsi": 2.0, "arith.remsi": 2.0, "arith.divui": 2.0, "arith.remui": 2.0,
+    "tt.mulhiui": 4.0, "arith.extf": 0.5, "arith.truncf": 0.5,
+}  # fmt: skip
+_LIBRARY = (("erf", 34.0), ("tanh", 15.0), ("sin|cos|tan", 16.0), ("pow", 40.0), ("exp|log", 10.0), ("sqrt", 5.0))
+_FREE = ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.make_range", "arith.constant", "tt.trans", "tt.reshape",
+         "tt.get_program_id", "tt.get_num_programs", "tt.addptr", "tt.assert", "tt.bitcast", "arith.bitcast",
+         "arith.index_cast", "tt.return")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    base: str
+    offset: Any
+    """In items, an integer or an array; None: unknown."""
+    random: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """An unknown count: this share of whatever bounds it."""
+
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Integers that come from memory, replaced by random ones."""
+
+    value: Any
+
+
+Value = Any
+_Binary = Callable[[Any, Any], Any]
+
+
+def _divide(a: Any, b: Any) -> Any:
+    return np.where(b == 0, 0, np.trunc(a / np.where(b == 0, 1, b))).astype(np.int64) if _is_array(a, b) else (
+        int(a / b) if b else 0
+    )  # fmt: skip
+
+
+def _is_array(*values: Any) -> bool:
+    return any(isinstance(value, np.ndarray) for value in values)
+
+
+_BINARY: dict[str, _Binary] = {
+    "addi": lambda a, b: a + b, "subi": lambda a, b: a - b, "muli": lambda a, b: a * b, "divsi": _divide,
+    "divui": _divide, "floordivsi": lambda a, b: a // b if not _is_array(a, b) and b else _divide(a, b),
+    "ceildivsi": lambda a, b: -(-a // b) if not _is_array(a, b) and b else _divide(a + b - 1, b),
+    "remsi": lambda a, b: a - _divide(a, b) * b, "remui": lambda a, b: a - _divide(a, b) * b,
+    "andi": lambda a, b: a & b, "ori": lambda a, b: a | b, "xori": lambda a, b: a ^ b,
+    "shli": lambda a, b: a << b, "shrsi": lambda a, b: a >> b, "shrui": lambda a, b: a >> b,
+    "minsi": np.minimum, "maxsi": np.maximum, "minui": np.minimum, "maxui": np.maximum,
+}  # fmt: skip
+_COMPARE: dict[str, _Binary] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "slt": lambda a, b: a < b, "ult": lambda a, b: a < b,
+    "sle": lambda a, b: a <= b, "ule": lambda a, b: a <= b, "sgt": lambda a, b: a > b, "ugt": lambda a, b: a > b,
+    "sge": lambda a, b: a >= b, "uge": lambda a, b: a >= b,
+}  # fmt: skip
+
+
+def launch_work(program: Program, grid: tuple[int, int, int], integers: dict[str, int]) -> Work:
+    """The work of a whole launch. `integers`: integer arguments by name; those missing are not known."""
+    instances = prod(grid)
+    branching = any(one.name == "scf.if" for one in program.body)
+    numbers = _sampled(instances, BRANCHING_SAMPLES if branching else SAMPLES)
+    work = Work()
+    inner = max(len(numbers) - 2, 1)
+    for place, number in enumerate(numbers):
+        edge = place in (0, len(numbers) - 1)
+        weight = 1.0 if edge or len(numbers) < 3 else (instances - 2) / inner
+        if len(numbers) < 3:
+            weight = instances / len(numbers)
+        at = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
+        run = _Run(program, at, grid, integers, work)
+        run.block(program.body, weight)
+        work.rounds = max(work.rounds, run.rounds)
+        work.reductions = max(work.reductions, run.reductions)
+    return work
+
+
+def _sampled(instances: int, most: int) -> list[int]:
+    """The first, the last, and evenly spaced ones between, at odd distances so that no period is met."""
+    if instances <= most:
+        return list(range(instances))
+    return sorted({0, instances - 1, *(1 + int((at + 0.37) * (instances - 2) / (most - 2)) for at in range(most - 2))})
+
+
+class _Run:
+    """One instance of the program."""
+
+    def __init__(
+        self,
+        program: Program,
+        at: tuple[int, int, int],
+        grid: tuple[int, int, int],
+        integers: dict[str, int],
+        work: Work,
+    ) -> None:
+        self.at, self.grid, self.work = at, grid, work
+        self.rounds = 0.0
+        self.reductions = 0.0
+        self.multiplies = False
+        """Whether the block being run is the loop of a product, whose addresses the compiler advances by constants."""
+        self.values: dict[str, Value] = {}
+        for argument in program.arguments:
+            name = f"%{argument.name}"
+            self.values[name] = Pointer(argument.name, 0) if argument.is_pointer else integers.get(argument.name)
+
+    def block(self, operations: Any, weight: float) -> list[Value]:
+        """Runs the operations; the values that the block yields."""
+        loads = False
+        yielded: list[Value] = []
+        for one in operations:
+            if one.name in ("scf.yield", "tt.reduce.return", "tt.scan.return"):
+                yielded = [self.values.get(name) for name in one.operands]
+            elif one.name == "scf.for":
+                self._for(one, weight)
+            elif one.name == "scf.if":
+                self._if(one, weight)
+            elif one.name == "scf.while":
+                self.work.guesses += 1
+                for region in one.regions:
+                    self.block(region, weight)
+            else:
+                loads |= one.name in ("tt.load", "tt.gather", "tt.descriptor_load", "tt.experimental_descriptor_load")
+                self._single(one, weight)
+        self.rounds += loads
+        return yielded
+
+    def _get(self, name: str) -> Value:
+        return self.values.get(name)
+
+    def _set(self, one: Operation, value: Value) -> None:
+        for result in one.results:
+            self.values[result] = value
+
+    # ---- control ----
+
+    def _for(self, one: Operation, weight: float) -> None:
+        names = re.findall(r"(%[\w.]+) = (%[\w.#]+)", one.text.split("->")[0])
+        variable, (low, high, step) = one.operands[0], one.operands[1:4]
+        carried = [(mine, self._get(given)) for mine, given in names if mine != variable]
+        trips = self._trips(self._get(low), self._get(high), self._get(step))
+        start, by = self._get(low), self._get(step)
+        if not isinstance(start, int | np.integer) or not isinstance(by, int | np.integer):
+            start, by = 0, 1
+        before, reduced, multiplied = self.rounds, self.reductions, self.multiplies
+        products = any(inner.name == "tt.dot" for inner in one.regions[0])
+        self.multiplies = products or multiplied
+        if trips <= 0:
+            final = [value for _, value in carried]
+        else:
+            first = [value for _, value in carried]
+            final = self._iteration(one, variable, int(start), carried, first, 1.0 if trips > 1 else trips, weight)
+            change = [_difference(a, b) for a, b in zip(first, final, strict=False)]
+            for place, share in ((trips // 2, trips - 2), (trips - 1, 1)):
+                if trips > 1 and share > 0 and place > 0:
+                    entered = [_moved(value, by_one, place) for value, by_one in zip(first, change, strict=False)]
+                    final = self._iteration(one, variable, int(start + place * by), carried, entered, share, weight)
+        self.multiplies = multiplied
+        evaluated = min(trips, 3)
+        if evaluated > 0:
+            self.rounds = before + (self.rounds - before) * trips / evaluated / (PIPELINED if products else 1.0)
+            self.reductions = reduced + (self.reductions - reduced) * trips / evaluated
+        for result, value in zip(one.results, final, strict=False):
+            self.values[result] = value
+
+    def _iteration(
+        self, one: Operation, variable: str, index: int, carried: Any, entered: list[Value], share: float, weight: float
+    ) -> list[Value]:
+        self.values[variable] = index
+        for (mine, _), value in zip(carried, entered, strict=False):
+            self.values[mine] = value
+        return self.block(one.regions[0], weight * share)
+
+    def _trips(self, low: Value, high: Value, step: Value) -> int:
+        if isinstance(high, Share) or not all(isinstance(one, int | np.integer) for one in (low, high, step)):
+            self.work.guesses += 1
+            return 1
+        return max(-(-(int(high) - int(low)) // max(int(step), 1)), 0)
+
+    def _if(self, one: Operation, weight: float) -> None:
+        condition = self._get(one.operands[0]) if one.operands else None
+        regions = one.regions
+        if isinstance(condition, bool | int | np.bool_ | np.integer):
+            regions = regions[:1] if condition else regions[1:2]
+        else:
+            self.work.guesses += 1
+        values: list[Value] = []
+        for region in reversed(regions):
+            values = self.block(region, weight / max(len(regions), 1))
+        for result, value in zip(one.results, values, strict=False):
+            self.values[result] = value
+
+    # ---- single operations ----
+
+    def _single(self, one: Operation, weight: float) -> None:
+        name = one.name
+        count, item = _result(one)
+        if name in ("tt.load", "tt.store", "tt.atomic_rmw", "tt.atomic_cas"):
+            self._access(one, weight)
+            return
+        if name == "tt.dot" or name == "tt.dot_scaled":
+            self._product(one, weight)
+            return
+        if name == "tt.reduce" or name == "tt.scan":
+            operands = sum(_elements(shape) for shape, _ in _types(one.text.rsplit(": (", 1)[-1]))
+            inner = max(len(one.regions[0]) - 1, 1) if one.regions else 1
+            self.work.instructions += weight * operands * (1.0 + 0.25 * inner)
+            self.reductions += 1
+            return
+        if name == "tt.extern_elementwise":
+            symbol = re.search(r'symbol = "(\w+)"', one.text)
+            cost = next((c for part, c in _LIBRARY if symbol and re.search(part, symbol[1])), 8.0)
+            self.work.instructions += weight * count * cost
+            return
+        if name not in _FREE and count > 1:
+            advanced = self.multiplies and item.startswith("i")
+            self.work.instructions += weight * count * _COSTS.get(name, 1.0) * (ADVANCED if advanced else 1.0)
+        self._set(one, self._value(one, name, item))
+
+    def _value(self, one: Operation, name: str, item: str) -> Value:
+        operands = [self._get(operand) for operand in one.operands]
+        if name == "arith.constant":
+            return _constant(one.text)
+        if name == "tt.get_program_id":
+            return self.at["xyz".index(_axis(one.text))]
+        if name == "tt.get_num_programs":
+            return self.grid["xyz".index(_axis(one.text))]
+        if name == "tt.make_range":
+            end, start = (int(re.search(rf"{key} = (-?\d+)", one.text)[1]) for key in ("end", "start"))  # type: ignore[index]
+            return np.arange(start, end, dtype=np.int64)
+        if name == "tt.addptr":
+            return self._addressed(*operands[:2])
+        if name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"):
+            return _reshaped(one, name, operands[0])
+        if name in (
+            "arith.extsi",
+            "arith.extui",
+            "arith.trunci",
+            "arith.index_cast",
+            "arith.index_castui",
+            "tt.bitcast",
+        ):
+            return operands[0]
+        if name == "arith.cmpi":
+            found = re.match(r'"?arith\.cmpi"? (\w+),', one.text)
+            return _both(_COMPARE.get(found[1]) if found else None, *operands[:2])
+        if name == "arith.select":
+            return self._selected(*operands[:3])
+        if name.startswith("arith.") and name[6:] in _BINARY and len(operands) == 2:
+            return _both(_BINARY[name[6:]], *operands)
+        return None
+
+    def _selected(self, condition: Value, yes: Value, no: Value) -> Value:
+        if isinstance(condition, Loaded):
+            condition = condition.value
+        if condition is None or yes is None or no is None or isinstance(yes, Pointer) or isinstance(no, Pointer):
+            return yes if yes is not None else no
+        random = isinstance(yes, Loaded) or isinstance(no, Loaded)
+        yes, no = (one.value if isinstance(one, Loaded) else one for one in (yes, no))
+        if isinstance(yes, Share) or isinstance(no, Share):
+            return yes
+        found = np.where(condition, yes, no) if _is_array(condition, yes, no) else (yes if condition else no)
+        return Loaded(found) if random else found
+
+    def _addressed(self, pointer: Value, offset: Value) -> Value:
+        if not isinstance(pointer, Pointer):
+            return None
+        random = pointer.random or isinstance(offset, Loaded)
+        if isinstance(offset, Loaded):
+            offset = offset.value
+        if offset is None or isinstance(offset, Share) or pointer.offset is None:
+            return Pointer(pointer.base, None, True)
+        return Pointer(pointer.base, pointer.offset + offset, random)
+
+    # ---- memory and products ----
+
+    def _access(self, one: Operation, weight: float) -> None:
+        pointer = self._get(one.operands[0])
+        stored = one.name != "tt.load"
+        shape, item = _pointed(one.text)
+        count = _elements(shape)
+        at = 2 if stored else 1
+        mask = self._get(one.operands[at]) if len(one.operands) > at and "i1" in _mask_hint(one) else None
+        if one.name == "tt.load" and len(one.operands) > 1:
+            mask = self._get(one.operands[1])
+        mask = mask.value if isinstance(mask, Loaded) else mask
+        nbytes = _ITEMS.get(item, 4)
+        base = pointer.base if isinstance(pointer, Pointer) else "?"
+        side = self.work.writes if stored else self.work.reads
+        if isinstance(pointer, Pointer) and pointer.offset is not None:
+            touched, asked, bounds = _sectors(pointer.offset, shape, mask, nbytes)
+            side[base].add(weight * touched, weight * asked, None if pointer.random else bounds)
+            # Whole vectors of 16 bytes where neighbours lie side by side, else one access an element.
+            dense = asked >= 0.5 * touched
+            self.work.instructions += weight * (asked / 16 * 3 if dense or self.multiplies else asked / nbytes * 4)
+        else:
+            side[base].add(weight * count * max(nbytes, SECTOR_NBYTES / 4), weight * count * nbytes, None)
+            self.work.instructions += weight * count * 4
+        if one.name.startswith("tt.atomic"):
+            self.work.instructions += weight * count * 20
+        if not stored:
+            self._set(one, _loaded(pointer, shape, item))
+
+    def _product(self, one: Operation, weight: float) -> None:
+        types = _types(one.text)
+        (a, dtype), (b, _) = types[0], types[1]
+        m, k, n = a[-2], a[-1], b[-1]
+        batch = prod(a[:-2])
+        self.work.product_flops[dtype] += weight * 2.0 * batch * m * n * k
+        tile = self.work.smallest_tile
+        self.work.smallest_tile = (min(m, tile[0]), min(n, tile[1])) if tile else (m, n)
+
+
+def _loaded(pointer: Value, shape: tuple[int, ...], item: str) -> Value:
+    """What a load gives: nothing known of floating-point numbers, a random number for each address of integers."""
+    if not item.startswith("i") or item == "i1" or not isinstance(pointer, Pointer):
+        return None
+    if not shape:
+        return _loaded_count(pointer.base)
+    if pointer.offset is None:
+        return None
+    offsets = np.broadcast_to(np.asarray(pointer.offset, dtype=np.int64), shape)
+    return Loaded((offsets * 2654435761 + 97) % RANDOM_INDICES)
+
+
+def _loaded_count(base: str) -> Value:
+    """A count or index read from memory. FlexAttention's templates read how many blocks a row has: those that a mask
+    cuts, one in a causal mask, and the full ones.
+    """
+    name = base.upper()
+    return Share(FULL_SHARE) if "FULL" in name and "NUM" in name else 1
+
+
+def _both(operator: _Binary | None, a: Value, b: Value) -> Value:
+    if operator is None or a is None or b is None or isinstance(a, Pointer) or isinstance(b, Pointer):
+        return None
+    if isinstance(a, Share) or isinstance(b, Share):
+        share, other = (a, b) if isinstance(a, Share) else (b, a)
+        if operator in (np.minimum, np.maximum) and isinstance(other, int | np.integer):
+            return max(int(other * share.share), 1)
+        return share
+    random = isinstance(a, Loaded) or isinstance(b, Loaded)
+    a, b = (one.value if isinstance(one, Loaded) else one for one in (a, b))
+    with np.errstate(all="ignore"):
+        found = operator(a, b)
+    if not isinstance(found, np.ndarray):
+        found = bool(found) if isinstance(found, bool | np.bool_) else int(found)
+    return Loaded(found) if random else found
+
+
+def _difference(before: Value, after: Value) -> Value:
+    """What one iteration adds; None: unknown."""
+    if isinstance(before, Pointer) and isinstance(after, Pointer) and before.base == after.base:
+        return _difference(before.offset, after.offset)
+    known = (int, np.integer, np.ndarray)
+    if isinstance(before, known) and isinstance(after, known) and not isinstance(before, bool):
+        return after - before
+    return None
+
+
+def _moved(value: Value, change: Value, times: int) -> Value:
+    if change is None:
+        return value
+    if isinstance(value, Pointer):
+        return Pointer(value.base, value.offset + change * times, value.random)
+    return value + change * times
+
+
+def _sectors(offset: Any, shape: tuple[int, ...], mask: Value, nbytes: int) -> tuple[float, float, tuple[int, int]]:
+    """Bytes of the sectors touched, bytes asked for, and the bounds of the addresses."""
+    addresses = np.broadcast_to(np.asarray(offset, dtype=np.int64), shape).ravel() * nbytes
+    if isinstance(mask, np.ndarray) and mask.dtype == np.bool_:
+        addresses = addresses[np.broadcast_to(mask, shape).ravel()]
+    elif mask is False or (isinstance(mask, np.bool_) and not mask):
+        addresses = addresses[:0]
+    if not addresses.size:
+        return 0.0, 0.0, (0, 0)
+    sectors = addresses // SECTOR_NBYTES
+    runs = 1 + int(np.count_nonzero(sectors[1:] != sectors[:-1]))
+    # Runs of equal sectors are the distinct ones, unless neighbours lie in another order than memory.
+    bounds = int(addresses.min()), int(addresses.max()) + nbytes
+    if runs * SECTOR_NBYTES > min(2 * addresses.size * nbytes, bounds[1] - bounds[0] + SECTOR_NBYTES):
+        runs = min(runs, int(np.unique(sectors).size))
+    return float(runs * SECTOR_NBYTES), float(addresses.size * nbytes), bounds
+
+
+# ---- text ----
+
+
+def _types(text: str) -> list[tuple[tuple[int, ...], str]]:
+    """Shapes and element types of the tensors that a text names."""
+    found = re.findall(r"tensor<((?:\d+x)+)(!tt\.ptr<[^>]+>|[\w]+)", text)
+    return [(tuple(int(one) for one in dims.split("x") if one), kind) for dims, kind in found]
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    return prod(shape) if shape else 1
+
+
+def _result(one: Operation) -> tuple[int, str]:
+    """Elements and type of the result."""
+    types = _types(one.text)
+    return (_elements(types[-1][0]), types[-1][1]) if types else (1, "")
+
+
+def _pointed(text: str) -> tuple[tuple[int, ...], str]:
+    """Shape and item type of the addresses of a load or a store."""
+    found = re.search(r"tensor<((?:\d+x)+)!tt\.ptr<(\w+)", text)
+    if found:
+        return tuple(int(one) for one in found[1].split("x") if one), found[2]
+    single = re.search(r"!tt\.ptr<(\w+)", text)
+    return (), single[1] if single else "f32"
+
+
+def _mask_hint(one: Operation) -> str:
+    """Stores take a mask after the value, atomic operations as the third operand too."""
+    return "i1" if len(one.operands) > 2 else ""
+
+
+def _axis(text: str) -> str:
+    found = re.search(r"\b([xyz])\b", text.split(":")[0].split(" ", 1)[1])
+    return found[1] if found else "x"
+
+
+def _constant(text: str) -> Value:
+    value = text.split(" ", 1)[1]
+    dense = re.match(r"dense<(.*?)> : tensor<((?:\d+x)+)(\w+)", value)
+    literal, item = (
+        (dense[1], dense[3]) if dense else (value.split(" : ")[0].strip(), value.rsplit(" : ", 1)[-1].strip())
+    )
+    if literal in ("true", "false"):
+        scalar: Any = literal == "true"
+    elif item.startswith("i") and re.fullmatch(r"-?\d+", literal):
+        scalar = int(literal)
+    else:
+        return None
+    if dense is None:
+        return scalar
+    shape = tuple(int(one) for one in dense[2].split("x") if one)
+    return np.broadcast_to(np.asarray(scalar), shape)
+
+
+def _reshaped(one: Operation, name: str, value: Value) -> Value:
+    types = _types(one.text)
+    shape = types[-1][0] if types else ()
+    if isinstance(value, Pointer):
+        return None if value.offset is None else Pointer(value.base, _reshaped(one, name, value.offset), value.random)
+    if isinstance(value, Loaded):
+        return Loaded(_reshaped(one, name, value.value))
+    if value is None or isinstance(value, Share):
+        return value
+    array = np.asarray(value)
+    if name == "tt.expand_dims":
+        found = re.search(r"axis = (\d+)", one.text)
+        return np.expand_dims(array, int(found[1]) if found else 0)
+    if name == "tt.trans":
+        found = re.search(r"order = array<i32: ([\d, ]+)>", one.text)
+        return array.transpose([int(axis) for axis in found[1].split(",")]) if found else array.T
+    if name == "tt.reshape":
+        return array.reshape(shape) if array.size == prod(shape) else None
+    return np.broadcast_to(array, shape)

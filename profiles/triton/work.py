@@ -1,0 +1,70 @@
+"""What a launch of a Triton kernel does in all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+SECTOR_NBYTES = 32
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Accesses through one pointer argument."""
+
+    sector_nbytes: float = 0.0
+    """Bytes of the sectors that each access touches, added up: what the L2 cache delivers."""
+    asked_nbytes: float = 0.0
+    """Bytes that the program asked for."""
+    first: int | None = None
+    last: int | None = None
+    """Bounds of the addresses seen, in bytes from the pointer. None: no address was known."""
+    scattered: bool = False
+    """Whether an address depends on data: the bounds say nothing then."""
+
+    def add(self, sector_nbytes: float, asked_nbytes: float, bounds: tuple[int, int] | None) -> None:
+        self.sector_nbytes += sector_nbytes
+        self.asked_nbytes += asked_nbytes
+        if bounds is None:
+            self.scattered = True
+        else:
+            self.first = bounds[0] if self.first is None else min(self.first, bounds[0])
+            self.last = bounds[1] if self.last is None else max(self.last, bounds[1])
+
+    @property
+    def memory_nbytes(self) -> float:
+        """What must come from memory at least once: not more than the addresses span."""
+        if self.scattered or self.first is None or self.last is None:
+            return self.sector_nbytes
+        return min(self.sector_nbytes, float(self.last - self.first))
+
+
+@dataclass(slots=True)
+class Work:
+    reads: dict[str, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
+    writes: dict[str, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
+    """By pointer argument."""
+    product_flops: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By dtype of the operands."""
+    instructions: float = 0.0
+    """Per-thread instructions."""
+    rounds: float = 0.0
+    """Rounds of dependent loads of the longest instance seen."""
+    reductions: float = 0.0
+    """Reductions across its threads, one after another."""
+    smallest_tile: tuple[int, int] | None = None
+    """Of the products: the least rows and columns."""
+    guesses: int = 0
+    """Loops and branches that depend on data: their length was assumed."""
+
+    @property
+    def memory_nbytes(self) -> float:
+        return sum(one.memory_nbytes for side in (self.reads, self.writes) for one in side.values())
+
+    @property
+    def sector_nbytes(self) -> float:
+        return sum(one.sector_nbytes for side in (self.reads, self.writes) for one in side.values())
+
+    @property
+    def flops(self) -> float:
+        return sum(self.product_flops.values())

@@ -1,0 +1,48 @@
+"""Launches by signature: totals, and those between two step ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emu.contract import records
+from emu.contract.records import MarkerKind
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest.launch_counts import LaunchCounts
+
+
+def told(**launches: int) -> Any:
+    payload = b"".join(records.LaunchCount.encode(int(key[1:]), count) for key, count in launches.items())
+    return records.decode_up(records.LaunchCounts.encode(0, len(launches), 0, payload=payload))[0][0]
+
+
+def step() -> Any:
+    return records.decode_up(records.Marker.encode(0, MarkerKind.STEP, 0))[0][0]
+
+
+def test_launches_between_steps_leave_out_those_before_and_after() -> None:
+    counts = LaunchCounts()
+    for launches in ({"k1": 100}, {"k1": 1, "k2": 5}, {"k1": 2}, {"k1": 4, "k3": 1}):
+        counts.add(0, told(**launches))
+        counts.marker(step())
+    counts.add(0, told(k1=1000))
+    assert counts.total == {1: 1107, 2: 5, 3: 1}
+    assert counts.between_steps(0, 3) == {1: 7, 2: 5, 3: 1}
+    assert counts.between_steps(2, 3) == {1: 4, 3: 1}
+
+
+def test_counts_at_a_step_that_is_not_kept_are_not_known() -> None:
+    counts = LaunchCounts()
+    for _ in range(6):
+        counts.add(0, told(k1=1))
+        counts.marker(step())
+    assert counts.between_steps(2, 5) == {1: 3}
+    assert counts.between_steps(3, 5) is None
+    assert counts.between_steps(2, 4) is None, "the run goes on: what was launched until step 4 is not kept"
+
+
+def test_a_record_that_is_too_short_is_refused() -> None:
+    record = told(k1=1)._replace(entries=2)
+    with pytest.raises(ProtocolError, match="rank 3"):
+        LaunchCounts().add(3, record)

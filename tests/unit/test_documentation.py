@@ -1,0 +1,86 @@
+"""docs/ names files and folders that exist, and the module map has every source folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .test_rooms import FOLDERS, ROOMS, ROOT
+
+MAP = ROOT / "docs" / "architecture.md"
+NAME_PATHS = (MAP, ROOT / "docs" / "extending.md")
+DOCUMENTS = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
+CODE = re.compile(r"`([^`\s]+)`")
+FILE_NAME = re.compile(r"\w[\w-]*\.(?:py|c|h|def|toml|md)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def map_rows() -> Iterator[tuple[list[str], str]]:
+    """The folders that a row of the module map is about, and its other cells."""
+    for line in MAP.read_text().splitlines():
+        first, _, rest = line.removeprefix("|").partition("|")
+        folders = [name for name in CODE.findall(first) if name.endswith("/")]
+        if line.startswith("|") and folders:
+            yield folders, rest
+
+
+def named_paths(document: Path) -> Iterator[str]:
+    """Paths from the checkout's root, as a document writes them: in backticks, with a slash."""
+    for line in document.read_text().splitlines():
+        yield from (name for name in CODE.findall(line) if re.fullmatch(r"[\w.-]+(?:/[\w.-]*)+", name))
+
+
+def files_named() -> set[str]:
+    return {path.name for room in (*ROOMS, "tests", "docs") for path in (ROOT / room).rglob("*")} | {
+        path.name for path in ROOT.iterdir()
+    }
+
+
+def test_every_source_folder_is_in_the_module_map() -> None:
+    mapped = {folder for folders, _ in map_rows() for folder in folders}
+    assert sorted({f"{folder.relative_to(ROOT)}/" for folder in FOLDERS} - mapped) == []
+
+
+def test_the_files_of_the_module_map_exist() -> None:
+    missing = [
+        f"{folders[0]}{name}"
+        for folders, cells in map_rows()
+        for name in CODE.findall(cells)
+        if FILE_NAME.fullmatch(name) and not (ROOT / folders[0] / name).is_file()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", NAME_PATHS, ids=lambda path: path.name)
+def test_paths_exist(document: Path) -> None:
+    named = list(named_paths(document))
+    assert len(named) > 40
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("document", NAME_PATHS, ids=lambda path: path.name)
+def test_file_names_exist(document: Path) -> None:
+    known = files_named()
+    assert [
+        name for name in CODE.findall(document.read_text()) if FILE_NAME.fullmatch(name) and name not in known
+    ] == []
+
+
+def anchors(document: Path) -> set[str]:
+    """Of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in LINK.findall(document.read_text()):
+        if link.startswith("http"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        assert target.is_file(), link
+        assert not anchor or anchor in anchors(target), link
