@@ -1,7 +1,7 @@
 """Finds what each kind of host work takes, from programs whose times and counts are known.
 
 Least squares on relative errors with non-negative costs. A cost that the programs say little about stays near what it
-is on a host known before: each deviation from that, relative to it, counts like a fifth of a program's relative error.
+is on a host known before: each deviation from that, relative to it, counts like a tenth of a program's relative error.
 
 With a GPU the programs are timed twice: in front of a library that stands in for CUDA and does nothing, which gives the
 program's own work, and in front of the GPU: what is longer there is put down to the API calls. So a launch's cost
@@ -22,7 +22,7 @@ Counts = Mapping[str, Mapping[str, float]]
 """Units of each kind in one run, by program."""
 Times = Mapping[str, float]
 """Nanoseconds of one run, by program."""
-_PRIOR_WEIGHT = 0.2
+_PRIOR_WEIGHT = 0.1
 _SWEEPS = 5_000
 
 

@@ -2,8 +2,7 @@
 
 A line of the file is a job on a machine: `job`, `host` (the description of that machine), `run`, `counts` (units of
 each kind of host work in a step, as emu.hostbench counts them) and `host_s` (seconds of host time of measured steps).
-Prints
-a Markdown table of model beside measurement, and the mean errors.
+Prints a Markdown table of model beside measurement, and the mean errors.
 """
 
 from __future__ import annotations
