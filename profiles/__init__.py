@@ -9,7 +9,7 @@ Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`, titles.
 May import: nothing of ours outside this folder. Others import this module alone, not what is below it.
 """
 
-from profiles.cost import Cost, CostModel, Source, StreamTime
+from profiles.cost import Cost, CostModel, Source
 from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
 from profiles.descriptions.cluster import Cluster, load_cluster
 from profiles.descriptions.gpu import Gpu, load_gpu
@@ -31,7 +31,6 @@ __all__ = [
     "ProfileError",
     "Source",
     "Spread",
-    "StreamTime",
     "Table",
     "UnknownProfile",
     "cluster_names",

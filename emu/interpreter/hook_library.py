@@ -45,6 +45,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
+    "kernel_program": (None, (ctypes.c_void_p, _str, _str)),
 }
 
 
@@ -117,6 +118,10 @@ class Hook:
     def warn_once(self, name: str, text: str) -> None:
         """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""
         self._functions["warn_once"](name.encode(errors="replace"), text.encode(errors="replace"))
+
+    def kernel_program(self, function: int, program: str, parameter_widths: str) -> None:
+        """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
+        self._functions["kernel_program"](function, program.encode(), parameter_widths.encode())
 
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""

@@ -21,7 +21,7 @@ from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..contract.job import Job
 from ..control import dispatcher
-from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_cache
+from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_cache, triton_programs
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 
@@ -80,6 +80,7 @@ def prepare(job: Job) -> Prepared:
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
+    triton_programs.install(hook)
     timeouts.install()
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)

@@ -3,7 +3,7 @@
 A step is a GPU's time (computing, and communication that nothing hides) and a host's work, of which the longer one
 decides, plus what neither of both explains. The range scales both by what is not known of them:
 
-* kernels by their models' errors (`profiles.uncertainty`), each category of work by its share;
+* kernels by their models' errors (`profiles.models.errors`), each model by its share;
 * communication that nothing hides by the network model's error; communication beside computation by that of contention;
 * the host by the spread of machines of its kind and the error of its model.
 
@@ -103,9 +103,9 @@ def host_factors(host: HostModel) -> tuple[float, float]:
 
 
 def kernel_error(signatures: Sequence[Mapping[str, Any]]) -> float:
-    """Of the GPU time of all of the report's signatures: those of one category are off together."""
-    by_category: dict[str, float] = {}
+    """Of the GPU time of all of the report's signatures: those of one model are off together."""
+    by_model: dict[str, float] = {}
     for one in signatures:
         off = one["share"] * one["error"]
-        by_category[one["category"]] = by_category.get(one["category"], 0.0) + off
-    return hypot(*by_category.values())
+        by_model[one["model"]] = by_model.get(one["model"], 0.0) + off
+    return hypot(*by_model.values())

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Sdpa, Shape, Signature, format_signature
-from profiles.uncertainty import category_of
 
 Event = dict[str, Any]
 DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
@@ -193,6 +192,25 @@ def _conv(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]
         dilation=tuple(dilation), groups=x[1] // w[1], dtype=DTYPES[args["Input type"][0]], layout="nhwc", op=name,
         sizes=sizes,
     )  # fmt: skip
+
+
+def category_of(what: Signature) -> str:
+    """A row of the error tables: the kind of a library's work, what a kernel computes."""
+    if not isinstance(what, Kernel):
+        return type(what).__name__.lower()
+    for pattern, category in (
+        ("unrolled_elementwise|WithCast|gpu_kernel_impl<", "element-wise, cast"),
+        ("elementwise_kernel", "element-wise"),
+        ("multi_tensor_apply", "optimizer, foreach"),
+        ("SoftMax|softmax", "softmax"),
+        ("layer_norm|GammaBeta|rms_norm", "layer norm"),
+        ("batch_norm", "batch norm"),
+        ("reduce_kernel", "reduction"),
+        ("pool", "pooling"),
+    ):
+        if re.search(pattern, what.name):
+            return category
+    return "other"
 
 
 def by_category(found: list[Work]) -> Iterator[tuple[str, list[Work]]]:

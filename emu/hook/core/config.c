@@ -2,7 +2,7 @@
  * The device file: what this run's GPUs and hosts are. `key=value` lines, `#` comments, written by the coordinator
  * from the profiles and read once, in the forker.
  *
- *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor
+ *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor  launch_gap_ns  graph_gap_ns
  *   data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  host_function_ns  queue_depth
  *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_costs.def
@@ -113,6 +113,8 @@ static int set_key(const char *key, const char *value) {
     KEY(sm_count, parse_int(value, &ph_cfg.sm_count));
     KEY(cc_major, parse_int(value, &ph_cfg.cc_major));
     KEY(cc_minor, parse_int(value, &ph_cfg.cc_minor));
+    KEY(launch_gap_ns, parse_u32(value, &ph_cfg.launch_gap_ns));
+    KEY(graph_gap_ns, parse_u32(value, &ph_cfg.graph_gap_ns));
     KEY(data_limit_nbytes, parse_u64(value, &ph_cfg.data_limit_nbytes));
     KEY(float_limit_count, parse_u64(value, &ph_cfg.float_limit_count));
     KEY(host_mode, parse_host_mode(value));

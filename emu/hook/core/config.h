@@ -11,7 +11,8 @@ typedef struct ph_config {
     uint64_t memory_nbytes;   /* per GPU */
     uint64_t reserved_nbytes; /* the part that a context and NCCL take: programs cannot allocate it */
     int sm_count, cc_major, cc_minor;
-    uint64_t data_limit_nbytes; /* larger copies, collectives and sets take time but move no bytes */
+    uint32_t launch_gap_ns, graph_gap_ns; /* between two kernels of a stream, between two nodes of a graph */
+    uint64_t data_limit_nbytes;           /* larger copies, collectives and sets take time but move no bytes */
     uint64_t
         float_limit_count; /* nor do collectives of more floating-point elements per rank: they are not control data */
     enum { PH_HOST_NONE, PH_HOST_MODELLED, PH_HOST_MEASURED } host_mode;

@@ -51,9 +51,9 @@ def test_communication_beside_computation_widens_the_range() -> None:
     assert hidden.high_ns > exposed.high_ns > interval(GPU_BOUND, 0.0, HOST).high_ns
 
 
-def test_categories_are_independent_and_kernels_of_one_are_not() -> None:
-    one = [{"share": 0.5, "error": 0.1, "category": "gemm"}, {"share": 0.5, "error": 0.1, "category": "gemm"}]
-    two = [one[0], {"share": 0.5, "error": 0.1, "category": "sdpa"}]
+def test_models_are_independent_and_kernels_of_one_are_not() -> None:
+    one = [{"share": 0.5, "error": 0.1, "model": "gemm"}, {"share": 0.5, "error": 0.1, "model": "gemm"}]
+    two = [one[0], {"share": 0.5, "error": 0.1, "model": "sdpa"}]
     assert kernel_error(one) == pytest.approx(0.1)
     assert kernel_error(two) == pytest.approx(0.0707, rel=1e-3)
     assert kernel_error([]) == 0.0

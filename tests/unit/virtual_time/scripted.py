@@ -58,9 +58,6 @@ class NoCosts:
     def cost(self, signature: str) -> Any:
         raise AssertionError(signature)
 
-    def stream_time(self, cost: Any) -> Any:
-        raise AssertionError(cost)
-
 
 class Script:
     """Writes one rank's records. Methods take the host time that passed before, `after`, and return the script."""
