@@ -41,7 +41,7 @@ NAMES = (
 def check(model: profiles.CostModel, signature: str) -> profiles.Cost:
     cost = model.cost(signature)
     assert 1 <= cost.solo_ns <= cost.contended_ns
-    assert cost.contended_ns < 10**15
+    assert cost.contended_ns <= 10**15  # no cost is longer
     assert cost.flops >= 0
     return cost
 
