@@ -14,7 +14,8 @@ from ..contract.records_definition import VERSION
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
-_ranges = ctypes.POINTER(_u64)
+_i64 = ctypes.c_int64
+_ranges, _dims = ctypes.POINTER(_u64), ctypes.POINTER(_i64)
 
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_int, ()),
@@ -29,10 +30,13 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
-    "data_pending": (_int, (_u64, _u64)),
-    "data_known": (_int, (_u64, _u64)),
+    "data_state": (_int, (_u64, _u64)),
+    "data_strided_state": (_int, (_u64, _i64, _int, _dims, _dims)),
+    "data_strided_mark": (None, (_int, _u64, _i64, _int, _dims, _dims)),
     "data_mark_known": (None, (_u64, _u64)),
-    "data_forget": (None, (_u64, _u64)),
+    "data_overwrite": (None, (_ranges, _int)),
+    "data_allow": (None, (_u64,)),
+    "philox": (None, (_u64, _u64, _u64, _u64, ctypes.c_void_p)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
     "backward": (None, ()),
@@ -45,7 +49,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
-    "kernel_program": (None, (ctypes.c_void_p, _str, _str)),
+    "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str)),
 }
 
 
@@ -86,10 +90,12 @@ class Hook:
         self.activity: Callable[[], int] = functions["activity"]
         self.advance_ns: Callable[[int], None] = functions["advance_ns"]
         self.data_wait: Callable[[int, int], None] = functions["data_wait"]
-        self.data_pending: Callable[[int, int], int] = functions["data_pending"]
-        self.data_known: Callable[[int, int], int] = functions["data_known"]
+        self.data_state: Callable[[int, int], int] = functions["data_state"]
+        self.data_strided_state: Callable[[int, int, int, Any, Any], int] = functions["data_strided_state"]
+        self.data_strided_mark: Callable[[int, int, int, int, Any, Any], None] = functions["data_strided_mark"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
-        self.data_forget: Callable[[int, int], None] = functions["data_forget"]
+        self.allow_copies: Callable[[int], None] = functions["data_allow"]
+        self.philox: Callable[[int, int, int, int, int], None] = functions["philox"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
 
@@ -119,13 +125,17 @@ class Hook:
         """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""
         self._functions["warn_once"](name.encode(errors="replace"), text.encode(errors="replace"))
 
-    def kernel_program(self, function: int, program: str, parameter_widths: str) -> None:
+    def kernel_program(self, function: int, program: str, parameter_widths: str, written: str) -> None:
         """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
-        self._functions["kernel_program"](function, program.encode(), parameter_widths.encode())
+        self._functions["kernel_program"](function, program.encode(), parameter_widths.encode(), written.encode())
 
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""
         return self._functions["device_base"](), self._functions["device_nbytes"]()
+
+    def overwrite(self, ranges: Sequence[int]) -> None:
+        """A launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are unknown."""
+        self._functions["data_overwrite"]((_u64 * len(ranges))(*ranges), len(ranges) // 2)
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes

@@ -84,7 +84,7 @@ def prepare(job: Job) -> Prepared:
     timeouts.install()
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
-    library = dispatcher.install(hook, job.data_limit_nbytes, job.float_limit_count)
+    library = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count)
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)

@@ -1,7 +1,7 @@
 /*
  * Graphs: the items that a capture has recorded, in order. `branch` numbers the captured streams; the capture's origin
  * is branch 0. Most items are CUDA's graph nodes. Two kinds only order branches: FORK (an event was recorded) and JOIN
- * (a stream waits for that event).
+ * (a stream waits for that event). DATA is work on bytes that takes no time: what a kernel of the graph writes.
  */
 #ifndef PHANTORA_GRAPH_H
 #define PHANTORA_GRAPH_H
@@ -19,7 +19,8 @@ enum ph_graph_item_kind {
     ITEM_EVENT_RECORD,
     ITEM_EVENT_WAIT,
     ITEM_FORK,
-    ITEM_JOIN
+    ITEM_JOIN,
+    ITEM_DATA
 };
 
 typedef struct ph_graph_item {
