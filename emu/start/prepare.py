@@ -21,7 +21,7 @@ from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..contract.job import Job
 from ..control import dispatcher
-from ..interpreter import call_sites, heap, thread_names, triton_cache
+from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_cache, triton_programs
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 
@@ -80,12 +80,15 @@ def prepare(job: Job) -> Prepared:
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
+    triton_programs.install(hook)
     timeouts.install()
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
     library = dispatcher.install(hook, job.data_limit_nbytes, job.float_limit_count)
     ranges.install()
     call_sites.install(hook)
+    call_sites.note_backward_passes(hook)
+    frame_counter.install(hook)
     thread_names.install()
     _check_single_threaded()
     gc.collect()

@@ -32,23 +32,23 @@ from profiles import CostModel, load_cluster, load_gpu
 
 LAYERS = 98
 RANKS = (64, 256, 1024)
-TURN = 2_000
-"""As the coordinator's."""
+BUDGET = 2_000
+"""Events that virtual time executes at once, as in the coordinator."""
 READ_RECORDS = 100
 """Records that come in one read of a rank's socket."""
 RUN_RECORDS = 1_000
-"""Records after which virtual time has a turn."""
+"""Records after which virtual time runs."""
 LOOK_RECORDS = 50_000
-"""Records after which somebody looks at the progress: what a busy coordinator takes in within half a second."""
+"""Records between two updates of the status line: what a busy coordinator takes in within half a second."""
 
 
 class FixedNetwork:
-    """Every meeting takes a nanosecond for a hundred bytes."""
+    """Every collective takes a nanosecond for a hundred bytes."""
 
     def __init__(self) -> None:
         self._due: list[tuple[int, Collective]] = []
 
-    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
         heappush(self._due, (at_ns + max(collective.nbytes // 100, 1), collective))
         return ()
 
@@ -81,7 +81,7 @@ class Measured:
     intake_s: float
     run_s: float
     virtual_ns: int
-    turns: int
+    events: int
     taken_back: int
     rollbacks: int
     kept: int
@@ -92,8 +92,8 @@ class Measured:
         parts = f"decode {self.decode_s:.2f} s, intake {self.intake_s:.2f} s, execute {self.run_s:.2f} s"
         return (
             f"{self.ranks:5d} ranks, {self.policy:<9}: {self.records / total_s:9,.0f} records/s ({parts}), "
-            f"{self.rollbacks:,} rollbacks, {self.taken_back / self.turns:.1%} of {self.turns:,} events redone, "
-            f"at most {self.kept:,} chapters, {self.peak_mb:.0f} MB, {self.virtual_ns / 1e6:.1f} ms simulated"
+            f"{self.rollbacks:,} rollbacks, {self.taken_back / self.events:.1%} of {self.events:,} events redone, "
+            f"at most {self.kept:,} checkpoints, {self.peak_mb:.0f} MB, {self.virtual_ns / 1e6:.1f} ms simulated"
         )
 
 
@@ -180,7 +180,7 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
                 count += len(arrived)
                 if count >= run_at:
                     run_at = count + RUN_RECORDS
-                    while policy.run(TURN, asked=False) is Stop.BUDGET:
+                    while policy.run(BUDGET, asked=False) is Stop.BUDGET:
                         pass
                     if count >= look_at:
                         look_at = count + LOOK_RECORDS
@@ -190,7 +190,7 @@ def measure(world_size: int, steps: int, network: bool, policy_name: str) -> Mea
                 intake_s += taken - decoded
                 run_s += time.process_time() - taken
         started = time.process_time()
-        while policy.run(TURN, asked=False) is Stop.BUDGET:
+        while policy.run(BUDGET, asked=False) is Stop.BUDGET:
             pass
         run_s += time.process_time() - started
     rollback_log, peak = timeline.rollback_log, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,8 +1,8 @@
-"""Everything that the simulation changes: hosts, devices, streams and what they are given, collectives under way.
+"""Everything that the simulation changes: hosts, devices, streams and their items, collectives under way.
 
-Fields and no behaviour beyond keeping them consistent; ``streams``, ``collectives`` and ``hosts`` hold the rules. All
-state that depends on virtual time is in these classes, in the event queue and in the network: what saves and restores
-them saves and restores the simulation.
+Here are fields; the rules are in ``streams``, ``collectives`` and ``hosts``. All state that depends on virtual time is
+in these classes, in the event queue and in the network, so whoever saves and restores these saves and restores the
+simulation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class HostState(IntEnum):
     WAITS_EVENT = 2
     WAITS_DEVICE = 3
     WAITS_QUEUE = 4
-    """The launch queue is full; the record that did not fit will be done again."""
+    """The launch queue is full; the fact that did not fit will be executed again."""
     WAITS_COMM_CREATION = 5
     PASSED_OVER = 6
     """Asleep where no record tells of it; holds no time back at present."""
@@ -151,14 +151,14 @@ class Stream:
     """The list is replaced when items are removed; each append is logged."""
     head: int = saved(0)
     """Place of the first item that is not done."""
-    pending: int = saved(0)
-    """Launches given and not done."""
+    launches: int = saved(0)
+    """Given to it and not done."""
     queue_limit: int = saved(-1)
-    """The host waits until ``pending`` is at most this; -1: it does not wait."""
-    drain_waiter: bool = saved(False)
+    """The host waits until ``launches`` is at most this; -1: it does not wait."""
+    host_waits: bool = saved(False)
     """The host waits until the stream is idle."""
-    left: int = saved(0)
-    """Units of work of the running segment at ``updated_ns``."""
+    work_left: int = saved(0)
+    """Units of the running segment that are not done at ``updated_ns``."""
     rate: int = saved(0)
     """Units done per nanosecond since then."""
     updated_ns: int = saved(0)
@@ -183,7 +183,7 @@ class Device:
     running: tuple[Stream, ...] = saved(())
     """Streams with a segment at their head."""
     busy_streams: int = saved(0)
-    drain_waiter: bool = saved(False)
+    host_waits: bool = saved(False)
     """The host waits until no stream is busy."""
     busy_until_ns: int = saved(0)
     """When the work of the running segments ends, at the present rates."""
@@ -244,6 +244,9 @@ class NcclKernel:
     """Collectives that move data now."""
     arrived_ns: int = logged(-1)
     """When its stream reached it."""
+    beside_compute: bool = logged(False)
+    """Its GPU was computing at that instant. A collective must not look at its members' GPUs when it begins: the order
+    of events of several ranks at one instant means nothing."""
 
     @property
     def host(self) -> Host:
@@ -260,41 +263,46 @@ class Transfer:
     done_ns: int = logged(-1)
     """When the network completed it, as far as is known."""
     delivered: set[NcclKernel] = logged(factory=set)
-    """Those of ``kernels`` that have been told so, while it may be taken back."""
+    """Those of ``kernels`` that have been told so, as long as this may be taken back."""
     aborted: list[tuple[NcclKernel, int]] = logged(factory=list)
     """Kernels that had arrived and were aborted, and when."""
 
 
 @entity
 class Host:
-    """A rank's program: consumes its log in order. ``cursor`` is the next fact, ``clock_ns`` the last one's instant."""
+    """A rank's program: executes the facts of its log in order."""
 
     rank: int = constant()
     order: int = constant()
+    """Its place among simultaneous events."""
     log: list[Any] = kept(factory=list)
+    """Facts that have arrived and are not forgotten."""
     forgotten: int = kept(0)
-    """Facts that stood before those of ``log``."""
+    """How many facts stood before those of ``log``."""
     cursor: int = logged(0)
-    """A checkpoint holds it as a count of facts from the run's start."""
+    """Place of the next fact in ``log``. A checkpoint holds the count of facts instead: ``log`` gets shorter."""
     checkpoints: list[Checkpoint] = kept(factory=list)
     """Its history since global virtual time, while the simulation runs ahead of that."""
     answered: int = kept(0)
     """Facts, counted from the run's start, whose answers have left."""
     may_pass: bool = kept(False)
-    """Nothing is simulated ahead while this is set."""
+    """It sleeps where no record tells of it. Nothing is simulated ahead while this is set."""
     due: Entry | None = saved(None)
     """Its one event to come."""
     silent: bool = saved(False)
     """Its next fact has not come, and the simulation goes on as if it came later."""
     clock_ns: int = saved(0)
+    """When it executed its last fact, or was woken."""
     state: HostState = saved(HostState.RUNNING)
     waits_for: Stream | EventRecording | Device | CommCreation | None = saved(None)
-    again: bool = saved(False)
-    """The next record has been reached already and only did not fit."""
+    retry: bool = saved(False)
+    """The next fact has been reached already. It is executed once more, at ``clock_ns``."""
     polls: int = saved(0)
     """Questions in a row with next to no host time between; see ``polling``."""
     polled_ns: int = saved(-1)
-    polled_again: bool = saved(False)
+    """When it last asked."""
+    poll_delayed: bool = saved(False)
+    """The next fact is a question that has been delayed already."""
     streams: dict[int, Stream] = saved(factory=dict)
     draining: tuple[Stream, ...] = saved(())
     """Streams that were destroyed with work left."""
@@ -313,9 +321,16 @@ class Host:
         """Counted from the run's start."""
         return self.forgotten + self.cursor
 
+    def next_ns(self) -> int:
+        """When its next fact is due. If that has not come: its clock, the fact can be no earlier."""
+        if self.retry or self.cursor >= len(self.log):
+            return self.clock_ns
+        due_ns: int = self.clock_ns + self.log[self.cursor].host_ns
+        return due_ns
+
     def forget(self, needed: int) -> None:
-        """Facts before number `needed` will not be executed again; they go when there are many. The last one stays: it
-        may be what the host waits in."""
+        """Facts before number `needed` will not be executed again; they are dropped when there are many. The last one
+        stays: the host may wait in it."""
         count = needed - 1 - self.forgotten
         if count > KEPT_FACTS:
             del self.log[:count]
@@ -330,4 +345,4 @@ class Host:
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd
 """What a stream is given."""
 Entry = tuple[int, int, int, Stream | Host]
-"""An event in the queue: (at_ns, order, sequence number, whose it is). A plain tuple, because heaps compare it."""
+"""An event in the queue: (at_ns, order, sequence number, whose it is). A plain tuple: heaps compare many of them."""

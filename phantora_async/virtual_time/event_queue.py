@@ -8,6 +8,7 @@ it is names the entry that is valid, and the others are dropped when they come u
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from phantora_async.virtual_time.entities import Entry, Host, NcclKernel, StepEnd, Stream
 
@@ -18,6 +19,16 @@ HOSTS = 1 << 40
 """Orders from here on are hosts'; below are streams'."""
 STALE_ENTRIES = 4096
 """The queue is cleared of entries that are no longer valid when it has grown by so many."""
+
+
+class Place(NamedTuple):
+    """In the total order."""
+
+    at_ns: int
+    order: int
+
+
+NOWHERE = Place(NEVER, 0)
 
 
 class EventQueue:
@@ -42,12 +53,19 @@ class EventQueue:
         target.due = entry = (at_ns, target.order, seq, target)
         heappush(self.heap, entry)
 
-    def peek(self) -> Entry | None:
-        """The first entry that is valid."""
+    def drop(self, target: Stream | Host) -> None:
+        """The target's event does not come."""
+        target.due = None
+
+    def first_place(self) -> Place:
+        """Of the first event; its instant is NEVER if there is none."""
         heap = self.heap
-        while heap and heap[0][3].due is not heap[0]:
+        while heap:
+            at_ns, order, _, target = entry = heap[0]
+            if target.due is entry:
+                return Place(at_ns, order)
             heappop(heap)
-        return heap[0] if heap else None
+        return NOWHERE
 
     def put_back(self, target: Stream | Host) -> None:
         """The event that it had before is to come again; it may be in the queue still, and is taken only once."""
@@ -57,6 +75,6 @@ class EventQueue:
     def tidy(self) -> None:
         """Drops entries that are not valid, when there may be many."""
         if len(self.heap) > self._tidy_at:
-            self.heap[:] = [entry for entry in set(self.heap) if entry[3].due is entry]
+            self.heap[:] = {entry for *_, target in self.heap if (entry := target.due) is not None}
             heapify(self.heap)
             self._tidy_at = len(self.heap) + STALE_ENTRIES

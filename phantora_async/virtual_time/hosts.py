@@ -1,4 +1,4 @@
-"""What each record does when a rank's host reaches it: the host side of CUDA, in virtual time."""
+"""What each fact does when a rank's host reaches it: the host side of CUDA, in virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from phantora_async.virtual_time.entities import (
     Segment,
     StepEnd,
     Stream,
-    StreamState,
     Wait,
 )
 from phantora_async.virtual_time.event_queue import EventQueue
@@ -33,35 +32,39 @@ from phantora_async.virtual_time.streams import Streams
 
 
 class Hosts:
-    """Handlers by record kind. Each answers whether the host goes on to its next record at this instant."""
+    """``handlers`` by the fact's kind. Each returns whether the host goes on to its next fact at this instant.
+
+    A handler that blocks the host moves the cursor on itself, unless the fact is to be executed once more.
+    """
 
     __slots__ = (
         "_collectives",
+        "_comm_creations",
         "_event_queue",
         "_log",
         "_output",
         "_queue_depth",
         "_streams",
-        "comm_creations",
         "handlers",
     )
 
     def __init__(
         self,
         event_queue: EventQueue,
+        log: RollbackLog,
         streams: Streams,
         collectives: Collectives,
-        log: RollbackLog,
+        comm_creations: CommCreations,
         output: Output,
         queue_depth: int,
     ) -> None:
         self._event_queue = event_queue
+        self._log = log
         self._streams = streams
         self._collectives = collectives
-        self._log = log
+        self._comm_creations = comm_creations
         self._output = output
         self._queue_depth = queue_depth
-        self.comm_creations = CommCreations(event_queue, log)
         self.handlers: dict[int, Callable[[Host, Any], bool]] = {
             records.HELLO: self._pass,
             records.WARNING: self._pass,
@@ -87,10 +90,10 @@ class Hosts:
             records.QUERY: self._query,
         }
 
-    # -- waiting -----------------------------------------------------------------------------------------------------
+    # ---- waiting ---------------------------------------------------------------------------------------------------
 
-    def block(self, host: Host, state: HostState, waits_for: Any) -> bool:
-        """The host stops here; returns False as the handlers do."""
+    def block(self, host: Host, state: HostState, waits_for: Any = None) -> bool:
+        """The host stops here. Returns False, as the handler does that calls it."""
         self._set_state(host, state)
         host.waits_for = waits_for
         return False
@@ -100,40 +103,29 @@ class Hosts:
         self._set_state(host, HostState.RUNNING)
         host.waits_for = None
         host.clock_ns = self._event_queue.now_ns
+        self._event_queue.push(host.next_ns(), host)
 
     def _set_state(self, host: Host, state: HostState) -> None:
         for device in host.used:
             device.account(self._event_queue.now_ns)
         host.state = state
 
-    def _stream(self, host: Host, number: int) -> Stream:
-        stream = host.streams.get(number)
-        if stream is None:
-            raise ProtocolError(host.rank, f"stream {number} was never created, or is destroyed")
-        return stream
-
-    def _recording(self, host: Host, number: int) -> EventRecording:
-        recording = host.recordings.get(number)
-        if recording is None:
-            raise ProtocolError(host.rank, f"recording {number} was never made, or is dropped")
-        return recording
-
     def _fits(self, host: Host, stream: Stream, launches: int) -> bool:
-        """May the host launch that many more? If not it waits until there is room, or none left for what never fits."""
-        if stream.pending + launches <= self._queue_depth or not stream.pending:
+        """Is there room for so many launches? If not, the host waits for it: for an empty stream if they never fit."""
+        if stream.launches + launches <= self._queue_depth or not stream.launches:
             return True
         stream.queue_limit = max(self._queue_depth - launches, 0)
-        host.again = True
+        host.retry = True
         return self.block(host, HostState.WAITS_QUEUE, stream)
 
-    # -- life --------------------------------------------------------------------------------------------------------
+    # ---- the program -----------------------------------------------------------------------------------------------
 
     def _pass(self, host: Host, record: records.Up) -> bool:
         return True
 
     def _bye(self, host: Host, record: records.Bye) -> bool:
         host.cursor += 1
-        return self.block(host, HostState.FINISHED, None)
+        return self.block(host, HostState.FINISHED)
 
     def _memory(self, host: Host, record: records.Memory) -> bool:
         peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
@@ -148,7 +140,7 @@ class Hosts:
         if record.marker == MarkerKind.STEP:
             step = StepEnd(host, host.steps, self._event_queue.now_ns, host.counters)
             host.steps += 1
-            busy = [stream for stream in host.streams.values() if stream.state != StreamState.IDLE]
+            busy = [stream for stream in host.streams.values() if stream.state]
             step.pending = len(busy)
             for stream in busy:
                 self._streams.submit(stream, step)
@@ -156,7 +148,19 @@ class Hosts:
                 self._event_queue.ended.append(step)
         return True
 
-    # -- streams and events ------------------------------------------------------------------------------------------
+    # ---- streams and events ----------------------------------------------------------------------------------------
+
+    def _stream(self, host: Host, number: int) -> Stream:
+        stream = host.streams.get(number)
+        if stream is None:
+            raise ProtocolError(host.rank, f"stream {number} was never created, or is destroyed")
+        return stream
+
+    def _recording(self, host: Host, number: int) -> EventRecording:
+        recording = host.recordings.get(number)
+        if recording is None:
+            raise ProtocolError(host.rank, f"recording {number} was never made, or is dropped")
+        return recording
 
     def _stream_create(self, host: Host, record: records.StreamCreate) -> bool:
         if not record.stream or record.stream in host.streams:
@@ -177,16 +181,13 @@ class Hosts:
     def _segment(self, host: Host, record: records.Segment) -> bool:
         stream = host.streams.get(record.stream) or self._stream(host, record.stream)
         launches = record.launches
-        if stream.pending + launches > self._queue_depth and not self._fits(host, stream, launches):
+        if stream.launches + launches > self._queue_depth and not self._fits(host, stream, launches):
             return False
-        stream.pending += launches
-        solo_ns = record.solo_ns
-        contended_ns = record.contended_ns
+        stream.launches += launches
+        solo_ns, contended_ns = record.solo_ns, record.contended_ns
         floor_ns = self._event_queue.now_ns + record.tail_ns
-        self._streams.submit(
-            stream,
-            Segment(launches, solo_ns, contended_ns if contended_ns > solo_ns else solo_ns, floor_ns),
-        )
+        segment = Segment(launches, solo_ns, contended_ns if contended_ns > solo_ns else solo_ns, floor_ns)
+        self._streams.submit(stream, segment)
         return True
 
     def _event_record(self, host: Host, record: records.EventRecord) -> bool:
@@ -233,9 +234,9 @@ class Hosts:
             return self.block(host, HostState.WAITS_EVENT, recording)
         if record.scope == ScopeKind.STREAM:
             stream = self._stream(host, record.stream)
-            if stream.state == StreamState.IDLE:
+            if not stream.state:
                 return True
-            stream.drain_waiter = True
+            stream.host_waits = True
             host.cursor += 1
             return self.block(host, HostState.WAITS_STREAM, stream)
         if record.scope != ScopeKind.DEVICE:
@@ -243,11 +244,11 @@ class Hosts:
         device = host.devices.get(record.stream)
         if device is None or not device.busy_streams:
             return True
-        device.drain_waiter = True
+        device.host_waits = True
         host.cursor += 1
         return self.block(host, HostState.WAITS_DEVICE, device)
 
-    # -- collectives -------------------------------------------------------------------------------------------------
+    # ---- NCCL ------------------------------------------------------------------------------------------------------
 
     def _nccl_launch(self, host: Host, fact: NcclKernelFact) -> bool:
         stream = host.streams.get(fact.stream) or self._stream(host, fact.stream)
@@ -255,7 +256,7 @@ class Hosts:
             return True
         if not self._fits(host, stream, 1):
             return False
-        stream.pending += 1
+        stream.launches += 1
         self._streams.submit(stream, NcclKernel(stream, fact.collectives))
         return True
 
@@ -265,12 +266,12 @@ class Hosts:
         return True
 
     def _comm_creation(self, host: Host, fact: CommCreationFact) -> bool:
-        if self.comm_creations.arrive(host, fact.creation):
+        if self._comm_creations.arrive(host, fact.creation):
             return True
         host.cursor += 1
         return self.block(host, HostState.WAITS_COMM_CREATION, fact.creation)
 
-    # -- questions ---------------------------------------------------------------------------------------------------
+    # ---- questions -------------------------------------------------------------------------------------------------
 
     def _clock_read(self, host: Host, record: records.ClockRead) -> bool:
         if is_delayed(host, self._event_queue):
@@ -291,7 +292,7 @@ class Hosts:
         if record.scope == ScopeKind.EVENT:
             done = self._recording(host, record.recording).done_ns >= 0
         elif record.scope == ScopeKind.STREAM:
-            done = self._stream(host, record.stream).state == StreamState.IDLE
+            done = not self._stream(host, record.stream).state
         elif record.scope == ScopeKind.DEVICE:
             device = host.devices.get(record.stream)
             done = device is None or not device.busy_streams

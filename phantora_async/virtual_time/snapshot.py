@@ -1,7 +1,7 @@
-"""What the timeline shows of itself: values, which stay as they are when the simulation goes on.
+"""What the timeline shows of itself: immutable values.
 
-Reports, the status line and failure messages read these and nothing else of the timeline. Making them changes nothing.
-What is simulated ahead of global virtual time is shown as it is now and may still be taken back.
+Reports, the status line and failure messages read these and nothing else of the timeline. Taking a snapshot changes
+nothing. What is simulated ahead of global virtual time is shown as it is now; it may still be taken back.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _Ranks:
         place = host.cursor if host.state == HostState.WAITS_QUEUE else host.cursor - 1
         site = host.log[place].site if 0 <= place < len(host.log) else 0
         if isinstance(target, CommCreation):
-            arrived = self._timeline.operations.comm_creations.waiting(target)
+            arrived = self._timeline.comm_creations.waiting(target)
             return WaitSnapshot(site, (), CommCreationSnapshot(target.label, arrived))
         if isinstance(target, Device):
             busy = (stream for stream in host.streams.values() if stream.device is target and stream.state)

@@ -1,10 +1,10 @@
-"""The simulation ahead of global virtual time: ranks that say nothing are taken to go on saying nothing.
+"""The simulation ahead of global virtual time: it goes on without hosts whose next fact has not come.
 
-A host whose next fact has not come is *silent*: it is set aside and the others go on. When the fact comes and belongs
-to an instant that has been simulated, its rank goes back to just after that instant (``rollback_log``), and so do those
-that it has had to do with since. One rank affects another by nothing but collectives' begins and completions and the
-creation of communicators, and each of these reaches whoever is further already by sending it back first. So what is
-simulated of every rank is what it would be if all facts had come in order.
+Such a host is *silent*: it leaves the event queue and the others go on. When its fact comes and belongs to an instant
+that has been simulated, its rank goes back to just after that instant (``rollback_log``), and so do ranks that it has
+affected since. One rank affects another only by the begin and the completion of collectives and by the creation of
+communicators, and each of these sends a rank back first that is ahead of it. So what is simulated of every rank is what
+it would be if all facts had come in order.
 
 *Global virtual time* is the earliest thing still to come: a silent host's clock, an event, a completion. No fact can
 come before it; checkpoints before it are dropped, and what they tell the outside leaves.
@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.entities import Host
-from phantora_async.virtual_time.event_queue import HOSTS, NEVER, EventQueue
+from phantora_async.virtual_time.event_queue import HOSTS, NEVER, NOWHERE, EventQueue, Place
 from phantora_async.virtual_time.output import Output
 from phantora_async.virtual_time.rollback_log import RollbackLog
 
@@ -26,8 +26,8 @@ COMMIT_EVERY = 512
 
 
 class Speculation:
-    """Which hosts are silent, and what is final. Begins with the first silent host, ends when nobody is further than
-    global virtual time; the rollback log is on in between."""
+    """Which hosts are silent, and what is final. Speculation begins with the first silent host and ends when no rank is
+    ahead of global virtual time; the rollback log is on in between."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Speculation:
         self._heard: list[Host] = []
         self._events = 0
         self._guessed_ns = 0
-        """How far any rank has been past a silent one."""
+        """The last instant that was simulated ahead."""
         self._final_ns = 0
         """The last instant that is final and at which anything happened."""
         self.most_kept = 0
@@ -55,13 +55,12 @@ class Speculation:
 
     # ---- silent hosts ----------------------------------------------------------------------------------------------
 
-    def set_aside(self, host: Host) -> None:
-        """It is the host's turn and its next fact has not come: it is silent from now on."""
+    def fall_silent(self, host: Host) -> None:
+        """The host is the first in the event queue, and its next fact has not come."""
         if not self._log.on:
             self._log.on = True
             self._final_ns = self._guessed_ns = self._event_queue.now_ns
-        heappop(self._event_queue.heap)
-        host.due = None
+        self._event_queue.drop(host)
         host.silent = True
         heappush(self._silent, (host.clock_ns, host.order, host))
 
@@ -70,7 +69,7 @@ class Speculation:
         self._heard.append(host)
 
     def listen(self) -> None:
-        """Late facts send their ranks back. Who has gone back may be silent again, or may have been heard meanwhile."""
+        """Late facts send their ranks back. A host that has gone back may be silent again; its fact may have come."""
         restored = self._log.restored
         while self._heard or restored:
             self._heard += restored
@@ -80,40 +79,41 @@ class Speculation:
                 continue
             if host.cursor >= len(host.log):
                 heappush(self._silent, (host.clock_ns, host.order, host))
-            elif self._log.go_back(host, host.clock_ns + host.log[host.cursor].host_ns + 1):
+            elif self._log.go_back(host, host.next_ns() + 1):
                 self._heard.append(host)
             else:
                 self._speak(host)
 
     def _speak(self, host: Host) -> None:
-        """The host is in the event queue again, for its next fact or, if none has come, at its clock."""
+        """The host is in the event queue again, for its next fact or, if that has not come, at its clock."""
         host.silent = False
-        due_ns = host.clock_ns
-        if host.cursor < len(host.log):
-            due_ns += host.log[host.cursor].host_ns
+        due_ns = host.next_ns()
         if due_ns < self._event_queue.now_ns:
             self._event_queue.now_ns = due_ns
         self._event_queue.push(due_ns, host)
 
     def first_silent(self) -> Host | None:
-        first = self._first_silent()
-        return None if first is None else first[2]
+        """The silent host that is first in the total order."""
+        silent = self._silent
+        while silent:
+            clock_ns, _, host = silent[0]
+            if host.silent and host.clock_ns == clock_ns:
+                return host
+            heappop(silent)
+        return None
 
     def waits_before(self, at_ns: int, order: int) -> bool:
         """Is some host silent at an earlier place of the total order?"""
-        first = self._first_silent()
-        return first is not None and first[:2] < (at_ns, order)
+        return self._first_silent_place() < (at_ns, order)
 
-    def _first_silent(self) -> tuple[int, int, Host] | None:
-        silent = self._silent
-        while silent and not (silent[0][2].silent and silent[0][2].clock_ns == silent[0][0]):
-            heappop(silent)
-        return silent[0] if silent else None
+    def _first_silent_place(self) -> Place:
+        host = self.first_silent()
+        return NOWHERE if host is None else Place(host.clock_ns, host.order)
 
     # ---- what is final ---------------------------------------------------------------------------------------------
 
     def executed(self, ahead: bool) -> None:
-        """An event, `ahead`: perhaps past a silent host."""
+        """An event has been executed. `ahead`: it may be later than a silent host."""
         if ahead and self._event_queue.now_ns > self._guessed_ns:
             self._guessed_ns = self._event_queue.now_ns
         if self._log.restored:
@@ -125,18 +125,18 @@ class Speculation:
 
     def global_ns(self) -> int:
         """Global virtual time: everything before it is decided."""
-        silent, event = self._first_silent(), self._event_queue.peek()
-        first_ns = min(self._collectives.refresh(), silent[0] if silent else NEVER, event[0] if event else NEVER)
+        silent, event = self._first_silent_place(), self._event_queue.first_place()
+        first_ns = min(self._collectives.refresh(), silent.at_ns, event.at_ns)
         return first_ns if first_ns != NEVER else max(self._final_ns, self.furthest_ns())
 
     def furthest_ns(self) -> int:
-        """How far any rank is."""
+        """The last instant at which anything of a rank has been simulated."""
         return max((host.checkpoints[-1].at_ns for host in self._hosts if host.checkpoints), default=0)
 
     def commit(self) -> None:
-        """Lets go what is final, and drops it; ends when nobody is further than global virtual time."""
+        """Releases what is final and drops its history. Ends speculation when no rank is ahead."""
         global_ns = self.global_ns()
-        over = self._first_silent() is None and (global_ns > self._guessed_ns or self._nothing_left())
+        over = self.first_silent() is None and (global_ns > self._guessed_ns or self._nothing_left())
         self.most_kept = max(self.most_kept, self._log.kept)
         for host in self._hosts:
             checkpoints = host.checkpoints
@@ -157,27 +157,26 @@ class Speculation:
             self._end()
 
     def _nothing_left(self) -> bool:
-        return self._event_queue.peek() is None and self._collectives.refresh() == NEVER
+        return self._event_queue.first_place() is NOWHERE and self._collectives.refresh() == NEVER
 
     def _release_answers(self, global_ns: int) -> None:
-        """Answers at global virtual time itself, if all that is still to come comes after them in the total order.
+        """Answers at global virtual time itself, if everything to come is behind them in the total order.
 
-        Without it, a host that asks and says nothing until it is answered would wait for itself.
+        Without this, a host that asks and says nothing until it is answered would wait for itself.
         """
-        network_ns, event, silent = self._collectives.refresh(), self._event_queue.peek(), self._first_silent()
-        if network_ns <= global_ns or (event is not None and event[0] <= global_ns and event[1] < HOSTS):
+        event, silent = self._event_queue.first_place(), self._first_silent_place()
+        if self._collectives.refresh() <= global_ns or (event.at_ns <= global_ns and event.order < HOSTS):
             return
         for host in self._hosts:
             for checkpoint in host.checkpoints[:1]:
-                if checkpoint.answers and checkpoint.at_ns == global_ns:
-                    place = global_ns, host.order
-                    if (event is None or event[:2] >= place) and (silent is None or silent[:2] >= place):
-                        self._output.release_answers(host, checkpoint)
+                place = global_ns, host.order
+                if checkpoint.at_ns == global_ns and event >= place and silent >= place:
+                    self._output.release_answers(host, checkpoint)
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Takes back everything from global virtual time on: the timeline is as if it had never been ahead of it."""
+        """Takes back everything from global virtual time on, as if nothing had been simulated ahead."""
         self.listen()
         at_ns = self.global_ns()
         for host in self._hosts:

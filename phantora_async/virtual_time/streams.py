@@ -18,12 +18,14 @@ from phantora_async.virtual_time.entities import (
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.rollback_log import RollbackLog
 
+IDLE, RUNNING, BLOCKED, COLLECTIVE = StreamState
+"""An attribute of an Enum takes 100 ns in Python 3.11."""
 KEPT_ITEMS = 256
 """Done items are dropped when there are this many. The list is replaced, because checkpoints may hold it."""
 
 
 class Streams:
-    """Drives streams. What becomes possible elsewhere is left to the event queue: ``arrived``, ``woken``, ``ended``."""
+    """Drives streams. The event queue is told what this makes possible at once: ``arrived``, ``woken``, ``ended``."""
 
     __slots__ = ("_event_queue", "_log", "_ready")
 
@@ -49,7 +51,7 @@ class Streams:
     def finish_segment(self, stream: Stream) -> None:
         """The segment at the head is done."""
         segment = stream.items[stream.head]
-        assert isinstance(segment, Segment)
+        assert type(segment) is Segment
         device = stream.device
         device.account(self._event_queue.now_ns)
         running = device.running
@@ -67,63 +69,61 @@ class Streams:
         self._leave(stream, 1)
 
     def _leave(self, stream: Stream, launches: int) -> None:
-        stream.pending -= launches
+        stream.launches -= launches
         stream.head += 1
-        if stream.pending <= stream.queue_limit:
+        if stream.launches <= stream.queue_limit:
             stream.queue_limit = -1
             self._event_queue.woken.append(stream.device.host)
         self._drive(stream)
 
     def _drive(self, stream: Stream) -> None:
         """The stream's head is free to go on; then streams that this has released. So no chain of streams recurses."""
-        self._drive_one(stream)
-        while self._ready:
-            self._drive_one(self._ready.pop())
-
-    def _drive_one(self, stream: Stream) -> None:
-        items, head = stream.items, stream.head
-        count = len(items)
-        while head < count:
-            item = items[head]
-            if isinstance(item, Segment):
+        now_ns = self._event_queue.now_ns
+        while True:
+            items, head = stream.items, stream.head
+            count = len(items)
+            while head < count:
+                item = items[head]
+                if type(item) is Segment:
+                    stream.state = RUNNING
+                    self._start_segment(stream, item, now_ns)
+                    break
+                if type(item) is EventRecording:
+                    self._complete(item, now_ns)
+                elif type(item) is Wait:
+                    if item.recording.done_ns < 0:
+                        stream.state = BLOCKED
+                        self.await_recording(item.recording, stream)
+                        break
+                elif type(item) is NcclKernel:
+                    stream.state = COLLECTIVE
+                    self._start_kernel(item, now_ns)
+                    break
+                elif type(item) is StepEnd:
+                    self._reach_step_end(item)
+                head += 1
+            if head == count:
+                stream.items = []
+                stream.head = 0
+                stream.state = IDLE
+                self._drained(stream)
+            elif head < KEPT_ITEMS:
                 stream.head = head
-                stream.state = StreamState.RUNNING
-                self._start_segment(stream, item)
-                return
-            if isinstance(item, EventRecording):
-                self._complete(item)
-            elif isinstance(item, Wait):
-                recording = item.recording
-                if recording.done_ns < 0:
-                    self.await_recording(recording, stream)
-                    stream.head = head
-                    stream.state = StreamState.BLOCKED
-                    return
-            elif isinstance(item, NcclKernel):
-                stream.head = head
-                stream.state = StreamState.COLLECTIVE
-                self._start_kernel(item)
-                return
             else:
-                self._reach_step_end(item)
-            head += 1
-            if head >= KEPT_ITEMS:
-                items = stream.items = items[head:]
-                count -= head
-                head = 0
-        stream.items = []
-        stream.head = 0
-        stream.state = StreamState.IDLE
-        self._drained(stream)
+                stream.items = items[head:]
+                stream.head = 0
+            if not self._ready:
+                return
+            stream = self._ready.pop()
 
     def _drained(self, stream: Stream) -> None:
         device = stream.device
         device.busy_streams -= 1
-        if stream.drain_waiter:
-            stream.drain_waiter = False
+        if stream.host_waits:
+            stream.host_waits = False
             self._event_queue.woken.append(device.host)
-        if device.drain_waiter and not device.busy_streams:
-            device.drain_waiter = False
+        if device.host_waits and not device.busy_streams:
+            device.host_waits = False
             self._event_queue.woken.append(device.host)
 
     # ---- events and ends of steps ----------------------------------------------------------------------------------
@@ -134,10 +134,10 @@ class Streams:
             self._log.undo.append((_set_recording, (recording, -1, tuple(recording.waiters))))
         recording.waiters.append(waiter)
 
-    def _complete(self, recording: EventRecording) -> None:
+    def _complete(self, recording: EventRecording, now_ns: int) -> None:
         if self._log.undo is not None:
             self._log.undo.append((_set_recording, (recording, -1, tuple(recording.waiters))))
-        recording.done_ns = self._event_queue.now_ns
+        recording.done_ns = now_ns
         if recording.waiters:
             for waiter in recording.waiters:
                 if isinstance(waiter, Host):
@@ -155,10 +155,10 @@ class Streams:
 
     # ---- what runs on a device -------------------------------------------------------------------------------------
 
-    def _start_segment(self, stream: Stream, segment: Segment) -> None:
-        device, now_ns = stream.device, self._event_queue.now_ns
+    def _start_segment(self, stream: Stream, segment: Segment, now_ns: int) -> None:
+        device = stream.device
         device.account(now_ns)
-        stream.left = segment.solo_ns * segment.contended_ns
+        stream.work_left = segment.solo_ns * segment.contended_ns
         if device.resident:
             stream.rate = segment.solo_ns
             end_ns = now_ns + segment.contended_ns
@@ -171,9 +171,9 @@ class Streams:
             device.busy_until_ns = end_ns
         self._event_queue.push(end_ns if end_ns > segment.floor_ns else segment.floor_ns, stream)
 
-    def _start_kernel(self, kernel: NcclKernel) -> None:
+    def _start_kernel(self, kernel: NcclKernel, now_ns: int) -> None:
         device = kernel.stream.device
-        device.account(self._event_queue.now_ns)
+        device.account(now_ns)
         device.resident += 1
         if device.resident == 1 and device.running:
             self._change_rate(device)
@@ -185,16 +185,17 @@ class Streams:
         latest_ns = now_ns
         for stream in device.running:
             segment = stream.items[stream.head]
-            assert isinstance(segment, Segment)
-            left = stream.left - stream.rate * (now_ns - stream.updated_ns)
+            assert type(segment) is Segment
+            left = stream.work_left - stream.rate * (now_ns - stream.updated_ns)
             if left <= 0:
                 continue
-            stream.left = left
+            stream.work_left = left
             stream.rate = segment.solo_ns if device.resident else segment.contended_ns
             stream.updated_ns = now_ns
             end_ns = now_ns - (-left // stream.rate)
-            latest_ns = max(latest_ns, end_ns)
-            self._event_queue.push(max(end_ns, segment.floor_ns), stream)
+            if end_ns > latest_ns:
+                latest_ns = end_ns
+            self._event_queue.push(end_ns if end_ns > segment.floor_ns else segment.floor_ns, stream)
         device.busy_until_ns = latest_ns
 
 

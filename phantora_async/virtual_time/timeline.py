@@ -1,10 +1,9 @@
-"""The one discrete-event simulation that executes what all ranks said, in order of virtual time.
+"""The one discrete-event simulation that executes the facts of all ranks in order of virtual time.
 
 Gating: a host whose next fact has not come keeps its place in the event queue at its clock, because the fact can be no
-earlier. When its turn comes, the simulation stops there: nothing that comes later in the total order can be decided
-yet. So the sequence of events is a function of the facts alone, whatever order they arrive in. Going on regardless is
-``speculation``'s business: the same loop executes the same events, but what they change is written to the rollback log,
-and what they tell the outside is held back.
+earlier. When that place is the first, the simulation stops: nothing later in the total order can be decided yet. So the
+sequence of events is a function of the facts alone, whatever order they arrive in. To go ahead of such a host, the same
+loop executes the same events with the rollback log on (see ``speculation``).
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from heapq import heappop
 from typing import Any
 
 from phantora_async.virtual_time.collectives import Collectives, NetworkModel
-from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState
+from phantora_async.virtual_time.comm_creations import CommCreations
+from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, Stream
 from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
@@ -41,9 +41,16 @@ class Timeline:
         self.rollback_log = RollbackLog(self.event_queue)
         self.output = Output(self.rollback_log, optimistic)
         self.streams = Streams(self.event_queue, self.rollback_log)
-        self.collectives = Collectives(self.event_queue, self.streams, self.rollback_log, self.output, network)
-        self.operations = Hosts(
-            self.event_queue, self.streams, self.collectives, self.rollback_log, self.output, queue_depth
+        self.collectives = Collectives(self.event_queue, self.rollback_log, self.streams, self.output, network)
+        self.comm_creations = CommCreations(self.event_queue, self.rollback_log)
+        self._hosts = Hosts(
+            self.event_queue,
+            self.rollback_log,
+            self.streams,
+            self.collectives,
+            self.comm_creations,
+            self.output,
+            queue_depth,
         )
         self.speculation = Speculation(self.hosts, self.event_queue, self.collectives, self.rollback_log, self.output)
         self.starved: int | None = None
@@ -79,7 +86,7 @@ class Timeline:
         return take(self, range(len(self.hosts)) if ranks is None else ranks)
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
-        """Appends what a rank said, in its order."""
+        """Appends facts of one rank, in the rank's order."""
         host = self.hosts[rank]
         host.log.extend(facts)
         if host.silent:
@@ -91,18 +98,19 @@ class Timeline:
         return len(host.log) - host.cursor
 
     def all_finished(self) -> bool:
-        """Every rank's goodbye has been reached."""
+        """Has every host executed its BYE?"""
         return all(host.state == HostState.FINISHED for host in self.hosts)
 
     def take_answers(self) -> list[tuple[int, bytes]]:
-        """(rank, encoded record) of questions decided since the last call, each rank's in the order of virtual time."""
+        """(rank, encoded record) of what has been answered since the last call, each rank's in the order of its
+        questions."""
         return self.output.take_answers()
 
     def pass_over(self, ranks: Sequence[int]) -> None:
-        """These ranks are asleep where no record tells of it: until the next answer leaves, they hold nothing back.
+        """These ranks sleep where no record tells of it: until the next answer leaves, they hold no time back.
 
-        Then they are taken to have slept until that instant. Whoever wakes them went on because of that answer, or of
-        one before it. Meanwhile nothing is simulated ahead.
+        At that instant their hosts go on: whatever wakes them follows from that answer or from one before it. Meanwhile
+        nothing is simulated ahead.
         """
         if self.rollback_log.on:
             self.speculation.stop()
@@ -134,12 +142,15 @@ class Timeline:
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
         heap, arrived, woken, ended = event_queue.heap, event_queue.arrived, event_queue.woken, event_queue.ended
         while budget > 0:
-            network_ns = collectives.refresh()
-            entry = event_queue.peek()
-            if entry is None or network_ns <= entry[0]:
-                at_ns, order, target = network_ns, NETWORK, None
-            else:
-                at_ns, order, _, target = entry
+            network_ns = collectives.refresh() if collectives.stale else collectives.next_ns
+            at_ns, order, target = network_ns, NETWORK, None
+            while heap:
+                first_ns, first_order, _, first = entry = heap[0]
+                if first.due is entry:
+                    if first_ns < network_ns:
+                        at_ns, order, target = first_ns, first_order, first
+                    break
+                heappop(heap)
             if at_ns == NEVER:
                 if self._passed_over:
                     self._return_all()
@@ -147,13 +158,14 @@ class Timeline:
                 return self._starve(self.speculation.first_silent()), budget
             if log.on and not ahead and self.speculation.waits_before(at_ns, order):
                 return self._starve(self.speculation.first_silent()), budget
-            if isinstance(target, Host):
+            if type(target) is Host:
                 if target.cursor >= len(target.log):
                     if not self._goes_on_without(target, ahead):
                         return self._starve(target), budget
                     continue
                 event_queue.now_ns = at_ns
-                due_ns = target.clock_ns if target.again else target.clock_ns + target.log[target.cursor].host_ns
+                # As Host.next_ns, without the call.
+                due_ns = target.clock_ns if target.retry else target.clock_ns + target.log[target.cursor].host_ns
                 if due_ns > at_ns:
                     event_queue.push(due_ns, target)
                     continue
@@ -162,7 +174,7 @@ class Timeline:
                 heappop(heap)
                 target.due = None
                 budget -= self._execute_facts(target)
-            elif target is not None:
+            elif type(target) is Stream:
                 event_queue.now_ns = at_ns
                 if log.on:
                     log.act(target.device.host)
@@ -184,18 +196,14 @@ class Timeline:
 
     def _execute_facts(self, host: Host) -> int:
         """The host's facts from the present instant on, while nothing else comes first. Returns how many."""
-        event_queue, handlers, collectives, log = (
-            self.event_queue,
-            self.operations.handlers,
-            self.collectives,
-            self.rollback_log,
-        )
-        heap, order, facts, first = event_queue.heap, host.order, host.log, host.cursor
+        event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
+        heap, handlers = event_queue.heap, self._hosts.handlers
+        order, facts, first = host.order, host.log, host.cursor
         executed = 0
         while True:
             fact = facts[host.cursor]
             host.clock_ns = now_ns = event_queue.now_ns
-            host.again = False
+            host.retry = False
             executed += 1
             if not handlers[fact.kind](host, fact):
                 break
@@ -206,11 +214,7 @@ class Timeline:
                 event_queue.push(now_ns, host)
                 break
             due_ns = now_ns + facts[cursor].host_ns
-            if (
-                log.on
-                or (heap and (heap[0][0] < due_ns or (heap[0][0] == due_ns and heap[0][1] < order)))
-                or collectives.refresh() <= due_ns
-            ):
+            if log.on or (heap and heap[0] < (due_ns, order)) or collectives.refresh() <= due_ns:
                 event_queue.push(due_ns, host)
                 break
             event_queue.now_ns = due_ns
@@ -220,52 +224,44 @@ class Timeline:
         return executed
 
     def _follow_up(self) -> None:
-        """What an event has made possible at the same instant."""
+        """Executes what an event has made possible at the same instant."""
         arrived, woken, ended = self.event_queue.arrived, self.event_queue.woken, self.event_queue.ended
         while arrived or woken or ended:
             while arrived:
                 self.collectives.arrive(arrived.pop(0))
             while woken:
-                self._give_turn(woken.pop(0))
+                self._hosts.wake(woken.pop(0))
             while ended:
                 step = ended.pop(0)
                 step.device_ns = self.event_queue.now_ns
                 step.shares = step.host.shares_at(step.device_ns)
                 self.output.step_ended(step)
 
-    def _give_turn(self, host: Host) -> None:
-        self.operations.wake(host)
-        at_ns = host.clock_ns
-        if not host.again and host.cursor < len(host.log):
-            at_ns += host.log[host.cursor].host_ns
-        self.event_queue.push(at_ns, host)
-
     # ---- missing facts ---------------------------------------------------------------------------------------------
 
     def _starve(self, host: Host | None) -> Stop:
-        """Nothing more can be decided without this host's next fact."""
+        """Nothing more can be decided without this host's next fact; None: no fact is missing."""
         self.starved = None if host is None else host.rank
         return Stop.DRAINED if host is None else Stop.STARVED
 
     def _goes_on_without(self, host: Host, ahead: bool) -> bool:
-        """It is the turn of a host whose next fact has not come."""
+        """The host is the first in the event queue, and its next fact has not come. False: the simulation stops."""
         if host.may_pass:
-            heappop(self.event_queue.heap)
-            host.due = None
-            self.operations.block(host, HostState.PASSED_OVER, None)
+            self.event_queue.drop(host)
+            self._hosts.block(host, HostState.PASSED_OVER)
             self._passed_over.append(host)
         elif self._passed_over:
             self._return_all()
         elif ahead and not self._passing:
-            self.speculation.set_aside(host)
+            self.speculation.fall_silent(host)
         else:
             return False
         return True
 
     def _return_all(self) -> None:
-        """An answer has left, or nothing can happen without them: those passed over hold time at this instant now."""
+        """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
         for host in self._passed_over:
-            self._give_turn(host)
+            self._hosts.wake(host)
         self._passed_over.clear()
         self._passing = False
         for host in self.hosts:

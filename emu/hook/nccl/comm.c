@@ -51,6 +51,8 @@ static void ask(creation *it) {
     else
         ph_ask(PH_KIND_COMM_INIT, &it->init.fields, sizeof it->init.fields, it->init.id.internal,
                sizeof it->init.id.internal, &reply, sizeof reply);
+    if (ph_run.alone && !it->split) /* nobody answers: every rank asked for is there */
+        reply = (struct ph_COMM){.comm = 1, .rank = it->init.fields.rank, .nranks = it->init.fields.nranks};
     if (reply.comm == 0) { /* NCCL_SPLIT_NOCOLOR */
         free(it->comm);
         *it->out = NULL;

@@ -47,7 +47,7 @@ class _MadeUpCosts:
 
 
 class _Simulation(threading.Thread):
-    """The coordinator of one rank: every record goes through intake into the timeline, every answer back."""
+    """The coordinator of one rank: every record goes through the fact builder into the timeline, every answer back."""
 
     def __init__(self, folder: Path, queue_depth: int) -> None:
         super().__init__(daemon=True)
@@ -114,7 +114,7 @@ class Gpu(Rank):
             self._kernels[for_ns] = self.kernel(str(for_ns))
         return int(getattr(self, call)(self._kernels[for_ns], Dim3(1, 1, 1), Dim3(128, 1, 1), None, 0, stream))
 
-    def mark(self, stream: int = 0, flags: int = 0) -> int:
+    def record(self, stream: int = 0, flags: int = 0) -> int:
         """A new event, recorded."""
         event = self.event(flags)
         assert self.cudaEventRecord(event, stream) == OK
@@ -143,7 +143,7 @@ class Gpu(Rank):
         """Instant 0 is now: nothing is under way."""
         assert self.cudaSetDevice(0) == OK
         stream = self.stream(NONBLOCKING)
-        self._zero = self.mark(stream)
+        self._zero = self.record(stream)
         self._start = int(self.c.phantora_clock_ns())
 
     def function(self, body: Callable[[], None]) -> Any:
@@ -180,7 +180,7 @@ def simulate(
 ) -> Any:
     """Runs the program from instant 0 as the only rank of a server with two GPUs; returns what it returned.
 
-    `device`: lines of the device file (``call_ns__launch=5``). What the program raises, and what the simulation does,
+    `device`: lines of the device file (``host_ns__launch=5``). What the program raises, and what the simulation does,
     fails the test.
     """
     file = device_file(folder, **device)

@@ -101,7 +101,7 @@ class Calls:
     """One call each, made while the stream ``x`` is being captured; every method answers the call's status."""
 
     def __init__(self, gpu):
-        self.gpu, self.other, self.done, self.never = gpu, gpu.stream(), gpu.mark(gpu.stream()), gpu.event()
+        self.gpu, self.other, self.done, self.never = gpu, gpu.stream(), gpu.record(gpu.stream()), gpu.event()
         self.executable = gpu.graph(self.other, lambda: gpu.run(10, self.other))
         self.device, self.more = gpu.malloc(64), gpu.malloc(64)
         self.pageable, self.pageable_too = gpu.buffer(64), gpu.buffer(64)
@@ -255,7 +255,7 @@ def test_two_captures_that_an_event_would_join_are_both_lost(simulate):
 
 def test_an_event_of_a_capture_that_has_ended_stands_for_nothing(simulate):
     def program(gpu):
-        x, event, done, other = gpu.stream(), gpu.event(), gpu.mark(), gpu.stream()
+        x, event, done, other = gpu.stream(), gpu.event(), gpu.record(), gpu.stream()
         gpu.cudaStreamBeginCapture(x, GLOBAL)
         gpu.cudaEventRecord(event, x)
         ended = gpu.end(x)[0]

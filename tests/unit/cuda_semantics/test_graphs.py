@@ -46,7 +46,7 @@ def test_a_launch_is_one_call_for_the_host(simulate):
         executable = gpu.graph(stream, lambda: [gpu.run(1, stream) for _ in range(50)])
         return gpu.takes(lambda: gpu.cudaGraphLaunch(executable, stream))
 
-    assert simulate(program, call_ns__launch=7_000) == 7_000
+    assert simulate(program, host_ns__launch=7_000) == 7_000
 
 
 @pytest.mark.parametrize(("origin_ns", "side_ns"), [(1000, 300), (300, 1000)])
@@ -55,7 +55,7 @@ def test_branches_run_beside_each_other_and_meet_at_the_join(simulate, origin_ns
         origin, side = gpu.stream(), gpu.stream()
         executable = gpu.graph(origin, lambda: fork_and_join(gpu, origin, side, origin_ns=origin_ns, side_ns=side_ns))
         gpu.cudaGraphLaunch(executable, origin)
-        return gpu.at(gpu.mark(origin))
+        return gpu.at(gpu.record(origin))
 
     assert simulate(program) == 100 + 1000 + 20
 
@@ -67,7 +67,7 @@ def test_the_captured_streams_themselves_have_no_part_in_a_launch(simulate):
         gpu.run(50_000, side)
         gpu.run(60_000, origin)
         gpu.cudaGraphLaunch(executable, other)
-        return gpu.at(gpu.mark(other))
+        return gpu.at(gpu.record(other))
 
     assert simulate(program) == 1120
 
@@ -79,7 +79,7 @@ def test_a_launch_stays_between_what_its_stream_had_and_what_it_gets(simulate):
         gpu.run(5000, origin)
         gpu.cudaGraphLaunch(executable, origin)
         gpu.run(7, origin)
-        return gpu.at(gpu.mark(origin))
+        return gpu.at(gpu.record(origin))
 
     assert simulate(program) == 5000 + 1120 + 7
 
@@ -91,7 +91,7 @@ def test_an_executable_does_not_run_beside_itself(simulate):
         for stream in (a, b, c):
             gpu.cudaGraphLaunch(executable, stream)
             gpu.run(70, stream)
-        marks = [gpu.mark(stream) for stream in (a, b, c)]
+        marks = [gpu.record(stream) for stream in (a, b, c)]
         return [gpu.at(mark) for mark in marks]
 
     # What follows a launch in its own stream holds up nobody.
@@ -103,7 +103,7 @@ def test_two_executables_do(simulate):
         a, b = gpu.stream(), gpu.stream()
         for stream in (a, b):
             gpu.cudaGraphLaunch(gpu.graph(stream, lambda stream=stream: gpu.run(1000, stream)), stream)
-        marks = gpu.mark(a), gpu.mark(b)
+        marks = gpu.record(a), gpu.record(b)
         return [gpu.at(mark) for mark in marks]
 
     assert simulate(program) == [1000, 1000]
@@ -116,7 +116,7 @@ def test_in_the_legacy_stream_a_graph_is_ordered_as_a_whole(simulate):
         gpu.run(5000, before)
         gpu.cudaGraphLaunch(executable, LEGACY)
         gpu.run(7, after)
-        return gpu.at(gpu.mark(after))
+        return gpu.at(gpu.record(after))
 
     assert simulate(program) == 5000 + 1120 + 7
 
@@ -138,7 +138,7 @@ def test_external_events_are_recorded_and_waited_for_at_each_launch(simulate):
             gpu.run(5000, other)
             gpu.cudaEventRecord(gate, other)
             gpu.cudaGraphLaunch(executable, stream)
-            last = gpu.mark(stream)
+            last = gpu.record(stream)
             found += [gpu.at(middle), gpu.at(last)]
         return found
 

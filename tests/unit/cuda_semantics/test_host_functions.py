@@ -17,7 +17,7 @@ def test_a_host_function_takes_its_turn_and_a_fixed_time_of_its_stream(simulate)
         launched = gpu.takes(lambda: gpu.cudaLaunchHostFunc(stream, gpu.function(lambda: None), None))
         gpu.run(20, stream)
         gpu.run(300, other)
-        last, beside = gpu.mark(stream), gpu.mark(other)
+        last, beside = gpu.record(stream), gpu.record(other)
         return launched, gpu.at(beside), gpu.at(last)
 
     assert simulate(program, host_function_ns=FUNCTION_NS) == (0, 300, 1000 + FUNCTION_NS + 20)

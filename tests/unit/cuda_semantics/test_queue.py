@@ -51,7 +51,7 @@ def test_waits_and_host_functions_take_no_place(simulate, what):
     def program(gpu):
         a, b = gpu.stream(), gpu.stream()
         gpu.run(NS, b)
-        event = gpu.mark(b)
+        event = gpu.record(b)
         gpu.run(NS, a)
         calls = {
             "wait": lambda: gpu.cudaStreamWaitEvent(a, event, 0),

@@ -16,7 +16,7 @@ def test_a_stream_runs_its_work_in_order_and_streams_run_beside_each_other(simul
         gpu.run(1000, a)
         gpu.run(500, a)
         gpu.run(700, b)
-        first, second = gpu.mark(a), gpu.mark(b)
+        first, second = gpu.record(a), gpu.record(b)
         return gpu.at(first), gpu.at(second)
 
     assert simulate(program) == (1500, 700)
@@ -38,9 +38,9 @@ def test_legacy_work_waits_for_blocking_streams_and_they_for_it(simulate):
         first, second = gpu.stream(BLOCKING), gpu.stream(BLOCKING)
         gpu.run(1000, first)
         gpu.run(300, LEGACY)
-        legacy = gpu.mark(LEGACY)
+        legacy = gpu.record(LEGACY)
         gpu.run(20, second)
-        return gpu.at(legacy), gpu.at(gpu.mark(second))
+        return gpu.at(legacy), gpu.at(gpu.record(second))
 
     assert simulate(program) == (1300, 1320)
 
@@ -51,9 +51,9 @@ def test_nonblocking_streams_keep_apart_from_the_legacy_stream(simulate):
         gpu.stream(BLOCKING)
         gpu.run(1000, apart)
         gpu.run(300, LEGACY)
-        legacy = gpu.mark(LEGACY)
+        legacy = gpu.record(LEGACY)
         gpu.run(20, apart)
-        last = gpu.mark(apart)
+        last = gpu.record(apart)
         return gpu.at(legacy), gpu.at(last)
 
     assert simulate(program) == (300, 1020)
@@ -64,7 +64,7 @@ def test_a_blocking_stream_made_later_waits_for_earlier_legacy_work(simulate):
         gpu.run(1000, LEGACY)
         late = gpu.stream(BLOCKING)
         gpu.run(20, late)
-        return gpu.at(gpu.mark(late))
+        return gpu.at(gpu.record(late))
 
     assert simulate(program) == 1020
 
@@ -73,10 +73,10 @@ def test_a_blocking_stream_made_later_waits_for_earlier_legacy_work(simulate):
 def test_any_action_in_the_legacy_stream_is_a_barrier(simulate, action):
     def program(gpu):
         first, second = gpu.stream(BLOCKING), gpu.stream(BLOCKING)
-        own, a, b = gpu.mark(LEGACY), gpu.malloc(8), gpu.malloc(8)
+        own, a, b = gpu.record(LEGACY), gpu.malloc(8), gpu.malloc(8)
         gpu.run(1000, first)
         if action == "record":
-            gpu.mark(LEGACY)
+            gpu.record(LEGACY)
         elif action == "wait":
             gpu.cudaStreamWaitEvent(LEGACY, own, 0)  # an event that is complete, and the stream's own
         elif action == "function":
@@ -84,7 +84,7 @@ def test_any_action_in_the_legacy_stream_is_a_barrier(simulate, action):
         else:
             gpu.cudaMemcpyAsync(a, b, 8, D2D, LEGACY)
         gpu.run(20, second)
-        return gpu.at(gpu.mark(second))
+        return gpu.at(gpu.record(second))
 
     assert simulate(program) == 1020 + 8 * (action == "copy")
 
@@ -99,7 +99,7 @@ def test_what_gives_the_legacy_stream_nothing_is_no_barrier(simulate, action):
         else:
             gpu.cudaStreamWaitEvent(LEGACY, gpu.event(), 0)
         gpu.run(20, second)
-        return gpu.at(gpu.mark(second))
+        return gpu.at(gpu.record(second))
 
     assert simulate(program) == 20
 
@@ -133,12 +133,12 @@ def test_each_thread_has_a_default_stream_of_its_own(simulate):
 
         def other():
             gpu.run(300, PER_THREAD)
-            found.append(gpu.mark(PER_THREAD))
+            found.append(gpu.record(PER_THREAD))
 
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
-        return gpu.at(found[0]), gpu.at(gpu.mark(PER_THREAD))
+        return gpu.at(found[0]), gpu.at(gpu.record(PER_THREAD))
 
     assert simulate(program) == (300, 1000)
 
@@ -148,7 +148,7 @@ def test_per_thread_default_streams_are_blocking(simulate):
         gpu.run(1000, PER_THREAD)
         gpu.run(300, LEGACY)
         gpu.run(20, PER_THREAD)
-        return gpu.at(gpu.mark(LEGACY)), gpu.at(gpu.mark(PER_THREAD))
+        return gpu.at(gpu.record(LEGACY)), gpu.at(gpu.record(PER_THREAD))
 
     assert simulate(program) == (1320, 1320)
 
@@ -180,7 +180,7 @@ def test_destroying_a_stream_returns_at_once_and_its_work_goes_on(simulate):
     def program(gpu):
         stream = gpu.stream()
         gpu.run(1000, stream)
-        done = gpu.mark(stream)
+        done = gpu.record(stream)
         destroyed = gpu.takes(lambda: gpu.cudaStreamDestroy(stream))
         gone = gpu.cudaStreamQuery(stream)
         return destroyed, gone, gpu.at(done), gpu.takes(gpu.cudaDeviceSynchronize)
@@ -194,7 +194,7 @@ def test_the_legacy_stream_waits_for_a_destroyed_blocking_stream(simulate):
         gpu.run(1000, stream)
         gpu.cudaStreamDestroy(stream)
         gpu.run(20, LEGACY)
-        return gpu.at(gpu.mark(LEGACY))
+        return gpu.at(gpu.record(LEGACY))
 
     assert simulate(program) == 1020
 

@@ -6,11 +6,11 @@ from emu.contract import records
 from phantora_async.diagnosis.progress import Progress, examples, line
 from phantora_async.virtual_time import Timeline
 
-from ..virtual_time.scripted import FixedNetwork, Script, new_intake
+from ..virtual_time.scripted import FixedNetwork, Script, new_fact_builder
 
 
 def test_the_line_counts_ranks_by_what_they_do() -> None:
-    timeline, fact_builder = Timeline(4, FixedNetwork(), 1024), new_intake(4)
+    timeline, fact_builder = Timeline(4, FixedNetwork(), 1024), new_fact_builder(4)
     played = [Script(0, 4).advance(1_500_000).step(), Script(1, 4).clock(after=2_000_000), Script(2, 4).step().bye()]
     for script in played:
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
@@ -21,7 +21,7 @@ def test_the_line_counts_ranks_by_what_they_do() -> None:
 
 
 def test_when_all_wait_the_line_says_for_what() -> None:
-    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024), new_intake(2)
+    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024), new_fact_builder(2)
     for rank in range(2):
         script = Script(rank, 2).step().clock(after=7)
         timeline.feed(rank, fact_builder.take(rank, records.decode_up(b"".join(script.records))[0]))

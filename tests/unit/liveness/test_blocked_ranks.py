@@ -12,7 +12,7 @@ from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
 from phantora_async.liveness.sleep_detector import Thread
 from phantora_async.virtual_time import Stop, Timeline
 
-from ..virtual_time.scripted import FixedNetwork, Script, new_intake
+from ..virtual_time.scripted import FixedNetwork, Script, new_fact_builder
 
 
 class Machine:
@@ -22,7 +22,7 @@ class Machine:
         self.now_s = 100.0
         self.used_ns = 0
         monkeypatch.setattr(blocked_ranks, "monotonic", lambda: self.now_s)
-        timeline, fact_builder = Timeline(1, FixedNetwork(), 1024), new_intake(1)
+        timeline, fact_builder = Timeline(1, FixedNetwork(), 1024), new_fact_builder(1)
         timeline.feed(0, fact_builder.take(0, records.decode_up(b"".join(Script(0, 1).records))[0]))
         assert timeline.run(100) is Stop.STARVED
         self.blocked_ranks = BlockedRanks(timeline, fact_builder, {0: 1}, self)

@@ -18,7 +18,7 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Collective, NetworkModel, Revised, Stop, Timeline
 from profiles import load_cluster
 
-from .scripted import FixedNetwork, Script, new_intake, number
+from .scripted import FixedNetwork, Script, new_fact_builder, number
 
 TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=2)
 PARAMS = load_params("hopper")
@@ -63,7 +63,7 @@ def _comm_ids(size: int) -> list[int]:
     """What the communicators' ids will be; 0 for those without members."""
     ids = []
     for group, ranks in enumerate(_groups(size)):
-        fact_builder = new_intake(size)
+        fact_builder = new_fact_builder(size)
         for rank in ranks:
             fact_builder.take(rank, records.decode_up(Script(rank, size).records[0])[0])
             fact_builder.take(rank, records.decode_up(_init(group, ranks, rank, 0))[0])
@@ -138,17 +138,17 @@ def _write(
 
 
 class Watched:
-    """A fabric, and what has begun in it and was not taken back."""
+    """A network, and what has begun in it and was not taken back."""
 
     def __init__(self, network: NetworkModel) -> None:
         self._network = network
         self.begun: dict[Collective, int] = {}
         self.next_ns, self.complete, self.commit = network.next_ns, network.complete, network.commit
 
-    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
         assert collective not in self.begun
         self.begun[collective] = at_ns
-        return self._network.begin(collective, at_ns)
+        return self._network.begin(collective, at_ns, beside_compute)
 
     def retract(self, collective: Collective) -> Sequence[Revised]:
         del self.begun[collective]
@@ -201,7 +201,7 @@ def play(
     chance = random.Random(seed)
     network = Watched(make_network())
     timeline = Timeline(len(scripts), network, depth)
-    fact_builder = new_intake(len(scripts))
+    fact_builder = new_fact_builder(len(scripts))
     left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
     answers: dict[int, list[int]] = {}
 

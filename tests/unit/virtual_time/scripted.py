@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from emu.contract import records
@@ -18,7 +17,7 @@ from phantora_async.virtual_time import Collective, Revised, Stop, Timeline
 
 
 class FixedNetwork:
-    """Every meeting takes the time that a function of it says, whatever else moves."""
+    """Every collective takes the time that a function of it says, whatever else moves."""
 
     def __init__(self, duration_ns: Callable[[Collective], int] = lambda collective: collective.nbytes) -> None:
         self._duration_ns = duration_ns
@@ -29,7 +28,7 @@ class FixedNetwork:
     def begun(self) -> list[tuple[int, str]]:
         return sorted((at_ns, collective.describe()) for collective, at_ns in self._begun.items())
 
-    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
         assert collective not in self._due
         self._begun[collective] = at_ns
         self._due[collective] = at_ns + max(self._duration_ns(collective), 1)
@@ -53,12 +52,11 @@ class FixedNetwork:
         assert all(due_ns >= at_ns for due_ns in self._due.values())
 
 
-class FixedCosts:
-    """The signature ``kernel;1500`` costs 1500 ns."""
+class NoCosts:
+    """Scripts hold segments, whose durations are known."""
 
     def cost(self, signature: str) -> Any:
-        solo_ns = int(signature.split(";")[1])
-        return SimpleNamespace(solo_ns=solo_ns, contended_ns=solo_ns * 3 // 2, flops=1.0, source=3)
+        raise AssertionError(signature)
 
 
 class Script:
@@ -69,7 +67,7 @@ class Script:
         self.world_size = world_size
         self.comm = comm
         self.records: list[bytes] = []
-        self._marks = 0
+        self._recordings = 0
         self._questions = 0
         self._calls: dict[object, int] = {}
         self.add(records.Hello.encode(0, records.VERSION, rank, world_size, 0, rank, 1))
@@ -97,9 +95,9 @@ class Script:
         return self.add(records.Segment.encode(after, stream, launches, solo_ns, contended_ns, tail_ns or solo_ns))
 
     def record(self, *, stream: int = 1, after: int = 0, drop: int = 0) -> int:
-        self._marks += 1
-        self.add(records.EventRecord.encode(after, stream, 0, self._marks, drop))
-        return self._marks
+        self._recordings += 1
+        self.add(records.EventRecord.encode(after, stream, 0, self._recordings, drop))
+        return self._recordings
 
     def wait(self, recording: int, *, stream: int, after: int = 0) -> Script:
         return self.add(records.StreamWait.encode(after, stream, 0, recording))
@@ -168,7 +166,7 @@ class Result:
 
 def world_comm(world_size: int, unique: bytes = b"world") -> int:
     """The id that ``join_world`` of all ranks will get."""
-    fact_builder = new_intake(world_size)
+    fact_builder = new_fact_builder(world_size)
     for rank in range(world_size):
         script = Script(rank, world_size).join_world(unique=unique)
         fact_builder.take(rank, records.decode_up(b"".join(script.records))[0])
@@ -181,9 +179,9 @@ def scripts(world_size: int) -> list[Script]:
     return [Script(rank, world_size, comm).join_world() for rank in range(world_size)]
 
 
-def new_intake(world_size: int) -> FactBuilder:
+def new_fact_builder(world_size: int) -> FactBuilder:
     with tempfile.TemporaryDirectory() as folder:
-        return FactBuilder(world_size, Costs(FixedCosts(), CostTable(Path(folder) / "costs", 64)))
+        return FactBuilder(world_size, Costs(NoCosts(), CostTable(Path(folder) / "costs", 64)))
 
 
 def number(answer: bytes) -> int:
@@ -198,10 +196,10 @@ def play(
     queue_depth: int = 1024,
     shuffle: random.Random | None = None,
 ) -> Result:
-    """Feeds all records, in turns of single records and arbitrary portions if shuffled, and runs to the end."""
+    """Feeds all records, in arbitrary order and portions if shuffled, and runs to the end."""
     network = FixedNetwork(duration_ns)
     timeline = Timeline(len(scripts), network, queue_depth)
-    fact_builder = new_intake(len(scripts))
+    fact_builder = new_fact_builder(len(scripts))
     left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
     answers: dict[int, list[int]] = {}
     joining: set[int] = set()  # ranks that wait for a communicator

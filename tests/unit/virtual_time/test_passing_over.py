@@ -5,11 +5,11 @@ from __future__ import annotations
 from emu.contract import records
 from phantora_async.virtual_time import Stop, Timeline
 
-from .scripted import FixedNetwork, Script, new_intake, number
+from .scripted import FixedNetwork, Script, new_fact_builder, number
 
 
 def timeline_of(*played: Script) -> Timeline:
-    timeline, fact_builder = Timeline(len(played), FixedNetwork(), 1024), new_intake(len(played))
+    timeline, fact_builder = Timeline(len(played), FixedNetwork(), 1024), new_fact_builder(len(played))
     for script in played:
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     return timeline

@@ -10,11 +10,11 @@ from emu.contract import records
 from phantora_async.virtual_time import HostState, Snapshot, StreamState, Timeline
 
 from .programs import MOST, Ahead, Program, eager, network, never, on_demand, play, programs, write
-from .scripted import FixedNetwork, Script, new_intake, scripts
+from .scripted import FixedNetwork, Script, new_fact_builder, scripts
 
 
 def timeline_of(*played: Script) -> Timeline:
-    timeline, fact_builder = Timeline(len(played), FixedNetwork(), 1024), new_intake(len(played))
+    timeline, fact_builder = Timeline(len(played), FixedNetwork(), 1024), new_fact_builder(len(played))
     for script in played:
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     return timeline
@@ -43,7 +43,7 @@ def test_looking_while_it_runs_changes_nothing(ahead: Ahead) -> None:
 
 def test_what_a_stream_waits_for_is_told_by_value() -> None:
     a, b, c = world = scripts(3)
-    timeline, fact_builder = Timeline(3, FixedNetwork(), 1024), new_intake(3)
+    timeline, fact_builder = Timeline(3, FixedNetwork(), 1024), new_fact_builder(3)
 
     def tell_all() -> None:
         for script in world:

@@ -10,12 +10,12 @@ import pytest
 from emu.contract import records
 from phantora_async.virtual_time import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy, Stop, Timeline
 
-from .scripted import FixedNetwork, Script, new_intake, number, scripts
+from .scripted import FixedNetwork, Script, new_fact_builder, number, scripts
 
 
 def timeline_of(*played: Script, optimistic: bool = False) -> Timeline:
     timeline = Timeline(len(played), FixedNetwork(), 1024, optimistic=optimistic)
-    fact_builder = new_intake(len(played))
+    fact_builder = new_fact_builder(len(played))
     for script in played:
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
     return timeline
@@ -58,7 +58,7 @@ def test_a_late_fact_takes_back_the_collective_and_both_its_members() -> None:
     """Rank 0's stream reaches a collective at 1000, long after rank 0's host fell silent at 10."""
     world = scripts(3)
     a, b, c = world
-    fact_builder, timeline = new_intake(3), Timeline(3, FixedNetwork(), 1024)
+    fact_builder, timeline = new_fact_builder(3), Timeline(3, FixedNetwork(), 1024)
 
     def tell_all() -> None:
         for script in world:
@@ -116,7 +116,7 @@ def test_an_optimistic_query_that_was_wrong_is_a_revision() -> None:
     a.all_reduce(300)
     b.all_reduce(300, after=50).segment(1000, contended_ns=2000, after=1).sync(stream=1).clock()
     # Rank 0's records come in two portions; the first ends before its call.
-    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024, optimistic=True), new_intake(2)
+    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024, optimistic=True), new_fact_builder(2)
     late = records.decode_up(a.records.pop())[0]
     for script in (a, b):
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
@@ -137,7 +137,7 @@ def test_an_optimistic_state_that_was_wrong_is_a_revision_of_its_own_kind() -> N
     a.all_reduce(300)
     recording = b.all_reduce(300).record(stream=2)
     b.query(recording, after=1_000)
-    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024, optimistic=True), new_intake(2)
+    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024, optimistic=True), new_fact_builder(2)
     late = records.decode_up(a.records.pop())[0]
     for script in (a, b):
         timeline.feed(script.rank, fact_builder.take(script.rank, records.decode_up(b"".join(script.records))[0]))
@@ -182,7 +182,7 @@ def test_memory_stays_flat_over_many_steps(name: str) -> None:
     """Rank 1 is always a few records late; what is kept at the end is no more than after a hundredth of the steps."""
     chance = random.Random(4)
     world = scripts(2)
-    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024), new_intake(2)
+    timeline, fact_builder = Timeline(2, FixedNetwork(), 1024), new_fact_builder(2)
     policy = SpeculationPolicy(timeline, name)
     sizes: list[int] = []
     for script in world:
