@@ -19,9 +19,10 @@ from typing import Any
 
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
+from ..compiler import compile_time, graph_cache, triton_cache
 from ..contract.job import Job
 from ..control import dispatcher
-from ..interpreter import call_sites, heap, thread_names, triton_cache
+from ..interpreter import call_sites, heap, thread_names
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 
@@ -73,13 +74,14 @@ def prepare(job: Job) -> Prepared:
     """Loads the hook library, imports torch and the modules of `--preload`, and installs everything that changes the
     interpreter. Raises CannotPrepare.
     """
-    _check_torch()
+    graph_cache.install(_check_torch())
     hook = _load_hook(job)
     _import_modules(job.preload)
     hook.learn_versions()
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
+    compile_time.install(hook)
     timeouts.install()
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
@@ -94,15 +96,15 @@ def prepare(job: Job) -> Prepared:
     return Prepared(hook, clock, ranges, library)
 
 
-def _check_torch() -> None:
-    """Without importing it: a torch without CUDA never calls the hook library."""
+def _check_torch() -> str:
+    """Returns torch's version, without importing it: a torch without CUDA never calls the hook library."""
     install = f"install a CUDA build (no GPU needed): {sys.executable} -m pip install torch"
     spec = find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         raise CannotPrepare(f"PyTorch is not installed for {sys.executable}", install)
     version = Path(next(iter(spec.submodule_search_locations))) / "version.py"
     text = version.read_text() if version.is_file() else ""
-    known = dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
+    known: dict[str, str] = dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
     if "cuda" not in known:
         build = "a ROCm build" if "hip" in known else "a CPU-only build"
         raise CannotPrepare(
@@ -110,6 +112,7 @@ def _check_torch() -> None:
             "emulation needs a CUDA build",
             f"{install} (not from an index for CPU or ROCm builds)",
         )
+    return known.get("__version__", "unknown")
 
 
 def _load_hook(job: Job) -> Hook:

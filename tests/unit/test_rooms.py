@@ -19,7 +19,8 @@ MAY_IMPORT = {
     "emu.interpreter": ["emu.contract"],
     "emu.clock": ["emu.interpreter"],
     "emu.control": ["emu.interpreter"],
-    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control"],
+    "emu.compiler": ["emu.interpreter"],
+    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control", "emu.compiler"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
     "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.units"],

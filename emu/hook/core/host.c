@@ -33,8 +33,11 @@ static void pass(uint64_t ns) {
     if (ns) atomic_fetch_add_explicit(&clock_ns, ns, memory_order_relaxed);
 }
 
+/* Whose calls and ops move the clock? */
+static bool charged(void) { return LIKELY(!ph_thread_is_watcher() && !ph_uncounted()); }
+
 void ph_host_call(ph_call_kind kind) {
-    if (UNLIKELY(ph_thread_is_watcher())) return;
+    if (!charged()) return;
     atomic_fetch_add_explicit(&ph_counts.api_calls, 1, memory_order_relaxed);
     if (LIKELY(ph_cfg.host_mode == PH_HOST_MODELLED))
         pass(ph_cfg.call_ns[kind]);
@@ -43,18 +46,33 @@ void ph_host_call(ph_call_kind kind) {
 }
 
 void ph_host_op(void) {
-    if (UNLIKELY(ph_thread_is_watcher())) return;
+    if (!charged()) return;
     atomic_fetch_add_explicit(&ph_counts.ops, 1, memory_order_relaxed);
     if (ph_cfg.host_mode == PH_HOST_MODELLED) pass(ph_cfg.op_ns);
 }
 
-void ph_host_advance(uint64_t ns) { pass(ns); }
+void ph_host_advance(uint64_t ns) {
+    if (LIKELY(!ph_uncounted())) pass(ns);
+}
 
 uint64_t ph_host_clock(void) { return atomic_load_explicit(&clock_ns, memory_order_relaxed); }
 
 /* The clock as it is now, not as of the last call: for questions about time. */
 static void catch_up(void) {
-    if (ph_cfg.host_mode == PH_HOST_MEASURED && !ph_thread_is_watcher()) pass(spent_cpu(ph_self()));
+    if (ph_cfg.host_mode == PH_HOST_MEASURED && charged()) pass(spent_cpu(ph_self()));
+}
+
+bool ph_uncounted(void) { return ph_self()->uncounted > 0; }
+
+/* by = 1: from now on what the calling thread does takes no virtual time. Its calls and ops cost nothing, its launches
+ * reach no stream, and it does not wait for the device. by = -1: the end of that. The two nest. Memory, data, events
+ * and collectives are as always. Returns the GPU time of all launches of the thread that were not counted so far. */
+PH_EXPORT uint64_t phantora_uncounted(int by) {
+    ph_thread *thread = ph_self();
+    catch_up(); /* the program's own work until here */
+    thread->uncounted += by;
+    if (thread->uncounted == 0) spent_cpu(thread); /* what was not counted is not charged later */
+    return thread->uncounted_ns;
 }
 
 void ph_host_reset(void) {

@@ -21,6 +21,8 @@ void ph_host_call(ph_call_kind kind);
 void ph_host_op(void);
 void ph_host_advance(uint64_t ns);
 uint64_t ph_host_clock(void);
+/* Is the calling thread's work not the program's on a cluster? See phantora_uncounted. */
+bool ph_uncounted(void);
 void ph_host_reset(void);
 /* The virtual time last heard of, plus the host time since: never asks. */
 uint64_t ph_clock_estimate(void);

@@ -33,6 +33,8 @@ typedef struct ph_thread {
     uint32_t name_checks; /* how often its name has been looked at while its kind was unknown */
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
+    int uncounted;                       /* depth of ph_uncounted: what the thread does takes no virtual time */
+    uint64_t uncounted_ns;               /* GPU time of the launches since the thread began that were not counted */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
     ph_call_config configs[PH_MAX_CONFIGS];
