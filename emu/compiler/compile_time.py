@@ -3,7 +3,7 @@
 What a rank compiles depends on what others have compiled before, in this run or an earlier one. So nothing of it may
 enter virtual time, or a run's result would depend on its cache: an emulated run is one on a cluster with warm caches.
 While a rank compiles, the hook library charges no calls and no ops, launches reach no stream, and nothing waits for the
-device (phantora_uncounted).
+device (phantora_uncounted). Memory that a compiler allocates raises no peak.
 
 Inductor and Triton launch each candidate some hundred times and read the clock. Here it is launched once, not counted:
 the hook library says how long the cost model finds that its kernels take.
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 from ..interpreter.hook_library import Hook
+from ..interpreter.peak_memory import PeakMemory
 from .imports import when_imported
 
 _TRIGGERS = frozenset({"DYNAMO", "LAZY_BACKWARD"})
@@ -25,27 +27,33 @@ _TRIGGERS = frozenset({"DYNAMO", "LAZY_BACKWARD"})
 
 
 class Uncounted:
-    """Keeps what a thread does out of virtual time."""
+    """Keeps what a thread does out of virtual time, and what it allocates out of the peaks of memory."""
 
-    def __init__(self, hook: Hook) -> None:
+    def __init__(self, hook: Hook, peaks: PeakMemory) -> None:
         self._uncounted = hook.uncounted
+        self._peaks = peaks
+        self._thread = threading.local()
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
+        if getattr(self._thread, "is_inside", False):
+            yield
+            return
+        self._thread.is_inside = True
         self._uncounted(1)
         try:
-            yield
+            with self._peaks.unnoticed():
+                yield
         finally:
             self._uncounted(-1)
+            self._thread.is_inside = False
 
     def cost_ms(self, work: Callable[[], Any]) -> float:
         """GPU time of what `work` launches, by the cost model."""
-        before_ns = self._uncounted(1)
-        try:
+        with self():
+            before_ns = self._uncounted(0)
             work()
-        finally:
-            after_ns = self._uncounted(-1)
-        return (after_ns - before_ns) / 1e6
+            return (self._uncounted(0) - before_ns) / 1e6
 
     def method(self, owner: type, name: str) -> None:
         """Keeps a method of a class out of virtual time, if the class has it."""
@@ -61,9 +69,9 @@ class Uncounted:
         setattr(owner, name, uncounted)
 
 
-def install(hook: Hook) -> None:
+def install(hook: Hook, peaks: PeakMemory) -> None:
     """In the forker, once."""
-    uncounted = Uncounted(hook)
+    uncounted = Uncounted(hook, peaks)
     for name, change in (
         ("torch._dynamo.callback", _compilation),
         ("torch._inductor.utils", _profiled_benchmark),

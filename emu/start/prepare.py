@@ -25,6 +25,7 @@ from ..control import dispatcher
 from ..interpreter import call_sites, heap, thread_names
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
+from ..interpreter.peak_memory import PeakMemory
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -66,6 +67,7 @@ class Prepared:
     hook: Hook
     clock: VirtualClock
     ranges: NvtxRanges
+    peaks: PeakMemory
     dispatcher_library: Any
     """Our functions in PyTorch's dispatcher stay registered as long as this object lives."""
 
@@ -81,7 +83,8 @@ def prepare(job: Job) -> Prepared:
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
-    compile_time.install(hook)
+    peaks = PeakMemory()
+    compile_time.install(hook, peaks)
     timeouts.install()
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
@@ -93,7 +96,7 @@ def prepare(job: Job) -> Prepared:
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, library)
+    return Prepared(hook, clock, ranges, peaks, library)
 
 
 def _check_torch() -> str:

@@ -65,8 +65,9 @@ static void catch_up(void) {
 bool ph_uncounted(void) { return ph_self()->uncounted > 0; }
 
 /* by = 1: from now on what the calling thread does takes no virtual time. Its calls and ops cost nothing, its launches
- * reach no stream, and it does not wait for the device. by = -1: the end of that. The two nest. Memory, data, events
- * and collectives are as always. Returns the GPU time of all launches of the thread that were not counted so far. */
+ * reach no stream, it does not wait for the device, and what it allocates raises no peak. Data, events and collectives
+ * are as always. by = -1: the end of that. The two nest. Returns the GPU time of all launches of the thread that were
+ * not counted so far. */
 PH_EXPORT uint64_t phantora_uncounted(int by) {
     ph_thread *thread = ph_self();
     catch_up(); /* the program's own work until here */

@@ -31,7 +31,11 @@ sys.stdin.readline()
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that holds the lock of "graph" until it is sent a line or ends."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)], cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        cwd=ROOT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
