@@ -42,6 +42,7 @@ COMMANDS = (
     Command("run", "run a training script on emulated GPUs"),
     Command("report", "show a run's report again"),
     Command("validate", "compare emulated jobs with what real GPUs did"),
+    Command("profile", "measure this machine's host"),
     Command("profiles", "list, show or copy GPU, cluster and host descriptions"),
     Command("net", "simulate network flows without a training script"),
 )

@@ -81,12 +81,7 @@ class Config:
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
-            f"host_scale={self.host.scale}",
-            f"op_ns={self.host.op_ns}",
-            f"python_op_ns={self.host.python_op_ns}",
-            f"host_function_ns={self.host.host_function_ns}",
-            f"queue_depth={self.host.queue_depth}",
-            *(f"call_ns.{kind}={cost_ns}" for kind, cost_ns in self.host.call_ns.items()),
+            *self.host.device_file_lines(),
         ]
 
 
@@ -134,7 +129,7 @@ def resolve(given: argparse.Namespace) -> Config:
     nccl, remarks = _network(cluster, len(servers))
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
-    python = _python(given.python)
+    python = find_python(given.python)
     cache, cache_remarks = _compile_cache(given.compile_cache)
     run_dir = _run_dir(given.run_dir, given.script)
     return Config(
@@ -228,7 +223,7 @@ def _shown_ranks(text: str, world_size: int) -> frozenset[int]:
     return ranks
 
 
-def _python(text: str | None) -> Path:
+def find_python(text: str | None) -> Path:
     """An absolute path, links kept: a virtual environment's interpreter is a link that must not be resolved."""
     if text is None:
         if importlib.util.find_spec("torch") is None:

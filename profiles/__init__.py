@@ -9,30 +9,35 @@ Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`, titles.
 May import: nothing of ours outside this folder. Others import this module alone, not what is below it.
 """
 
-from profiles.cost import Cost, CostModel, Source, StreamTime
+from profiles.cost import Cost, CostModel, Source
 from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
 from profiles.descriptions.cluster import Cluster, load_cluster
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.errors import ProfileError, UnknownProfile
-from profiles.host import CALL_KINDS, HostModel, load_host
+from profiles.host import CALL_KINDS, WORK_KINDS, HostModel, Spread, host_toml, load_host
+from profiles.host_fit import Fit, fit
 from profiles.tables import Table, load_table
 from profiles.titles import title
 
 __all__ = [
     "CALL_KINDS",
+    "WORK_KINDS",
     "Cluster",
     "Cost",
     "CostModel",
+    "Fit",
     "Gpu",
     "HostModel",
     "ProfileError",
     "Source",
-    "StreamTime",
+    "Spread",
     "Table",
     "UnknownProfile",
     "cluster_names",
+    "fit",
     "gpu_names",
     "host_names",
+    "host_toml",
     "load_cluster",
     "load_gpu",
     "load_host",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from profiles.descriptions.gpu import Gpu
 from profiles.errors import ProfileError
 from profiles.models import dispatch
+from profiles.models.errors import UNMEASURED, error_share
 from profiles.signature import Library, Signature, family_of, parse, shapes_in, unknown_parts
 from profiles.tables import Table
 
+REPEATED = 0.03
+"""Relative error of a measured time: how far repeats differ."""
 LONGEST_NS = 10**15
 """No cost is longer, 11 days: sizes may be anything, and 64 bits must hold sums of costs."""
 
@@ -34,18 +36,12 @@ class Cost:
     flops: float
     """Useful floating-point operations (GEMM, convolution, attention), for MFU; 0 elsewhere."""
     source: Source
-    kernels: int = 1
-    """Kernels that the work consists of. Between two of them, and before the next work of the stream, a gap passes."""
     unknown: str = ""
-    """What of the signature was not understood, if the source is UNRECOGNISED."""
-
-
-class StreamTime(NamedTuple):
-    """For how long work occupies its stream."""
-
-    solo_ns: int
-    contended_ns: int
-    """Beside a resident NCCL kernel."""
+    """What is not known of the work, if the source is UNRECOGNISED."""
+    model: str = ""
+    """The model behind the time, also where a measured time corrects it."""
+    error_share: float = 0.0
+    """Root mean square of the model's relative errors on measured kernels (profiles.models.errors)."""
 
 
 class CostModel:
@@ -72,26 +68,18 @@ class CostModel:
             known = self._known[signature] = self._price(signature)
         return known
 
-    def stream_time(self, cost: Cost) -> StreamTime:
-        """Its kernels and the gap after each of them."""
-        achieved = self.gpu.achieved
-        return StreamTime(
-            cost.solo_ns + cost.kernels * achieved.kernel_gap_ns,
-            cost.contended_ns + cost.kernels * achieved.kernel_gap_beside_nccl_ns,
-        )
-
     def _price(self, signature: str) -> Cost:
         try:
             what = parse(signature)
         except ProfileError as error:
             # All that is left to go by are the sizes that the text mentions.
             by_bytes = self._roofline(Library("unknown", 0, "", shapes_in(signature)))
-            return replace(by_bytes, source=Source.UNRECOGNISED, unknown=str(error))
+            return replace(by_bytes, source=Source.UNRECOGNISED, unknown=str(error), error_share=UNMEASURED)
         modelled = self._roofline(what)
         if self.table is not None and (better := self._from_table(self.table, signature, what, modelled)):
             return better
         if unknown := unknown_parts(what):
-            return replace(modelled, source=Source.UNRECOGNISED, unknown=", ".join(unknown))
+            return replace(modelled, source=Source.UNRECOGNISED, unknown=", ".join(unknown), error_share=UNMEASURED)
         return modelled
 
     def _from_table(self, table: Table, signature: str, what: Signature, modelled: Cost) -> Cost | None:
@@ -99,15 +87,21 @@ class CostModel:
         slowdown = modelled.contended_ns / modelled.solo_ns
         if measured := table.exact.get(signature):
             contended = measured.contended_ns or round(measured.solo_ns * slowdown)
-            return Cost(measured.solo_ns, contended, modelled.flops, Source.MEASURED, modelled.kernels)
+            return replace(
+                modelled, solo_ns=measured.solo_ns, contended_ns=contended, source=Source.MEASURED, unknown="",
+                error_share=REPEATED,
+            )  # fmt: skip
         if (factor := table.correction(family_of(what), modelled.solo_ns)) is None:
             return None
         solo_ns = max(1, round(modelled.solo_ns * factor))
-        contended_ns = max(solo_ns, round(solo_ns * slowdown))
-        return Cost(solo_ns, contended_ns, modelled.flops, Source.INTERPOLATED, modelled.kernels)
+        contended = max(solo_ns, round(solo_ns * slowdown))
+        return replace(modelled, solo_ns=solo_ns, contended_ns=contended, source=Source.INTERPOLATED, unknown="")
 
     def _roofline(self, what: Signature) -> Cost:
         estimate = dispatch.estimate(self.gpu, what)
-        solo_ns = max(1, round(min(estimate.solo_ns, LONGEST_NS)))
-        contended_ns = max(solo_ns, round(min(estimate.contended_ns, LONGEST_NS)))
-        return Cost(solo_ns, contended_ns, estimate.flops, Source.ROOFLINE, estimate.kernels)
+        between = self.gpu.achieved.launch_gap_ns * (estimate.kernels - 1)
+        solo_ns = max(1, round(min(estimate.solo_ns + between, LONGEST_NS)))
+        contended_ns = max(solo_ns, round(min(estimate.contended_ns + between, LONGEST_NS)))
+        source = Source.UNRECOGNISED if estimate.unknown else Source.ROOFLINE
+        share = error_share(estimate.model)
+        return Cost(solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share)

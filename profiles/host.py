@@ -1,8 +1,7 @@
-"""The modelled host: what a rank's Python and driver calls cost, as few constants.
+"""The described host: what a rank's work takes of it, as a cost for each kind of work that the hook library counts.
 
-A rank's host time is op_ns per ATen op or autograd node, python_op_ns more for each op that a tensor subclass handles
-in Python, and call_ns per API call of each kind. docs/costs.md says how the constants were found and how far real
-jobs are from them.
+A thread's host time is the sum, over the kinds, of count times cost: API calls, operators, autograd nodes, Python
+functions. docs/host.md says what the kinds are, how costs are measured and how far real jobs are from them.
 """
 
 from __future__ import annotations
@@ -14,44 +13,113 @@ from pathlib import Path
 from profiles.descriptions.catalog import find
 from profiles.descriptions.fields import read_toml
 
-# ph_call_kind of the hook, in its order.
 CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl")
+"""API calls: what the driver and NVIDIA's libraries take."""
+WORK_KINDS = (
+    "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "listed_tensor", "table_kib",
+    "custom_node", "scope", "collective_op", "node", "backward", "hot_frame", "hot_code_unit", "frame", "callback",
+    "resume", "code_unit",
+)  # fmt: skip
+"""The program's own work between calls. Both together are those of emu/hook/calls/host_costs.def, in its order."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """How hosts of this kind differ, and how far the model is from a host that it was measured on."""
+
+    fast: float
+    """Time that the fastest such host seen takes, over that of the description; at most 1."""
+    slow: float
+    """The same for the slowest; at least 1."""
+    error: float
+    """Standard deviation of a job's host time around the model's, on the measured host itself, relative."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostModel:
     name: str
-    op_ns: int
-    """One ATen op or autograd node, nested ones too: one NVTX range."""
-    python_op_ns: int
-    """More for an op that Python handles (DTensor): the NVTX ranges named PythonSubclass."""
-    call_ns: dict[str, int]
-    """One API call, by CALL_KINDS."""
+    cost_ns: dict[str, float]
+    """By kind, CALL_KINDS and WORK_KINDS."""
     host_function_ns: int
     """What a host function (cudaLaunchHostFunc) takes of its stream besides its own time, which is not modelled."""
     queue_depth: int
     """Launches that the host may be ahead of the GPU before a launch blocks."""
     scale: float
     """Mode `measured`: real host's CPU time over this machine's, for the same work."""
+    spread: Spread
+    measured: dict[str, str]
+    """Where the figures come from: processor, kernel, Python, torch, date and the like."""
     path: Path
+
+    def device_file_lines(self) -> list[str]:
+        """For the hook's device file. A code unit takes less than a nanosecond's share: it is given in picoseconds."""
+        return [
+            f"host_scale={self.scale}",
+            f"host_function_ns={self.host_function_ns}",
+            f"queue_depth={self.queue_depth}",
+            *(f"host_ns.{kind}={device_file_value(kind, ns)}" for kind, ns in self.cost_ns.items()),
+        ]
+
+
+def device_file_value(kind: str, ns: float) -> int:
+    return round(ns * 1000) if kind.endswith("code_unit") else round(ns)
 
 
 def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     """Reads a shipped host model by name or a user's file by path. Raises UnknownProfile or ProfileError."""
     path = find("host", name_or_path)
     top = read_toml(path)
-    calls = top.table("call_ns")
+    calls, work = top.table("call_ns"), top.table("work_ns")
+    spread, measured = top.table("spread", optional=True), top.table("measured", optional=True)
     host = HostModel(
         name=path.stem,
-        op_ns=top.integer("op_ns"),
-        python_op_ns=top.integer("python_op_ns", 0),
-        call_ns={kind: calls.integer(kind) for kind in CALL_KINDS},
+        cost_ns={kind: calls.number(kind, zero=True) for kind in CALL_KINDS}
+        | {kind: work.number(kind, zero=True) for kind in WORK_KINDS},
         host_function_ns=top.integer("host_function_ns", HOST_FUNCTION_NS),
         queue_depth=top.integer("queue_depth", least=1),
-        scale=top.number("scale"),
+        scale=top.number("scale", 1.0),
+        spread=Spread(
+            spread.number("fast", 1.0, most=1.0), spread.number("slow", 1.0, least=1.0), spread.number("error", 0.1)
+        ),
+        measured={key: measured.text(key) for key in measured.keys()},  # noqa: SIM118
         path=path,
     )
     top.done()
     return host
+
+
+def host_toml(
+    cost_ns: dict[str, float], spread: Spread, measured: dict[str, str], *, queue_depth: int, comment: str
+) -> str:
+    """A host description as a file that `load_host` reads."""
+
+    def figure(ns: float) -> str:
+        return f"{ns:.3g}" if ns < 100 else f"{round(ns, -len(str(int(ns))) + 3):_}"
+
+    def table(kinds: tuple[str, ...]) -> list[str]:
+        return [f"{kind} = {figure(cost_ns[kind])}" for kind in kinds]
+
+    return "\n".join(
+        [
+            *(f"# {line}" for line in comment.splitlines()),
+            f"queue_depth = {queue_depth}",
+            "",
+            "# Nanoseconds; docs/host.md says what each is.",
+            "[call_ns]",
+            *table(CALL_KINDS),
+            "",
+            "[work_ns]",
+            *table(WORK_KINDS),
+            "",
+            "[spread]",
+            f"fast = {spread.fast:.2f}",
+            f"slow = {spread.slow:.2f}",
+            f"error = {spread.error:.2f}",
+            "",
+            "[measured]",
+            *(f'{key} = "{value}"' for key, value in measured.items()),
+            "",
+        ]
+    )

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from profiles.errors import ProfileError
 from profiles.kernel_names.kernel_name import read_name
-from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Sdpa, Shape, parse
+from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Rnn, Sdpa, Shape, Triton, parse
 
 LONGEST = 96
 """Characters of a title."""
@@ -33,8 +33,12 @@ def title(signature: str) -> str:
             shapes = f"q={_dims(what.q)} k={_dims(what.k)}"
             return _with_op(f"attention {what.direction} {what.dtype} {shapes}{causal}", what.op)
         case Kernel():
-            grid = "x".join(str(blocks) for blocks in what.grid if blocks > 1) or "1"
-            return _with_op(f"{_kernel(what.name)} grid={grid}", what.op)
+            return _with_op(f"{_kernel(what.name)} grid={_grid(what.grid)}", what.op)
+        case Triton():
+            return _with_op(f"{what.name} grid={_grid(what.grid)}", what.op)
+        case Rnn():
+            shape = f"steps={what.steps} batch={what.batch} hidden={what.hidden} layers={what.layers}"
+            return _with_op(f"{what.mode} {what.direction} {what.dtype} {shape}", what.op)
         case Library():
             return _with_op(what.call, what.op)
         case Copy():
@@ -42,6 +46,10 @@ def title(signature: str) -> str:
         case Memset():
             return f"memset {what.nbytes:,} bytes"
     return _cut(signature)
+
+
+def _grid(grid: tuple[int, int, int]) -> str:
+    return "x".join(str(blocks) for blocks in grid if blocks > 1) or "1"
 
 
 def _kernel(name: str) -> str:

@@ -26,6 +26,7 @@ from .callers import TimeSource, is_daemon_thread, time_source_of
 
 _IDLE_READ_STEP_NS = 50
 _IDLE_READ_LIMIT_NS = 1_000_000
+_FREE_IDLE_READS = 16
 
 
 class HookClock(Protocol):
@@ -38,6 +39,10 @@ class HookClock(Protocol):
     @property
     def host_clock_ns(self) -> Callable[[], int]:
         """Host time that this rank has used so far. Asks nobody."""
+
+    @property
+    def activity(self) -> Callable[[], int]:
+        """A number that grows with every call and every operator of this rank. Asks nobody."""
 
     @property
     def advance_ns(self) -> Callable[[int], None]:
@@ -64,6 +69,8 @@ class VirtualClock:
         self._main_thread = 0
         self._sources: dict[str | None, TimeSource] = {}
         self._host_ns_after_read = -1
+        self._activity_at_read = -1
+        self._passed = 0  # how often time was passed here, by a sleep for example
         self._idle_reads = 0
         self._daemon = threading.local()  # slept_until_ns: the end of this daemon thread's last sleep
 
@@ -119,14 +126,19 @@ class VirtualClock:
 
     def _ask(self) -> int:
         """Virtual time of this rank's host, when no other rank can change it any more."""
-        if self._hook.host_clock_ns() == self._host_ns_after_read:
-            # The rank has done nothing since its last read: a loop that waits for time to pass. Let it pass, faster
-            # with every read.
+        activity = self._hook.activity() + self._passed
+        if activity == self._activity_at_read:
+            # The rank has called nothing since its last read: maybe a loop that waits for time to pass. Let it pass,
+            # faster with every read; its own Python functions take time as well, so the first reads are left alone.
             self._idle_reads += 1
-            self._hook.advance_ns(min(_IDLE_READ_STEP_NS * self._idle_reads, _IDLE_READ_LIMIT_NS))
+            stood_still = self._hook.host_clock_ns() == self._host_ns_after_read
+            counted = self._idle_reads if stood_still else self._idle_reads - _FREE_IDLE_READS
+            if counted > 0:
+                self._hook.advance_ns(min(_IDLE_READ_STEP_NS * counted, _IDLE_READ_LIMIT_NS))
         else:
             self._idle_reads = 0
         now_ns = self._hook.clock_ns()
+        self._activity_at_read = activity
         self._host_ns_after_read = self._hook.host_clock_ns()
         self._last_known_ns = max(self._last_known_ns, now_ns)
         return self._last_known_ns
@@ -142,6 +154,7 @@ class VirtualClock:
 
     def pass_ns(self, for_ns: int) -> None:
         """Lets host time pass, without asking for the time."""
+        self._passed += 1
         self._hook.advance_ns(for_ns)
 
     def sleep(self, seconds: float, caller: types.FrameType) -> None:

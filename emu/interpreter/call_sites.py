@@ -31,12 +31,11 @@ def install(hook: Hook) -> None:
             "error messages will not name lines of the script: this Python does not export the functions that it takes",
             file=sys.stderr,
         )
-        return
-    _note_backward_passes(hook)
 
 
-def _note_backward_passes(hook: Hook) -> None:
-    """Notes the line that starts a backward pass: autograd's threads have no frame of the script.
+def note_backward_passes(hook: Hook) -> None:
+    """In the forker: notes when a backward pass starts, and at which line. Autograd's threads take both over: they have
+    no frame of the script, and their host time begins where that of the calling thread is.
 
     Torch looks `run_backward` up in its engine for every pass. The note is made in that look-up, so tracebacks show no
     frame of ours.

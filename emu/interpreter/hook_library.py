@@ -24,6 +24,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "clock_ns": (_u64, ()),
     "advance_ns": (None, (_u64,)),
     "host_clock_ns": (_u64, ()),
+    "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
@@ -36,9 +37,21 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
     "backward": (None, ()),
     "uncounted": (_u64, (_int,)),
+    "frame_rule": (_int, (_str, _str, _int)),
+    "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
+    "frames_on": (None, (_int,)),
+    "measures_host": (_int, ()),
+    "own_work": (None, (_u32, _u32, _u32)),
+    "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
+    "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
+    "kernel_program": (None, (ctypes.c_void_p, _str, _str)),
 }
+
+
+def _begin() -> None:
+    return None
 
 
 class HookError(RuntimeError):
@@ -64,12 +77,14 @@ class Hook:
         ours, theirs = VERSION, functions["abi_version"]()
         if ours != theirs:
             raise HookError(f"{path} has version {theirs}, but this package needs version {ours}")
+        self._library = library
         self._functions = functions
         self._learn_versions = library.cudnnGetVersion
         self._callbacks: list[Any] = []  # ctypes' thunks must outlive the library's use of them
         # The simple ones are the C functions themselves.
         self.clock_ns: Callable[[], int] = functions["clock_ns"]
         self.host_clock_ns: Callable[[], int] = functions["host_clock_ns"]
+        self.activity: Callable[[], int] = functions["activity"]
         self.advance_ns: Callable[[int], None] = functions["advance_ns"]
         self.data_wait: Callable[[int, int], None] = functions["data_wait"]
         self.data_pending: Callable[[int, int], int] = functions["data_pending"]
@@ -106,6 +121,10 @@ class Hook:
         """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""
         self._functions["warn_once"](name.encode(errors="replace"), text.encode(errors="replace"))
 
+    def kernel_program(self, function: int, program: str, parameter_widths: str) -> None:
+        """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
+        self._functions["kernel_program"](function, program.encode(), parameter_widths.encode())
+
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""
         return self._functions["device_base"](), self._functions["device_nbytes"]()
@@ -137,6 +156,38 @@ class Hook:
         text = ctypes.create_string_buffer(1024)
         self._functions["line"](text, len(text))
         return text.value.decode(errors="replace")
+
+    def frame_rule(self, file: str, function: str, kind: int) -> None:
+        """See emu.interpreter.frame_counter."""
+        self._functions["frame_rule"](file.encode(), function.encode(), kind)
+
+    def count_frames(self, offsets: Sequence[int]) -> bool:
+        """In the forker, after the rules: Python functions cost host time from now on. False if this interpreter
+        lacks what it takes."""
+        # Unlike the other functions this one needs the interpreter's lock.
+        count = ctypes.PYFUNCTYPE(_int, ctypes.POINTER(ctypes.c_int32))(("phantora_count_frames", self._library))
+        counting = bool(count((ctypes.c_int32 * len(offsets))(*offsets)) == 0)
+        _begin()  # the first frame that the library sees must be one that begins
+        return counting
+
+    def frames_on(self, on: bool) -> None:
+        """Switches counting off and on again: for measuring what it takes."""
+        ctypes.PYFUNCTYPE(None, _int)(("phantora_frames_on", self._library))(on)
+
+    def measures_host(self) -> bool:
+        """Is host time what the threads use on this machine (`--host measured`)?"""
+        return bool(self._functions["measures_host"]())
+
+    def own_work(self, call_ns: int, range_ns: int, frame_ns: int) -> None:
+        """For `--host measured`: what the emulation takes for observing a call, a range and a Python function."""
+        self._functions["own_work"](call_ns, range_ns, frame_ns)
+
+    def host_counts(self) -> dict[str, int]:
+        """Units of each kind of host work since the start, all threads together."""
+        n = self._functions["host_counts"](None, 0)
+        counts = (_u64 * n)()
+        self._functions["host_counts"](counts, n)
+        return {self._functions["host_kind"](kind).decode(): counts[kind] for kind in range(n)}
 
     def tell_sites(self, offsets: Sequence[int], ours: str, stdlib: str, torch: str) -> bool:
         """In the forker: from now on the library's records name the lines where calls were made.

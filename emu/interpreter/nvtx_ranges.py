@@ -42,6 +42,13 @@ class NvtxRanges:
         self._thread = threading.get_ident()
         self._resume()
 
+    def pause(self) -> None:
+        """No ranges until `unpause`, on the thread that called `start`."""
+        self._suspend()
+
+    def unpause(self) -> None:
+        self._resume()
+
     def _resume(self) -> None:
         if threading.get_ident() != self._thread or self._on:
             return

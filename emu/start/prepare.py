@@ -22,7 +22,7 @@ from ..clock.virtual_clock import VirtualClock
 from ..compiler import compile_time, graph_cache, triton_cache
 from ..contract.job import Job
 from ..control import dispatcher
-from ..interpreter import call_sites, heap, thread_names
+from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_programs
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
@@ -83,6 +83,7 @@ def prepare(job: Job) -> Prepared:
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
+    triton_programs.install(hook)
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()
@@ -91,6 +92,8 @@ def prepare(job: Job) -> Prepared:
     library = dispatcher.install(hook, job.data_limit_nbytes, job.float_limit_count)
     ranges.install()
     call_sites.install(hook)
+    call_sites.note_backward_passes(hook)
+    frame_counter.install(hook)
     thread_names.install()
     _check_single_threaded()
     gc.collect()

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from ..contract.job import Job, Seat, torchrun_environment
 from ..contract.records import ExitKind
-from ..interpreter import seeds, stack_dump
+from ..interpreter import own_work, seeds, stack_dump
 from . import processes, script
 from .prepare import Prepared
 
@@ -45,6 +45,8 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
         prepared.ranges.start()
+        if prepared.hook.measures_host():
+            own_work.tell(prepared.hook, prepared.ranges)
         end = script.run(job)
         code = end.code
         _end_interpreter()

@@ -11,8 +11,18 @@ from __future__ import annotations
 
 from netsim.collectives import settings
 from netsim.collectives.params import Params, load_params
-from netsim.collectives.planner import Plan, plan
+from netsim.collectives.planner import Plan, plan, slower
 from netsim.collectives.settings import NcclSettings
 from netsim.collectives.transfers import BufferedSend, buffered_send
 
-__all__ = ["BufferedSend", "NcclSettings", "Params", "Plan", "buffered_send", "load_params", "plan", "settings"]
+__all__ = [
+    "BufferedSend",
+    "NcclSettings",
+    "Params",
+    "Plan",
+    "buffered_send",
+    "load_params",
+    "plan",
+    "settings",
+    "slower",
+]

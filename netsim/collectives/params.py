@@ -67,6 +67,8 @@ class Kernel:
     many_blocks: int
     many_blocks_us: float
     """A kernel of at least ``many_blocks`` blocks starts this much later."""
+    beside_compute: float
+    """How much longer a collective within a server takes that begins while its GPUs compute, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ def _kernel(table: TomlTable) -> Kernel:
         overlap_mb=table.number("overlap_mb"),
         many_blocks=table.count("many_blocks"),
         many_blocks_us=table.number("many_blocks_us", above=-1.0),
+        beside_compute=table.number("beside_compute", above=0.999),
     )
     table.end()
     return kernel

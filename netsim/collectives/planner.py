@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 
@@ -31,6 +31,15 @@ class Plan:
     channels: int
     latency_ns: int
     groups: tuple[Group, ...]
+
+
+def slower(plan: Plan, factor: float) -> Plan:
+    """The same plan where everything takes ``factor`` times as long."""
+    groups = tuple(
+        replace(group, nbytes=ceil(group.nbytes * factor), latency_ns=round(group.latency_ns * factor))
+        for group in plan.groups
+    )
+    return replace(plan, latency_ns=round(plan.latency_ns * factor), groups=groups)
 
 
 def plan(

@@ -48,7 +48,7 @@ class FixedNetwork:
     def __init__(self) -> None:
         self._due: list[tuple[int, Collective]] = []
 
-    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
         heappush(self._due, (at_ns + max(collective.nbytes // 100, 1), collective))
         return ()
 

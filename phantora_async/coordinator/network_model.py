@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import netsim
 from emu.contract.records import NcclKind
-from netsim.collectives import BufferedSend, NcclSettings, Params, Plan
+from netsim.collectives import BufferedSend, NcclSettings, Params, Plan, slower
 from phantora_async.virtual_time.collectives import Revised
 from phantora_async.virtual_time.facts import Collective
 
@@ -99,9 +99,11 @@ class NetsimNetworkModel:
         device = collective.comm.devices[collective.comm.place[rank]]
         return self._topology.gpu(self._server_of[rank], device)
 
-    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool = False) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
         plan = self.plan(collective)
+        if beside_compute and self._in_one_server(collective):
+            plan = slower(plan, self._params.kernel.beside_compute)
         latency_ns = plan.latency_ns
         if not latency_ns and collective.ranks[0] != collective.ranks[-1]:
             latency_ns = 1
@@ -120,6 +122,11 @@ class NetsimNetworkModel:
         self._flows[collective] = flows
         self._moving += 1
         return self._note(moved) if moved else ()
+
+    def _in_one_server(self, collective: Collective) -> bool:
+        """Between servers the NICs are the bottleneck, whatever the GPUs do."""
+        servers = {self._server_of[rank] for rank in collective.ranks}
+        return len(servers) == 1
 
     def retract(self, collective: Collective) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from emu.contract import records
 from emu.contract.records import CostEntry, CostHeader, RecordError
-from profiles import Cost, CostModel, Source, StreamTime
+from profiles import Cost, CostModel, Source
 
 CAPACITY = 1 << 16
 MAX_LOAD = 0.75
@@ -50,7 +50,7 @@ class CostTable:
         self._first = len(header)
         self._words = memoryview(self._file).cast("Q")
 
-    def write(self, key: int, time: StreamTime, cost: Cost) -> bool:
+    def write(self, key: int, cost: Cost) -> bool:
         """Publishes a cost under its key. False if the table is full: ranks then ask each time, which is slower."""
         if self._used >= self._capacity * MAX_LOAD:
             return False
@@ -60,7 +60,7 @@ class CostTable:
         if found:
             return True
         start = self._first + slot * CostEntry.size()
-        entry = CostEntry.encode(0, time.solo_ns, time.contended_ns, cost.flops, int(cost.source), 0)
+        entry = CostEntry.encode(0, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
         self._file[start + _KEY_NBYTES : start + CostEntry.size()] = entry[_KEY_NBYTES:]
         self._words[self._word(slot)] = key
         self._used += 1
@@ -73,7 +73,6 @@ class CostTable:
 class Priced(NamedTuple):
     signature: str
     cost: Cost
-    time: StreamTime
 
 
 class Costs:
@@ -97,15 +96,14 @@ class Costs:
         if known is None:
             if not ask.key:
                 raise RecordError("COST with key 0")
-            cost = self._model.cost(signature)
-            known = self._known[ask.key] = Priced(signature, cost, self._model.stream_time(cost))
+            known = self._known[ask.key] = Priced(signature, self._model.cost(signature))
             if known.cost.source is Source.UNRECOGNISED:
                 self._note_unrecognised(signature, known.cost.unknown)
-            self._table.write(ask.key, known.time, known.cost)
+            self._table.write(ask.key, known.cost)
         elif known.signature != signature:
             raise RecordError(f"key {ask.key:#x} stands for {known.signature!r} and for {signature!r}")
-        cost, time = known.cost, known.time
-        return records.CostOf.encode(ask.qid, time.solo_ns, time.contended_ns, cost.flops, int(cost.source), 0)
+        cost = known.cost
+        return records.CostOf.encode(ask.qid, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
 
     def priced(self, key: int) -> Priced:
         """What was answered for this key. Raises KeyError for one that no rank has asked for."""

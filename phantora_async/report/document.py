@@ -10,6 +10,7 @@ import orjson
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import kernels_document, source_shares, window_counts
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
@@ -72,6 +73,8 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         {"text": text, "ranks": sorted(warned.ranks), "count": warned.count}
         for text, warned in sorted(fact_builder.warnings.items())
     ]
+    kernels = kernels_document([window_counts(rank, launched(rank)) for rank in snapshot.ranks], costs)
+    step = step_document(snapshot)
     return {
         "world_size": len(ranks),
         "servers": list(spec.servers),
@@ -81,11 +84,11 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "host_mode": spec.host_mode,
         "virtual_ns": snapshot.now_ns,
         "collectives": snapshot.collectives,
-        "step": step_document(snapshot),
+        "step": step | {"interval": _interval(spec, step, ranks, kernels)},
         "work": _work(spec, ranks),
         "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
         | _unrecognised(costs),
-        "kernels": kernels_document([window_counts(rank, launched(rank)) for rank in snapshot.ranks], costs),
+        "kernels": kernels,
         "memory": {
             "capacity_nbytes": spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes,
             "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
@@ -98,16 +101,26 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
     }
 
 
+def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels: Document) -> Document | None:
+    """The range around the step time; None if no steps were found."""
+    parts = step_parts(step["median_ns"], ranks)
+    if parts is None:
+        return None
+    host = None if spec.host_mode == "none" else spec.host
+    return interval(parts, kernel_error(kernels["signatures"]), host).document()
+
+
 def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
     """Time shares and work are those of its steps that count, or of the whole run if there are none."""
     counters, shares, window_ns = rank.counters, rank.shares, now_ns
-    launches, flops = counters.launches, counters.flops
+    launches, flops, host_work_ns = counters.launches, counters.flops, counters.host_work_ns
     if rank.window is not None:
         first, last = rank.window
         window_ns = last.device_ns - first.device_ns
         shares = last.shares.since(first.shares)
         launches = last.counters.launches - first.counters.launches
         flops = last.counters.flops - first.counters.flops
+        host_work_ns = last.counters.host_work_ns - first.counters.host_work_ns
     return {
         "rank": rank.rank,
         "server": server,
@@ -115,6 +128,7 @@ def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
         "window": "run" if rank.window is None else "steps",
         "window_ns": window_ns,
         **shares._asdict(),
+        "host_work_ns": host_work_ns,
         "launches": launches,
         "flops": flops,
         "memory": {

@@ -53,6 +53,8 @@ def kernels_document(ranks: Sequence[RankCounts], costs: Costs) -> Document:
             "flops": known.cost.flops,
             "share": known.cost.solo_ns * launches / gpu_ns if gpu_ns else 0.0,
             "source": known.cost.source.name.lower(),
+            "model": known.cost.model,
+            "error": known.cost.error_share,
         }
         for _, known, launches in priced
     ]

@@ -23,8 +23,12 @@ def step_document(snapshot: Snapshot) -> dict[str, Any]:
         return _figures("optimizer markers on rank 0", device, host)
     repeats = _repeats(snapshot.completed_collectives)
     if len(repeats) > 1:
-        return _figures("rhythm of rank 0's collectives", _intervals(repeats), [])
-    return _figures("the whole run: neither optimizer steps nor a rhythm were found", [snapshot.now_ns], [])
+        return _figures("period of rank 0's collectives", _intervals(repeats), [])
+    return _figures(
+        "the whole run: neither optimizer steps nor a repeating sequence of collectives was found",
+        [snapshot.now_ns],
+        [],
+    )
 
 
 def _repeats(completed: Sequence[CompletedCollective]) -> list[int]:

@@ -43,7 +43,7 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
         text = f"The run failed with exit code {document['exit_code']}:\n{failure['text']}\nUntil then:"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print(_heading(simulated), soft_wrap=True)
-    console.print(_step(simulated["step"], simulated["work"]), soft_wrap=True)
+    console.print(_step(simulated["step"], simulated["work"], simulated["host"]), soft_wrap=True, highlight=False)
     console.print(_ranks(simulated["ranks"]))
     if simulated["kernels"]["gpu_ns"]:
         console.print(_kernels(simulated["kernels"], rank))
@@ -62,7 +62,7 @@ def _heading(simulated: Mapping[str, Any]) -> str:
     )
 
 
-def _step(step: Mapping[str, Any], work: Mapping[str, Any]) -> str:
+def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> str:
     text = f"[bold]a step takes {seconds(step['median_ns'])}[/bold]"
     if step["counted"] > 1:
         text += f" (median of {step['counted']} steps, {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
@@ -71,7 +71,24 @@ def _step(step: Mapping[str, Any], work: Mapping[str, Any]) -> str:
         text += f", {seconds(step['host_median_ns'])} on the host"
     if work["flops"]:
         text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
-    return f"{text}\nsteps from: {step['source']}"
+    return f"{text}{_interval(step['interval'], host)}\nsteps from: {step['source']}"
+
+
+def _interval(found: Mapping[str, Any] | None, host: str) -> str:
+    """The range of the step time and what it comes from."""
+    if found is None:
+        return ""
+    text = f"\n{found['level']:.0%} interval: {seconds(found['low_ns'])} to {seconds(found['high_ns'])}"
+    parts = [f"kernel times +-{found['kernel_error']:.0%}"]
+    if found["host_slow"] > 1:
+        parts.append(
+            f"hosts like {host} take {found['host_fast']:.2f} to {found['host_slow']:.2f} of the modelled time"
+        )
+    text += f"\n  from: {'; '.join(parts)}"
+    if found["bound"] != "gpu":
+        bound = "host-bound" if found["bound"] == "host" else "host-bound on a slow host"
+        text += f"\n{bound}: calibrate your host with `phantora-async profile --host`"
+    return text
 
 
 def _ranks(ranks: Sequence[Rank]) -> Table:

@@ -15,13 +15,12 @@ from phantora_async.virtual_time.streams import Streams
 
 
 class Revised(NamedTuple):
-    """A completion has moved that ``NetworkModel.complete`` had named."""
+    """A collective that ``NetworkModel.complete`` had returned completes at another time."""
 
     collective: Collective
     before_ns: int
-    """As it was named."""
     after_ns: int | None
-    """None: later than anything that was named."""
+    """None: later than all that ``complete`` has returned."""
 
 
 class NetworkModel(Protocol):
@@ -31,27 +30,31 @@ class NetworkModel(Protocol):
     instant.
     """
 
-    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
-        """All members have come at this instant, which may be earlier than one named before.
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
+        """The last member has arrived at this instant, which may be earlier than instants completed already.
+        `beside_compute`: some member's GPU was computing when its kernel became resident.
 
-        Returns the collectives that ``complete`` has named and whose completion has moved. They complete again.
+        Returns the collectives that ``complete`` has returned and whose completion has moved. They complete again.
         """
 
     def retract(self, collective: Collective) -> Sequence[Revised]:
-        """The collective never began; it may be complete. It may begin again."""
+        """The collective has not begun after all. It may be complete, and it may begin again."""
 
     def next_ns(self) -> int | None:
-        """When the next begun collective completes that ``complete`` has not named."""
+        """When the next collective completes, of those that have begun and that ``complete`` has not returned."""
 
     def complete(self, at_ns: int) -> list[Collective]:
-        """Goes on to this instant, ``next_ns``'s answer. The collectives that complete then, ascending."""
+        """Advances to this instant, which ``next_ns`` has returned. The collectives that complete then, sorted."""
 
     def commit(self, at_ns: int) -> None:
         """Nothing will begin or be taken back before this instant: history before it may be dropped."""
 
 
 class Collectives:
-    """``arrive`` kernels; at ``next_ns`` call ``complete``. Goes back are left to the rollback log."""
+    """Call ``arrive`` for each kernel that becomes resident, and ``complete`` at the instant ``next_ns``.
+
+    While the rollback log is on, a rank can be ahead of the collective's instant: it goes back before it is told.
+    """
 
     __slots__ = (
         "_again",
@@ -83,11 +86,11 @@ class Collectives:
         self._completed: list[tuple[int, Collective]] = []
         """(instant, collective) of complete ones of ``_in_network``, in the order in which they completed."""
         self._again: list[tuple[int, Collective]] = []
-        """Heap of (instant, collective): completions that some member has to be told again, having gone back."""
+        """Heap of (instant, collective): completions of which a member must be told again, because it went back."""
         self.stale = False
         """``next_ns`` must be found anew."""
         self.under_way: dict[Collective, Transfer] = {}
-        """Those that some member's stream has reached and whose completion not all members have been told."""
+        """Those that some member's stream has reached and of whose completion not all members have been told."""
         self.next_ns = NEVER
         self.begun = 0
 
@@ -119,6 +122,7 @@ class Collectives:
     def arrive(self, kernel: NcclKernel) -> None:
         """The kernel is resident: it takes part in each of its collectives, which begin with the last member."""
         kernel.arrived_ns = self._event_queue.now_ns
+        kernel.beside_compute = kernel.stream.device.busy_until_ns > kernel.arrived_ns
         kernel.remaining = len(kernel.collectives)
         for collective in kernel.collectives:
             transfer = self.under_way.get(collective)
@@ -134,14 +138,16 @@ class Collectives:
 
     def _undo_arrive(self, transfer: Transfer, kernel: NcclKernel) -> None:
         kernel.arrived_ns = -1
+        kernel.beside_compute = False
+        kernel.remaining = 0
         transfer.kernels.remove(kernel)
         if not transfer.kernels and not transfer.aborted:
             self.under_way.pop(transfer.collective, None)
 
     def _send_back_later_members(self, transfer: Transfer) -> None:
-        """Members that have arrived or aborted later than now go back and do so again.
+        """The last member arrives now. Members that arrived or aborted at a later instant go back and do so again.
 
-        So the last one to arrive is the last in virtual time as well.
+        So the collective begins with the member that is the last in virtual time.
         """
         now_ns = self._event_queue.now_ns
         for kernel, aborted_ns in tuple(transfer.aborted):
@@ -169,13 +175,14 @@ class Collectives:
                 device.transferring += 1
             kernel.active += 1
         self.stale = True
-        revised = self._network.begin(transfer.collective, now_ns)
+        beside_compute = any(kernel.beside_compute for kernel in transfer.kernels)
+        revised = self._network.begin(transfer.collective, now_ns, beside_compute)
         if revised:
             self._revise(revised)
             log.settle()
 
     def _undo_begin(self, transfer: Transfer, begun_ns: int) -> None:
-        """For the first of the members that goes back; the others have to."""
+        """Called when a member goes back. The first call undoes the begin and sends the other members back."""
         if transfer.begun_ns != begun_ns:
             return
         self.begun -= 1
@@ -187,7 +194,7 @@ class Collectives:
         self._revise(self._network.retract(transfer.collective))
 
     def _revise(self, revised: Sequence[Revised]) -> None:
-        """Completions moved: members that had been told go back to before."""
+        """Completions have moved: members that have been told of them go back to before."""
         for collective, before_ns, after_ns in revised:
             transfer = self._in_network[collective]
             transfer.done_ns = -1
@@ -199,7 +206,7 @@ class Collectives:
     # ---- complete --------------------------------------------------------------------------------------------------
 
     def complete(self) -> None:
-        """It is the instant that ``refresh`` named: collectives that are complete release their kernels."""
+        """It is the instant ``next_ns``: collectives that are complete release their kernels."""
         now_ns = self._event_queue.now_ns
         done = []
         if self._network_ns == now_ns:
@@ -216,7 +223,8 @@ class Collectives:
             self._deliver(transfer)
 
     def _with_those_again(self, done: list[Transfer]) -> list[Transfer]:
-        """Members that are at this instant already, or further, go back to its start: completions come first."""
+        """All that members are to be told of now, sorted. Members at this instant or later go back to its start:
+        completions come first."""
         now_ns, again = self._event_queue.now_ns, self._again
         found = {transfer.collective: transfer for transfer in done}
         checked: set[Collective] = set()
@@ -239,7 +247,7 @@ class Collectives:
                         self._log.go_back(kernel.host, now_ns + (transfer.begun_ns == now_ns))
 
     def _deliver(self, transfer: Transfer) -> None:
-        """Tells the members, or those that do not know."""
+        """Tells the members, or those of them that do not know."""
         now_ns, log = self._event_queue.now_ns, self._log
         del self.under_way[transfer.collective]
         if not log.on:

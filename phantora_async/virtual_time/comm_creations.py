@@ -1,7 +1,7 @@
 """Creations of communicators in virtual time: all members' hosts go on when the last of them has asked.
 
-Who belongs together, and the answers, are found when the questions arrive (``coordinator.communicators``); here is
-only when hosts wait.
+Who the members are, and the answers, are found when the questions arrive in real time (``ingest.communicators``). Here
+is how long the hosts wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CommCreations:
             log.checkpoint(host).undo.append((arrived.remove, (host,)))
             last_ns = max(other.clock_ns for other in arrived)
             if len(arrived) == creation.size and last_ns > now_ns:
-                # Who came later in virtual time comes again, and is the last then.
+                # The host that asked last in virtual time asks again, and ends the creation then.
                 for other in [other for other in arrived if other.clock_ns == last_ns]:
                     log.go_back(other, last_ns)
         if len(arrived) < creation.size:
@@ -42,7 +42,7 @@ class CommCreations:
         return True
 
     def _undo_end(self, creation: CommCreation, arrived: list[Host], at_ns: int) -> None:
-        """All wait again, for the first of the members that goes back; the others have to."""
+        """Called when a member goes back. The first call makes all wait again and sends the other members back."""
         if creation not in self._waiting:
             self._waiting[creation] = arrived
             for host in arrived:

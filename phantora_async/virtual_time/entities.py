@@ -1,8 +1,8 @@
-"""Everything that the simulation changes: hosts, devices, streams and what they are given, collectives under way.
+"""Everything that the simulation changes: hosts, devices, streams and their items, collectives under way.
 
-Fields and no behaviour beyond keeping them consistent; ``streams``, ``collectives`` and ``hosts`` hold the rules. All
-state that depends on virtual time is in these classes, in the event queue and in the network: what saves and restores
-them saves and restores the simulation.
+Here are fields; the rules are in ``streams``, ``collectives`` and ``hosts``. All state that depends on virtual time is
+in these classes, in the event queue and in the network, so whoever saves and restores these saves and restores the
+simulation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class HostState(IntEnum):
     WAITS_EVENT = 2
     WAITS_DEVICE = 3
     WAITS_QUEUE = 4
-    """The launch queue is full; the record that did not fit will be done again."""
+    """The launch queue is full; the fact that did not fit will be executed again."""
     WAITS_COMM_CREATION = 5
     PASSED_OVER = 6
     """Asleep where no record tells of it; holds no time back at present."""
@@ -244,6 +244,9 @@ class NcclKernel:
     """Collectives that move data now."""
     arrived_ns: int = logged(-1)
     """When its stream reached it."""
+    beside_compute: bool = logged(False)
+    """Its GPU was computing at that instant. A collective must not look at its members' GPUs when it begins: the order
+    of events of several ranks at one instant means nothing."""
 
     @property
     def host(self) -> Host:
@@ -260,7 +263,7 @@ class Transfer:
     done_ns: int = logged(-1)
     """When the network completed it, as far as is known."""
     delivered: set[NcclKernel] = logged(factory=set)
-    """Those of ``kernels`` that have been told so, while it may be taken back."""
+    """Those of ``kernels`` that have been told so, as long as this may be taken back."""
     aborted: list[tuple[NcclKernel, int]] = logged(factory=list)
     """Kernels that had arrived and were aborted, and when."""
 
@@ -326,8 +329,8 @@ class Host:
         return due_ns
 
     def forget(self, needed: int) -> None:
-        """Facts before number `needed` will not be executed again; they go when there are many. The last one stays: it
-        may be what the host waits in."""
+        """Facts before number `needed` will not be executed again; they are dropped when there are many. The last one
+        stays: the host may wait in it."""
         count = needed - 1 - self.forgotten
         if count > KEPT_FACTS:
             del self.log[:count]

@@ -1,9 +1,9 @@
 """What leaves the simulation: answers, ends of steps, completed collectives. What has left cannot be taken back.
 
-In an exact run each leaves when it is final; should an answered question be executed once more, its answer is the same
-and is dropped here. While the simulation runs ahead of global virtual time, everything is held in the rank's checkpoint
-until ``release``. In an optimistic run answers also leave when they are first simulated, and when they become final it
-is known how wrong they were.
+In an exact run each leaves when it is final. An answered question that is executed once more has the same answer, which
+is dropped here. While the simulation runs ahead of global virtual time, everything is held in the rank's checkpoint
+until ``release``. In an optimistic run answers also leave when they are first simulated; when they become final, they
+are compared with what has left.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from phantora_async.virtual_time.rollback_log import Answer, Checkpoint, Rollbac
 WARM_UP = 2
 """Steps that are left out of figures if more follow: the first two intervals between markers."""
 LOGGED_RANK = 0
-"""Whose steps and collectives tell how long a step takes."""
+"""The rank whose steps and collectives tell how long a step takes."""
 LOGGED_COLLECTIVES = 200_000
+"""Later collectives are not logged, so that memory stays bounded."""
 
 
 class StepFigures(NamedTuple):
@@ -55,7 +56,7 @@ class CompletedCollective(NamedTuple):
 
 
 class Results:
-    """Keeps what the report needs, however long the run: of each rank only the first and last step ends."""
+    """What the report needs of steps and collectives. Of each rank only the first and last step ends are kept."""
 
     __slots__ = ("_first_steps", "_last_step", "_signatures", "completed_collectives", "step_instants")
 
@@ -67,7 +68,7 @@ class Results:
         self.step_instants: list[StepInstants] = []
         """Of each step's end on LOGGED_RANK."""
         self.completed_collectives: list[CompletedCollective] = []
-        """Of LOGGED_RANK, the first so many."""
+        """Of LOGGED_RANK, the first LOGGED_COLLECTIVES."""
 
     def add_step(self, step: StepEnd) -> None:
         rank = step.host.rank
@@ -110,7 +111,7 @@ class Revisions(NamedTuple):
 
 
 class Output:
-    """``results`` of the run so far; answers wait for ``take_answers``."""
+    """``results`` of the run so far, and answers, which wait for ``take_answers``."""
 
     def __init__(self, log: RollbackLog, optimistic: bool) -> None:
         self._log = log
@@ -127,10 +128,10 @@ class Output:
         leaving, self._leaving = self._leaving, []
         return leaving
 
-    # ---- what the simulation tells ---------------------------------------------------------------------------------
+    # ---- what the simulation finds ---------------------------------------------------------------------------------
 
     def answer(self, host: Host, encoded: bytes) -> None:
-        """To the fact that the host executes now."""
+        """Answers the question that the host executes now."""
         answer = Answer(host.facts_done, encoded)
         if not self._log.on:
             self._answer_finally(host, answer)
@@ -148,7 +149,7 @@ class Output:
             self.results.add_step(step)
 
     def collective_completed(self, host: Host, collective: Collective, at_ns: int) -> None:
-        """On the host of LOGGED_RANK."""
+        """`host` is that of LOGGED_RANK."""
         if self._log.on:
             self._log.checkpoint(host).completed.append(collective)
         else:
@@ -157,7 +158,7 @@ class Output:
     # ---- what has become final -------------------------------------------------------------------------------------
 
     def release(self, host: Host, checkpoint: Checkpoint) -> None:
-        """The rank's part of that instant will not be taken back."""
+        """The checkpoint's instant is final for this rank."""
         self.release_answers(host, checkpoint)
         for step in checkpoint.step_ends:
             self.results.add_step(step)
@@ -165,7 +166,7 @@ class Output:
             self.results.add_collective(collective, checkpoint.at_ns)
 
     def release_answers(self, host: Host, checkpoint: Checkpoint) -> None:
-        """May be called again for the same answers: they leave once."""
+        """May be called again for the same checkpoint: each answer leaves once."""
         for answer in checkpoint.answers:
             self._answer_finally(host, answer)
 

@@ -1,7 +1,8 @@
-"""Programs that ask again and again until time has passed, on a host whose own work costs nothing.
+"""Programs that ask again and again until time has passed, on a host whose own work costs little or nothing.
 
 ``while not event.query(): pass`` and ``while time.time() < deadline: pass`` end because each turn takes time. Where the
-host model says that a turn takes none, virtual time would stand still and the program ask for ever. So, of questions in
+host model says that a turn takes none, virtual time would stand still and the program ask for ever; where it takes
+parts of a microsecond, waiting for milliseconds takes thousands of questions. So, of questions in
 a row that each come less than CLOSE_NS after the one before, the first FREE cost nothing, and every further one takes
 SHORT_NS, after MANY of them LONG_NS. A program that reads its clock a few times at one instant is not disturbed.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 from phantora_async.virtual_time.entities import Host
 from phantora_async.virtual_time.event_queue import EventQueue
 
-CLOSE_NS = 100
+CLOSE_NS = 2_000
 FREE = 64
 SHORT_NS = 1_000
 MANY = 1_000

@@ -1,11 +1,11 @@
-"""How simulated time is taken back: what each rank was like before each instant that may still be invalidated.
+"""How simulated time is taken back, rank by rank.
 
 While the simulation runs ahead of global virtual time, every rank keeps *checkpoints*: one for each instant at which
 something happened to it, with the saved fields of its host, streams and devices as they were before (see
-``entity_fields``). Going back to an instant restores the oldest checkpoint from there on. What several ranks share, or
-is too much to copy, is undone through the checkpoint's *undo entries*, the latest first; where an entry concerns other
-ranks (a collective that has begun had them all), those go back as well. No time is ever subtracted, and ranks that had
-nothing to do with the one that goes back keep their history.
+``entity_fields``). To go back to an instant, the rank restores its oldest checkpoint from that instant on. What several
+ranks share, or is too much to copy, is undone through the checkpoints' *undo entries*, the latest first. An entry can
+demand that other ranks go back, too: undoing the begin of a collective sends all its members back. Times are never
+computed back, and ranks that the entries do not name keep their history.
 
 Without speculation nothing is written: ``on`` is False.
 """
@@ -32,14 +32,14 @@ class Answer(NamedTuple):
 
 
 class Checkpoint:
-    """A rank's part of one instant: how it was before, and what it told the outside, which is held back until then."""
+    """A rank at one instant: its state before, and what it has told the outside since, which is held until final."""
 
     __slots__ = ("answers", "at_ns", "completed", "devices", "events", "facts", "host", "step_ends", "streams", "undo")
 
     def __init__(self, host: Host, at_ns: int) -> None:
         self.at_ns = at_ns
         self.events = 0
-        """Events of the simulation at this instant."""
+        """Events of the rank at this instant."""
         self.undo: Undo = []
         self.answers: list[Answer] = []
         self.step_ends: list[StepEnd] = []
@@ -54,7 +54,7 @@ class Checkpoint:
         for stream in (*host.streams.values(), *host.draining):
             stream.due = None
         for device in host.used:
-            _DEVICE.reset(device)  # those that had not been used before stay so
+            _DEVICE.reset(device)  # for those that had not been used then
         _HOST.restore(host, self.host)
         host.cursor = self.facts - host.forgotten
         for stream, values in self.streams:
@@ -75,7 +75,7 @@ class RollbackLog:
         self.undo: Undo | None = None
         """Of the checkpoint of whose host's event is executed; None while nothing is written."""
         self.restored: list[Host] = []
-        """Hosts that have gone back; whoever drives the simulation looks whether their facts have come since."""
+        """Hosts that have gone back. ``speculation`` looks whether their facts have come since."""
         self.rollbacks = 0
         """How often a rank went back."""
         self.events = 0
@@ -99,23 +99,23 @@ class RollbackLog:
         return opened
 
     def act(self, host: Host) -> Checkpoint:
-        """The same, for an event of the host's own: undo entries go there from now on."""
+        """The same, for an event of the host's own: the undo entries of what follows go there."""
         checkpoint = self.checkpoint(host)
         checkpoint.events += 1
         self.undo = checkpoint.undo
         return checkpoint
 
     def reach(self, host: Host) -> Checkpoint:
-        """The same, for what another rank's event does to the host: if the host is further, it goes back to now."""
+        """The same, for what another rank's event does to the host: if the host is ahead, it goes back to now."""
         self.go_back(host, self._event_queue.now_ns + 1)
         return self.checkpoint(host)
 
     def demand(self, host: Host, at_ns: int) -> None:
-        """The host has to go back too; for what undoes."""
+        """The host has to go back, too. For undo entries; ``settle`` does it."""
         self._demands.append((host, at_ns))
 
     def go_back(self, host: Host, at_ns: int) -> bool:
-        """The host, and all whom that concerns, are as they were before this instant. Says whether anything changed."""
+        """The host, and all that must go back with it, are as they were before this instant. False: nothing changed."""
         if not host.checkpoints or host.checkpoints[-1].at_ns < at_ns:
             return False
         self._demands.append((host, at_ns))
@@ -123,7 +123,7 @@ class RollbackLog:
         return True
 
     def settle(self) -> None:
-        """Meets all demands, and those that follow from them."""
+        """Meets all demands, and those that their undo entries make."""
         while self._demands:
             host, at_ns = self._demands.pop()
             checkpoints = host.checkpoints

@@ -1,7 +1,7 @@
-"""What the timeline shows of itself: values, which stay as they are when the simulation goes on.
+"""What the timeline shows of itself: immutable values.
 
-Reports, the status line and failure messages read these and nothing else of the timeline. Making them changes nothing.
-What is simulated ahead of global virtual time is shown as it is now and may still be taken back.
+Reports, the status line and failure messages read these and nothing else of the timeline. Taking a snapshot changes
+nothing. What is simulated ahead of global virtual time is shown as it is now; it may still be taken back.
 """
 
 from __future__ import annotations

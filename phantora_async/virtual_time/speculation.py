@@ -1,10 +1,10 @@
-"""The simulation ahead of global virtual time: ranks that say nothing are taken to go on saying nothing.
+"""The simulation ahead of global virtual time: it goes on without hosts whose next fact has not come.
 
-A host whose next fact has not come is *silent*: it is set aside and the others go on. When the fact comes and belongs
-to an instant that has been simulated, its rank goes back to just after that instant (``rollback_log``), and so do those
-that it has had to do with since. One rank affects another by nothing but collectives' begins and completions and the
-creation of communicators, and each of these reaches whoever is further already by sending it back first. So what is
-simulated of every rank is what it would be if all facts had come in order.
+Such a host is *silent*: it leaves the event queue and the others go on. When its fact comes and belongs to an instant
+that has been simulated, its rank goes back to just after that instant (``rollback_log``), and so do ranks that it has
+affected since. One rank affects another only by the begin and the completion of collectives and by the creation of
+communicators, and each of these sends a rank back first that is ahead of it. So what is simulated of every rank is what
+it would be if all facts had come in order.
 
 *Global virtual time* is the earliest thing still to come: a silent host's clock, an event, a completion. No fact can
 come before it; checkpoints before it are dropped, and what they tell the outside leaves.
@@ -26,8 +26,8 @@ COMMIT_EVERY = 512
 
 
 class Speculation:
-    """Which hosts are silent, and what is final. Begins with the first silent host, ends when nobody is further than
-    global virtual time; the rollback log is on in between."""
+    """Which hosts are silent, and what is final. Speculation begins with the first silent host and ends when no rank is
+    ahead of global virtual time; the rollback log is on in between."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Speculation:
         self._heard: list[Host] = []
         self._events = 0
         self._guessed_ns = 0
-        """How far any rank has been past a silent one."""
+        """The last instant that was simulated ahead."""
         self._final_ns = 0
         """The last instant that is final and at which anything happened."""
         self.most_kept = 0
@@ -56,7 +56,7 @@ class Speculation:
     # ---- silent hosts ----------------------------------------------------------------------------------------------
 
     def fall_silent(self, host: Host) -> None:
-        """It is the host's turn and its next fact has not come: it is silent from now on."""
+        """The host is the first in the event queue, and its next fact has not come."""
         if not self._log.on:
             self._log.on = True
             self._final_ns = self._guessed_ns = self._event_queue.now_ns
@@ -69,7 +69,7 @@ class Speculation:
         self._heard.append(host)
 
     def listen(self) -> None:
-        """Late facts send their ranks back. Who has gone back may be silent again, or may have been heard meanwhile."""
+        """Late facts send their ranks back. A host that has gone back may be silent again; its fact may have come."""
         restored = self._log.restored
         while self._heard or restored:
             self._heard += restored
@@ -85,7 +85,7 @@ class Speculation:
                 self._speak(host)
 
     def _speak(self, host: Host) -> None:
-        """The host is in the event queue again, for its next fact or, if none has come, at its clock."""
+        """The host is in the event queue again, for its next fact or, if that has not come, at its clock."""
         host.silent = False
         due_ns = host.next_ns()
         if due_ns < self._event_queue.now_ns:
@@ -93,7 +93,7 @@ class Speculation:
         self._event_queue.push(due_ns, host)
 
     def first_silent(self) -> Host | None:
-        """Of the silent hosts the one for whose fact global virtual time waits."""
+        """The silent host that is first in the total order."""
         silent = self._silent
         while silent:
             clock_ns, _, host = silent[0]
@@ -113,7 +113,7 @@ class Speculation:
     # ---- what is final ---------------------------------------------------------------------------------------------
 
     def executed(self, ahead: bool) -> None:
-        """An event, `ahead`: perhaps past a silent host."""
+        """An event has been executed. `ahead`: it may be later than a silent host."""
         if ahead and self._event_queue.now_ns > self._guessed_ns:
             self._guessed_ns = self._event_queue.now_ns
         if self._log.restored:
@@ -130,11 +130,11 @@ class Speculation:
         return first_ns if first_ns != NEVER else max(self._final_ns, self.furthest_ns())
 
     def furthest_ns(self) -> int:
-        """How far any rank is."""
+        """The last instant at which anything of a rank has been simulated."""
         return max((host.checkpoints[-1].at_ns for host in self._hosts if host.checkpoints), default=0)
 
     def commit(self) -> None:
-        """Lets go what is final, and drops it; ends when nobody is further than global virtual time."""
+        """Releases what is final and drops its history. Ends speculation when no rank is ahead."""
         global_ns = self.global_ns()
         over = self.first_silent() is None and (global_ns > self._guessed_ns or self._nothing_left())
         self.most_kept = max(self.most_kept, self._log.kept)
@@ -160,9 +160,9 @@ class Speculation:
         return self._event_queue.first_place() is NOWHERE and self._collectives.refresh() == NEVER
 
     def _release_answers(self, global_ns: int) -> None:
-        """Answers at global virtual time itself, if all that is still to come comes after them in the total order.
+        """Answers at global virtual time itself, if everything to come is behind them in the total order.
 
-        Without it, a host that asks and says nothing until it is answered would wait for itself.
+        Without this, a host that asks and says nothing until it is answered would wait for itself.
         """
         event, silent = self._event_queue.first_place(), self._first_silent_place()
         if self._collectives.refresh() <= global_ns or (event.at_ns <= global_ns and event.order < HOSTS):
@@ -176,7 +176,7 @@ class Speculation:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Takes back everything from global virtual time on: the timeline is as if it had never been ahead of it."""
+        """Takes back everything from global virtual time on, as if nothing had been simulated ahead."""
         self.listen()
         at_ns = self.global_ns()
         for host in self._hosts:

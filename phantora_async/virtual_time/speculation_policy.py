@@ -1,4 +1,4 @@
-"""When the simulation goes ahead of global virtual time. What is simulated is the same under every policy."""
+"""When the simulation goes ahead of global virtual time. Results are the same under every policy."""
 
 from __future__ import annotations
 

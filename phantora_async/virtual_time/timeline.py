@@ -1,10 +1,9 @@
-"""The one discrete-event simulation that executes what all ranks said, in order of virtual time.
+"""The one discrete-event simulation that executes the facts of all ranks in order of virtual time.
 
 Gating: a host whose next fact has not come keeps its place in the event queue at its clock, because the fact can be no
-earlier. When its turn comes, the simulation stops there: nothing that comes later in the total order can be decided
-yet. So the sequence of events is a function of the facts alone, whatever order they arrive in. Going on regardless is
-``speculation``'s business: the same loop executes the same events, but what they change is written to the rollback log,
-and what they tell the outside is held back.
+earlier. When that place is the first, the simulation stops: nothing later in the total order can be decided yet. So the
+sequence of events is a function of the facts alone, whatever order they arrive in. To go ahead of such a host, the same
+loop executes the same events with the rollback log on (see ``speculation``).
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Timeline:
         return take(self, range(len(self.hosts)) if ranks is None else ranks)
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
-        """Appends what a rank said, in its order."""
+        """Appends facts of one rank, in the rank's order."""
         host = self.hosts[rank]
         host.log.extend(facts)
         if host.silent:
@@ -99,18 +98,19 @@ class Timeline:
         return len(host.log) - host.cursor
 
     def all_finished(self) -> bool:
-        """Every rank's goodbye has been reached."""
+        """Has every host executed its BYE?"""
         return all(host.state == HostState.FINISHED for host in self.hosts)
 
     def take_answers(self) -> list[tuple[int, bytes]]:
-        """(rank, encoded record) of questions decided since the last call, each rank's in the order of virtual time."""
+        """(rank, encoded record) of what has been answered since the last call, each rank's in the order of its
+        questions."""
         return self.output.take_answers()
 
     def pass_over(self, ranks: Sequence[int]) -> None:
-        """These ranks are asleep where no record tells of it: until the next answer leaves, they hold nothing back.
+        """These ranks sleep where no record tells of it: until the next answer leaves, they hold no time back.
 
-        Then they are taken to have slept until that instant. Whoever wakes them went on because of that answer, or of
-        one before it. Meanwhile nothing is simulated ahead.
+        At that instant their hosts go on: whatever wakes them follows from that answer or from one before it. Meanwhile
+        nothing is simulated ahead.
         """
         if self.rollback_log.on:
             self.speculation.stop()
@@ -224,7 +224,7 @@ class Timeline:
         return executed
 
     def _follow_up(self) -> None:
-        """What an event has made possible at the same instant."""
+        """Executes what an event has made possible at the same instant."""
         arrived, woken, ended = self.event_queue.arrived, self.event_queue.woken, self.event_queue.ended
         while arrived or woken or ended:
             while arrived:
@@ -240,12 +240,12 @@ class Timeline:
     # ---- missing facts ---------------------------------------------------------------------------------------------
 
     def _starve(self, host: Host | None) -> Stop:
-        """Nothing more can be decided without this host's next fact."""
+        """Nothing more can be decided without this host's next fact; None: no fact is missing."""
         self.starved = None if host is None else host.rank
         return Stop.DRAINED if host is None else Stop.STARVED
 
     def _goes_on_without(self, host: Host, ahead: bool) -> bool:
-        """It is the turn of a host whose next fact has not come."""
+        """The host is the first in the event queue, and its next fact has not come. False: the simulation stops."""
         if host.may_pass:
             self.event_queue.drop(host)
             self._hosts.block(host, HostState.PASSED_OVER)
@@ -259,7 +259,7 @@ class Timeline:
         return True
 
     def _return_all(self) -> None:
-        """An answer has left, or nothing can happen without them: those passed over hold time at this instant now."""
+        """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
         for host in self._passed_over:
             self._hosts.wake(host)
         self._passed_over.clear()

@@ -60,13 +60,20 @@ class Fields:
         return found
 
     def number(
-        self, key: str, default: float | None = None, *, least: float = 0.0, most: float = float("inf")
+        self,
+        key: str,
+        default: float | None = None,
+        *,
+        least: float = 0.0,
+        most: float = float("inf"),
+        zero: bool = False,
     ) -> float:
-        """A finite number in [least, most]; with `least` 0 it must be above 0."""
+        """A finite number in [least, most]; with `least` 0 it must be above 0, unless `zero`."""
         found = self._take(key, default)
         good = isinstance(found, int | float) and not isinstance(found, bool) and least <= found <= most
-        if not good or (least == 0.0 and found == 0) or found == float("inf"):
-            above = "above 0" if least == 0.0 else f"of at least {least:g}"
+        above_0 = least == 0.0 and not zero
+        if not good or (above_0 and found == 0) or found == float("inf"):
+            above = "above 0" if above_0 else f"of at least {least:g}"
             bound = f" and at most {most:g}" if most != float("inf") else ""
             raise self.error(key, f"expected a number {above}{bound}, found {found!r}")
         return float(found)

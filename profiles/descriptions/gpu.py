@@ -65,10 +65,10 @@ class Achieved:
     """Bandwidth that one SM can draw by itself, which bounds kernels of few blocks."""
     kernel_floor_ns: int
     """Duration of a kernel that does next to nothing."""
-    kernel_gap_ns: int
-    """From the end of a kernel to the start of the next one on its stream, which was launched long before."""
-    kernel_gap_beside_nccl_ns: int
-    """The same while an NCCL kernel is resident."""
+    launch_gap_ns: int
+    """Between the end of a kernel and the start of the next one, which waits in the stream's queue."""
+    graph_gap_ns: int
+    """The same between nodes of a CUDA graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,8 @@ class Gpu:
             f"sm_count={self.sm_count}",
             f"cc_major={self.cc_major}",
             f"cc_minor={self.cc_minor}",
+            f"launch_gap_ns={self.achieved.launch_gap_ns}",
+            f"graph_gap_ns={self.achieved.graph_gap_ns}",
             *(f"attr.{attribute.value}={value}" for attribute, value in self.attributes),
         ]
 
@@ -197,8 +199,8 @@ def _gpu(path: Path, top: Fields) -> Gpu:
             vector_fraction=achieved.number("vector_fraction", most=1.0),
             sm_gb_per_s=achieved.number("sm_gb_per_s"),
             kernel_floor_ns=achieved.integer("kernel_floor_ns", least=1),
-            kernel_gap_ns=achieved.integer("kernel_gap_ns"),
-            kernel_gap_beside_nccl_ns=achieved.integer("kernel_gap_beside_nccl_ns"),
+            launch_gap_ns=achieved.integer("launch_gap_ns", 0),
+            graph_gap_ns=achieved.integer("graph_gap_ns", 0),
         ),
         nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
         peaks=tuple((dtype, peaks.number(dtype) * 1e12) for dtype in PEAK_DTYPES),

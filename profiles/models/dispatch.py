@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from profiles.descriptions.gpu import Gpu
-from profiles.models.attention import sdpa
-from profiles.models.convolution import conv
+from profiles.models.kernels.by_name import kernel
+from profiles.models.limits import bounded
 from profiles.models.machine import Estimate
-from profiles.models.matrix import gemm
-from profiles.models.named_kernels import kernel
-from profiles.models.recurrent import rnn
+from profiles.models.products.attention import sdpa
+from profiles.models.products.convolution import conv
+from profiles.models.products.matrix import gemm
+from profiles.models.products.recurrent import rnn
 from profiles.models.transfers import copy, library, memset, norm
-from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Rnn, Sdpa, Signature
+from profiles.models.triton import triton
+from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Rnn, Sdpa, Signature, Triton
 
 
 def estimate(gpu: Gpu, what: Signature) -> Estimate:
+    return bounded(gpu, what, _modelled(gpu, what))
+
+
+def _modelled(gpu: Gpu, what: Signature) -> Estimate:
     match what:
         case Gemm():
             return gemm(gpu, what)
@@ -27,6 +33,8 @@ def estimate(gpu: Gpu, what: Signature) -> Estimate:
             return rnn(gpu, what)
         case Library():
             return library(gpu, what)
+        case Triton():
+            return triton(gpu, what)
         case Kernel():
             return kernel(gpu, what)
         case Copy():

@@ -99,14 +99,28 @@ class Estimate:
     flops: float = 0.0
     """Useful floating-point operations, for MFU."""
     model: str = ""
-    """The model's name, under which its error is known (profiles.models.errors). Empty: no model knows this work."""
+    """The model's name, under which its error is known (profiles.models.errors)."""
     kernels: int = 1
-    """Kernels that the work consists of."""
+    """Kernels and fills that the work consists of."""
+    nbytes: float = 0.0
+    """What the work must read and write at least once; 0: not known."""
+    peak: str = ""
+    """The dtype whose peak rate bounds `flops`."""
+    unknown: str = ""
+    """What of the work the model does not know and has assumed."""
 
 
 def both(
-    gpu: Gpu, ns: Callable[[Machine], float], flops: float = 0.0, *, model: str = "", kernels: int = 1
+    gpu: Gpu,
+    ns: Callable[[Machine], float],
+    flops: float = 0.0,
+    *,
+    model: str,
+    kernels: int = 1,
+    nbytes: float = 0.0,
+    peak: str = "",
 ) -> Estimate:
     """A model evaluated alone and beside NCCL; the floor of one launch is added here."""
     floor = gpu.achieved.kernel_floor_ns
-    return Estimate(floor + ns(Machine.alone(gpu)), floor + ns(Machine.beside_nccl(gpu)), flops, model, kernels)
+    alone, beside = floor + ns(Machine.alone(gpu)), floor + ns(Machine.beside_nccl(gpu))
+    return Estimate(alone, beside, flops, model, kernels, nbytes, peak)

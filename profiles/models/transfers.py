@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from profiles.descriptions.gpu import Gpu
@@ -11,7 +12,7 @@ from profiles.signature import Copy, Library, Memset, Norm, dtype_nbytes, elemen
 DEVICE_COPY_START_NS = 1_000.0
 DEVICE_COPY_RATE = 0.93  # of a streaming kernel's bandwidth
 FILL = 0.93  # of a copy's time per byte: pure writes need no turnaround of the memory bus
-FILL_FLOOR = 0.6  # of a kernel's: the driver's own kernel has no arguments to fetch
+FILL_FLOOR = 0.75  # of a kernel's: the driver's own kernel has no arguments to fetch
 LIBRARY_RATE = 0.8  # of a streaming kernel's bandwidth
 CUDNN_NORM_RATE = 0.75
 CUDNN_NORM_PASSES = {"fwd": 3, "bwd": 5}
@@ -25,16 +26,21 @@ def copy(gpu: Gpu, what: Copy) -> Estimate:
     """Copy engines move data over PCIe, which NCCL over NVLink does not slow. Copies on the device stream memory."""
     if what.direction in ("d2d", "p2p"):
         nbytes = 2.0 * what.nbytes
-        return both(gpu, lambda machine: DEVICE_COPY_START_NS + machine.memory_ns(nbytes) / DEVICE_COPY_RATE)
+        return both(
+            gpu,
+            lambda machine: DEVICE_COPY_START_NS + machine.memory_ns(nbytes) / DEVICE_COPY_RATE,
+            model="copy on the device",
+            nbytes=nbytes,
+        )
     rate = gpu.pcie.pinned_gb_per_s if what.memory == "pinned" else gpu.pcie.pageable_gb_per_s
     ns = gpu.pcie.latency_ns + what.nbytes / rate
-    return Estimate(ns, ns)
+    return Estimate(ns, ns, model=f"copy, {what.memory}")
 
 
 def memset(gpu: Gpu, what: Memset) -> Estimate:
-    found = both(gpu, lambda machine: FILL * machine.memory_ns(what.nbytes))
+    found = both(gpu, lambda machine: FILL * machine.memory_ns(what.nbytes), model="memory fill", nbytes=what.nbytes)
     less = gpu.achieved.kernel_floor_ns * (1 - FILL_FLOOR)
-    return Estimate(found.solo_ns - less, found.contended_ns - less)
+    return replace(found, solo_ns=found.solo_ns - less, contended_ns=found.contended_ns - less)
 
 
 def norm(gpu: Gpu, what: Norm) -> Estimate:
@@ -50,9 +56,9 @@ def norm(gpu: Gpu, what: Norm) -> Estimate:
         waves = -(-channels // (machine.sms * CUDNN_BLOCKS))
         return max(machine.memory_ns(nbytes) / CUDNN_NORM_RATE, waves * alone)
 
-    return both(gpu, ns, model="batch norm")
+    return both(gpu, ns, model="batch norm of cuDNN", nbytes=2.0 * count * dtype_nbytes(what.dtype))
 
 
 def library(gpu: Gpu, what: Library) -> Estimate:
     nbytes = float(what.nbytes) or UNKNOWN_ITEM_NBYTES * sum(elements(shape) for shape in what.sizes if shape)
-    return both(gpu, lambda machine: machine.memory_ns(nbytes) / LIBRARY_RATE)
+    return both(gpu, lambda machine: machine.memory_ns(nbytes) / LIBRARY_RATE, model="library call")

@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.errors import ProfileError
+from profiles.models.kernels.by_name import by_grid
 from profiles.models.machine import Estimate, Machine, both, overlapped
-from profiles.models.products import ENGINES, MULTIPLIED_AS
+from profiles.models.products.engines import ENGINES, MULTIPLIED_AS
 from profiles.signature import Triton
 from profiles.triton.interpreter import launch_work
 from profiles.triton.program import Program, read_program
 from profiles.triton.work import Work
 
-ROUND_NS = 330.0  # a round of dependent loads
-REDUCTION_NS = 300.0  # a reduction across the threads of an instance
-INSTANCE_NS = 300.0  # an instance's first instructions and last stores
-COLD = 0.4  # of the memory traffic finds nothing in the L2 cache: compiled code reads weights and saved activations
-PRODUCT_RATE = 0.97  # of the library's engine
+ROUND_NS = 156.0  # a round of dependent loads
+REDUCTION_NS = 360.0  # a reduction across the threads of an instance
+FIRST_ROUND_NS = 330.0  # the first loads of each further wave of instances
+HIDDEN = 1.17  # exponent that joins waits and streaming: hardly any is hidden
+COLD = 0.95  # of the memory traffic finds nothing in the L2 cache: compiled code reads weights and saved activations
+ISSUE = 1.17  # times the instructions counted: addresses, predicates and barriers come on top
+PRODUCT_RATE = 1.02  # of the library's engine
 PRODUCT_START_NS = 900.0  # of an instance with products: the first loads of its pipeline
-TILE_L2 = 1.7  # tiles are loaded past the first-level cache, faster than the L2's streaming bandwidth
-STREAM = 0.99  # of the streaming bandwidth
+# Of the L2 cache's streaming bandwidth; tiles of products are loaded past the first-level cache.
+L2 = 1.35
+PRODUCT_L2 = 1.7
+STREAM = 1.05  # of the streaming bandwidth
 DTYPES = {"f8E4M3FN": "f8e4m3", "f8E5M2": "f8e5m2", "i8": "i8"}
 
 
-def triton(gpu: Gpu, what: Triton) -> Estimate | None:
-    """None if the program is not understood."""
+def triton(gpu: Gpu, what: Triton) -> Estimate:
     try:
         program = read_program(what.program)
         work = launch_work(program, what.grid, integers_of(program, what.arguments))
-    except (ProfileError, ValueError, IndexError, KeyError, TypeError, OverflowError):
-        return None
-    name = "triton products" if work.product_flops else "triton"
-    return both(gpu, lambda machine: work_ns(machine, what, work), work.flops, model=name)
+    except (ProfileError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        return by_grid(gpu, what, f"Triton program of {what.name}: {error}")
+    found = both(
+        gpu,
+        lambda machine: work_ns(machine, what, work),
+        work.flops,
+        model="Triton, products" if work.product_flops else "Triton",
+        nbytes=work.memory_nbytes,
+        peak=max((_peak(dtype) for dtype in work.product_flops), key=gpu.peak_flops, default=""),
+    )
+    return replace(found, unknown=f"Triton program of {what.name}: a loop's length is data") if work.guesses else found
 
 
 def integers_of(program: Program, arguments: str) -> dict[str, int]:
@@ -50,13 +62,14 @@ def work_ns(machine: Machine, what: Triton, work: Work) -> float:
         resident = max(min(resident, limits.shared_nbytes_per_sm // what.shared_nbytes), 1)
     waves = max(instances / (machine.sms * resident), 1.0)
     memory = machine.memory_ns(work.memory_nbytes, blocks=instances, cold=COLD) / STREAM
-    issue = machine.issue_ns(work.instructions)
-    cached = work.sector_nbytes / (machine.l2_gb_per_s * TILE_L2)
+    issue, cached = machine.issue_ns(work.instructions), work.sector_nbytes / machine.l2_gb_per_s
     if not work.product_flops:
+        issue, cached = ISSUE * issue, cached / L2
         # The floor of a launch has room for one instance that waits once.
         waits = ROUND_NS * max(work.rounds - 1, 0.0) + REDUCTION_NS * work.reductions
-        latency = waits * waves + (ROUND_NS + INSTANCE_NS) * (waves - 1)
-        return max(overlapped(memory, issue, cached), latency)
+        latency = waits * waves + FIRST_ROUND_NS * (waves - 1)
+        return float((overlapped(memory, issue, cached) ** HIDDEN + latency**HIDDEN) ** (1 / HIDDEN))
+    cached /= PRODUCT_L2
     busy = sum(_product_ns(machine, work, dtype, flops) for dtype, flops in work.product_flops.items())
     # The same warps multiply and compute what lies between products.
     uneven = machine.quantised(instances) if instances < machine.sms * 16 else 1.0
@@ -64,12 +77,16 @@ def work_ns(machine: Machine, what: Triton, work: Work) -> float:
     return PRODUCT_START_NS * waves + loop
 
 
-def _product_ns(machine: Machine, work: Work, dtype: str, flops: float) -> float:
+def _peak(dtype: str) -> str:
     name = MULTIPLIED_AS.get(DTYPES.get(dtype, dtype), "bf16")
-    name = "tf32" if name == "f32" else name
+    return "tf32" if name == "f32" else name
+
+
+def _product_ns(machine: Machine, work: Work, dtype: str, flops: float) -> float:
+    name = _peak(dtype)
     engine = ENGINES[name]
     high, wide = work.smallest_tile or (128, 128)
     narrow = min(high, wide)
     rate = machine.tensor_flops_per_ns(name) * engine.rate * PRODUCT_RATE * machine.sms
     feed = 1 + engine.feed * (1 / high + 1 / wide)
-    return flops / rate * feed * max(engine.narrow / narrow, 1.0) ** 0.5
+    return float(flops / rate * feed * max(engine.narrow / narrow, 1.0) ** 0.5)

@@ -130,6 +130,6 @@ class Memset:
 Signature = Kernel | Triton | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
 
 CLASSES: dict[str, type[Signature]] = {
-    "kernel": Kernel, "triton": Triton, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa, "rnn": Rnn, "library": Library,
-    "copy": Copy, "memset": Memset,
+    "kernel": Kernel, "triton": Triton, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa, "rnn": Rnn,
+    "library": Library, "copy": Copy, "memset": Memset,
 }  # fmt: skip

@@ -1,85 +1,46 @@
-"""How far the host model is from real jobs: `python -m profiles.tools.host_error --measured host.jsonl [--host NAME]
-TRACE...`.
+"""How far host descriptions are from real jobs: `python -m profiles.tools.host_error JOBS.jsonl`.
 
-Counts a step's ops and API calls in torch.profiler traces, as the hook would see them (a library's own launches are
-not calls of the program), prices them, and prints the model beside the measured host time of the same job, found by
-its name.
+A line of the file is a job on a machine: `job`, `host` (the description of that machine), `run`, `counts` (units of
+each kind of host work in a step, as emu.hostbench counts them) and `host_s` (seconds of host time of measured steps).
+Prints a Markdown table of model beside measurement, and the mean errors.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 from profiles.host import HostModel, load_host
-from profiles.tools.trace import Event, call_of, load, ops_of_launches
-
-KIND_OF = {
-    "cudaLaunchKernel": "launch", "cudaLaunchKernelExC": "launch", "cuLaunchKernel": "launch",
-    "cuLaunchKernelEx": "launch",
-    "cudaMemcpyAsync": "memcpy", "cudaMemsetAsync": "memcpy", "cudaEventRecord": "event",
-    "cudaEventRecordWithFlags": "event",
-    "cudaStreamWaitEvent": "event", "cudaEventQuery": "event", "cudaDeviceSynchronize": "sync",
-    "cudaStreamSynchronize": "sync",
-}  # fmt: skip
 
 
-def counts(events: list[Event]) -> Counter[str]:
-    """Ops, Python ops and calls by kind of one traced step."""
-    found: Counter[str] = Counter()
-    around = ops_of_launches(events)
-    library = set()
-    for event in events:
-        category, name = event.get("cat"), str(event.get("name"))
-        if category == "cpu_op":
-            found["op"] += 1
-            found["python_op"] += name == "PythonSubclass"
-        elif category == "kernel" and name.startswith("ncclDevKernel"):
-            found["nccl"] += 1
-            found["launch"] -= 1
-        elif category in ("cuda_runtime", "cuda_driver"):
-            op = around.get(event.get("args", {}).get("correlation", -1))
-            if (
-                op is not None
-                and name in KIND_OF
-                and KIND_OF[name] in ("launch", "memcpy")
-                and (call := call_of(op, name))
-            ):
-                library.add(call)
-            else:
-                found[KIND_OF.get(name, "query")] += 1
-    found["library"] = len(library)
-    return found
+def host_ns(host: HostModel, counts: Mapping[str, float]) -> float:
+    """What the description says a step takes of the host."""
+    return sum(host.cost_ns.get(kind, 0.0) * n for kind, n in counts.items())
 
 
-def host_ns(host: HostModel, found: Counter[str]) -> int:
-    calls = sum(host.call_ns[kind] * found[kind] for kind in host.call_ns)
-    return host.op_ns * found["op"] + host.python_op_ns * found["python_op"] + calls
+def table(lines: list[str]) -> str:
+    """Markdown."""
+    rows = ["| host | job | run | model ms | measured ms (fastest to slowest step) | error |"]
+    rows += ["| --- | --- | --- | ---: | --- | ---: |"]
+    errors: list[float] = []
+    for line in lines:
+        job = json.loads(line)
+        model_ms = host_ns(load_host(job["host"]), job["counts"]) / 1e6
+        steps_ms = [1e3 * seconds for seconds in job["host_s"]]
+        errors.append(model_ms / median(steps_ms) - 1)
+        spread = f"{median(steps_ms):.1f} ({min(steps_ms):.1f} to {max(steps_ms):.1f})"
+        rows.append(f"| {job['host']} | {job['job']} | {job['run']} | {model_ms:.1f} | {spread} | {errors[-1]:+.0%} |")
+    rows += ["", f"Mean error {mean(errors):+.0%}, mean absolute error {mean(map(abs, errors)):.0%}."]
+    return "\n".join(rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m profiles.tools.host_error", description=__doc__)
-    parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
-    parser.add_argument("--measured", type=Path, required=True, help="JSON lines with job, mode, host_s")
-    parser.add_argument("--host", default="xeon-h200")
-    arguments = parser.parse_args()
-    host = load_host(arguments.host)
-    measured: dict[str, list[str]] = {}
-    for line in arguments.measured.read_text().splitlines():
-        row = json.loads(line)
-        text = f"{row.get('mode', 'real')} {median(row['host_s']) * 1e3:.1f}"
-        measured.setdefault(row["job"], []).append(text)
-    print("| job | ops | python ops | launches | library | nccl | model ms | measured ms |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
-    for path in arguments.traces:
-        job = path.name.split(".")[0]
-        found = counts(load(path))
-        columns = [found[kind] for kind in ("op", "python_op", "launch", "library", "nccl")]
-        shown = [job, *columns, f"{host_ns(host, found) / 1e6:.1f}", ", ".join(measured.get(job, []))]
-        print("| " + " | ".join(map(str, shown)) + " |")
+    parser.add_argument("jobs", type=Path, metavar="JOBS.jsonl")
+    print(table(parser.parse_args().jobs.read_text().splitlines()))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from profiles.cost import CostModel
 from profiles.descriptions.gpu import load_gpu
+from profiles.models.dispatch import estimate
 from profiles.signature import Kernel, format_signature, parse
 from profiles.tools.trace import Work, by_category, load, works
 
@@ -21,9 +22,11 @@ ALONE, BESIDE = 0.01, 0.99
 
 
 def modelled_us(model: CostModel, work: Work) -> float:
-    """A kernel that NCCL accompanied for part of its time runs at each rate for that part."""
-    cost = model.cost(work.signature)
-    return 1 / ((1 - work.overlap) / cost.solo_ns + work.overlap / cost.contended_ns) / 1e3
+    """Without the gaps between the kernels of one call, as traces have them. What NCCL accompanied for part of its time
+    runs at each rate for that part.
+    """
+    found = estimate(model.gpu, parse(work.signature))
+    return 1 / ((1 - work.overlap) / found.solo_ns + work.overlap / found.contended_ns) / 1e3
 
 
 def row(title: str, model: CostModel, found: list[Work]) -> str:

@@ -336,7 +336,9 @@ class _Run:
         if one.name.startswith("tt.atomic"):
             self.work.instructions += weight * count * 20
         if not stored:
-            self._set(one, _loaded(pointer, shape, item))
+            value = _loaded(pointer, shape, item)
+            self.work.guesses += isinstance(value, Share)
+            self._set(one, value)
 
     def _product(self, one: Operation, weight: float) -> None:
         types = _types(one.text)

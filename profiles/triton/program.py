@@ -12,8 +12,6 @@ from functools import lru_cache
 from profiles.errors import ProfileError
 
 LINE_END = "|"
-"""Stands between the lines of a program where it travels as one line, see `one_line`."""
-_LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 _RESULTS = re.compile(r"^(%[\w.#]+(?::\d+)?(?:\s*,\s*%[\w.#]+(?::\d+)?)*)\s*=\s*(.*)$")
 _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
 _OPERAND = re.compile(r"%[\w.]+(?:#\d+)?")
@@ -46,16 +44,10 @@ class Program:
     body: tuple[Operation, ...]
 
 
-def one_line(text: str) -> str:
-    """The program without locations and comments, as one line."""
-    lines = (_LOCATION.sub("", line).strip() for line in text.replace(LINE_END, "/").replace(";", ",").splitlines())
-    return LINE_END.join(line for line in lines if line and not line.startswith(("#", "//")))
-
-
 @lru_cache(maxsize=512)
 def read_program(text: str) -> Program:
-    """`text` as TTIR prints it, or as one line. Raises ProfileError for what is not a program of one function."""
-    lines = [line for line in one_line("\n".join(text.split(LINE_END))).split(LINE_END) if line]
+    """`text`: TTIR without locations, its lines separated by LINE_END. Raises ProfileError for what is no program."""
+    lines = [line for line in text.split(LINE_END) if line]
     for at, line in enumerate(lines):
         if found := re.match(r"tt\.func public @(\S+?)\((.*)\)\s*(?:->\s*\S+\s*)?(?:attributes\s*\{.*\})?\s*\{$", line):
             arguments = re.findall(r"%([\w.]+):\s*((?:!tt\.\w+<(?:[^<>]|<[^<>]*>)*>|[\w]+))", found[2])

@@ -64,7 +64,7 @@ def test_deepspeed_throughput(run: Run) -> None:
 
 
 def test_deepspeed_breakdown(run: Run) -> None:
-    """Its timers leave out a little of what DeepSpeed does in each call."""
+    """Its timers leave out what DeepSpeed does before and after each phase: Python that takes host time, too."""
     needs("deepspeed")
     done = run("frameworks/deepspeed_engine.py", "--breakdown", n=2)
     results = results_of(done)
@@ -72,7 +72,7 @@ def test_deepspeed_breakdown(run: Run) -> None:
     for phase in ("fwd", "bwd", "step"):
         found = re.search(rf"\b{phase}: ([0-9.]+)", line)
         assert found is not None, line
-        assert 0.95 * results[phase] < float(found[1]) <= results[phase], (phase, line, results)
+        assert 0.9 * results[phase] < float(found[1]) <= results[phase], (phase, line, results)
 
 
 def test_megatron_timers(run: Run) -> None:

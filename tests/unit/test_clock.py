@@ -35,6 +35,8 @@ class Host:
         return self.now
     def host_clock_ns(self):
         return self.now
+    def activity(self):
+        return 0
     def advance_ns(self, for_ns):
         self.now += for_ns
 
@@ -112,6 +114,23 @@ def test_a_loop_that_waits_for_time_ends() -> None:
         while time.monotonic() < until:
             reads += 1
         assert reads < 20_000
+        """
+    )
+
+
+def test_a_loop_whose_turns_take_parts_of_a_microsecond_ends_after_thousands_of_turns() -> None:
+    check(
+        """
+        begin = host.now
+        for _ in range(5):
+            time.monotonic()
+            host.now += 300
+        assert host.now - begin == 5 * 300, 'a few reads in a row are left alone'
+        end, turns = time.monotonic() + 1, 0
+        while time.monotonic() < end:
+            host.now += 300
+            turns += 1
+        assert turns < 10_000, turns
         """
     )
 

@@ -2,10 +2,10 @@
  * The device file: what this run's GPUs and hosts are. `key=value` lines, `#` comments, written by the coordinator
  * from the profiles and read once, in the forker.
  *
- *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor
+ *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor  launch_gap_ns  graph_gap_ns
  *   data_limit_nbytes float_limit_count
- *   host_mode=none|modelled|measured  host_scale  op_ns  python_op_ns  host_function_ns  queue_depth
- *   call_ns.query call_ns.launch call_ns.memcpy call_ns.event call_ns.sync call_ns.alloc call_ns.library call_ns.nccl
+ *   host_mode=none|modelled|measured  host_scale  host_function_ns  queue_depth
+ *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_costs.def
  *   runtime_version driver_version   as CUDA numbers them: 13000
  *   nvml_driver                      the driver's name, 580.95.05
  *   nvlink_count                     links of a GPU to the switches of its server
@@ -44,8 +44,6 @@ static struct {
     bool given[MAX_ATTRIBUTES];
     int value[MAX_ATTRIBUTES];
 } attributes;
-
-static const char *const call_kinds[8] = {"query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl"};
 
 static bool parse_u64(const char *text, uint64_t *value) {
     char *end;
@@ -99,9 +97,9 @@ static int set_indexed(const char *key, const char *value) {
         attributes.given[n] = true;
         return parse_int(value, &attributes.value[n]);
     }
-    if (strncmp(key, "call_ns.", 8) == 0)
-        for (int kind = 0; kind < 8; kind++)
-            if (strcmp(key + 8, call_kinds[kind]) == 0) return parse_u32(value, &ph_cfg.call_ns[kind]);
+    if (strncmp(key, "host_ns.", 8) == 0)
+        for (int kind = 0; kind < PH_HOST_KINDS; kind++)
+            if (strcmp(key + 8, phantora_host_kind(kind)) == 0) return parse_u32(value, &ph_cfg.host_ns[kind]);
     return -1;
 }
 
@@ -115,11 +113,11 @@ static int set_key(const char *key, const char *value) {
     KEY(sm_count, parse_int(value, &ph_cfg.sm_count));
     KEY(cc_major, parse_int(value, &ph_cfg.cc_major));
     KEY(cc_minor, parse_int(value, &ph_cfg.cc_minor));
+    KEY(launch_gap_ns, parse_u32(value, &ph_cfg.launch_gap_ns));
+    KEY(graph_gap_ns, parse_u32(value, &ph_cfg.graph_gap_ns));
     KEY(data_limit_nbytes, parse_u64(value, &ph_cfg.data_limit_nbytes));
     KEY(float_limit_count, parse_u64(value, &ph_cfg.float_limit_count));
     KEY(host_mode, parse_host_mode(value));
-    KEY(op_ns, parse_u32(value, &ph_cfg.op_ns));
-    KEY(python_op_ns, parse_u32(value, &ph_cfg.python_op_ns));
     KEY(host_function_ns, parse_u32(value, &ph_cfg.host_function_ns));
     KEY(queue_depth, parse_u32(value, &ph_cfg.queue_depth));
     KEY(runtime_version, parse_int(value, &ph_cfg.runtime_version));

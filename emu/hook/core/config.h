@@ -3,6 +3,7 @@
 #define PHANTORA_CONFIG_H
 
 #include "core/base.h"
+#include "core/host.h"
 
 typedef struct ph_config {
     char device_name[256];
@@ -10,15 +11,14 @@ typedef struct ph_config {
     uint64_t memory_nbytes;   /* per GPU */
     uint64_t reserved_nbytes; /* the part that a context and NCCL take: programs cannot allocate it */
     int sm_count, cc_major, cc_minor;
-    uint64_t data_limit_nbytes; /* larger copies, collectives and sets take time but move no bytes */
+    uint32_t launch_gap_ns, graph_gap_ns; /* between two kernels of a stream, between two nodes of a graph */
+    uint64_t data_limit_nbytes;           /* larger copies, collectives and sets take time but move no bytes */
     uint64_t
         float_limit_count; /* nor do collectives of more floating-point elements per rank: they are not control data */
     enum { PH_HOST_NONE, PH_HOST_MODELLED, PH_HOST_MEASURED } host_mode;
-    double host_scale;         /* measured: thread CPU time x scale */
-    uint32_t op_ns;            /* modelled: one ATen op or autograd node (one NVTX range) */
-    uint32_t python_op_ns;     /* modelled: what an op that a Python tensor subclass dispatches (DTensor) costs more */
-    uint32_t call_ns[8];       /* by ph_call_kind */
-    uint32_t host_function_ns; /* time that a host function takes in its stream */
+    double host_scale;               /* measured: thread CPU time x scale */
+    uint32_t host_ns[PH_HOST_KINDS]; /* modelled: what one of each kind takes (host.h) */
+    uint32_t host_function_ns;       /* time that a host function takes in its stream */
     uint32_t
         queue_depth; /* launches that a host may be ahead of the device; the scheduler uses it, this library does not */
     int runtime_version, driver_version; /* as CUDA numbers them: 13000 */

@@ -6,6 +6,7 @@
 #include "core/host.h"
 #include "cudart/cudart.h"
 #include "graphs/graph.h"
+#include "streams/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,7 @@ PH_EXPORT int cudaStreamGetCaptureInfo(void *handle, int *status, unsigned long 
 }
 
 PH_EXPORT int cudaThreadExchangeStreamCaptureMode(int *mode) {
+    ph_watch_step();
     ph_thread *thread = ph_self();
     int previous = thread->capture_mode;
     thread->capture_mode = *mode;

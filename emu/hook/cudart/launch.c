@@ -28,28 +28,24 @@ PH_EXPORT int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared
 /* nvcc's newer stubs launch by the handle from __cudaGetKernel. */
 PH_EXPORT int __cudaLaunchKernel(ph_kernel *kernel, dim3 grid, dim3 block, void **args, size_t shared_nbytes,
                                  void *stream) {
-    (void)args;
-    return result(ph_kernel_launch(kernel, grid, block, shared_nbytes, ph_stream_of(stream)));
+    return result(ph_kernel_launch(kernel, grid, block, shared_nbytes, ph_stream_of(stream), args));
 }
 
 PH_EXPORT int cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **args, size_t shared_nbytes,
                                void *stream) {
-    (void)args;
-    return result(ph_kernel_launch(ph_kernel_of(function), grid, block, shared_nbytes, ph_stream_of(stream)));
+    return result(ph_kernel_launch(ph_kernel_of(function), grid, block, shared_nbytes, ph_stream_of(stream), args));
 }
 
 PH_EXPORT int cudaLaunchKernelExC(const struct cudaLaunchConfig *config, const void *function, void **args) {
-    (void)args;
     return result(ph_kernel_launch(ph_kernel_of(function), config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                                   ph_stream_of(config->stream)));
+                                   ph_stream_of(config->stream), args));
 }
 
 PH_EXPORT int cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **args,
                                           size_t shared_nbytes, void *stream) {
-    (void)args;
     ph_kernel *kernel = ph_kernel_of(function);
     int status = ph_cooperative_fits(kernel, grid, block, shared_nbytes);
-    return result(status ? status : ph_kernel_launch(kernel, grid, block, shared_nbytes, ph_stream_of(stream)));
+    return result(status ? status : ph_kernel_launch(kernel, grid, block, shared_nbytes, ph_stream_of(stream), args));
 }
 
 PH_EXPORT int cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {

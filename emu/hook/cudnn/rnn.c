@@ -2,8 +2,7 @@
  * cuDNN: dropout states and recurrent networks.
  *
  * Programs ask where each matrix and bias lies in the weight space, so any layout serves: here all matrices come first,
- * by layer, then all biases. The true sizes of workspace and reserve space are not documented; the sizes here are those
- * of the gates' activations of every step.
+ * by layer, then all biases. The sizes of workspace and reserve space are not documented, but were measured.
  */
 #include "core/config.h"
 #include "core/hash.h"
@@ -179,15 +178,52 @@ PH_EXPORT int cudnnGetRNNWeightParams(cudnn_handle *handle, rnn *it, int32_t pse
     return CUDNN_OK;
 }
 
+/* ---- workspace and reserve space ----------------------------------------------------------------------------------
+ * The formulas are read off 60 calls on an H200 (cuDNN of PyTorch 2.11; f32, bf16 and f16; tests/unit/hook_libs has the
+ * sizes). In them TBH is the size of the hidden states of all steps, TBI that of the input, BH that of one step's. */
+enum { CUBLAS_SPACE_NBYTES = 8 << 20, WORK_PADDING = 512, RESERVE_PADDING = 256 };
+
+/* Do the kernels keep the recurrent weights on the SMs? PyTorch asks for it; of small LSTMs cuDNN also does it unasked,
+ * but not in bf16. */
+static bool persists(const rnn *it) {
+    enum { SMALL = 128 };
+    return it->algo == PH_RNN_PERSIST_STATIC ||
+           (it->mode == PH_RNN_LSTM && directions(it) == 1 && it->hidden <= SMALL && it->dtype != CUDNN_DTYPE_BF16);
+}
+
+/* Activations for the backward pass: of each layer the gates' and the state's, between layers the output. */
+static uint64_t reserved_elements(const rnn *it, uint64_t tbh) {
+    uint64_t kept = it->mode == PH_RNN_LSTM ? 5 : it->mode == PH_RNN_GRU ? 6 : 1;
+    return tbh * (uint64_t)directions(it) * (kept * (uint64_t)it->layers + (uint64_t)it->layers - 1);
+}
+
+static uint64_t working_elements(const rnn *it, const rnn_data *x) {
+    uint64_t batch = (uint64_t)x->batch, steps = (uint64_t)x->steps, layers = (uint64_t)it->layers;
+    uint64_t bh = batch * (uint64_t)it->hidden, bi = batch * (uint64_t)it->input, tbh = steps * bh, tbi = steps * bi;
+    if (it->mode == PH_RNN_LSTM) {
+        if (directions(it) == 2) return 14 * tbh + tbi + 24 * layers * bh;
+        if (persists(it)) return 21 * tbh + tbi + 8 * layers * bh;
+        return 5 * tbh + tbi + 9 * layers * bh + 2 * (layers > 1 && bh > bi ? bh : bi);
+    }
+    if (directions(it) == 2) return 14 * tbh + 14 * layers * bh;
+    if (persists(it)) return 13 * tbh + 2 * tbi + 6 * layers * bh;
+    return layers == 1 ? 4 * tbh + 2 * tbi + 5 * bh : 5 * tbh + 17 * layers * bh;
+}
+
 PH_EXPORT int cudnnGetRNNTempSpaceSizes(cudnn_handle *handle, rnn *it, int forward_mode, rnn_data *x,
                                         size_t *work_nbytes, size_t *reserve_nbytes) {
     ph_host_call(PH_CALL_QUERY);
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;
-    uint64_t elements = (uint64_t)x->steps * (uint64_t)x->batch * (uint64_t)it->hidden * (uint64_t)(gates(it) + 2);
-    size_t per_layer = cudnn_dtype_nbytes(it->dtype, elements);
-    if (work_nbytes) *work_nbytes = per_layer * (size_t)directions(it);
+    int pseudo_layers = it->layers * directions(it);
+    uint64_t weight_elements = (uint64_t)all_matrices(it, pseudo_layers);
+    uint64_t tbh = (uint64_t)x->steps * (uint64_t)x->batch * (uint64_t)it->hidden;
+    if (work_nbytes)
+        *work_nbytes = cudnn_dtype_nbytes(it->dtype, weight_elements + working_elements(it, x)) +
+                       (size_t)pseudo_layers * CUBLAS_SPACE_NBYTES + WORK_PADDING;
     if (reserve_nbytes)
-        *reserve_nbytes = forward_mode == FORWARD_TRAINING ? per_layer * (size_t)(directions(it) * it->layers) : 0;
+        *reserve_nbytes = forward_mode == FORWARD_TRAINING
+                              ? cudnn_dtype_nbytes(it->dtype, reserved_elements(it, tbh)) + RESERVE_PADDING
+                              : 0;
     return CUDNN_OK;
 }
 

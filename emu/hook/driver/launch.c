@@ -90,27 +90,27 @@ static int driver_status(int status) {
                                                     : status;
 }
 
-static int launch(void *function, dim3 grid, dim3 block, unsigned shared_nbytes, void *stream) {
-    return driver_status(ph_kernel_launch(ph_kernel_of(function), grid, block, shared_nbytes, ph_stream_of(stream)));
+static int launch(void *function, dim3 grid, dim3 block, unsigned shared_nbytes, void *stream, void **params) {
+    return driver_status(
+        ph_kernel_launch(ph_kernel_of(function), grid, block, shared_nbytes, ph_stream_of(stream), params));
 }
 
 PH_EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                              unsigned bz, unsigned shared_nbytes, void *stream, void **params, void **extra) {
-    (void)params, (void)extra;
-    return launch(function, (dim3){gx, gy, gz}, (dim3){bx, by, bz}, shared_nbytes, stream);
+    (void)extra;
+    return launch(function, (dim3){gx, gy, gz}, (dim3){bx, by, bz}, shared_nbytes, stream, params);
 }
 
 PH_EXPORT int cuLaunchKernelEx(const struct CUlaunchConfig *c, void *function, void **params, void **extra) {
-    (void)params, (void)extra;
+    (void)extra;
     return launch(function, (dim3){c->gridDimX, c->gridDimY, c->gridDimZ},
-                  (dim3){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream);
+                  (dim3){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream, params);
 }
 
 PH_EXPORT int cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                         unsigned bz, unsigned shared_nbytes, void *stream, void **params) {
-    (void)params;
     int status = ph_cooperative_fits(kernel_of(function), (dim3){gx, gy, gz}, (dim3){bx, by, bz}, shared_nbytes);
-    return status ? status : launch(function, (dim3){gx, gy, gz}, (dim3){bx, by, bz}, shared_nbytes, stream);
+    return status ? status : launch(function, (dim3){gx, gy, gz}, (dim3){bx, by, bz}, shared_nbytes, stream, params);
 }
 
 PH_EXPORT int cuLaunchHostFunc(void *stream, void (*function)(void *), void *arg) {

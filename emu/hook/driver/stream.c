@@ -5,6 +5,7 @@
 #include "driver/driver.h"
 #include "graphs/capture.h"
 #include "streams/wait.h"
+#include "streams/watch.h"
 
 PH_EXPORT int cuStreamCreateWithPriority(void **out, unsigned flags, int priority) {
     ph_host_call(PH_CALL_QUERY);
@@ -82,6 +83,7 @@ PH_EXPORT int cuStreamEndCapture(void *handle, void **graph) {
 }
 
 PH_EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
+    ph_watch_step();
     ph_thread *thread = ph_self();
     int previous = thread->capture_mode;
     thread->capture_mode = *mode;

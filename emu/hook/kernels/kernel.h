@@ -1,7 +1,7 @@
 /*
  * kernels/: the kernels of the program. Their registration (registry), modules that are loaded at run time (module),
- * their launch (launch), their attributes and occupancy (occupancy). Comes in: registrations by nvcc's stubs, cubins,
- * launches from cudart/ and driver/. Goes out: launches to streams/.
+ * programs of Triton's kernels (program), their launch (launch), their attributes and occupancy (occupancy). Comes in:
+ * registrations by nvcc's stubs, cubins, launches from cudart/ and driver/. Goes out: launches to streams/.
  */
 #ifndef PHANTORA_KERNEL_H
 #define PHANTORA_KERNEL_H
@@ -9,11 +9,14 @@
 #include "core/cuda_types.h"
 #include "streams/stream.h"
 
+typedef struct ph_program ph_program;
+
 typedef struct ph_kernel {
     uint32_t magic;
     int max_dynamic_shared, carveout, registers, static_shared, local_nbytes, nonportable;
     uint64_t name_hash;
     const char *name;
+    const ph_program *program; /* program.h; NULL: the kernel is known by its name alone */
 } ph_kernel;
 enum { PH_KERNEL_MAGIC = 0x4b524e4c };
 
@@ -26,7 +29,9 @@ enum {
     PH_SHARED_WITHOUT_OPTIN = 48 << 10, /* more dynamic shared memory needs cudaFuncSetAttribute first */
 };
 
-int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream);
+/* params: the addresses of the kernel's parameters, or NULL. */
+int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream,
+                     void *const *params);
 /* All blocks of a cooperative grid must be resident at once: CUDA_OK, or CUDA_COOPERATIVE_TOO_LARGE. */
 int ph_cooperative_fits(const ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes);
 

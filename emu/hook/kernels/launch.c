@@ -1,23 +1,28 @@
 /*
  * Kernel launches: the path that must be fast. A launch's signature is its kernel, grid, block, shared memory and the
- * op that it is part of. Their hash finds the cost; the signature's text is only made if the hash is new.
+ * op that it is part of; of Triton's kernels also the program and the parameters that decide its work. Their hash finds
+ * the cost; the signature's text is only made if the hash is new.
  */
 #include "core/hash.h"
 #include "core/host.h"
 #include "costs/signature.h"
 #include "graphs/capture.h"
 #include "kernels/kernel.h"
+#include "kernels/program.h"
 #include "nvtx/nvtx.h"
 #include "streams/segment.h"
+
+#include <stdlib.h>
 
 typedef struct launch {
     const ph_kernel *kernel;
     dim3 grid, block;
     size_t shared_nbytes;
     const ph_op *op;
+    void *const *params;
 } launch;
 
-static size_t describe(const void *what, char *text, size_t capacity) {
+static size_t describe_kernel(const void *what, char *text, size_t capacity) {
     const launch *l = what;
     ph_signature_kernel signature = {.name = l->kernel->name,
                                      .grid = {l->grid.x, l->grid.y, l->grid.z},
@@ -28,10 +33,27 @@ static size_t describe(const void *what, char *text, size_t capacity) {
     return ph_format_kernel(&signature, text, capacity);
 }
 
+static size_t describe_triton(const void *what, char *text, size_t capacity) {
+    const launch *l = what;
+    char *arguments = ph_program_arguments(l->kernel->program, l->params);
+    ph_signature_triton signature = {.name = l->kernel->name,
+                                     .grid = {l->grid.x, l->grid.y, l->grid.z},
+                                     .block = {l->block.x, l->block.y, l->block.z},
+                                     .shared_nbytes = l->shared_nbytes,
+                                     .arguments = arguments,
+                                     .program = l->kernel->program->text,
+                                     .op = l->op->name,
+                                     .sizes = l->op->sizes};
+    size_t n = ph_format_triton(&signature, text, capacity);
+    free(arguments);
+    return n;
+}
+
 static uint64_t key_of(const launch *l) {
     uint64_t h = ph_mix(l->kernel->name_hash, (uint64_t)l->grid.x << 32 | l->block.x);
     h = ph_mix(h, (uint64_t)l->grid.y << 48 | (uint64_t)l->grid.z << 32 | l->block.y << 16 | l->block.z);
     h = ph_mix(h, l->shared_nbytes ^ l->op->key);
+    if (UNLIKELY(l->kernel->program != NULL)) h = ph_program_mix(l->kernel->program, l->params, h);
     return h ? h : 1;
 }
 
@@ -46,14 +68,20 @@ static int check(const ph_kernel *kernel, const launch *l) {
     return CUDA_OK;
 }
 
-int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream) {
+int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream,
+                     void *const *params) {
     ph_host_call(PH_CALL_LAUNCH);
     if (UNLIKELY(!stream)) return CUDA_INVALID_HANDLE;
     if (UNLIKELY(!kernel)) return CUDA_INVALID_DEVICE_FUNCTION;
-    launch l = {.kernel = kernel, .grid = grid, .block = block, .shared_nbytes = shared_nbytes, .op = ph_current_op()};
+    launch l = {.kernel = kernel,
+                .grid = grid,
+                .block = block,
+                .shared_nbytes = shared_nbytes,
+                .op = ph_current_op(),
+                .params = params};
     int status = check(kernel, &l);
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
-    ph_launch(stream, ph_cost_of(key_of(&l), describe, &l));
+    ph_launch(stream, ph_cost_of(key_of(&l), kernel->program ? describe_triton : describe_kernel, &l));
     return CUDA_OK;
 }

@@ -133,9 +133,10 @@ int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stre
     const ph_cost *cost = copy_cost(way.direction, nbytes, way.pinned);
     if (UNLIKELY(ph_stream_capturing(stream)) && ph_capture_copy(stream, cost, dst, src, nbytes)) return CUDA_OK;
     ph_launch(stream, cost);
-    if (way.direction == COPY_H2D && ph_self()->kernel_data_depth)
+    if (way.direction == COPY_H2D && ph_self()->kernel_data_depth) {
+        ph_host_work(PH_WORK_TABLE, (nbytes + 1023) / 1024);
         drop_table(dst, src, nbytes, way.pinned);
-    else
+    } else
         ph_data_copy(dst, src, nbytes);
     finish(&way, nbytes, cost->solo_ns, stream, async);
     return CUDA_OK;

@@ -51,6 +51,8 @@ static void ask(creation *it) {
     else
         ph_ask(PH_KIND_COMM_INIT, &it->init.fields, sizeof it->init.fields, it->init.id.internal,
                sizeof it->init.id.internal, &reply, sizeof reply);
+    if (ph_run.alone && !it->split) /* nobody answers: every rank asked for is there */
+        reply = (struct ph_COMM){.comm = 1, .rank = it->init.fields.rank, .nranks = it->init.fields.nranks};
     if (reply.comm == 0) { /* NCCL_SPLIT_NOCOLOR */
         free(it->comm);
         *it->out = NULL;
@@ -92,6 +94,7 @@ static int enqueue(creation it, int device, nccl_comm **out) {
     waiting.creations = ph_room_for_one(waiting.creations, waiting.count, &waiting.capacity, sizeof *waiting.creations);
     it.comm = ph_allocate(sizeof *it.comm);
     it.comm->device = device;
+    it.comm->watch = ph_watch_make(device);
     it.out = out;
     *out = it.comm;
     waiting.creations[waiting.count++] = it;
@@ -164,6 +167,7 @@ PH_EXPORT int ncclCommSplit(nccl_comm *parent, int color, int key, nccl_comm **o
 static int end(nccl_comm *comm, bool aborted) {
     if (!comm || comm->dead) return comm ? NCCL_ERROR_ARGUMENT : NCCL_OK;
     comm->dead = true;
+    ph_watch_end(comm->watch);
     struct ph_COMM_DESTROY fields = {.comm = comm->id, .aborted = aborted};
     ph_emit(PH_KIND_COMM_DESTROY, &fields, sizeof fields, NULL, 0);
     return NCCL_OK;
@@ -185,7 +189,9 @@ PH_EXPORT int ncclCommRevoke(nccl_comm *comm, int flags) {
 /* Says that no more work will come. Work that was given before stays on its streams. */
 PH_EXPORT int ncclCommFinalize(nccl_comm *comm) {
     ph_host_call(PH_CALL_NCCL);
-    return !comm || comm->dead ? NCCL_ERROR_ARGUMENT : NCCL_OK;
+    if (!comm || comm->dead) return NCCL_ERROR_ARGUMENT;
+    ph_watch_end(comm->watch);
+    return NCCL_OK;
 }
 
 PH_EXPORT int ncclCommGetAsyncError(nccl_comm *comm, int *error) {

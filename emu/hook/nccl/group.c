@@ -186,7 +186,11 @@ static int launch(nccl_call *calls, size_t ncalls) {
         } else {
             i++;
         }
-    if (ncalls) launch_now(calls, ncalls);
+    for (size_t i = 0; i < ncalls; i++) ph_watch_launch(calls[i].comm->watch);
+    if (ncalls) {
+        launch_now(calls, ncalls);
+        ph_watch_launched(calls[ncalls - 1].comm->watch, calls[ncalls - 1].stream);
+    }
     return NCCL_OK;
 }
 

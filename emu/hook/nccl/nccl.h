@@ -14,6 +14,7 @@
 
 #include "channel/records.h"
 #include "streams/stream.h"
+#include "streams/watch.h"
 
 enum { NCCL_OK = 0, NCCL_ERROR_CUDA = 1, NCCL_ERROR_SYSTEM = 2, NCCL_ERROR_ARGUMENT = 4, NCCL_ERROR_USAGE = 5 };
 enum { NCCL_SPLIT_NOCOLOR = -1, NCCL_SUM = 0, NCCL_BUILTIN_REDOPS = 5, NCCL_DTYPES = 12 };
@@ -26,6 +27,7 @@ typedef struct nccl_comm {
     uint64_t id; /* given by the coordinator, the same on every member; 0 until the group that creates it has ended */
     int rank, nranks, device;
     bool dead;
+    ph_watch *watch;              /* NULL: no watchdog looks at its collectives */
     uint64_t collectives, splits; /* numbers of calls so far: the seq of the next one */
     uint64_t *sent, *received;    /* the same for sends and receives, by peer */
 } nccl_comm;

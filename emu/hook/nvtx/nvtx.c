@@ -22,6 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Ages count Python functions entered (frames.c); an operator runs as much code as some of these. */
+enum { OPERATOR_AGE = 8, COLD_AGE = 1024 };
+
 typedef struct known_table {
     size_t mask;
     _Atomic(const ph_known_op *) slots[];
@@ -44,6 +47,7 @@ static const ph_op no_op = {.name = "", .sizes = "", .key = 0};
 typedef struct parsed {
     const char *name, *sizes;
     size_t nname, nsizes;
+    bool numbered; /* PyTorch's own */
 } parsed;
 
 static bool begins(const char *text, const char *with, size_t n) { return strncmp(text, with, n) == 0; }
@@ -55,6 +59,7 @@ static parsed parse(const char *message) {
         if (begins(comma, ", seq = ", 8) || begins(comma, ", op_id = ", 10) || begins(comma, ", sizes = ", 10)) break;
         comma++;
     }
+    p.numbered = comma != NULL;
     p.nname = comma ? (size_t)(comma - message) : strlen(message);
     while (comma && !begins(comma, ", sizes = ", 10)) comma = strchr(comma + 1, ',');
     if (!comma) return p;
@@ -99,6 +104,68 @@ static known_table *with_room(void) {
     return larger;
 }
 
+static bool one_of(const char *name, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+/* What a range costs the host, by its name. PyTorch's own have numbers, and sizes unless the program asked for them
+ * (record_function); what else announces itself by NVTX takes next to nothing where nobody listens. */
+static ph_host_kind work_of(const char *text, bool numbered, bool sized) {
+    static const char *const views[] = {
+        "alias",        "as_strided",  "chunk",      "detach",    "diagonal",   "expand",           "expand_as",
+        "flatten",      "lift_fresh",  "movedim",    "narrow",    "numpy_T",    "permute",          "real",
+        "reshape",      "result_type", "select",     "slice",     "split",      "split_with_sizes", "squeeze",
+        "squeeze_",     "t",           "t_",         "transpose", "transpose_", "unbind",           "unflatten",
+        "unsafe_split", "unsqueeze",   "unsqueeze_", "view",      "view_as",    "_reshape_alias",   "_unsafe_view",
+        "resolve_conj", "resolve_neg", "swapaxes"};
+    static const char *const takes_memory[] = {"empty",     "empty_like",        "empty_strided",
+                                               "new_empty", "new_empty_strided", "resize_"};
+    if (!numbered) return PH_HOST_KINDS;
+    if (begins(text, "autograd::engine::evaluate_function", 35)) return PH_WORK_NODE;
+    if (!sized) return PH_WORK_SCOPE;
+    if (strcmp(text, "PythonSubclass") == 0) return PH_WORK_PYTHON_OP; /* PyTorch's fallback to __torch_dispatch__ */
+    if (begins(text, "c10d::", 6)) return PH_WORK_COLLECTIVE;
+    if (begins(text, "aten::", 6)) {
+        if (one_of(text + 6, views, sizeof views / sizeof *views)) return PH_WORK_VIEW;
+        if (one_of(text + 6, takes_memory, sizeof takes_memory / sizeof *takes_memory)) return PH_WORK_EMPTY;
+        return text[strlen(text) - 1] == '_' ? PH_WORK_IN_PLACE : PH_WORK_OP;
+    }
+    if (strcmp(text, "detach") == 0) return PH_WORK_VIEW;
+    /* Ranges that only tell a profiler about a collective: nothing happens there. */
+    if (begins(text, "record_param_comms", 18) || begins(text, "nccl:", 5) || begins(text, "gloo:", 5))
+        return PH_HOST_KINDS;
+    /* Other libraries' operators have a namespace, too; a node of the backward pass is named like its class. */
+    return strstr(text, "::") || strstr(text, "Backward") ? PH_WORK_OP : PH_WORK_CUSTOM;
+}
+
+/* Tensors in the lists of an operator that takes whole lists: PyTorch prints the sizes of one after the other. */
+static uint32_t listed(const char *text, const char *sizes) {
+    if (!begins(text, "aten::_foreach_", 15) && !begins(text, "aten::_fused_", 13)) return 0;
+    uint32_t n = 0;
+    for (int depth = 0; *sizes; sizes++) {
+        depth += *sizes == '[' ? 1 : *sizes == ']' ? -1 : 0;
+        n += *sizes == '[' && depth == 2;
+    }
+    return n;
+}
+
+/* A number for each name; under the writers' lock. */
+static uint32_t number_of(const char *name) {
+    static const char **names;
+    static uint32_t n, capacity;
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    if (n == capacity) {
+        capacity = capacity ? 2 * capacity : 256;
+        names = realloc(names, capacity * sizeof *names);
+        if (!names) ph_die("out of host memory");
+    }
+    names[n] = name;
+    return n++;
+}
+
 static ph_known_op *new_op(uint64_t key, const parsed *p) {
     ph_known_op *op = calloc(1, sizeof *op + p->nname + p->nsizes + 2);
     if (!op) ph_die("out of host memory");
@@ -109,7 +176,10 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
     op->backward = begins(text, "autograd::engine::evaluate_function", 35);
     op->optimizer = begins(text, "Optimizer.step", 14);
     op->step = strcmp(text, "phantora.step") == 0;
-    op->python = strcmp(text, "PythonSubclass") == 0; /* the range of PyTorch's fallback to __torch_dispatch__ */
+    op->work = work_of(text, p->numbered, p->nsizes > 0);
+    op->dispatched = op->work != PH_HOST_KINDS && op->work != PH_WORK_SCOPE;
+    op->number = op->dispatched ? number_of(text) : 0;
+    op->nlisted = listed(text, op->op.sizes);
     /* They tell their kernel where the pieces lie by a table that they copy to the device: up to megabytes a call. */
     op->kernel_data = strcmp(text, "aten::_chunk_cat") == 0 || strcmp(text, "aten::split_with_sizes_copy") == 0;
     return op;
@@ -117,7 +187,7 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
 
 static const ph_known_op *intern(const char *message) {
     parsed p = parse(message);
-    uint64_t key = ph_hash(ph_hash(3, p.name, p.nname), p.sizes, p.nsizes);
+    uint64_t key = ph_hash(ph_hash(p.numbered ? 3 : 4, p.name, p.nname), p.sizes, p.nsizes);
     known_table *table = atomic_load_explicit(&known.table, memory_order_acquire);
     const ph_known_op *op = table ? atomic_load_explicit(slot_of(table, key), memory_order_acquire) : NULL;
     if (LIKELY(op != NULL)) return op;
@@ -157,26 +227,52 @@ const ph_op *ph_current_op(void) {
     return n > 0 && n <= PH_MAX_RANGES ? &thread->ranges[n - 1]->op : &no_op;
 }
 
+/* Not by another operator: the innermost dispatched range around it, if any, is a function that Python defines. */
+static bool called_by_python(const ph_thread *thread, int depth) {
+    if (thread->ndispatched == 0) return true;
+    for (int i = depth < PH_MAX_RANGES ? depth - 1 : PH_MAX_RANGES - 1; i >= 0; i--)
+        if (thread->ranges[i]->dispatched) return thread->ranges[i]->work == PH_WORK_CUSTOM;
+    return false;
+}
+
+static void charge(ph_thread *thread, const ph_known_op *op, int depth) {
+    if (UNLIKELY(ph_thread_is_watcher())) return;
+    if (op->backward) ph_host_node_begins();
+    ph_host_op();
+    if (UNLIKELY(thread->aside)) return;
+    if (op->work == PH_HOST_KINDS) return;
+    ph_host_work(op->work, 1);
+    if (op->dispatched) {
+        thread->age += OPERATOR_AGE - 1;
+        uint64_t age = ph_thread_age(thread, &thread->operators, op->number);
+        if (age > COLD_AGE) ph_host_work(PH_WORK_COLD_OP, 1);
+    }
+    if (op->dispatched && !op->backward && called_by_python(thread, depth)) ph_host_work(PH_WORK_OUTER_OP, 1);
+    if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);
+}
+
 void ph_range_push(const char *message) {
     const ph_known_op *op = intern(message);
     ph_thread *thread = ph_self();
     int depth = thread->nranges++;
     if (depth < PH_MAX_RANGES) thread->ranges[depth] = op;
+    if (LIKELY(!thread->uncounted)) { /* a compiler that traces a backward pass ends no step */
+        if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
+            atomic_store(&steps.backward_seen, true);
+        if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
+    }
     if (op->kernel_data && thread->kernel_data_depth == 0) thread->kernel_data_depth = depth + 1;
-    if (UNLIKELY(thread->uncounted)) return; /* a compiler that traces a backward pass ends no step */
-    if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
-        atomic_store(&steps.backward_seen, true);
-    if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
-    ph_host_op();
-    if (UNLIKELY(op->python) && ph_cfg.host_mode == PH_HOST_MODELLED && !ph_thread_is_watcher())
-        ph_host_advance(ph_cfg.python_op_ns);
+    charge(thread, op, depth);
+    thread->ndispatched += op->dispatched && depth < PH_MAX_RANGES;
 }
 
 void ph_range_pop(void) {
     ph_thread *thread = ph_self();
     if (thread->nranges == 0) return;
     int depth = --thread->nranges;
+    if (depth == 0) ph_host_range_ends(thread);
     const ph_known_op *op = depth < PH_MAX_RANGES ? thread->ranges[depth] : NULL;
+    thread->ndispatched -= op && op->dispatched;
     if (UNLIKELY(op && op->step)) explicit_step(op);
     if (thread->kernel_data_depth == depth + 1) thread->kernel_data_depth = 0;
     if (LIKELY(thread->optimizer_depth != depth + 1)) return;

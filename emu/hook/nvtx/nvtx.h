@@ -6,6 +6,7 @@
 #define PHANTORA_NVTX_H
 
 #include "core/base.h"
+#include "core/host.h"
 
 /* The op that the calling thread is in (innermost NVTX range): name and sizes as torch prints them, "" if none. Stable
  * until the range ends. */
@@ -19,7 +20,11 @@ const ph_op *ph_current_op(void);
 typedef struct ph_known_op {
     ph_op op;
     uint32_t nname;
-    bool backward, optimizer, step, python, kernel_data;
+    bool backward, optimizer, step, kernel_data;
+    ph_host_kind work; /* what it costs the host; PH_HOST_KINDS: nothing */
+    bool dispatched;   /* an operator or a node, not a range that only announces something */
+    uint32_t number;   /* of its name */
+    uint32_t nlisted;  /* tensors in lists that it takes */
 } ph_known_op;
 void ph_range_push(const char *message);
 void ph_range_pop(void);

@@ -290,6 +290,7 @@ PH_EXPORT void phantora_line(char *text, int capacity) { ph_python_line(text, ca
 
 /* Called on a thread that starts a backward pass. */
 PH_EXPORT void phantora_backward(void) {
+    ph_host_backward();
     if (!sites.on || !ph_run.started) return;
     pthread_mutex_lock(&sites.lock);
     found it = look();

@@ -21,9 +21,44 @@ __thread ph_thread *ph_this_thread __attribute__((tls_model("initial-exec"), vis
 static pthread_key_t at_exit;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void forget(void *thread) {
+static struct {
+    pthread_mutex_t lock;
+    ph_thread *first;
+    uint64_t counts[PH_HOST_KINDS]; /* of those that have ended */
+} threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void forget(void *ended) {
+    ph_thread *thread = ended;
     ph_this_thread = NULL;
+    pthread_mutex_lock(&threads.lock);
+    for (int kind = 0; kind < PH_HOST_KINDS; kind++) threads.counts[kind] += thread->counts[kind];
+    *(thread->before ? &thread->before->next : &threads.first) = thread->next;
+    if (thread->next) thread->next->before = thread->before;
+    pthread_mutex_unlock(&threads.lock);
+    free(thread->functions.ran_at);
+    free(thread->operators.ran_at);
     free(thread);
+}
+
+uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number) {
+    if (UNLIKELY(number >= ages->n)) {
+        size_t n = 2 * (size_t)number + 1024;
+        ages->ran_at = realloc(ages->ran_at, n * sizeof *ages->ran_at);
+        if (!ages->ran_at) ph_die("out of host memory");
+        memset(ages->ran_at + ages->n, 0, (n - ages->n) * sizeof *ages->ran_at);
+        ages->n = n;
+    }
+    uint64_t before = ages->ran_at[number];
+    ages->ran_at[number] = ++thread->age;
+    return before ? thread->age - before : UINT64_MAX;
+}
+
+void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]) {
+    pthread_mutex_lock(&threads.lock);
+    memcpy(totals, threads.counts, sizeof threads.counts);
+    for (ph_thread *thread = threads.first; thread; thread = thread->next)
+        for (int kind = 0; kind < PH_HOST_KINDS; kind++) totals[kind] += thread->counts[kind];
+    pthread_mutex_unlock(&threads.lock);
 }
 
 static void make_key(void) {
@@ -37,6 +72,11 @@ ph_thread *ph_thread_make(void) {
     if (!thread) ph_die("out of host memory");
     ph_this_thread = thread;
     pthread_setspecific(at_exit, thread);
+    pthread_mutex_lock(&threads.lock);
+    thread->next = threads.first;
+    if (thread->next) thread->next->before = thread;
+    threads.first = thread;
+    pthread_mutex_unlock(&threads.lock);
     return thread;
 }
 
@@ -83,6 +123,23 @@ enum ph_thread_kind ph_thread_kind(void) {
 }
 
 bool ph_thread_is_watcher(void) { return ph_thread_kind() >= PH_THREAD_WATCHES; }
+
+bool ph_process_has_thread(const char *named) {
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) return false;
+    bool found = false;
+    for (struct dirent *task; !found && (task = readdir(tasks));) {
+        char path[64], name[32] = "";
+        snprintf(path, sizeof path, "%.20s/comm", task->d_name);
+        int fd = task->d_name[0] == '.' ? -1 : openat(dirfd(tasks), path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        ssize_t n = read(fd, name, sizeof name - 1);
+        close(fd);
+        found = n > 0 && strncmp(name, named, strlen(named)) == 0;
+    }
+    closedir(tasks);
+    return found;
+}
 
 /* A thread's state is the letter after the parenthesised name in /proc/self/task/<tid>/stat. */
 static bool sleeps(int directory, const char *tid) {

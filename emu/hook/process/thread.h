@@ -4,6 +4,7 @@
 
 #include "core/base.h"
 #include "core/cuda_types.h"
+#include "core/host.h"
 
 enum { PH_MAX_CONFIGS = 8, PH_MAX_RANGES = 128 };
 
@@ -24,6 +25,12 @@ enum ph_thread_kind {
     PH_THREAD_HELPS,    /* watches for finished work, as the program's own threads do, too */
 };
 
+/* When a thread ran what last, by numbers; 0: never. */
+typedef struct ph_ages {
+    uint64_t *ran_at;
+    size_t n;
+} ph_ages;
+
 typedef struct ph_thread {
     int device;
     int last_error;
@@ -31,10 +38,20 @@ typedef struct ph_thread {
     enum ph_thread_kind kind;
     uint16_t site;        /* see ph_site_inherit; 0: its own frames tell its place */
     uint32_t name_checks; /* how often its name has been looked at while its kind was unknown */
+    uint64_t clock_ns;    /* host time of this thread */
+    uint64_t pass;        /* the backward pass that it last worked for */
+    uint64_t counts[PH_HOST_KINDS];
+    uint64_t age; /* counts Python functions and operators run */
+    ph_ages functions, operators;
+    int ndispatched;      /* operators and nodes that the thread is in */
+    int frame_dispatched; /* ... when the innermost Python function was entered */
+    int aside;            /* depth of Python functions whose work is not the program's */
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
-    int uncounted;                       /* depth of ph_uncounted: what the thread does takes no virtual time */
+    uint64_t own_ns;                     /* measured mode: what the emulation has taken of it, not yet left out */
+    int uncounted;                       /* depth of what takes no virtual time at all, see phantora_uncounted */
     uint64_t uncounted_ns;               /* GPU time of the launches since the thread began that were not counted */
+    struct ph_thread *next, *before;     /* all threads, under the list's lock */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
     ph_call_config configs[PH_MAX_CONFIGS];
@@ -52,10 +69,16 @@ static inline ph_thread *ph_self(void) {
     return LIKELY(thread != NULL) ? thread : ph_thread_make();
 }
 
+/* The thread runs it now: how long ago it did so before, in its age; UINT64_MAX if never. */
+uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number);
+/* Sums of all threads' counts. */
+void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]);
 enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */
 /* Is the calling thread one of those that only watch, as NCCL's watchdog and heartbeat do? Such a thread never asks,
  * never waits and never moves the clock. */
 bool ph_thread_is_watcher(void);
+/* Has this process a thread whose name starts so? */
+bool ph_process_has_thread(const char *named);
 /* Is no other thread of this process running or waiting for a processor? */
 bool ph_other_threads_sleep(void);
 

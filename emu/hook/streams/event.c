@@ -41,6 +41,7 @@ int ph_event_destroy(ph_event *event) {
     struct ph_RECORDING_DROP record = {.recording = event->recording};
     if (event->recording && ph_run.started)
         ph_emit_out_of_band(PH_KIND_RECORDING_DROP, &record, sizeof record, NULL, 0);
+    ph_watch_forget(event);
     ph_record_lock();
     event->magic = 0;
     event->next_retired = events.retired; /* kept for reuse and never freed, so that a stale handle is recognised */
@@ -82,6 +83,7 @@ int ph_event_record(ph_event *event, ph_stream *stream) {
     event->stream_id = stream->id;
     event->host_ns = ph_host_clock();
     event->clock_ns = ph_clock_estimate();
+    ph_watch_recorded(event, stream);
     ph_record_unlock();
     return CUDA_OK;
 }
@@ -91,6 +93,7 @@ int ph_stream_wait_event(ph_stream *stream, ph_event *event) {
     if (status) return status;
     if (UNLIKELY(stream->capture || event->capture)) return ph_capture_wait(stream, event);
     if (!event->recording) return CUDA_OK; /* never recorded: nothing to wait for */
+    ph_watch_waited(event);
     ph_record_lock();
     if (ph_run.started) {
         ph_order_default(stream); /* also if the event is the stream's own, which needs no wait */
@@ -110,7 +113,7 @@ static int observable(ph_event *event) {
 int ph_event_query(ph_event *event) {
     int status = observable(event);
     if (status || !event->recording) return status;
-    if (ph_thread_is_watcher()) return ph_watch_done(event->clock_ns) ? CUDA_OK : CUDA_NOT_READY;
+    if (ph_thread_is_watcher()) return ph_watch_done(event) ? CUDA_OK : CUDA_NOT_READY;
     return ph_query(PH_SCOPE_EVENT, 0, event->recording);
 }
 

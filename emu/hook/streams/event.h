@@ -19,6 +19,9 @@ struct ph_event {
     uint64_t capture_id;
     int capture_slot;
     ph_event *next_retired;
+    struct ph_watch *watch;           /* if a watchdog queries it; these fields are watch.c's */
+    bool watch_visible, watch_waited; /* the watchdog may see it done; a stream of the program waits for it */
+    ph_event *watch_next;
 };
 
 int ph_event_create(unsigned flags, ph_event **out);

@@ -1,11 +1,14 @@
 /*
  * The op stream: launches of one stream fold into its open segment. See SEGMENT in records.def for the fold's meaning.
  *
+ * A launch's duration is its cost and the gap to the next one: a stream starts a kernel some time after the one before.
+ *
  * Before any other record is appended all open segments are, in order of their first launch, so that instants never
  * decrease. A segment also ends after 256 launches.
  */
 #include "streams/segment.h"
 #include "channel/channel.h"
+#include "core/config.h"
 #include "core/counters.h"
 #include "core/host.h"
 #include "costs/launch_counts.h"
@@ -49,15 +52,15 @@ static void open_segment(ph_stream *stream, uint64_t now) {
     ph_channel_wake_for_segments();
 }
 
-static void fold(ph_stream *stream, const ph_cost *cost, bool queued) {
+static void fold(ph_stream *stream, uint64_t solo_ns, uint64_t contended_ns, bool queued) {
     uint64_t now = ph_host_clock();
     if (stream->launches == 0) open_segment(stream, now);
     /* tail_ns is the maximum over launches i of h_i - h_1 + sum of d_j for j >= i. This launch adds its duration to
      * each earlier launch's term, and a term of its own. */
     uint64_t launched_after = now - stream->first_ns;
-    stream->tail_ns = (stream->tail_ns > launched_after ? stream->tail_ns : launched_after) + cost->solo_ns;
-    stream->solo_ns += cost->solo_ns;
-    stream->contended_ns += cost->contended_ns;
+    stream->tail_ns = (stream->tail_ns > launched_after ? stream->tail_ns : launched_after) + solo_ns;
+    stream->solo_ns += solo_ns;
+    stream->contended_ns += contended_ns;
     stream->queued += queued;
     if (++stream->launches == SEGMENT_LAUNCHES) ph_close_segments();
 }
@@ -78,16 +81,16 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
     if (LIKELY(ph_run.started)) {
         ph_count_launch(cost);
         ph_order_default(stream);
-        fold(stream, cost, queued);
+        uint64_t gap_ns = queued ? ph_cfg.launch_gap_ns : ph_cfg.graph_gap_ns;
+        fold(stream, cost->solo_ns + gap_ns, cost->contended_ns + gap_ns, queued);
     }
     ph_record_unlock();
 }
 
 void ph_stream_occupy(ph_stream *stream, uint64_t for_ns) {
     if (!ph_run.started) return;
-    const ph_cost cost = {.solo_ns = for_ns, .contended_ns = for_ns};
     ph_record_lock();
     ph_order_default(stream);
-    fold(stream, &cost, false);
+    fold(stream, for_ns, for_ns, false);
     ph_record_unlock();
 }

@@ -1,41 +1,251 @@
 /*
- * What watching threads are told about work that may be done.
+ * What watching threads are told about work that may be done, and when they let go of it.
  *
- * The watchdog of ProcessGroupNCCL queries each collective's event every 100 ms, and PyTorch keeps the collective's
- * tensors alive until a query succeeds. With DistributedDataParallel's first buckets that is a second copy of all
- * gradients at the peak of memory. In the emulation this thread runs in real time and may not ask about virtual time.
- * It is told that a collective is done once the rank's clock, as far as the rank knows it without asking, is 100 ms
- * later.
+ * The watchdog of ProcessGroupNCCL queries each collective's end event every 100 ms. PyTorch keeps the tensors of a
+ * collective whose work nobody waited for until a query has succeeded and the process group starts its next collective.
+ * With DistributedDataParallel's first buckets that is a second copy of all gradients at the peak of memory.
  *
- * If the program is idle, outside of the library, it may be waiting for the watching thread. Then all work counts as
- * done.
+ * In the emulation the watchdog sleeps in real time, but what it finds depends on virtual time alone:
  *
- * In newer versions of PyTorch the program's own threads look for finished work too. What they find must not depend on
- * whether the watchdog was faster, so such a watchdog sees work as done only while the program is idle.
+ *   - A collective becomes visible as done at a launch on the same communicator, if it ended 50 ms before or earlier:
+ *     a look every 100 ms finds it, on average, so long after its end. The rank asks when it ended.
+ *   - The launch waits, in real time, until the watchdog has finished with those that became visible. This is not
+ *     needed for collectives for whose end the program made a stream wait: PyTorch released their tensors then.
+ *   - When the communicator is finalized, destroyed or aborted all its work counts as done.
+ *
+ * If the program is idle for long, outside of the library, it may be waiting for the watching thread. Then all work
+ * counts as done.
+ *
+ * Other events that a watching thread queries count as done 100 ms after they were recorded. In newer versions of
+ * PyTorch the program's own threads look for finished work too. What they find must not depend on whether the watchdog
+ * was faster, so such a watchdog sees work as done only while the program is idle.
  */
+#define _GNU_SOURCE
 #include "streams/watch.h"
+#include "channel/channel.h"
+#include "core/alloc.h"
 #include "core/counters.h"
+#include "core/cuda_types.h"
 #include "core/host.h"
+#include "core/warn.h"
 #include "process/process.h"
 #include "process/thread.h"
+#include "streams/event.h"
 
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { QUERY_PERIOD_NS = 100000000, IDLE_LOOKS = 3, BETWEEN_LOOKS_NS = 50000000 };
+enum { QUERY_PERIOD_NS = 100000000, IDLE_LOOKS = 3, LONG_IDLE_LOOKS = 20, BETWEEN_LOOKS_NS = 50000000 };
+enum { FOUND_AFTER_NS = QUERY_PERIOD_NS / 2, ASKED_EVERY_NS = 10000000 };
+/* The launch polls, so that the rank is not taken for one that sleeps until another rank continues. */
+enum { BUSY_NS = 100000, REST_US = 200 };
+static const uint64_t GIVE_UP_NS = 20000000000; /* real time */
 
+struct ph_watch {
+    ph_event *pending;      /* in the order of their records; linked by watch_next */
+    ph_stream *idle_stream; /* nothing runs there: an event recorded on it tells the time */
+    uint64_t now_recording, asked_ns;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all lists and of the events' watch_ fields */
 static atomic_int blocked;
+static _Thread_local struct {
+    ph_watch *watch;
+    const ph_stream *stream;
+} launched;
+static _Thread_local struct {
+    ph_event *event;
+    uint64_t recording;
+} seen; /* a watching thread's last event that was done */
 
 void ph_watch_blocked(int change) { atomic_fetch_add(&blocked, change); }
 
-/* Has the program made no call for several rounds of this watching thread, and does no thread run? */
-static bool program_is_idle(void) {
+static uint64_t real_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- communicators ----------------------------------------------------------------------------------------------- */
+/* c10d::ProcessGroupNCCL, not the class of the same name in newer versions, whose own threads look for done work. */
+static bool called_by_process_group(void) {
+    enum { MAX_FRAMES = 32 };
+    void *frames[MAX_FRAMES];
+    int n = backtrace(frames, MAX_FRAMES);
+    for (int i = 0; i < n; i++) {
+        Dl_info about;
+        if (dladdr(frames[i], &about) && about.dli_sname && strstr(about.dli_sname, "4c10d16ProcessGroupNCCL"))
+            return true;
+    }
+    return false;
+}
+
+/* A process group starts its watchdog before it creates communicators, but the thread names itself. */
+static bool has_watchdog(void) {
+    enum { TRIES = 1000, TRY_US = 1000 };
+    for (int i = 0; i < TRIES; i++) {
+        if (ph_process_has_thread("pt_nccl_watchdg")) return true;
+        usleep(TRY_US);
+    }
+    return false;
+}
+
+ph_watch *ph_watch_make(int device) {
+    if (!called_by_process_group() || !has_watchdog()) return NULL;
+    ph_watch *watch = ph_allocate(sizeof *watch);
+    *watch = (ph_watch){.pending = NULL};
+    ph_stream_create(device, STREAM_NONBLOCKING, 0, &watch->idle_stream);
+    return watch;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+/* Under the lock. */
+static void unlink_event(ph_event *event) {
+    if (!event->watch) return;
+    for (ph_event **at = &event->watch->pending; *at; at = &(*at)->watch_next)
+        if (*at == event) {
+            *at = event->watch_next;
+            break;
+        }
+    event->watch = NULL;
+}
+
+void ph_watch_forget(ph_event *event) {
+    if (!event->watch) return;
+    pthread_mutex_lock(&lock);
+    unlink_event(event);
+    pthread_mutex_unlock(&lock);
+}
+
+void ph_watch_launched(ph_watch *watch, const ph_stream *stream) {
+    launched.watch = watch;
+    launched.stream = stream;
+}
+
+void ph_watch_recorded(ph_event *event, const ph_stream *stream) {
+    if (LIKELY(!event->watch && (!launched.watch || launched.stream != stream))) return;
+    pthread_mutex_lock(&lock);
+    unlink_event(event);
+    if (launched.watch && launched.stream == stream) {
+        event->watch = launched.watch;
+        event->watch_visible = event->watch_waited = false;
+        event->watch_next = NULL;
+        ph_event **end = &event->watch->pending;
+        while (*end) end = &(*end)->watch_next;
+        *end = event;
+        launched.watch = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void ph_watch_waited(ph_event *event) {
+    if (event->watch) event->watch_waited = true;
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
+/* Had the recorded event ended so early that the watchdog has found it? */
+static bool found_by_now(const ph_watch *watch, uint64_t recording) {
+    struct ph_ELAPSED question = {.start_recording = recording, .end_recording = watch->now_recording};
+    struct ph_ELAPSED_NS answer = {0};
+    ph_ask(PH_KIND_ELAPSED, &question, sizeof question, NULL, 0, &answer, sizeof answer);
+    return answer.ready && answer.elapsed_ns >= FOUND_AFTER_NS;
+}
+
+static bool waits_to_be_found(const ph_event *event, uint64_t now_ns) {
+    return !event->watch_visible && !event->watch_waited && (int64_t)(now_ns - event->clock_ns) >= FOUND_AFTER_NS;
+}
+
+/* Recordings for whose end nobody waited and that may have been found by now, the earliest first. */
+static uint64_t *candidates(const ph_watch *watch, uint64_t now_ns, size_t *count) {
+    size_t n = 0;
+    pthread_mutex_lock(&lock);
+    for (const ph_event *event = watch->pending; event; event = event->watch_next)
+        n += waits_to_be_found(event, now_ns);
+    uint64_t *found = n ? ph_allocate(n * sizeof *found) : NULL;
+    *count = n;
+    n = 0;
+    for (const ph_event *event = watch->pending; event; event = event->watch_next)
+        if (waits_to_be_found(event, now_ns)) found[n++] = event->recording;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* The last of these recordings that the watchdog has found; 0: none. They end in their order. */
+static uint64_t last_found(ph_watch *watch, const uint64_t *recordings, size_t count) {
+    ph_record_lock();
+    watch->now_recording = ph_record_on(watch->idle_stream, watch->now_recording);
+    ph_record_unlock();
+    if (found_by_now(watch, recordings[count - 1])) return recordings[count - 1];
+    size_t found = 0; /* so many have been found, at least */
+    for (size_t not_found = count - 1; found < not_found;) {
+        size_t middle = (found + not_found) / 2;
+        if (found_by_now(watch, recordings[middle]))
+            found = middle + 1;
+        else
+            not_found = middle;
+    }
+    return found ? recordings[found - 1] : 0;
+}
+
+/* Is there work that became visible and that the watchdog still holds, for which nobody waited? */
+static bool held(const ph_watch *watch) {
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (const ph_event *event = watch->pending; event && !found; event = event->watch_next)
+        found = event->watch_visible && !event->watch_waited;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void make_visible(ph_watch *watch, uint64_t last, uint64_t now_ns) {
+    pthread_mutex_lock(&lock);
+    for (ph_event *event = watch->pending; event; event = event->watch_next)
+        if (event->recording <= last || (event->watch_waited && (int64_t)(now_ns - event->clock_ns) >= QUERY_PERIOD_NS))
+            event->watch_visible = true;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Until the watchdog has finished with the visible work. */
+static void wait_for_watchdog(const ph_watch *watch) {
+    for (uint64_t from_ns = real_ns(); held(watch); usleep(REST_US)) {
+        uint64_t now_ns = real_ns();
+        if (now_ns - from_ns > GIVE_UP_NS)
+            ph_die("NCCL's watchdog has not looked at finished work for 20 s; the peak of memory depends on it");
+        while (real_ns() - now_ns < BUSY_NS) {
+        }
+    }
+}
+
+void ph_watch_launch(ph_watch *watch) {
+    uint64_t now_ns = ph_clock_estimate();
+    if (!watch || !ph_run.started || ph_run.finished || now_ns - watch->asked_ns < ASKED_EVERY_NS) return;
+    watch->asked_ns = now_ns;
+    size_t count;
+    uint64_t *recordings = candidates(watch, now_ns, &count);
+    make_visible(watch, count ? last_found(watch, recordings, count) : 0, now_ns);
+    free(recordings);
+    wait_for_watchdog(watch);
+}
+
+void ph_watch_end(ph_watch *watch) {
+    if (!watch) return;
+    pthread_mutex_lock(&lock);
+    for (ph_event *event = watch->pending; event; event = event->watch_next) event->watch_visible = true;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- watching threads -------------------------------------------------------------------------------------------- */
+/* Has the program made no call for so many rounds of this watching thread, and does no thread run? */
+static bool program_is_idle(int rounds) {
     static _Thread_local uint64_t seen_calls, looked_at_ns;
     static _Thread_local int quiet;
-    uint64_t calls = atomic_load(&ph_counts.api_calls);
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    uint64_t calls = atomic_load(&ph_counts.api_calls), now_ns = real_ns();
     if (calls != seen_calls || atomic_load(&blocked)) {
         seen_calls = calls;
         quiet = 0;
@@ -45,10 +255,31 @@ static bool program_is_idle(void) {
         looked_at_ns = now_ns;
     }
     /* A program whose threads wait for a processor is not idle. */
-    return quiet >= IDLE_LOOKS && ph_other_threads_sleep();
+    return quiet >= rounds && ph_other_threads_sleep();
 }
 
-bool ph_watch_done(uint64_t recorded_at_ns) {
-    if (ph_run.finished || program_is_idle()) return true;
-    return ph_thread_kind() != PH_THREAD_HELPS && (int64_t)(ph_clock_estimate() - recorded_at_ns) >= QUERY_PERIOD_NS;
+/* The watchdog puts the tensors of done work aside before it calls the library again. */
+void ph_watch_step(void) {
+    if (LIKELY(!seen.event)) return;
+    pthread_mutex_lock(&lock);
+    if (seen.event->recording == seen.recording) unlink_event(seen.event);
+    pthread_mutex_unlock(&lock);
+    seen.event = NULL;
+}
+
+static bool visible(ph_event *event) {
+    pthread_mutex_lock(&lock);
+    bool done = event->watch && event->watch_visible;
+    pthread_mutex_unlock(&lock);
+    if (!done && !ph_run.finished && !program_is_idle(LONG_IDLE_LOOKS)) return false;
+    seen.event = event;
+    seen.recording = event->recording;
+    return true;
+}
+
+bool ph_watch_done(ph_event *event) {
+    ph_watch_step();
+    if (event->watch) return visible(event);
+    if (ph_run.finished || program_is_idle(IDLE_LOOKS)) return true;
+    return ph_thread_kind() != PH_THREAD_HELPS && (int64_t)(ph_clock_estimate() - event->clock_ns) >= QUERY_PERIOD_NS;
 }

@@ -1,11 +1,35 @@
-/* What watching threads (see process/thread.h) are told about work that may be done. */
+/* What watching threads (see process/thread.h) are told about work that may be done, and when they let go of it. */
 #ifndef PHANTORA_WATCH_H
 #define PHANTORA_WATCH_H
 
 #include "core/base.h"
 
-/* For a watching thread: is an event done that was recorded at that instant, by ph_clock_estimate? */
-bool ph_watch_done(uint64_t recorded_at_ns);
+struct ph_event;
+struct ph_stream;
+
+/* One communicator whose collectives a process group's watchdog watches. */
+typedef struct ph_watch ph_watch;
+
+/* If the calling thread creates a communicator on that device for a process group with a watchdog; NULL otherwise. */
+ph_watch *ph_watch_make(int device);
+/* A thread of the program is about to launch collectives. Lets the watchdog finish with those that it has seen complete
+ * by now in virtual time. */
+void ph_watch_launch(ph_watch *watch);
+/* The thread has launched collectives on that stream: the next event that it records there says when they end. */
+void ph_watch_launched(ph_watch *watch, const struct ph_stream *stream);
+/* All work of the communicator counts as done: the program has said that none will follow. */
+void ph_watch_end(ph_watch *watch);
+
+/* By event.c, at each record, at each wait of a stream of the program's, and before the event is destroyed. */
+void ph_watch_recorded(struct ph_event *event, const struct ph_stream *stream);
+void ph_watch_waited(struct ph_event *event);
+void ph_watch_forget(struct ph_event *event);
+
+/* For a watching thread: is the event done? */
+bool ph_watch_done(struct ph_event *event);
+/* A watching thread goes on after an answer of ph_watch_done. */
+void ph_watch_step(void);
+
 /* A thread of the program starts (1) or ends (-1) to wait inside the library. */
 void ph_watch_blocked(int change);
 

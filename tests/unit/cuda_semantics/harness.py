@@ -45,10 +45,6 @@ class _MadeUpCosts:
         solo_ns = int(rest[1] if kind == "copy" else rest[0])
         return SimpleNamespace(solo_ns=solo_ns, contended_ns=solo_ns, flops=0.0, source=records.SourceKind.ROOFLINE)
 
-    def stream_time(self, cost: Any) -> Any:
-        """A kernel occupies its stream for its duration: there are no gaps."""
-        return cost
-
 
 class _Simulation(threading.Thread):
     """The coordinator of one rank: every record goes through the fact builder into the timeline, every answer back."""
@@ -184,7 +180,7 @@ def simulate(
 ) -> Any:
     """Runs the program from instant 0 as the only rank of a server with two GPUs; returns what it returned.
 
-    `device`: lines of the device file (``call_ns__launch=5``). What the program raises, and what the simulation does,
+    `device`: lines of the device file (``host_ns__launch=5``). What the program raises, and what the simulation does,
     fails the test.
     """
     file = device_file(folder, **device)

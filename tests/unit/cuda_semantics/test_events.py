@@ -98,8 +98,8 @@ def test_asking_until_it_is_complete_ends_when_it_is(simulate):
             asked += 1
         return asked, gpu.now()
 
-    # Every question takes the call's 500 ns: the 2,000th is asked, and answered, at the end.
-    assert simulate(program, call_ns__query=500) == (1999, 1_000_000)
+    # Every question takes the call's 2,500 ns: the 400th is asked, and answered, at the end.
+    assert simulate(program, host_ns__query=2_500) == (399, 1_000_000)
 
 
 def test_the_host_waits_for_an_event_and_not_for_what_follows_it(simulate):

@@ -46,7 +46,7 @@ def test_a_launch_is_one_call_for_the_host(simulate):
         executable = gpu.graph(stream, lambda: [gpu.run(1, stream) for _ in range(50)])
         return gpu.takes(lambda: gpu.cudaGraphLaunch(executable, stream))
 
-    assert simulate(program, call_ns__launch=7_000) == 7_000
+    assert simulate(program, host_ns__launch=7_000) == 7_000
 
 
 @pytest.mark.parametrize(("origin_ns", "side_ns"), [(1000, 300), (300, 1000)])

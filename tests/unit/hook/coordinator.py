@@ -37,7 +37,6 @@ DEVICE_FILE: dict[str, Any] = {
     "cc_minor": 0,
     "data_limit_nbytes": 1 << 20,
     "host_mode": "modelled",
-    "op_ns": 0,
     **gpu_attributes("h100"),
 }
 

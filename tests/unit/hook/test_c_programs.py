@@ -50,7 +50,7 @@ def test_c(name, sanitize, library, tmp_path, request):
     [
         ("colour=red", "unknown key: colour"),
         ("sm_count=many", "bad value for: sm_count"),
-        ("call_ns.dance=3", "unknown key: call_ns.dance"),
+        ("host_ns.dance=3", "unknown key: host_ns.dance"),
         ("attr.0=1", "unknown key: attr.0"),
         ("just words", "not key=value"),
         ("device_count=0", "device_count must be 1 to 64"),

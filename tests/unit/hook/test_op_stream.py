@@ -49,7 +49,7 @@ def test_launches_fold_into_segments_as_the_definition_says(running):
                 rank.c.phantora_advance_ns(pause)
             assert rank.launch(kernels[name], streams[stream]) == 0
 
-    told = running(program, cost=lambda s: (costs[s.split(";")[1]], 2 * costs[s.split(";")[1]]), call_ns__launch=3_000)
+    told = running(program, cost=lambda s: (costs[s.split(";")[1]], 2 * costs[s.split(";")[1]]), host_ns__launch=3_000)
     ids = {0: 1, 1: 3, 2: 4}
     now, open_, expected = 0, {}, []
 
@@ -209,11 +209,17 @@ def test_watching_threads_neither_ask_nor_move_the_clock(running):
             ctypes.CDLL(None).prctl(15, b"pt_nccl_watchdg", 0, 0, 0)
             before = rank.c.phantora_host_clock_ns()
             assert rank.c.cudaEventQuery(event) == 600, "the watchdog finds it at its next look, 100 ms later"
-            rank.c.phantora_advance_ns(100_000_000)
+            works = threading.Thread(target=work)
+            works.start()
+            works.join()
             before += 100_000_000
             assert rank.c.cudaEventQuery(event) == 0
             assert rank.c.cudaEventSynchronize(event) == 0
             seen.append(rank.c.phantora_host_clock_ns() - before)
+
+        def work():
+            ctypes.CDLL(None).prctl(15, b"worker", 0, 0, 0)
+            rank.c.phantora_advance_ns(100_000_000)
 
         seen = []
         thread = threading.Thread(target=watch)
@@ -221,7 +227,7 @@ def test_watching_threads_neither_ask_nor_move_the_clock(running):
         thread.join()
         assert seen == [0]
 
-    told = running(program, call_ns__query=1_000, call_ns__sync=1_000)
+    told = running(program, host_ns__query=1_000, host_ns__sync=1_000)
     assert not told.of(records.QUERY, records.HOST_WAIT)
 
 

@@ -67,10 +67,9 @@ def test_a_launch_belongs_to_the_innermost_range(running, message, op):
         assert nvtx.pop() == 0
         rank.launch(kernel)
 
-    told = running(program, op_ns=700)
+    told = running(program)
     assert told.signatures == [f"kernel;k;1,1,1;128,1,1;0;{suffix}" for suffix in (op, "outer;", ";")]
     assert told.of(records.COUNTERS)[-1].ops == 2
-    assert told.of(records.SEGMENT)[0].host_ns == 1_400, "a range costs the host op_ns"
 
 
 def test_the_same_op_has_the_same_signature_whatever_its_ids(running):

@@ -37,6 +37,19 @@ enum { DEVICE_NBYTES = 64 << 20 };
 
 static ph_stream streams[8];
 
+/* Nothing of these tests has a watchdog. */
+ph_run_state ph_run;
+ph_watch *ph_watch_make(int device) {
+    (void)device;
+    return NULL;
+}
+void ph_watch_launch(ph_watch *watch) { (void)watch; }
+void ph_watch_launched(ph_watch *watch, const ph_stream *stream) {
+    (void)watch;
+    (void)stream;
+}
+void ph_watch_end(ph_watch *watch) { (void)watch; }
+
 void ph_count_unmodelled_read(void) { fake_unmodelled_reads++; }
 
 void fake_reset(void) {

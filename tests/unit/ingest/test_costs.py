@@ -9,7 +9,7 @@ import pytest
 from emu.contract import records
 from emu.contract.records import RecordError
 from phantora_async.ingest.costs import Costs, CostTable, Unrecognised
-from profiles import Cost, CostModel, Source, StreamTime, load_gpu
+from profiles import Cost, CostModel, Source, load_gpu
 
 
 def find(path: Path, key: int) -> records.CostEntry | None:
@@ -30,25 +30,21 @@ def cost(solo_ns: int) -> Cost:
     return Cost(solo_ns, 2 * solo_ns, 3.0, Source.INTERPOLATED)
 
 
-def write(table: CostTable, key: int, solo_ns: int) -> bool:
-    return table.write(key, StreamTime(solo_ns + 5, 2 * solo_ns + 7), cost(solo_ns))
-
-
 def test_entries_that_collide_take_the_next_slots(tmp_path: Path) -> None:
     table = CostTable(tmp_path / "t", 8)
     keys = [7, 15, 23, 2**64 - 1]  # all of slot 7
     for number, key in enumerate(keys):
         assert find(tmp_path / "t", key) is None
-        assert write(table, key, number + 1)
+        assert table.write(key, cost(number + 1))
     for number, key in enumerate(keys):
         found = find(tmp_path / "t", key)
         assert found is not None
-        assert (found.solo_ns, found.contended_ns, found.flops, found.source) == (number + 6, 2 * number + 9, 3.0, 2)
+        assert (found.solo_ns, found.contended_ns, found.flops, found.source) == (number + 1, 2 * number + 2, 3.0, 2)
 
 
 def test_a_full_table_takes_no_more(tmp_path: Path) -> None:
     table = CostTable(tmp_path / "t", 8)
-    assert [write(table, key, 1) for key in range(1, 9)] == [True] * 6 + [False] * 2
+    assert [table.write(key, cost(1)) for key in range(1, 9)] == [True] * 6 + [False] * 2
     assert find(tmp_path / "t", 8) is None
 
 
@@ -60,15 +56,12 @@ def test_a_signature_is_estimated_once(tmp_path: Path) -> None:
             asked.append(signature)
             return cost(len(signature))
 
-        def stream_time(self, cost: Cost) -> StreamTime:
-            return StreamTime(cost.solo_ns + 1, cost.contended_ns + 2)
-
     costs = Costs(Model(), CostTable(tmp_path / "t", 8))
     question = records.Cost(69, 0, 0, 0, 11, 42, b"memset;8\0\0")
     for _ in range(3):
         (answer,), _ = records.decode_down(costs.answer(question))
         assert isinstance(answer, records.CostOf)
-        assert (answer.qid, answer.solo_ns, answer.contended_ns) == (11, 9, 18)
+        assert (answer.qid, answer.solo_ns, answer.contended_ns) == (11, 8, 16)
     assert asked == ["memset;8"]
     with pytest.raises(RecordError, match="0x2a stands for 'memset;8' and for 'memset;9'"):
         costs.answer(question._replace(payload=b"memset;9"))

@@ -33,6 +33,9 @@ int main(void) {
     SHOW("conv", conv, PH_CONV_WGRAD, {image, 4}, {image, 3}, {image, 4}, {one, 2}, {one, 1}, {NULL, 0}, 2,
          PH_DTYPE_TF32, PH_NHWC, op, sizes);
     SHOW("sdpa", sdpa, PH_BACKWARD, {heads, 4}, {heads, 4}, {heads, 4}, PH_DTYPE_F16, true, false, op, sizes);
+    SHOW("triton", triton, "add_kernel", {64, 1, 1}, {128, 1, 1}, 0, "-,-,4096", "module {|tt.return|}", op, sizes);
+    SHOW("rnn", rnn, PH_CONV_DGRAD, PH_RNN_LSTM, PH_RNN_STANDARD, 35, 20, 1500, 1500, 1500, 2, true, PH_DTYPE_F16, op,
+         sizes);
     SHOW("library", library, "cudnnRNN", UINT64_MAX >> 1, op, sizes);
     SHOW("memset", memset, 4096);
     for (unsigned i = 0; i < 20; i++) {

@@ -39,8 +39,8 @@ def test_large_add_is_streaming(model: profiles.CostModel) -> None:
 
 
 def test_small_kernel_costs_a_launch(model: profiles.CostModel) -> None:
-    """Empty kernels take 1.2 to 1.5 us in traces."""
-    assert model.cost(f"kernel;{ADD};1,1,1;128,1,1;0;;").solo_ns == pytest.approx(1_350, abs=200)
+    """Kernels of one block take 0.8 to 1.3 us in traces."""
+    assert model.cost(f"kernel;{ADD};1,1,1;128,1,1;0;;").solo_ns == pytest.approx(1_050, abs=250)
 
 
 def test_grid_counts_not_the_op_when_a_tensor_is_split(model: profiles.CostModel) -> None:
@@ -147,13 +147,3 @@ def test_few_blocks_cannot_draw_the_whole_bandwidth(model: profiles.CostModel) -
     unknown = "kernel;something_nobody_knows;{},1,1;1024,1,1;0;;"
     few, many = (model.cost(unknown.format(blocks)).solo_ns for blocks in (24, 24 * 400))
     assert many < 400 * few / 2
-
-
-def test_work_occupies_its_stream_for_its_kernels_and_the_gap_after_each(model: profiles.CostModel) -> None:
-    alone = profiles.Cost(10_000, 12_000, 0.0, profiles.Source.ROOFLINE, kernels=3)
-    gaps = model.gpu.achieved
-    assert gaps.kernel_gap_beside_nccl_ns > gaps.kernel_gap_ns > 1_000
-    assert model.stream_time(alone) == (
-        10_000 + 3 * gaps.kernel_gap_ns,
-        12_000 + 3 * gaps.kernel_gap_beside_nccl_ns,
-    )

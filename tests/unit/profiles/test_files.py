@@ -28,7 +28,7 @@ def test_gpu_loads(name: str) -> None:
 def test_cluster_loads_with_its_gpu_and_host(name: str) -> None:
     cluster = profiles.load_cluster(name)
     profiles.load_gpu(cluster.gpu)
-    assert set(profiles.load_host(cluster.host).call_ns) == set(profiles.CALL_KINDS)
+    assert set(profiles.load_host(cluster.host).cost_ns) == {*profiles.CALL_KINDS, *profiles.WORK_KINDS}
     assert cluster.network["server"]["gpus"] == cluster.gpus_per_server
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from profiles.kernel_names.demangle import demangle
 from profiles.kernel_names.kernel_name import item_nbytes, read_name, split_arguments
-from profiles.models.elementwise import Functor, functor_of
+from profiles.models.kernels.elementwise import Functor, functor_of
 
 NATIVE = "at::native::"
 ANONYMOUS = "at::native::(anonymous namespace)::"

@@ -41,7 +41,7 @@ NAMES = (
 def check(model: profiles.CostModel, signature: str) -> profiles.Cost:
     cost = model.cost(signature)
     assert 1 <= cost.solo_ns <= cost.contended_ns
-    assert cost.contended_ns < 10**15
+    assert cost.contended_ns <= 10**15  # no cost is longer
     assert cost.flops >= 0
     return cost
 
@@ -49,6 +49,7 @@ def check(model: profiles.CostModel, signature: str) -> profiles.Cost:
 @given(gpus, dtype, st.tuples(size, size, size), small, st.integers(0, 2))
 def test_gemm(gpu: str, dtype: str, dims: tuple[int, int, int], batch: int, grown: int) -> None:
     def text(m: int, n: int, k: int) -> str:
+        m, n, k = 16 * m, 16 * n, 16 * k  # whole vectors: other sizes need slower kernels
         return f"gemm;cublasGemmEx;t;n;{m};{n};{k};{batch};{dtype};{dtype};{dtype};f32;default;;"
 
     larger = tuple(one * 4 if at == grown else one for at, one in enumerate(dims))

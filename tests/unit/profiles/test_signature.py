@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import profiles
 from profiles.cost import LONGEST_NS
-from profiles.models.products import MULTIPLIED_AS
+from profiles.models.products.engines import MULTIPLIED_AS
 from profiles.signature import (
     DEFINITION,
     Conv,

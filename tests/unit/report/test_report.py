@@ -56,10 +56,10 @@ def test_steps_are_measured_between_completions_of_their_work() -> None:
     assert step["host_median_ns"] == 10  # the host runs ahead
 
 
-def test_without_markers_steps_follow_the_rhythm_of_collectives() -> None:
+def test_without_markers_steps_follow_the_period_of_collectives() -> None:
     (script,) = scripts(1)
     step = document(train(script, 8, marked=False))["simulated"]["step"]
-    assert step["source"] == "rhythm of rank 0's collectives"
+    assert step["source"] == "period of rank 0's collectives"
     assert step["median_ns"] == 1600
 
 
@@ -104,6 +104,7 @@ def test_the_text_is_plain_where_it_is_no_terminal() -> None:
     assert "2 x h200 on 1 server (dgx-h200)" in text
     assert "a step takes 1.6 µs (median of 3 steps" in text
     assert text.count("62.5%") == 2  # compute
+    assert "90% interval: 1." in text
     assert max(len(line) for line in text.splitlines()) <= 110
 
 

@@ -145,10 +145,10 @@ class Watched:
         self.begun: dict[Collective, int] = {}
         self.next_ns, self.complete, self.commit = network.next_ns, network.complete, network.commit
 
-    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
         assert collective not in self.begun
         self.begun[collective] = at_ns
-        return self._network.begin(collective, at_ns)
+        return self._network.begin(collective, at_ns, beside_compute)
 
     def retract(self, collective: Collective) -> Sequence[Revised]:
         del self.begun[collective]

@@ -28,7 +28,7 @@ class FixedNetwork:
     def begun(self) -> list[tuple[int, str]]:
         return sorted((at_ns, collective.describe()) for collective, at_ns in self._begun.items())
 
-    def begin(self, collective: Collective, at_ns: int) -> Sequence[Revised]:
+    def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
         assert collective not in self._due
         self._begun[collective] = at_ns
         self._due[collective] = at_ns + max(self._duration_ns(collective), 1)
@@ -57,9 +57,6 @@ class NoCosts:
 
     def cost(self, signature: str) -> Any:
         raise AssertionError(signature)
-
-    def stream_time(self, cost: Any) -> Any:
-        raise AssertionError(cost)
 
 
 class Script:

@@ -13,8 +13,8 @@ from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both, overlapped
-from profiles.models.products import engine_of
-from profiles.models.tiles import MEDIUM, SMALL, VECTOR_F32, Engine, product_ns
+from profiles.models.products.engines import engine_of
+from profiles.models.products.tiles import MEDIUM, SMALL, VECTOR_F32, Engine, product_ns
 from profiles.signature import Conv, Shape, dtype_nbytes
 
 IMPLICIT_16 = Engine("convolution 16 bit", MEDIUM, 0.925, 0.18, 93.0, 1.0, 1.56, 845.0, 0.025, 2700.0, 2200.0)
@@ -36,6 +36,7 @@ STRIDED = 1.35  # the gradient of the data of a strided convolution: addresses a
 GROUPED = 1.3  # small groups multiplied together: time over that of a full tile
 GROUP_CHANNELS = 64  # what a tile needs to be full
 FEWEST_CHANNELS = 8
+EMPTY_16, EMPTY_TF32 = 0.45, 0.17  # exponents of the time that a tile's empty part costs
 
 STREAM = 0.87  # of the streaming bandwidth
 VECTOR_NBYTES = 16
@@ -46,7 +47,13 @@ LAYOUT_NS = 1_400.0  # beside the floor of a launch
 # Depthwise: instructions per output and per product, by direction.
 DEPTHWISE_OUTPUT = {"fwd": 8.6, "dgrad": 7.5, "wgrad": 45.0}
 DEPTHWISE_TAP = {"fwd": 6.1, "dgrad": 11.2, "wgrad": 3.9}
-DEPTHWISE_F16 = 0.7  # of the instructions: arithmetic in half precision, two at once
+DEPTHWISE_DTYPE = {"f16": 0.7, "tf32": 1.25, "f32": 1.25}  # of the instructions; f16: two operations at once
+CHANNELS_FIRST = 2.0  # time over that of channels-last data
+# Groups whose filters are long, or whose channels do not fill a vector: kernels without tensor cores.
+DIRECT_TAPS, DIRECT_RATE, FEW_RATE = 64, 0.17, 0.04
+
+
+GROUPED_DIRECT = "convolution in groups, without tensor cores"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,23 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
     flops = 2.0 * groups * outer * pixels_out * inner * taps
     if groups > 1 and inner == 1 and outer == 1:
         return _depthwise(gpu, what, flops)
+    if rate := _direct_rate(what, inner):
+        vectors = gpu.peak_flops("f32") * gpu.achieved.vector_fraction * rate * 1e-9
+        return both(
+            gpu, lambda machine: flops / vectors * gpu.sm_count / machine.sms, flops, model=GROUPED_DIRECT, peak="f32"
+        )
     return _implicit(gpu, what, flops)
+
+
+def _direct_rate(what: Conv, inner: int) -> float:
+    """Share of the vector units' rate; 0: tensor cores are used."""
+    if what.groups <= 1 or what.dtype not in ("f16", "bf16", "tf32"):
+        return 0.0
+    if prod(what.w[2:]) >= DIRECT_TAPS:
+        return DIRECT_RATE
+    half = what.dtype != "tf32"
+    few = inner < FEWEST_CHANNELS and (what.direction == "wgrad" if half else what.layout == "nchw")
+    return FEW_RATE if few else 0.0
 
 
 def _depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
@@ -79,15 +102,14 @@ def _depthwise(gpu: Gpu, what: Conv, flops: float) -> Estimate:
 
     def ns(machine: Machine) -> float:
         per_output = DEPTHWISE_OUTPUT[what.direction] + DEPTHWISE_TAP[what.direction] * taps
-        if what.dtype == "f16":
-            per_output *= DEPTHWISE_F16
+        per_output *= DEPTHWISE_DTYPE.get(what.dtype, 1.0)
         work = overlapped(machine.memory_ns(nbytes) / STREAM, machine.issue_ns(per_output * outputs))
         sums = gpu.achieved.kernel_floor_ns + 2_500.0 if what.direction == "wgrad" else 0.0
-        if what.layout == "nchw":
-            sums += _converted_ns(machine, what.x, item) + _converted_ns(machine, what.y, item)
-        return work + sums
+        return work * (CHANNELS_FIRST if what.layout == "nchw" else 1.0) + sums
 
-    return both(gpu, ns, flops, model="depthwise convolution", kernels=2 if what.direction == "wgrad" else 1)
+    return both(
+        gpu, ns, flops, model="depthwise convolution", kernels=2 if what.direction == "wgrad" else 1, nbytes=nbytes
+    )
 
 
 def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
@@ -109,6 +131,7 @@ def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
     nbytes = item * (touched + prod(what.w) + prod(what.y)) / STREAM
     around = [one for one in (what.x, what.y, what.w) if convert or (padded and one[1] % vector)]
     slower = _slower(what)
+    least = item * (min(prod(what.x), touched) + prod(what.w) + prod(what.y))
 
     def ns(machine: Machine) -> float:
         if per_image and what.direction != "wgrad":
@@ -117,7 +140,7 @@ def _implicit(gpu: Gpu, what: Conv, flops: float) -> Estimate:
             main = product_ns(machine, engine, dtype, size.m, size.n, size.k, size.groups, nbytes=nbytes)
         return main * slower + sum(_converted_ns(machine, shape, item, vector if padded else 0) for shape in around)
 
-    return both(gpu, ns, flops, model=f"convolution {what.dtype}", kernels=1 + len(around))
+    return both(gpu, ns, flops, model=f"convolution {what.dtype}", kernels=1 + len(around), nbytes=least, peak=dtype)
 
 
 def _slower(what: Conv) -> float:
@@ -127,7 +150,8 @@ def _slower(what: Conv) -> float:
         return 1 / (TRANSFORMED_RATE if transformed else VECTOR_RATE)[what.direction]
     strided = what.direction == "dgrad" and prod(what.stride or (1,)) > 1
     channels = min(what.w[0], what.w[1] * max(what.groups, 1))
-    few = max(GROUP_CHANNELS / max(channels, FEWEST_CHANNELS), 1.0) ** 0.5 if prod(what.w[2:]) > 1 else 1.0
+    empty = max(GROUP_CHANNELS / max(channels, FEWEST_CHANNELS), 1.0) if prod(what.w[2:]) > 1 else 1.0
+    few = float(empty ** (EMPTY_TF32 if what.dtype == "tf32" else EMPTY_16))
     grouped = what.groups > 1 and max(what.w[0] // what.groups, what.w[1]) < GROUP_CHANNELS
     return few * (STRIDED if strided else 1.0) * (GROUPED if grouped else 1.0)
 

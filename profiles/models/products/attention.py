@@ -22,6 +22,8 @@ TILE = 128  # queries and keys
 FEW_QUERIES = 8  # of decoding: the keys are divided among blocks, and time is that of reading them
 DEEPEST = 128  # beyond, tiles do not fit the register file
 ODD_DEPTH_SLOWER = 1.3  # cudnn: depths between 64 and 128 are multiplied as 128, with masks
+# Inside training jobs, where the power limit holds the clock lower than in a first call.
+HOTTER_PER_DEPTH = 0.0006
 TENSOR_CYCLES = 4096.0  # floating-point operations of an H200's SM per cycle, for which the figures below hold
 
 
@@ -84,7 +86,19 @@ def sdpa(gpu: Gpu, what: Sdpa) -> Estimate:
     def ns(machine: Machine) -> float:
         return attention_ns(machine, problem) + (_around_ns(machine, problem) if backward else 0.0)
 
-    return both(gpu, ns, flops(problem), model="attention", kernels=3 if backward else 1)
+    return both(
+        gpu,
+        ns,
+        flops(problem),
+        model=f"attention of cuDNN, {what.direction}",
+        kernels=3 if backward else 1,
+        peak=peak_of(what.dtype),
+    )
+
+
+def peak_of(dtype: str) -> str:
+    """The dtype whose peak bounds the products."""
+    return "tf32" if dtype in ("f32", "tf32") else "f8" if dtype.startswith("f8") else "bf16"
 
 
 def named(what: Kernel, name: KernelName) -> Problem | None:
@@ -137,6 +151,8 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     multiple = 64 if what.backend == "cudnn" else 32
     wide = multiple * ceil(depth / multiple)
     cycles = figures.softmax + figures.per_depth * wide * _tensor_scale(machine, what.backend)
+    if what.backend == "cudnn":
+        cycles *= 1 + HOTTER_PER_DEPTH * wide
     if wide > DEEPEST:
         cycles *= figures.deep
     elif what.backend == "cudnn" and wide > 64 and depth != wide:
@@ -148,8 +164,9 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     pairs, longest = _tiled_pairs(what)
     rows = what.batch * what.heads * ceil(what.queries / TILE)
     loop = max(pairs / machine.sms, longest) * cycles / mhz
-    # With a causal mask the longest block is about twice as long as the average.
+    # With a causal mask the longest block is about twice as long as the average. Without one there is more to do.
     tail = 2 * figures.imbalance * max(longest - pairs / max(rows, 1), 0.0) * cycles / mhz
+    tail = min(tail, max(rows * longest / machine.sms, longest) * cycles / mhz - loop)
     item = dtype_nbytes(what.dtype)
     reads = 2 if what.direction == "fwd" else 4
     nbytes = item * what.batch * (
@@ -159,7 +176,7 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     if what.queries <= FEW_QUERIES and what.direction == "fwd":
         return figures.block_ns + machine.memory_ns(nbytes)
     start = max(blocks / machine.sms, 1.0) * figures.block_ns
-    return overlapped(loop, machine.memory_ns(nbytes)) + tail + start
+    return overlapped(loop + tail, machine.memory_ns(nbytes)) + start
 
 
 def _around_ns(machine: Machine, what: Problem) -> float:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
-from profiles.models.products import engine_of
-from profiles.models.tiles import product_ns
+from profiles.models.products.engines import engine_of
+from profiles.models.products.tiles import product_ns
 from profiles.signature import Rnn, dtype_nbytes
 
 GATES = {"lstm": 4, "gru": 3, "relu": 1, "tanh": 1}
+LAUNCH_NS = 2_500.0  # between kernels of one call: the host launches them one by one
 CELL_NS = 1_100.0  # beside the floor of a launch
 CELL_GB_PER_S = 920.0
 BIAS_GB_PER_S = 110.0  # the sum of all steps' gate gradients
@@ -29,8 +30,11 @@ def rnn(gpu: Gpu, what: Rnn) -> Estimate:
     ways = 2 if what.bidirectional else 1
     floor = gpu.achieved.kernel_floor_ns
 
+    stepwise = what.direction != "wgrad" and not what.algorithm.startswith("persist")
+    kernels = (2 * what.steps if stepwise else 2) * layers * ways
+
     def ns(machine: Machine) -> float:
-        total = 0.0
+        total = LAUNCH_NS * kernels
         for layer in range(layers):
             width = what.input if layer == 0 else what.projection * ways
             total += ways * _layer_ns(machine, what, gates, width, floor)
@@ -41,10 +45,8 @@ def rnn(gpu: Gpu, what: Rnn) -> Estimate:
         gates * what.hidden * ((what.input if layer == 0 else what.projection * ways) + what.projection)
         for layer in range(layers)
     ]
-    stepwise = what.direction != "wgrad" and not what.algorithm.startswith("persist")
-    kernels = (2 * what.steps if stepwise else 2) * layers * ways
     flops = 2.0 * sum(weights) * ways * what.steps * what.batch
-    return both(gpu, ns, flops, model="rnn", kernels=kernels)
+    return both(gpu, ns, flops, model=f"rnn {what.mode}", peak=engine_of(what.dtype)[1])
 
 
 def _layer_ns(machine: Machine, what: Rnn, gates: int, width: int, floor: float) -> float:
@@ -53,7 +55,7 @@ def _layer_ns(machine: Machine, what: Rnn, gates: int, width: int, floor: float)
     item = dtype_nbytes(what.dtype)
 
     def product(m: int, n: int, k: int) -> float:
-        engine, dtype = engine_of(what.dtype, aligned=k * item % 16 == 0)
+        engine, dtype = engine_of(what.dtype, row_nbytes=k * item)
         return floor + product_ns(machine, engine, dtype, m, n, k, nbytes=item * (m * k + k * n + m * n))
 
     if what.direction == "wgrad":

@@ -24,16 +24,12 @@ GATHER_NS = 1_100.0  # one round of a single block that looks up targets, then t
 # Softmax of whole rows: its three readings hit the L2 cache while the rows in flight take less than a share of it.
 CACHED, UNCACHED = 0.5, 0.85
 SOFTMAX_BLOCKS = 2  # of an SM
+# Reductions of a row and its second and third reading; for exponentials of 16-bit inputs.
+ROW_NS, EXPONENTIAL_ROW_NS = 7_000.0, 10_500.0
 L1_SHARE = 0.85  # of shared memory and L1 together
 COLD = 0.5  # batch norm reads what a convolution wrote some time ago
-
-
-def applies(name: KernelName) -> bool:
-    return any(re.search(pattern, name.base) for pattern, _ in RULES)
-
-
-def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
-    return next(model for pattern, model in RULES if re.search(pattern, name.base))(machine, what, name)
+CHANNELS_STREAM = 0.93  # of the streaming bandwidth
+BETWEEN_BLOCKS_NS = 5_000.0  # partial sums to memory, a semaphore, the last block's sum
 
 
 def _largest(what: Kernel) -> Shape:
@@ -86,8 +82,9 @@ def _softmax_rows(machine: Machine, what: Kernel, name: KernelName) -> float:
     in_flight = min(rows, machine.sms * SOFTMAX_BLOCKS) * count / rows * item / machine.gpu.memory.l2_nbytes
     hits = min(max((UNCACHED - in_flight) / (UNCACHED - CACHED), 0.0), 1.0)
     nbytes = count * item
-    memory = machine.memory_ns(nbytes * (2 + 2 * (1 - hits))) + 2 * hits * nbytes / machine.l2_gb_per_s
-    return overlapped(memory, machine.issue_ns(count * (70.0 if item < 4 else 40.0)))
+    logarithm = item >= 4 or "LogSoftMax" in name.text
+    row = ROW_NS if logarithm else EXPONENTIAL_ROW_NS
+    return machine.memory_ns(nbytes * (2 + 2 * (1 - hits))) + ceil(rows / (machine.sms * SOFTMAX_BLOCKS)) * row
 
 
 def _rows(inputs: int, per_row: float, per_element: float, start_ns: float) -> Model:
@@ -128,7 +125,7 @@ def _column_sums(machine: Machine, what: Kernel, name: KernelName) -> float:
     item = item_nbytes(name.arguments[0] if name.arguments else "float")
     count, blocks = _count(what), prod(what.grid)
     busy = machine.issue_ns(16.0 * count) * machine.quantised(blocks)
-    memory = machine.memory_ns(count * item * 2, blocks=blocks) / (0.9 if item >= 4 or blocks < machine.sms else 0.6)
+    memory = machine.memory_ns(count * item * 2, blocks=blocks) / (1.0 if item >= 4 or blocks < machine.sms else 0.6)
     return 1_500.0 + overlapped(memory, busy)
 
 
@@ -144,14 +141,15 @@ def _moments(per_element: float, inputs: int, start_ns: float) -> Model:
     return model
 
 
-def _channels_last_norm(reads: float, writes: float, instructions: float) -> Model:
+def _channels_last_norm(reads: float, writes: float, instructions: float, start_ns: float = 0.0) -> Model:
     def model(machine: Machine, what: Kernel, name: KernelName) -> float:
         count = _count(what)
         nbytes = count * _item(name) * (reads + writes)
-        time = overlapped(machine.memory_ns(nbytes, cold=COLD), machine.issue_ns(count * instructions))
+        memory = machine.memory_ns(nbytes, cold=COLD) / CHANNELS_STREAM
+        time = overlapped(memory, machine.issue_ns(count * instructions))
         # Half-empty SMs do not hide the latency of their loads.
         filled = prod(what.grid) * prod(what.block) / (machine.sms * machine.gpu.limits.threads_per_sm)
-        return float(time * max(1.0, min(filled, 1.0) ** -0.5))
+        return float(start_ns + time * max(1.0, min(filled, 1.0) ** -0.5))
 
     return model
 
@@ -197,31 +195,32 @@ def _warp_softmax(forward: float, backward: float) -> Model:
     return model
 
 
-RULES: tuple[tuple[str, Model], ...] = (
-    (r"^reduce_kernel$", _reduce),
-    (r"^cunn_SoftMaxForward$|^cunn_SpatialSoftMaxForward$", _softmax_rows),
-    (r"^cunn_SoftMaxForward", _passes(1, 1, 40.0)),
-    (r"^cunn_SoftMaxBackward$|^cunn_SpatialSoftMaxBackward$", _passes(3.4, 1)),
-    (r"^cunn_SoftMaxBackward", _passes(2, 1)),
-    (r"^softmax_warp", _warp_softmax(48.0, 36.0)),
-    (r"^nll_loss_forward_reduce", _lookup(GATHER_NS)),
-    (r"^nll_loss_backward_reduce", _lookup(GATHER_NS / 2)),
-    (r"^nll_loss", _lookup(GATHER_NS)),
-    (r"layer_norm_grad_input|LayerNormBackward", _layer_norm_gradient),
-    (r"layer_norm|LayerNormForward|rms_norm", _layer_norm),
-    (r"RowwiseMoments", _moments(59.0, 1, 2_000.0)),
-    (r"ComputeInternalGradients", _moments(85.0, 2, 1_500.0)),
-    (r"GammaBetaBackwardCUDAKernel\d|ComputeFusedParams|ComputeBackwardFusedParams", _small(800.0)),
-    (r"GammaBetaBackward|cuComputeGradGammaBeta|cuComputePartGrad", _column_sums),
-    (r"batch_norm_collect_statistics_channels_last", _channels_last_norm(1, 0, 85.0)),
-    (r"batch_norm_backward_reduce_channels_last", _channels_last_norm(2, 0, 45.0)),
-    (r"batch_norm_backward_elemt_channels_last", _channels_last_norm(2, 1, 50.0)),
-    (r"batch_norm_transform_input_channels_last", _channels_last_norm(1, 1, 42.0)),
-    (r"batch_norm_collect_statistics", _channel_norm(85.0, 0.75, 1)),
-    (r"batch_norm_transform_input", _channel_transform),
-    (r"batch_norm_backward", _channel_norm(210.0, 1.75, 4)),
-    (r"batch_norm|group_norm|instance_norm", _channels_last_norm(2, 1, 50.0)),
-    (r"max_pool_forward|max_pool2d_with_indices", _passes(1, 1.25, 110.0)),
-    (r"max_pool_backward_nhwc", _passes(0, 1, 200.0)),
-    (r"max_pool_backward", _passes(0, 1, 330.0)),
+RULES: tuple[tuple[str, str, Model], ...] = (
+    (r"^reduce_kernel$", "reduction", _reduce),
+    (r"^cunn_SoftMaxForward$|^cunn_SpatialSoftMaxForward$", "softmax", _softmax_rows),
+    (r"^cunn_SoftMaxForward", "softmax", _passes(1, 1, 40.0)),
+    (r"^cunn_SoftMaxBackward$|^cunn_SpatialSoftMaxBackward$", "softmax", _passes(3.4, 1)),
+    (r"^cunn_SoftMaxBackward", "softmax", _passes(2, 1)),
+    (r"^softmax_warp", "softmax", _warp_softmax(48.0, 36.0)),
+    (r"^nll_loss_forward_reduce", "loss", _lookup(GATHER_NS)),
+    (r"^nll_loss_backward_reduce", "loss", _lookup(GATHER_NS / 2)),
+    (r"^nll_loss", "loss", _lookup(GATHER_NS)),
+    (r"layer_norm_grad_input|LayerNormBackward", "layer norm", _layer_norm_gradient),
+    (r"layer_norm|LayerNormForward|rms_norm", "layer norm", _layer_norm),
+    (r"RowwiseMoments", "group norm", _moments(59.0, 1, 2_000.0)),
+    (r"ComputeInternalGradients", "group norm", _moments(85.0, 2, 1_500.0)),
+    (r"GammaBetaBackwardCUDAKernel\d|ComputeFusedParams|ComputeBackwardFusedParams", "group norm", _small(800.0)),
+    (r"GammaBetaBackward|cuComputeGradGammaBeta|cuComputePartGrad", "layer norm", _column_sums),
+    (r"batch_norm_collect_statistics_channels_last", "batch norm", _channels_last_norm(1, 0, 85.0, BETWEEN_BLOCKS_NS)),
+    (r"batch_norm_backward_reduce_channels_last", "batch norm", _channels_last_norm(2, 0, 45.0, BETWEEN_BLOCKS_NS)),
+    (r"batch_norm_backward_elemt_channels_last", "batch norm", _channels_last_norm(2, 1, 50.0)),
+    (r"batch_norm_transform_input_channels_last", "batch norm", _channels_last_norm(1, 1, 42.0)),
+    (r"batch_norm_collect_statistics", "batch norm", _channel_norm(85.0, 0.75, 1)),
+    (r"batch_norm_transform_input", "batch norm", _channel_transform),
+    (r"batch_norm_backward", "batch norm", _channel_norm(210.0, 1.75, 4)),
+    (r"batch_norm|group_norm|instance_norm", "batch norm", _channels_last_norm(2, 1, 50.0)),
+    (r"max_pool_forward|max_pool2d_with_indices", "pooling", _passes(1, 1.25, 118.0)),
+    (r"max_pool_backward_nhwc", "pooling", _passes(0, 1, 235.0)),
+    (r"max_pool_backward", "pooling", _passes(0, 1, 330.0)),
 )
+"""Pattern of a kernel's name, family of kernels, model."""

@@ -8,7 +8,7 @@ it has to itself. Memory traffic overlaps the main loop. docs/costs.md says how 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as pairs
 
@@ -71,22 +71,53 @@ TENSOR_F64 = Engine("tensor f64", SMALL, 1.25, 3.36, 9.4, 0.78, 3.7, 667.0, 0.09
 VECTOR_F32 = Engine("vector f32", SMALL, 1.223, 20.4, 10.5, 0.605, 18.7, 176.0, 0.135, 1280.0, 200.0)
 # Leading dimensions that are no multiple of 16 bytes: kernels of older GPUs, without asynchronous copies.
 UNALIGNED = Engine("tensor unaligned", SMALL, 0.30, 3.0, 32.0, 0.8, 9.0, 400.0, 0.05, 1500.0, 2500.0)
+# The same where items are loaded one by one: rows of an odd number of 16-bit items.
+SINGLE_ITEMS = replace(UNALIGNED, name="tensor single items", rate=0.162)
+
+COUNTED = (TENSOR_16, TENSOR_8, TENSOR_TF32)
+"""Kernels written for Hopper."""
+COOL, HOT, HOTTEST = 600.0, 1800.0, 0.03
 
 
 def product_ns(
     machine: Machine, engine: Engine, dtype: str, m: int, n: int, k: int, batch: int = 1, *, nbytes: float
 ) -> float:
     """Time of `batch` products of m x k by k x n, beside the floor of a launch. `nbytes`: operands and result, once."""
+    return product(machine, engine, dtype, m, n, k, batch, nbytes=nbytes)[0]
+
+
+def product(
+    machine: Machine, engine: Engine, dtype: str, m: int, n: int, k: int, batch: int = 1, *, nbytes: float
+) -> tuple[float, int]:
+    """The time, and how many kernels it takes: parts of k are summed by a second one, and more tiles than two for
+    each SM are dealt out by a counter that a memory fill resets.
+    """
     memory = machine.memory_ns(nbytes, cold=COLD)
     if not m * n * k * batch:
-        return memory
+        return memory, 1
     size = (float(m), float(n), float(k), float(batch))
     whole, here = machine.gpu.sm_count, machine.cluster_sms
+    high, wide, split = _plans(engine)
+    kernels = np.where(split > 1, 2, 1)
+    if machine.gpu.cc_major >= 9 and engine in COUNTED:
+        counted = (split == 1) & (np.ceil(m / high) * np.ceil(n / wide) * batch > 2 * whole)
+        kernels = np.where(counted, 2, kernels)
     times = _times(machine, engine, dtype, size, whole, memory)
-    best = int(np.argmin(times))
+    best = int(np.argmin(times + machine.gpu.achieved.launch_gap_ns * kernels))
     if here != whole:
         times = _times(machine, engine, dtype, size, here, memory)
-    return float(times[best])
+    return float(times[best]) * power(engine, m, n, k), int(kernels[best])
+
+
+def power(engine: Engine, m: int, n: int, k: int) -> float:
+    """Time over that of a first call. Large products draw more than the power limit after some milliseconds, and the
+    clock falls. In a training job other kernels lie between them; how far it falls grows with the arithmetic
+    intensity, since jobs of large products spend more of their time in them.
+    """
+    if engine not in COUNTED:
+        return 1.0
+    intensity = 1 / (1 / m + 1 / n + 1 / k)
+    return 1 + HOTTEST * min(max((intensity - COOL) / (HOT - COOL), 0.0), 1.0)
 
 
 @lru_cache(maxsize=64)

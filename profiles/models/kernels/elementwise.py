@@ -46,6 +46,15 @@ def applies(name: KernelName) -> bool:
     return name.base in BASES
 
 
+def family(name: KernelName) -> str:
+    """Casts and strided operands are bound by instructions."""
+    if "WithCast" in name.text or "gpu_kernel_impl<" in name.text:
+        return "element-wise, cast"
+    return (
+        "element-wise, strided" if name.base in ("elementwise_kernel", "legacy_elementwise_kernel") else "element-wise"
+    )
+
+
 def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     functor_text = _functor_text(name)
     functor = functor_of(functor_text)

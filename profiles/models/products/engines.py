@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from profiles.models.tiles import TENSOR_8, TENSOR_16, TENSOR_F64, TENSOR_TF32, UNALIGNED, VECTOR_F32, Engine
+from profiles.models.products.tiles import (
+    SINGLE_ITEMS,
+    TENSOR_8,
+    TENSOR_16,
+    TENSOR_F64,
+    TENSOR_TF32,
+    UNALIGNED,
+    VECTOR_F32,
+    Engine,
+)
 
-ALIGNMENT_NBYTES = 16  # of rows, for asynchronous copies to shared memory
+ALIGNMENT_NBYTES = 16  # of rows, for tensor memory accelerators and vectors
+COPIED_NBYTES = 4  # the least that an asynchronous copy to shared memory takes
 # The dtype whose peak rate applies, by the operands' dtype: that of the parts for complex ones, the next wider one
 # where a GPU's description has no figure. `other` stands for dtypes that the definition does not list: 4 bytes.
 MULTIPLIED_AS = {
@@ -29,8 +39,10 @@ def math_dtype(operand: str, compute: str) -> str:
     return MULTIPLIED_AS.get(operand, MULTIPLIED_AS["other"])
 
 
-def engine_of(operand: str, compute: str = "", *, aligned: bool = True) -> tuple[Engine, str]:
-    """The engine, and the dtype whose peak rate applies. `aligned`: rows begin at multiples of ALIGNMENT_NBYTES."""
+def engine_of(operand: str, compute: str = "", *, row_nbytes: float = ALIGNMENT_NBYTES) -> tuple[Engine, str]:
+    """The engine, and the dtype whose peak rate applies. `row_nbytes`: every row of a matrix begins at a multiple."""
     dtype = math_dtype(operand, compute)
     engine = ENGINES[dtype]
-    return (UNALIGNED if not aligned and engine in (TENSOR_16, TENSOR_8, TENSOR_TF32) else engine), dtype
+    if engine not in (TENSOR_16, TENSOR_8, TENSOR_TF32) or row_nbytes % ALIGNMENT_NBYTES == 0:
+        return engine, dtype
+    return (SINGLE_ITEMS if row_nbytes % COPIED_NBYTES else UNALIGNED), dtype

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from math import ceil
+from math import ceil, gcd
 
 from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.machine import Estimate, Machine, both
-from profiles.models.products import ALIGNMENT_NBYTES, engine_of, math_dtype
-from profiles.models.tiles import COLD, TENSOR_8, TENSOR_16, product_ns
+from profiles.models.products.engines import ALIGNMENT_NBYTES, engine_of, math_dtype
+from profiles.models.products.tiles import COLD, TENSOR_8, TENSOR_16, TENSOR_TF32, product
 from profiles.signature import Gemm, Kernel, dtype_nbytes
 
+TURNED = (1.0, 1.17, 1.62)  # time of a tf32 product by how many of its operands lie that way
+VECTOR_START_NS = 900.0
 VECTOR_STREAM = 0.72  # of the streaming bandwidth: a matrix times a vector has a kernel of its own
 GROUPED_RATE = 0.93  # CUTLASS's grouped kernel next to cuBLAS's best
 GROUPED_TILE_NS = 500.0
@@ -23,20 +25,24 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     a, b, c = (dtype_nbytes(one) for one in (what.a, what.b, what.c))
     # Column-major: A is stored m long, or k long if transposed.
     long_a, long_b = (what.m if what.transa == "n" else what.k), (what.k if what.transb == "n" else what.n)
-    aligned = all(
-        long * item % ALIGNMENT_NBYTES == 0 for long, item in ((long_a, a), (long_b, b), (what.m, c)) if long > 1
-    )
-    engine, dtype = engine_of(what.a, what.compute, aligned=aligned)
+    rows = [int(long * item) for long, item in ((long_a, a), (long_b, b), (what.m, c)) if long > 1]
+    engine, dtype = engine_of(what.a, what.compute, row_nbytes=gcd(*rows) if rows else ALIGNMENT_NBYTES)
     nbytes = what.batch * (what.m * what.k * a + what.k * what.n * b + what.m * what.n * c)
     parts = 4 if what.a.startswith("c") else 1  # a complex product is four real ones
 
     def ns(machine: Machine) -> float:
-        tiled = parts * product_ns(machine, engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
+        tiled, _ = product(machine, engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
+        tiled *= parts * slower
         if min(what.m, what.n) == 1 and dtype in ("f32", "tf32", "f64"):
-            return min(tiled, machine.memory_ns(nbytes, cold=COLD) / VECTOR_STREAM)
+            return min(tiled, VECTOR_START_NS + machine.memory_ns(nbytes, cold=COLD) / VECTOR_STREAM)
         return tiled
 
-    return both(gpu, ns, parts * 2.0 * what.m * what.n * what.k * what.batch, model=f"gemm {dtype}")
+    # Tensor cores take 32-bit operands with k innermost; others are turned round in shared memory.
+    turned = (what.transa == "n") + (what.transb != "n") if engine is TENSOR_TF32 else 0
+    slower = TURNED[turned]
+    _, kernels = product(Machine.alone(gpu), engine, dtype, what.m, what.n, what.k, what.batch, nbytes=nbytes)
+    flops = parts * 2.0 * what.m * what.n * what.k * what.batch
+    return both(gpu, ns, flops, model=f"gemm {dtype}", kernels=parts * kernels, nbytes=nbytes, peak=dtype)
 
 
 def grouped(gpu: Gpu, what: Kernel, name: KernelName) -> Estimate | None:
@@ -72,7 +78,7 @@ def grouped(gpu: Gpu, what: Kernel, name: KernelName) -> Estimate | None:
         loop = ceil(tiles / machine.cluster_sms) * tile
         return GROUPED_START_NS + float((loop**3 + memory**3) ** (1 / 3))
 
-    return both(gpu, ns, 2.0 * m * n * k * count, model="grouped product")
+    return both(gpu, ns, 2.0 * m * n * k * count, model="grouped product", nbytes=nbytes, peak=dtype)
 
 
 def _tile_of(name: str) -> tuple[int, int]:

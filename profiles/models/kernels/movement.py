@@ -7,8 +7,8 @@ from __future__ import annotations
 from math import ceil, prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
-from profiles.models import attention
 from profiles.models.machine import Machine, Model, overlapped
+from profiles.models.products import attention
 from profiles.signature import Kernel, Shape, elements
 
 SECTOR_NBYTES = 32  # what a random access takes from memory
@@ -19,10 +19,18 @@ GATHER_START_NS = 800.0
 WARP_ROW_NS = 0.55  # a block of one warp per row: launched faster than it can be dealt out
 SCAN_ROUND_NS = 1_260.0  # of PyTorch's scan along rows: 32 columns
 TOPK_WAVE_NS = 6_800.0
-BAG_NS, BAG_ITEM_NS = 1_600.0, 400.0  # a bag's look-up, and each of its items, one after another
+GATHERED, COUNTED = 145.0, 65.0  # selection by several blocks: instructions per element
+BAG_NS, BAG_ITEM_NS = 2_200.0, 400.0  # a bag's look-up, and each of its items, one after another
 BAG_LANES = 32
 # CUB's kernels over few elements: look-back through the blocks before.
-PASSES_NS = (("Init", 0.0), ("DeviceScanKernel", 1_000.0), ("UniqueByKey", 2_000.0), ("", 4_500.0))
+PASSES_NS = (
+    ("Init", 0.0), ("ExclusiveSum", -100.0), ("Histogram", -2_300.0), ("DeviceScan", 1_000.0),
+    ("UniqueByKey", 2_000.0), ("", 4_500.0),
+)  # fmt: skip
+"""By a part of the name. Zero and less: of fixed size, whatever the grid."""
+PAIR_NBYTES, SWEPT_ITEMS = 32.0, 16  # a key and a value, read and written; of a thread
+BLOCK_SORT, BLOCK_SORT_16, BITONIC = 900.0, 590.0, 1_200.0  # instructions per element
+SORT_START_NS = 4_000.0
 
 
 def _said(what: Kernel) -> int:
@@ -90,6 +98,8 @@ def _index_add(machine: Machine, what: Kernel, name: KernelName) -> float:
 def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
     """Sorted segments of rows summed by blocks that cover the worst case, most of them empty."""
     count = _largest(what) or _covered(what, 1)
+    if "embedding_bag" in what.op and len(what.sizes) > 1:
+        count = elements(what.sizes[1]) * what.sizes[0][-1]  # a row of the gradient for each index
     return 1_200.0 + machine.issue_ns(SEGMENT_INSTRUCTIONS * count)
 
 
@@ -115,13 +125,33 @@ def _bags(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 def _sweep(machine: Machine, what: Kernel, name: KernelName) -> float:
     start = next(ns for part, ns in PASSES_NS if part in name.base)
-    if not start:
-        return 0.0
-    return start + machine.memory_ns(32.0 * _covered(what, 4), blocks=prod(what.grid))
+    if start <= 0:
+        return -start
+    return start + machine.memory_ns(PAIR_NBYTES * _covered(what, SWEPT_ITEMS), blocks=prod(what.grid))
+
+
+def _digit_counts(instructions: float) -> Model:
+    """Passes over all elements: selection by several blocks for a row."""
+    return lambda machine, what, name: machine.issue_ns(instructions * (_largest(what) or _covered(what, 16)))
+
+
+def _block_sort(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """radixSortKVInPlace<dims, dims, threads, items, ...>: a block sorts a row in registers."""
+    items = integer(name.arguments[3], 32) if len(name.arguments) > 3 else 32
+    instructions = BLOCK_SORT if "float" in name.text or "float" in name.arguments[4:5] else BLOCK_SORT_16
+    return SORT_START_NS + machine.issue_ns(instructions * _covered(what, items))
+
+
+def _bitonic(machine: Machine, what: Kernel, name: KernelName) -> float:
+    return SORT_START_NS / 2 + machine.issue_ns(BITONIC * _covered(what, 1))
 
 
 def _topk(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Radix selection by a block per row: four passes for 32-bit keys, from caches while rows are short."""
+    """Radix selection by a block per row: four passes for 32-bit keys, from caches while rows are short. Of long rows,
+    several blocks gather what was selected.
+    """
+    if what.sizes and len(what.sizes[0]) > 1 and prod(what.grid) > prod(what.sizes[0][:-1]):
+        return machine.issue_ns(GATHERED * elements(what.sizes[0]))
     waves = ceil(prod(what.grid) / (machine.sms * machine.gpu.limits.blocks_per_sm))
     length = what.sizes[0][-1] if what.sizes and what.sizes[0] else 32
     rounds = ceil(length / max(prod(what.block) * 4, 1))
@@ -209,36 +239,43 @@ def _depthwise_weights(machine: Machine, what: Kernel, name: KernelName) -> floa
     return machine.issue_ns(prod(what.grid) * (52.0 * pixels + 450_000.0))
 
 
-RULES: tuple[tuple[str, Model], ...] = (
-    (r"flash_bwd_(dot_do_o|convert_dq)", attention.helper_ns),
-    (r"conv_depthwise2d_forward", _depthwise(120.0, 20.0)),
-    (r"conv_depthwise2d_backward", _depthwise(400.0, 14.0)),
-    (r"conv_depthwise2d_grad_weight", _depthwise_weights),
-    (r"prepare_grouped_gemm_data", _short(700.0)),
-    (r"CatArrayBatchedCopy", _cat),
-    (r"vectorized_gather", _vector_gather),
-    (r"embedding_backward_feature", _dense_embedding_gradient),
-    (r"compute_grad_weight|sum_and_scatter|embedding_backward", _embedding_gradient),
-    (r"EmbeddingBag_update", _bags),
-    (r"gatherTopK|bitonicSort", _topk),
-    (r"scan_innermost_dim|scan_outer_dim", _row_scan),
+RULES: tuple[tuple[str, str, Model], ...] = (
+    (r"flash_bwd_(dot_do_o|convert_dq)", "attention", attention.helper_ns),
+    (r"conv_depthwise2d_forward", "depthwise convolution of PyTorch", _depthwise(120.0, 20.0)),
+    (r"conv_depthwise2d_backward", "depthwise convolution of PyTorch", _depthwise(400.0, 14.0)),
+    (r"conv_depthwise2d_grad_weight", "depthwise convolution of PyTorch", _depthwise_weights),
+    (r"prepare_grouped_gemm_data", "grouped product", _short(700.0)),
+    (r"CatArrayBatchedCopy", "concatenation", _cat),
+    (r"vectorized_gather", "gather and scatter", _vector_gather),
+    (r"embedding_backward_feature", "embedding", _dense_embedding_gradient),
+    (r"compute_grad_weight|sum_and_scatter|embedding_backward", "embedding", _embedding_gradient),
+    (r"EmbeddingBag_update", "embedding bag", _bags),
+    (r"gatherTopK", "sorting and scanning", _topk),
+    (r"bitonicSort", "sorting and scanning", _bitonic),
+    (r"radixSortKVInPlace", "sorting and scanning", _block_sort),
+    (r"computeBlockDigitCounts", "sorting and scanning", _digit_counts(COUNTED)),
+    (r"computeBlockwise|computeDigitCumSum", "sorting and scanning", _short(1_000.0)),
+    (r"^fill$|fill_reverse_indices", "sorting and scanning", _small),
+    (r"scan_innermost_dim|scan_outer_dim", "sorting and scanning", _row_scan),
     (
         r"RadixSort|OnesweepKernel|UniqueByKey|DeviceScan|DeviceCompact|DeviceReduce|DeviceSelect|DeviceMerge|sort",
+        "sorting and scanning",
         _sweep,
     ),
-    (r"krn_partial|lpnorm_cleanup|unpack_cudnn|partial_segments", _small),
-    (r"dropout", _dropout),
-    (r"distribution_|random", _random),
-    (r"chunk_cat|split_with_sizes", _sharded_copy),
-    (r"indexFunc", _index_add),
-    (r"_scatter_gather_elementwise", _scattered),
-    (r"upsample_nearest\w*backward", _per_thread(400.0)),
-    (r"upsample_nearest", _per_thread(215.0)),
-    (r"upsample_\w*backward", _per_thread(290.0, 520.0)),
-    (r"upsample_bilinear2d_out_frame", _planes),
-    (r"upsample", _per_thread(310.0)),
-    (r"avg_pool\w*backward", _per_thread(590.0)),
-    (r"avg_pool\w*nhwc", _per_thread(800.0)),
-    (r"avg_pool|adaptive_average_pool", _per_thread(400.0)),
-    (r"index|gather|scatter|embedding|take|put|flip|roll|tril|triu|masked|where", _indexed(40.0)),
+    (r"krn_partial|lpnorm_cleanup|unpack_cudnn|partial_segments", "embedding", _small),
+    (r"dropout", "random numbers", _dropout),
+    (r"distribution_|random", "random numbers", _random),
+    (r"chunk_cat|split_with_sizes", "sharded copy", _sharded_copy),
+    (r"indexFunc", "gather and scatter", _index_add),
+    (r"_scatter_gather_elementwise", "gather and scatter", _scattered),
+    (r"upsample_nearest\w*backward", "resampling", _per_thread(400.0)),
+    (r"upsample_nearest", "resampling", _per_thread(215.0)),
+    (r"upsample_\w*backward", "resampling", _per_thread(290.0, 520.0)),
+    (r"upsample_bilinear2d_out_frame", "resampling", _planes),
+    (r"upsample", "resampling", _per_thread(310.0)),
+    (r"avg_pool\w*backward", "resampling", _per_thread(590.0)),
+    (r"avg_pool\w*nhwc", "resampling", _per_thread(800.0)),
+    (r"avg_pool|adaptive_average_pool", "resampling", _per_thread(400.0)),
+    (r"index|gather|scatter|embedding|take|put|flip|roll|tril|triu|masked|where", "gather and scatter", _indexed(40.0)),
 )
+"""Pattern of a kernel's name, family of kernels, model."""

@@ -1,0 +1,54 @@
+/* Programs of Triton's kernels: emu/interpreter/triton_programs.py tells them, see there. */
+#include "kernels/program.h"
+#include "core/alloc.h"
+#include "core/hash.h"
+#include "kernels/registry.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_INTEGER = 21 }; /* characters of an i64 and a separator */
+
+static const char *copy_of(const char *text) { return strcpy(ph_allocate(strlen(text) + 1), text); }
+
+/* `widths`: a character for each parameter: '4' or '8', the bytes of an integer that decides the work, or '-'. */
+PH_EXPORT void phantora_kernel_program(void *function, const char *text, const char *widths) {
+    ph_kernel *kernel = ph_kernel_of(function);
+    if (!kernel || kernel->program) return;
+    ph_program *program = ph_allocate(sizeof *program);
+    *program =
+        (ph_program){ph_hash(ph_hash(3, text, strlen(text)), widths, strlen(widths)), copy_of(text), copy_of(widths)};
+    kernel->program = program; /* the kernel stays for as long as the process, and its program with it */
+}
+
+static int64_t value_of(char width, const void *parameter) {
+    int32_t narrow;
+    int64_t wide;
+    if (width == '8') return memcpy(&wide, parameter, sizeof wide), wide;
+    return memcpy(&narrow, parameter, sizeof narrow), narrow;
+}
+
+uint64_t ph_program_mix(const ph_program *program, void *const *params, uint64_t hash) {
+    hash = ph_mix(hash, program->hash);
+    for (size_t i = 0; params && program->widths[i]; i++)
+        if (program->widths[i] != '-') hash = ph_mix(hash, (uint64_t)value_of(program->widths[i], params[i]));
+    return hash;
+}
+
+char *ph_program_arguments(const ph_program *program, void *const *params) {
+    size_t nparams = strlen(program->widths), used = 0, capacity = nparams * LONGEST_INTEGER + 2;
+    char *text = ph_allocate(capacity);
+    text[used++] = '-'; /* of a kernel without parameters */
+    for (size_t i = 0; i < nparams; i++) {
+        used = i ? used : 0;
+        if (i) text[used++] = ',';
+        if (params && program->widths[i] != '-')
+            used += (size_t)snprintf(text + used, capacity - used, "%" PRId64, value_of(program->widths[i], params[i]));
+        else
+            text[used++] = '-';
+    }
+    text[used] = 0;
+    return text;
+}

@@ -1,0 +1,192 @@
+"""Measures the workloads: `python -m emu.hostbench MODE [--rounds N] [--only NAME,...]`, one line of JSON on stdout.
+
+MODE is
+  real       this machine's GPU, nothing of the emulator loaded
+  detached   the hook library in place of CUDA, timing nothing: host time without the driver's
+  count      the same, with the observers of an emulated rank: how much of each kind of work a workload is
+
+`real` and `detached` print {"ns": {workload: [one per round]}}, `count` {"counts": {workload: {kind: per run}}}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .workload import WORKLOADS, Run, Workload
+
+SAMPLE_NS = 1_500_000
+"""A sample's length: so short that the code of other workloads has left the caches before the next one begins."""
+WARM_RUNS = 5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m emu.hostbench", description=__doc__)
+    parser.add_argument("mode", choices=("real", "detached", "count"))
+    parser.add_argument("--hook", help="the hook library, unless real")
+    parser.add_argument("--device-file", help="what it is to emulate, host_mode none or (count) modelled")
+    parser.add_argument("--backend", choices=("fake", "nccl"), default="fake", help="of torch.distributed")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--cpu-time", action="store_true", help="of all threads, where others use the machine as well")
+    given = parser.parse_args()
+    counter = None
+    if given.mode != "real":
+        counter = _Detached(given.hook, given.device_file, counting=given.mode == "count")
+    with _workloads(given.only, given.backend) as chosen:
+        if given.mode == "count":
+            assert counter is not None
+            answer: dict[str, Any] = {"counts": {name: counter.of(run) for name, run in chosen.items()}}
+        else:
+            clock = time.process_time_ns if given.cpu_time else time.perf_counter_ns
+            answer = {"ns": _time(chosen, given.rounds, clock)}
+            if counter is not None:
+                answer["hook_call_ns"] = counter.call_ns()
+    answer |= _machine()
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(json.dumps(answer), flush=True)
+    sys.stdout.flush()
+    os._exit(0)  # nothing of torch's end is measured
+
+
+def _machine() -> dict[str, Any]:
+    import torch
+
+    return {
+        "torch": torch.__version__,
+        "python": sys.version.split()[0],
+        "gpu": torch.cuda.get_device_name(0),
+        "failed": dict(_FAILED),
+    }
+
+
+def _collections() -> dict[str, int]:
+    return {f"gc{i}": stats["collections"] for i, stats in enumerate(gc.get_stats())}
+
+
+_FAILED: dict[str, str] = {}
+"""Workloads that this torch cannot run, and why."""
+
+
+@contextlib.contextmanager
+def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
+    """Everything set up and run a few times."""
+    import torch
+    import torch.distributed as dist
+
+    _join(backend)
+    torch.manual_seed(0)
+    from . import distributed, programs, python_work  # noqa: F401  # they register
+
+    names = [name for name in only.split(",") if name]
+    chosen: dict[str, Run] = {}
+    for workload in WORKLOADS:
+        if not names or workload.name in names:
+            run = _prepared(workload)
+            if run is not None:
+                chosen[workload.name] = run
+    gc.collect()
+    torch.cuda.synchronize()
+    yield chosen
+    dist.destroy_process_group()
+
+
+def _join(backend: str) -> None:
+    """The ranks that torchrun's variables tell of, or else this one of four."""
+    import torch
+    import torch.distributed as dist
+
+    if "RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group(backend)
+    else:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        torch.cuda.set_device(0)
+        store = FakeStore() if backend == "fake" else dist.HashStore()
+        dist.init_process_group(backend, store=store, rank=0, world_size=4)
+
+
+def _prepared(workload: Workload) -> Run | None:
+    try:
+        run = workload.make()
+        for _ in range(WARM_RUNS):
+            run()
+    except (RuntimeError, AttributeError, ImportError, TypeError, ValueError, AssertionError) as error:
+        _FAILED[workload.name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return None
+    return run
+
+
+def _time(chosen: dict[str, Run], rounds: int, clock: Callable[[], int]) -> dict[str, list[int]]:
+    """Nanoseconds a run, one figure a round. Workloads take turns; the GPU is idle when a sample begins."""
+    import torch
+
+    times: dict[str, list[int]] = {name: [] for name in chosen}
+    repeats = dict.fromkeys(chosen, 1)
+    for _ in range(rounds + 1):
+        for name, run in chosen.items():
+            repeat = range(repeats[name])
+            torch.cuda.synchronize()
+            begin = clock()
+            for _ in repeat:
+                run()
+            taken = (clock() - begin) // len(repeat)
+            times[name].append(taken)
+            repeats[name] = max(1, min(200, SAMPLE_NS // max(taken, 1)))
+    return {name: samples[1:] for name, samples in times.items()}
+
+
+class _Detached:
+    """The hook library without a coordinator."""
+
+    def __init__(self, hook: str, device_file: str, *, counting: bool) -> None:
+        os.environ["PHANTORA_DETACHED"] = "1"
+        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+        from ..interpreter.hook_library import Hook
+
+        self._hook = Hook(hook)
+        self._hook.load(device_file)
+        if counting:
+            from ..interpreter import call_sites, frame_counter
+            from ..interpreter.nvtx_ranges import NvtxRanges
+
+            call_sites.note_backward_passes(self._hook)
+            frame_counter.install(self._hook)
+            ranges = NvtxRanges()
+            ranges.install()
+            ranges.start()
+
+    def of(self, run: Run, repeats: int = 3) -> dict[str, float]:
+        before = self._hook.host_counts() | _collections()
+        for _ in range(repeats):
+            run()
+        after = self._hook.host_counts() | _collections()
+        return {kind: (after[kind] - before[kind]) / repeats for kind in after if after[kind] != before[kind]}
+
+    def call_ns(self) -> float:
+        """What a call of the library takes that does nothing, ctypes' share left out."""
+        library = ctypes.CDLL(None)
+        nothing, call = library.getpid, library.cudaGetLastError
+        best: list[float] = []
+        for function in (nothing, call):
+            samples = []
+            for _ in range(5):
+                begin = time.perf_counter_ns()
+                for _ in range(10_000):
+                    function()
+                samples.append((time.perf_counter_ns() - begin) / 10_000)
+            best.append(min(samples))
+        return max(0.0, best[1] - best[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,442 @@
+"""Training steps of small models, each with more of one kind of work than the others.
+
+Loops over one operator keep the processor's caches and its branch prediction warm, which a training step never does:
+there the same launch takes twice as long. So what a kind of work costs is taken mostly from these programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from .workload import Run, workload
+
+WIDTH, VOCABULARY = 64, 128
+
+
+class Attention(nn.Module):
+    def __init__(self, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q, self.k = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+        self.v, self.o = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, t, _ = x.shape
+        q, k, v = (layer(x).view(b, t, self.heads, -1).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o(y.transpose(1, 2).reshape(b, t, -1))
+
+
+class Block(nn.Module):
+    """A transformer's layer."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm1, self.attention, self.norm2 = nn.LayerNorm(WIDTH), Attention(), nn.LayerNorm(WIDTH)
+        self.up, self.down, self.dropout = nn.Linear(WIDTH, 128), nn.Linear(128, WIDTH), nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.dropout(self.attention(self.norm1(x)))
+        return x + self.dropout(self.down(functional.gelu(self.up(self.norm2(x)))))
+
+
+class Model(nn.Module):
+    """Embedding, layers, head; `around` is called with each layer and its input."""
+
+    def __init__(self, layers: list[nn.Module], around: Callable[[nn.Module, Tensor], Tensor] | None = None) -> None:
+        super().__init__()
+        self.embedding, self.layers = nn.Embedding(VOCABULARY, WIDTH), nn.ModuleList(layers)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+        self.around = around or (lambda layer, x: layer(x))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = self.around(layer, x)
+        return self.head(x)
+
+
+def tokens() -> Tensor:
+    return torch.zeros(2, 16, dtype=torch.int64, device="cuda")
+
+
+def step_of(model: nn.Module, *, autocast: bool = False, then: Callable[[], object] | None = None) -> Run:
+    """Forward, loss, backward; the gradients are dropped, unless `then` (an optimizer) needs them."""
+    x = tokens()
+
+    def run() -> None:
+        with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+            loss = functional.cross_entropy(model(x).float().flatten(0, -2), x.flatten())
+        loss.backward()
+        if then is not None:
+            then()
+        model.zero_grad()
+
+    return run
+
+
+def blocks(n: int, **options: Any) -> list[nn.Module]:
+    return [Block(**options) for _ in range(n)]
+
+
+@workload
+def transformer() -> Run:
+    return step_of(Model(blocks(8)).cuda().bfloat16())
+
+
+@workload
+def transformer_autocast() -> Run:
+    return step_of(Model(blocks(8, dropout=0.1)).cuda(), autocast=True)
+
+
+@workload
+def transformer_forward() -> Run:
+    model, x = Model(blocks(12)).cuda().bfloat16(), tokens()
+
+    def run() -> None:
+        with torch.no_grad():
+            model(x)
+
+    return run
+
+
+@workload
+def recomputation() -> Run:
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        return checkpoint(layer, x, use_reentrant=False)
+
+    return step_of(Model(blocks(6), around).cuda().bfloat16())
+
+
+class _ByHand(nn.Module):
+    """Normalisation, rotation and gating written as single operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+        self.up, self.gate = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.float()
+        y = (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * self.weight
+        a, b = y.chunk(2, -1)
+        y = torch.cat((a * 0.5 - b, b * 0.5 + a), -1)
+        return x + self.up(y) * functional.silu(self.gate(y))
+
+
+@workload
+def small_operators() -> Run:
+    return step_of(Model([_ByHand() for _ in range(10)]).cuda().bfloat16())
+
+
+class _Reshaped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, t, _ = x.shape
+        y = self.linear(x).view(b, t, 4, -1).transpose(1, 2).unsqueeze(1).expand(b, 2, 4, t, -1)
+        y = y[:, 0].permute(0, 2, 1, 3).flatten(2).reshape(b * t, -1).view(b, t, -1)
+        first, second = y.split(WIDTH // 2, -1)
+        return x + torch.cat((second, first), -1).narrow(-1, 0, WIDTH)
+
+
+@workload
+def reshapes() -> Run:
+    return step_of(Model([_Reshaped() for _ in range(12)]).cuda().bfloat16())
+
+
+class _Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float) -> Tensor:
+        ctx.scale = scale
+        ctx.save_for_backward(x)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (_,) = ctx.saved_tensors
+        return grad * ctx.scale, None
+
+
+@workload
+def custom_functions() -> Run:
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        for _ in range(3):
+            x = _Scaled.apply(x, 0.5)
+        return layer(x)
+
+    return step_of(Model(blocks(4), around).cuda().bfloat16())
+
+
+class _Record:
+    """What a framework keeps of a module's parameters, and does before and after it runs."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.parameters = list(module.parameters(recurse=False))
+        self.state: dict[int, dict[str, Any]] = {}
+        self.name = type(module).__name__
+
+    @property
+    def numel(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters)
+
+    def before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        for parameter in self.parameters:
+            entry = self.state.setdefault(id(parameter), {"shape": tuple(parameter.shape), "uses": 0})
+            if parameter.requires_grad and isinstance(entry, dict) and parameter.device.type == "cuda":
+                entry["uses"] += 1
+        if self.numel < 0 or not self._wanted(module, training=module.training):
+            raise AssertionError
+
+    def _wanted(self, module: nn.Module, *, training: bool = True) -> bool:
+        return training and hasattr(module, "forward") and getattr(module, "skipped", None) is None
+
+    def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        with self._swapped("name"), contextlib.nullcontext():
+            return output
+
+    def accumulated(self, parameter: Tensor) -> None:
+        with torch.no_grad():
+            self.state[id(parameter)]["uses"] -= 1
+            self.before_all(parameter)
+
+    def before_all(self, parameter: Tensor) -> list[int]:
+        return [entry["uses"] for entry in self.state.values() if entry["shape"] == tuple(parameter.shape)]
+
+    @contextlib.contextmanager
+    def _swapped(self, name: str) -> Any:
+        before = getattr(self, name)
+        try:
+            yield before
+        finally:
+            setattr(self, name, before)
+
+
+def _hooked(model: nn.Module) -> nn.Module:
+    for module in model.modules():
+        record = _Record(module)
+        module.register_forward_pre_hook(record.before)
+        module.register_forward_hook(record.after)
+        for parameter in record.parameters:
+            parameter.register_post_accumulate_grad_hook(record.accumulated)
+    return model
+
+
+@workload
+def module_hooks() -> Run:
+    return step_of(_hooked(Model(blocks(8)).cuda().bfloat16()))
+
+
+@workload
+def gradient_hooks() -> Run:
+    model = Model(blocks(8)).cuda().bfloat16()
+    seen: list[int] = []
+    for parameter in model.parameters():
+        parameter.register_hook(lambda gradient: gradient)
+        parameter.register_post_accumulate_grad_hook(lambda parameter: seen.append(parameter.numel()))
+
+    return step_of(model, then=seen.clear)
+
+
+@workload
+def ranges() -> Run:
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        with torch.profiler.record_function("layer"):
+            for _ in range(3):
+                with torch.profiler.record_function("part"):
+                    x = x * 1.0
+            return layer(x)
+
+    return step_of(Model(blocks(6), around).cuda().bfloat16())
+
+
+@workload
+def convolutions() -> Run:
+    def block() -> nn.Module:
+        return nn.Sequential(nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+
+    model = nn.Sequential(*(block() for _ in range(16)), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 8)).cuda()
+    x, y = torch.randn(2, 16, 8, 8, device="cuda"), torch.zeros(2, dtype=torch.int64, device="cuda")
+
+    def run() -> None:
+        functional.cross_entropy(model(x), y).backward()
+        model.zero_grad()
+
+    return run
+
+
+@workload
+def events_and_streams() -> Run:
+    side = torch.cuda.Stream()
+
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = x * 2.0
+            event = side.record_event()
+        torch.cuda.current_stream().wait_event(event)
+        y.record_stream(torch.cuda.current_stream())
+        return layer(x + y)
+
+    return step_of(Model(blocks(6), around).cuda().bfloat16())
+
+
+@workload
+def host_copies() -> Run:
+    pinned = torch.zeros(16, dtype=torch.bfloat16).pin_memory()
+
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        for _ in range(6):
+            x = x + pinned.to("cuda", non_blocking=True).sum()
+        return layer(x)
+
+    return step_of(Model(blocks(6), around).cuda().bfloat16())
+
+
+@workload
+def synchronisations() -> Run:
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        y = layer(x)
+        for _ in range(4):
+            torch.cuda.current_stream().synchronize()
+        return y
+
+    return step_of(Model(blocks(6), around).cuda().bfloat16())
+
+
+@workload
+def values_read() -> Run:
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        y = layer(x)
+        y.sum().item()
+        return y
+
+    return step_of(Model(blocks(6), around).cuda().bfloat16())
+
+
+@workload
+def device_memory() -> Run:
+    """Blocks that PyTorch's allocator does not have."""
+
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        block = torch.empty(24 << 20, dtype=torch.uint8, device="cuda")
+        del block
+        torch.cuda.empty_cache()
+        return layer(x)
+
+    model, x = Model(blocks(4), around).cuda().bfloat16(), tokens()
+
+    def run() -> None:
+        with torch.no_grad():
+            model(x)
+
+    return run
+
+
+@workload
+def memory_taken() -> Run:
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        for size in range(10):
+            torch.empty(64 * (size + 1), device="cuda")
+            x.new_empty((4, 4))
+        return layer(x)
+
+    return step_of(Model(blocks(6), around).cuda().bfloat16())
+
+
+@workload
+def in_place() -> Run:
+    total = torch.zeros(2, 16, WIDTH, device="cuda", dtype=torch.bfloat16)
+
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        with torch.no_grad():
+            for _ in range(4):
+                total.mul_(0.5).add_(x, alpha=0.1)
+                total.zero_()
+        return layer(x)
+
+    return step_of(Model(blocks(6), around).cuda().bfloat16())
+
+
+@workload
+def backward_passes() -> Run:
+    """Many short ones: autograd's thread is woken for each."""
+    x = torch.randn(64, device="cuda", requires_grad=True)
+
+    def run() -> None:
+        for _ in range(20):
+            (x * 2.0).sum().backward()
+        x.grad = None
+
+    return run
+
+
+# ---- optimizers ------------------------------------------------------------------------------------------------------
+
+
+def _trained(make: Callable[[Any], torch.optim.Optimizer], nlayers: int = 6) -> Run:
+    model = Model(blocks(nlayers)).cuda().bfloat16()
+    return step_of(model, then=make(model.parameters()).step)
+
+
+@workload
+def adamw_foreach() -> Run:
+    return _trained(lambda parameters: torch.optim.AdamW(parameters, lr=1e-4, foreach=True))
+
+
+@workload
+def adamw_fused() -> Run:
+    return _trained(lambda parameters: torch.optim.AdamW(parameters, lr=1e-4, fused=True))
+
+
+@workload
+def sgd_momentum() -> Run:
+    return _trained(lambda parameters: torch.optim.SGD(parameters, lr=1e-4, momentum=0.9))
+
+
+@workload
+def adam_single_tensor() -> Run:
+    return _trained(lambda parameters: torch.optim.Adam(parameters, lr=1e-4, foreach=False), nlayers=3)
+
+
+@workload
+def gradient_clipping() -> Run:
+    model = Model(blocks(6)).cuda().bfloat16()
+    return step_of(model, then=lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+
+
+@workload
+def lists_of_tensors() -> Run:
+    model = Model(blocks(6)).cuda().bfloat16()
+    xs = [torch.randn(16, device="cuda") for _ in range(60)]
+    ys = [torch.randn(16, device="cuda") for _ in range(60)]
+
+    def more() -> None:
+        torch._foreach_add_(xs, ys, alpha=0.1)
+        torch._foreach_mul_(xs, 0.9)
+        torch._foreach_copy_(xs, ys)
+        torch._foreach_norm(xs)
+        torch._foreach_lerp_(xs, ys, 0.1)
+
+    return step_of(model, then=more)
+
+
+@workload
+def tables() -> Run:
+    """FSDP's packing of gradients, at the sizes of a small model: its operator makes a table for its kernel."""
+    gradients = [torch.zeros(n << 20, device="cuda", dtype=torch.bfloat16) for n in (24, 6, 6, 24, 48, 48, 48)]
+    packed = torch.empty(4, sum(gradient.numel() for gradient in gradients) // 4, device="cuda")
+
+    def run() -> None:
+        torch._chunk_cat(gradients, 0, 4, out=packed)
+
+    return run

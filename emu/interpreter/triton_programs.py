@@ -1,0 +1,114 @@
+"""Tells the hook library what Triton's kernels do.
+
+A kernel's cost depends on its program, which Triton keeps beside the compiled kernel in its intermediate representation
+(TTIR). When a kernel is loaded the hook gets the text, and which integer parameters decide the work: loop bounds, and
+what enters comparisons and addresses. Others, such as a random seed, must not: each value would be a new cost.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .hook_library import Hook
+
+LINE_END = "|"
+"""Between the lines of a program, where it travels as one line."""
+_LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
+_NAME = re.compile(r"%[\w.]+")
+_DECIDE = ("tt.addptr", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "tt.advance", "tt.descriptor",
+           "arith.cmpi", "scf.if", "scf.while", "scf.condition")  # fmt: skip
+"""Operations whose operands decide what is loaded and stored, and how often."""
+_WIDTHS = {"i32": "4", "i64": "8"}
+
+
+def install(hook: Hook) -> None:
+    """In the forker, once. Does nothing without Triton."""
+    try:
+        from triton.compiler import CompiledKernel
+    except ImportError:
+        return
+    load = CompiledKernel._init_handles
+
+    @functools.wraps(load)
+    def load_and_tell(self: Any) -> None:
+        was_loaded = self.module is not None
+        load(self)
+        if not was_loaded and self.function is not None:
+            _tell(hook, self.function, self.asm.get("ttir"))
+
+    CompiledKernel._init_handles = load_and_tell
+    _install_for_inductor(hook)
+
+
+def _install_for_inductor(hook: Hook) -> None:
+    """Inductor loads its kernels itself, from the file in Triton's cache that lies beside the program."""
+    import torch
+
+    launcher: Any = getattr(torch._C, "_StaticCudaLauncher", None)
+    if launcher is None:
+        return
+
+    class Launcher:
+        _launch_kernel = staticmethod(launcher._launch_kernel)
+
+        @staticmethod
+        def _load_kernel(path: str, *rest: Any) -> Any:
+            loaded = launcher._load_kernel(path, *rest)
+            program = Path(path).with_suffix(".ttir")
+            _tell(hook, loaded[0], program.read_text() if program.is_file() else None)
+            return loaded
+
+    vars(torch._C)["_StaticCudaLauncher"] = Launcher
+
+
+def _tell(hook: Hook, function: int, program: str | None) -> None:
+    if program:
+        text = one_line(program)
+        hook.kernel_program(function, text, parameter_widths(text))
+
+
+def one_line(program: str) -> str:
+    """The program without locations and comments, as one line."""
+    lines = (_LOCATION.sub("", line).strip() for line in program.replace(LINE_END, "/").replace(";", ",").splitlines())
+    return LINE_END.join(line for line in lines if line and not line.startswith(("#", "//")))
+
+
+def parameter_widths(text: str) -> str:
+    """A character for each parameter of the kernel: the bytes of an integer that decides the work, or `-`."""
+    lines = text.split(LINE_END)
+    head = next((line for line in lines if line.startswith("tt.func public")), "")
+    parameters = re.findall(r"%([\w.]+):\s*(!?[\w.]+)", head)
+    deciding = set(_deciding([line for line in lines if line != head], {f"%{name}" for name, _ in parameters}))
+    return "".join(_WIDTHS.get(kind, "-") if f"%{name}" in deciding else "-" for name, kind in parameters)
+
+
+def _deciding(lines: list[str], parameters: set[str]) -> Iterator[str]:
+    """Parameters that reach an operation that decides. Values are followed from their use to what they come from."""
+    wanted: set[str] = set()
+    for line in reversed(lines):
+        results, is_assignment, operation = line.partition(" = ")
+        if not is_assignment or not results.startswith("%"):
+            results, operation = "", line
+        if operation.startswith("scf.yield"):
+            values, _, types = operation.partition(" : ")
+            wanted.update(_integers(values, types))
+        elif operation.startswith("scf.for"):
+            bounds, _, carried = operation.partition(" iter_args(")
+            values, _, types = carried.partition(") -> (")
+            wanted.update(_NAME.findall(bounds))
+            wanted.update(_integers(" ".join(re.findall(r"= (%[\w.]+)", values)), types))
+        elif operation.startswith(_DECIDE) or wanted.intersection(_NAME.findall(results)):
+            wanted.update(_NAME.findall(operation))
+    yield from wanted & parameters
+
+
+def _integers(values: str, types: str) -> Iterator[str]:
+    """Those of the values that are integers or addresses: what one iteration of a loop gives to the next one."""
+    kinds = re.findall(r"(?:tensor<(?:\d+x)*)?(!?[\w.]+)(?:<[^,]*>)?(?:[^,]*)(?:,|$)", types)
+    for name, kind in zip(_NAME.findall(values), kinds, strict=False):
+        if kind.startswith(("i", "!tt")):
+            yield name

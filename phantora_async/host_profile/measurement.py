@@ -1,0 +1,174 @@
+"""Runs the programs of `emu.hostbench` in processes of their own: on the GPU, in front of the hook library, counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from emu.contract.installed import EMU, HOOK_LIBRARY
+from phantora_async.errors import EnvironmentUnusable
+from profiles import load_gpu
+
+TIMEOUT_S = 600.0
+"""Far more than a measurement takes: then something hangs."""
+# As the launcher loads it (phantora_async/launcher.py): by its location, and nothing else of this installation.
+_BOOTSTRAP = """\
+import sys
+if sys.path[0] == "": del sys.path[0]
+from importlib.util import module_from_spec, spec_from_file_location
+folder = sys.argv.pop(1)
+spec = spec_from_file_location("_phantora_emu", folder + "/__init__.py", submodule_search_locations=[folder])
+sys.modules[spec.name] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules[spec.name])
+from _phantora_emu.hostbench.__main__ import main
+main()
+"""
+_ASK_GPUS = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What was measured."""
+
+    cpu: str
+    cpus: int
+    kernel: str
+    python: str
+    torch: str
+    gpu: str
+    """Empty if there was none."""
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    machine: Machine
+    counts: dict[str, dict[str, float]]
+    """Units of each kind in one run, by program."""
+    real_ns: dict[str, float] | None
+    """Nanoseconds of one run, by program; None without a GPU."""
+    detached_ns: dict[str, float]
+    fast: float
+    """A tenth of the rounds took less than this times the median one: how steady the host was."""
+    slow: float
+    """A tenth took more than this."""
+    failed: dict[str, str]
+    """Programs that this PyTorch cannot run, and why."""
+
+
+def visible_gpus(python: Path) -> int:
+    """GPUs that PyTorch sees there. Raises EnvironmentUnusable."""
+    done = subprocess.run([python, "-c", _ASK_GPUS], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise EnvironmentUnusable(f"{python} cannot import torch", "pip install torch", details=done.stderr[-2000:])
+    return int(done.stdout.split()[-1])
+
+
+def measure(python: Path, gpus: int, rounds: int, say: Callable[[str], None]) -> Measurement:
+    """Takes about a minute. With several GPUs as many processes run at once, as in training. Raises
+    EnvironmentUnusable."""
+    if not HOOK_LIBRARY.is_file():
+        raise EnvironmentUnusable(f"the hook library {HOOK_LIBRARY} is missing", "build it: python emu/hook/build.py")
+    backend = "nccl" if gpus > 1 else "fake"
+    with tempfile.TemporaryDirectory(prefix="phantora-host-") as folder:
+        say("counting each program's work")
+        [counted] = _run(python, ["count", "--backend", backend, *_hook(folder, "modelled")], [{}])
+        say("timing the programs in front of a library that does nothing")
+        alone: list[dict[str, str]] = [{} for _ in range(max(1, gpus))]
+        detached = _run(
+            python, ["detached", "--backend", backend, "--rounds", str(rounds), *_hook(folder, "none")], alone
+        )
+        real: list[dict[str, Any]] = []
+        if gpus:
+            say(f"timing the programs on {gpus} GPU{'s' if gpus > 1 else ''}")
+            ranks = _torchrun(gpus) if gpus > 1 else [{}]
+            real = _run(python, ["real", "--backend", backend, "--rounds", str(rounds)], ranks)[:1]
+    times = (real or detached)[0]
+    return Measurement(
+        Machine(
+            _cpu(), os.cpu_count() or 1, platform.release(), times["python"], times["torch"],
+            times["gpu"] if real else "", gpus,
+        ),
+        counted["counts"],
+        _medians([real[0]["ns"]]) if real else None,
+        _medians([answer["ns"] for answer in detached]),
+        *_steadiness(times["ns"]),
+        failed=counted["failed"] | times["failed"],
+    )  # fmt: skip
+
+
+def _hook(folder: str, mode: str) -> list[str]:
+    device_file = Path(folder, f"{mode}.txt")
+    limits = ["device_count=1", "data_limit_nbytes=1048576", "float_limit_count=4096", f"host_mode={mode}"]
+    device_file.write_text("\n".join([*load_gpu("h200").device_file_lines(), *limits, ""]))
+    return ["--hook", str(HOOK_LIBRARY), "--device-file", str(device_file)]
+
+
+def _torchrun(gpus: int) -> list[dict[str, str]]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(gpus)}
+    return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(gpus)]
+
+
+def _run(python: Path, arguments: Sequence[str], processes: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
+    """One process for each of the environments, all at once; their answers. Raises EnvironmentUnusable."""
+    base = dict(os.environ) | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+    command = [str(python), "-c", _BOOTSTRAP, str(EMU), *arguments]
+    with tempfile.TemporaryFile("w+") as errors:
+        started = [
+            subprocess.Popen(command, env=base | more, stdout=subprocess.PIPE, stderr=errors, text=True)
+            for more in processes
+        ]
+        try:
+            said = [process.communicate(timeout=TIMEOUT_S)[0] for process in started]
+        except subprocess.TimeoutExpired:
+            raise EnvironmentUnusable(f"emu.hostbench {arguments[0]} did not end within {TIMEOUT_S:.0f} s") from None
+        finally:
+            for process in started:
+                process.kill()
+        failed = next((process for process in started if process.returncode != 0), None)
+        if failed is not None:
+            errors.seek(0)
+            raise EnvironmentUnusable(
+                f"emu.hostbench {arguments[0]} ended with exit code {failed.returncode}", details=errors.read()[-3000:]
+            )
+    return [json.loads(text.splitlines()[-1]) for text in said if text.strip()]
+
+
+def _medians(answers: Sequence[dict[str, list[int]]]) -> dict[str, float]:
+    """Of a program's rounds, and of the processes that ran it at once."""
+    return {name: median(median(answer[name]) for answer in answers if name in answer) for name in answers[0]}
+
+
+def _steadiness(times: dict[str, list[int]]) -> tuple[float, float]:
+    """Tenth and ninetieth percentile of a program's rounds over their median; of all programs the median."""
+    ratios = []
+    for samples in times.values():
+        if len(samples) >= 4:
+            tenths = quantiles(samples, n=10, method="inclusive")
+            ratios.append((tenths[0] / tenths[4], tenths[8] / tenths[4]))
+    if not ratios:
+        return 1.0, 1.0
+    return min(1.0, median(low for low, _ in ratios)), max(1.0, median(high for _, high in ratios))
+
+
+def _cpu() -> str:
+    """The processor's name as the kernel tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or sys.platform

@@ -1,0 +1,111 @@
+"""The range around a simulated step time: what is not known of kernels, collectives and the host, put together.
+
+A step is a GPU's time (computing, and communication that nothing hides) and a host's work, of which the longer one
+decides, plus what neither of both explains. The range scales both by what is not known of them:
+
+* kernels by their models' errors (`profiles.models.errors`), each model by its share;
+* communication that nothing hides by the network model's error; communication beside computation by that of contention;
+* the host by the spread of machines of its kind and the error of its model.
+
+Errors are relative standard deviations. The range holds the real time of nine jobs in ten if they are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import hypot
+from typing import Any
+
+from profiles import HostModel
+
+Z = 1.645
+"""Standard deviations on either side that hold 90 % of a normal distribution."""
+NETWORK = 0.05
+"""Of a collective that has the GPU to itself: docs/accuracy-network.md."""
+CONTENTION = 0.15
+"""Of a collective beside computation, and of the computation beside it: docs/accuracy.md."""
+REPEAT = 0.01
+"""How much repeats of one GPU-bound job differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """Means over ranks of what a step consists of, ns."""
+
+    step_ns: float
+    gpu_ns: float
+    """Time in which the GPU does not wait for its host."""
+    host_ns: float
+    """The host's work, without waits."""
+    exposed_ns: float
+    """Communication that no computation hides, waits for peers included."""
+    hidden_ns: float
+    """Communication beside computation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    low_ns: int
+    high_ns: int
+    level: float
+    """Share of real times that the interval is meant to hold."""
+    bound: str
+    """What decides the step time: `gpu`, `host`, or `both` if the range reaches from one to the other."""
+    kernel_error: float
+    """Relative standard deviations that went in."""
+    host_fast: float
+    host_slow: float
+    """Factors on the host's work at either end."""
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def step_parts(step_ns: float, ranks: Sequence[Mapping[str, Any]]) -> StepParts | None:
+    """Of the report's ranks; None if they have no steps."""
+    counted = [rank for rank in ranks if rank["window"] == "steps" and rank["window_ns"]]
+    if not counted or not step_ns:
+        return None
+
+    def mean(*keys: str) -> float:
+        shares: list[float] = [sum(rank[key] for key in keys) / rank["window_ns"] for rank in counted]
+        return sum(shares) / len(shares) * step_ns
+
+    exposed = mean("transfer_ns", "peers_ns")
+    return StepParts(
+        step_ns,
+        step_ns - mean("host_bound_ns"),
+        mean("host_work_ns"),
+        exposed,
+        max(mean("communication_ns") - exposed, 0.0),
+    )
+
+
+def interval(parts: StepParts, kernel_error: float, host: HostModel | None) -> Interval:
+    """`kernel_error`: of the GPU time of all kernels. `host` None: it costs nothing, and nothing of it is uncertain."""
+    computing_ns = max(parts.gpu_ns - parts.exposed_ns, 0.0)
+    known = (Z * kernel_error * computing_ns, Z * NETWORK * parts.exposed_ns, Z * REPEAT * parts.step_ns)
+    off_ns = hypot(*known, Z * CONTENTION * parts.hidden_ns)
+    fast, slow = (1.0, 1.0) if host is None else host_factors(host)
+    rest_ns = parts.step_ns - max(parts.gpu_ns, parts.host_ns)
+    low_ns = max(parts.gpu_ns - off_ns, parts.host_ns * fast) + rest_ns
+    high_ns = max(parts.gpu_ns + off_ns, parts.host_ns * slow) + rest_ns
+    by_host = [parts.host_ns * factor > parts.gpu_ns for factor in (fast, slow)]
+    bound = "host" if all(by_host) else "both" if any(by_host) else "gpu"
+    return Interval(round(min(low_ns, parts.step_ns)), round(high_ns), 0.9, bound, kernel_error, fast, slow)
+
+
+def host_factors(host: HostModel) -> tuple[float, float]:
+    """What a fast and a slow machine of the kind take, over what the description says, with the model's own error."""
+    error = Z * host.spread.error
+    return 1 - hypot(1 - host.spread.fast, error), 1 + hypot(host.spread.slow - 1, error)
+
+
+def kernel_error(signatures: Sequence[Mapping[str, Any]]) -> float:
+    """Of the GPU time of all of the report's signatures: those of one model are off together."""
+    by_model: dict[str, float] = {}
+    for one in signatures:
+        off = one["share"] * one["error"]
+        by_model[one["model"]] = by_model.get(one["model"], 0.0) + off
+    return hypot(*by_model.values())

@@ -1,0 +1,106 @@
+"""Finds what each kind of host work takes, from programs whose times and counts are known.
+
+Least squares on relative errors with non-negative costs. A cost that the programs say little about stays near what it
+is on a host known before: each deviation from that, relative to it, counts like a tenth of a program's relative error.
+
+With a GPU the programs are timed twice: in front of a library that stands in for CUDA and does nothing, which gives the
+program's own work, and in front of the GPU: what is longer there is put down to the API calls. So a launch's cost
+holds, besides the driver's time, what its code evicts from the caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiles.host import CALL_KINDS, WORK_KINDS
+
+Counts = Mapping[str, Mapping[str, float]]
+"""Units of each kind in one run, by program."""
+Times = Mapping[str, float]
+"""Nanoseconds of one run, by program."""
+_PRIOR_WEIGHT = 0.1
+_SWEEPS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    cost_ns: dict[str, float]
+    errors: dict[str, float]
+    """Model's time over the measured one, less 1, by program; each with costs that were found without it."""
+
+    @property
+    def error(self) -> float:
+        """Root mean square of the errors."""
+        return float(np.sqrt(np.mean(np.square(list(self.errors.values())))))
+
+
+def fit(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, detached_ns: Times | None) -> Fit:
+    """Costs of all kinds. Without `real_ns` (no GPU) those of API calls are the prior's, without `detached_ns` all
+    kinds are found at once. Raises ValueError if no program has both counts and times.
+    """
+    timed = real_ns if real_ns is not None else detached_ns
+    assert timed is not None, "nothing was measured"
+    programs = [name for name in counts if name in timed and (detached_ns is None or name in detached_ns)]
+    if not programs:
+        raise ValueError("no program has both counts and times")
+    costs = _costs(programs, counts, prior_ns, real_ns, detached_ns)
+    errors = {}
+    for left_out in programs:
+        others = [name for name in programs if name != left_out]
+        found = _costs(others, counts, prior_ns, real_ns, detached_ns) if len(programs) > 1 else costs
+        kinds = WORK_KINDS if real_ns is None else (*CALL_KINDS, *WORK_KINDS)
+        modelled = sum(counts[left_out].get(kind, 0.0) * found[kind] for kind in kinds)
+        errors[left_out] = modelled / timed[left_out] - 1
+    return Fit(costs, errors)
+
+
+def _costs(
+    programs: Sequence[str],
+    counts: Counts,
+    prior_ns: Mapping[str, float],
+    real_ns: Times | None,
+    detached_ns: Times | None,
+) -> dict[str, float]:
+    costs = dict(prior_ns)
+    if detached_ns is None:
+        assert real_ns is not None
+        return costs | _solve(programs, counts, prior_ns, (*CALL_KINDS, *WORK_KINDS), real_ns, real_ns)
+    whole = real_ns or detached_ns
+    costs |= _solve(programs, counts, prior_ns, WORK_KINDS, detached_ns, whole)
+    if real_ns is not None:
+        longer = {name: max(0.0, real_ns[name] - detached_ns[name]) for name in programs}
+        costs |= _solve(programs, counts, prior_ns, CALL_KINDS, longer, whole)
+    return costs
+
+
+def _solve(
+    programs: Sequence[str],
+    counts: Counts,
+    prior_ns: Mapping[str, float],
+    kinds: Sequence[str],
+    times: Times,
+    whole: Times,
+) -> dict[str, float]:
+    """Costs of `kinds` so that they add up to `times`; errors count relative to `whole`."""
+    scale = np.array([prior_ns[kind] or 1.0 for kind in kinds])
+    rows = [[counts[name].get(kind, 0.0) / whole[name] for kind in kinds] for name in programs]
+    matrix = np.vstack([np.array(rows) * scale, _PRIOR_WEIGHT * np.eye(len(kinds))])
+    wanted = np.concatenate([[times[name] / whole[name] for name in programs], np.full(len(kinds), _PRIOR_WEIGHT)])
+    return dict(zip(kinds, (float(x) for x in _non_negative(matrix, wanted) * scale), strict=True))
+
+
+def _non_negative(matrix: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The least-squares solution without negative parts, by coordinate descent."""
+    gram, target = matrix.T @ matrix, matrix.T @ wanted
+    found = np.ones(matrix.shape[1])
+    for _ in range(_SWEEPS):
+        before = found.copy()
+        for i in range(len(found)):
+            found[i] = max(0.0, found[i] + (target[i] - gram[i] @ found) / gram[i, i])
+        if np.max(np.abs(found - before)) < 1e-9:
+            break
+    return found

@@ -1,0 +1,68 @@
+"""Kernels that arrive by name: which model prices which. What none of them knows is priced by its grid."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+
+from profiles.descriptions.gpu import Gpu
+from profiles.kernel_names.kernel_name import KernelName, read_name
+from profiles.models.kernels import elementwise, movement, optimizers, reductions
+from profiles.models.machine import Estimate, Machine, Model, both, overlapped
+from profiles.models.products import attention
+from profiles.models.products.matrix import grouped
+from profiles.signature import Kernel, Triton, elements
+
+BY_GRID = "by grid"
+# An unknown kernel: every thread reads two and writes one vector of 16 bytes, or does this much arithmetic.
+UNKNOWN_NBYTES = 48.0
+UNKNOWN_INSTRUCTIONS = 100.0
+
+
+def kernel(gpu: Gpu, what: Kernel) -> Estimate:
+    name = read_name(what.name)
+    if problem := attention.named(what, name):
+        return both(
+            gpu,
+            lambda machine: attention.attention_ns(machine, problem),
+            attention.flops(problem),
+            model=f"attention, {problem.backend}",
+            peak=attention.peak_of(problem.dtype),
+        )
+    if "grouped" in what.op and (found := grouped(gpu, what, name)) and "device_kernel" in name.text:
+        return found
+    rule = _model_of(name)
+    if rule is None:
+        return by_grid(gpu, what, f"no model knows the kernel {name.base}")
+    family, model = rule
+    return both(gpu, lambda machine: model(machine, what, name), model=family)
+
+
+@lru_cache(maxsize=4096)
+def _model_of(name: KernelName) -> tuple[str, Model] | None:
+    """The family that a kernel belongs to, and its model."""
+    if elementwise.applies(name):
+        return elementwise.family(name), elementwise.ns
+    if optimizers.applies(name):
+        return "optimizer", optimizers.ns
+    rules = (*reductions.RULES, *movement.RULES)
+    return next(((family, model) for pattern, family, model in rules if re.search(pattern, name.base)), None)
+
+
+def by_grid(gpu: Gpu, what: Kernel | Triton, why: str) -> Estimate:
+    """A kernel that no model knows."""
+    return replace(both(gpu, lambda machine: _unknown_ns(machine, what), model=BY_GRID), unknown=why)
+
+
+def _unknown_ns(machine: Machine, what: Kernel | Triton) -> float:
+    """By grid and block; never more traffic than twice all that its op takes, if that is known and large."""
+    threads = prod(what.grid) * prod(what.block)
+    nbytes = UNKNOWN_NBYTES * threads
+    said = 8.0 * sum(elements(shape) for shape in what.sizes if shape)
+    if said > 0:
+        nbytes = min(nbytes, 2 * said)
+    return overlapped(
+        machine.memory_ns(nbytes, blocks=prod(what.grid)), machine.issue_ns(UNKNOWN_INSTRUCTIONS * threads)
+    )

@@ -1,0 +1,112 @@
+"""Host descriptions: their file, and finding costs from programs."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import profiles
+from profiles.host_fit import fit
+
+KINDS = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
+KNOWN = profiles.load_host("xeon-h200")
+
+
+@pytest.mark.parametrize("name", profiles.host_names())
+def test_shipped_hosts_say_where_they_come_from_and_how_they_spread(name: str) -> None:
+    host = profiles.load_host(name)
+    assert set(host.cost_ns) == set(KINDS)
+    assert {"cpu", "python", "torch", "date", "programs"} <= set(host.measured)
+    assert host.spread.fast < 1 < host.spread.slow
+    assert host.spread.error > 0
+
+
+def test_a_written_host_is_read_back(tmp_path: Path) -> None:
+    costs = {kind: 1.5 * (i + 1) ** 4 for i, kind in enumerate(KINDS)} | {"python_op": 0.0}
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        profiles.host_toml(
+            costs, profiles.Spread(0.9, 1.2, 0.07), {"cpu": "mine"}, queue_depth=1024, comment="One.\nTwo."
+        )
+    )
+    host = profiles.load_host(path)
+    assert host.cost_ns == pytest.approx(costs, rel=0.01)
+    assert (host.spread, host.measured, host.queue_depth) == (profiles.Spread(0.9, 1.2, 0.07), {"cpu": "mine"}, 1024)
+    lines = host.device_file_lines()
+    assert f"host_ns.op={round(host.cost_ns['op'])}" in lines
+    assert f"host_ns.code_unit={round(1000 * host.cost_ns['code_unit'])}" in lines, "in picoseconds"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("view_op = ", "viewop = ", r"work_ns\.view_op: missing"),
+        ("[spread]", "[spread]\nmedium = 1.0", r"spread\.medium: unknown key"),
+        ("[work_ns]", "[work_ns]\ndance = 1", r"work_ns\.dance: unknown key"),
+        ("fast = 0.", "fast = 1.", r"spread\.fast: expected a number"),
+        ("launch = ", "launch = -", r"call_ns\.launch: expected a number"),
+    ],
+)
+def test_a_host_with_a_fault(tmp_path: Path, before: str, after: str, fault: str) -> None:
+    path = tmp_path / "host.toml"
+    text = profiles.path_of("xeon-h200").read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    with pytest.raises(profiles.ProfileError, match=fault):
+        profiles.load_host(path)
+
+
+def programs(n: int, seed: int = 0) -> dict[str, dict[str, float]]:
+    """Each has more of some kinds than the others."""
+    chosen = random.Random(seed)
+    usual = {kind: 3e6 / len(KINDS) / max(KNOWN.cost_ns[kind], 1.0) for kind in KINDS}
+    return {f"p{i}": {kind: usual[kind] * chosen.choice((0, 0, 0, 1, 5)) for kind in KINDS} for i in range(n)}
+
+
+def timed(counts: dict[str, dict[str, float]], costs: dict[str, float], kinds: tuple[str, ...]) -> dict[str, float]:
+    return {name: sum(units[kind] * costs[kind] for kind in kinds) for name, units in counts.items()}
+
+
+def other_host() -> dict[str, float]:
+    chosen = random.Random(1)
+    return {kind: max(ns, 1.0) * chosen.uniform(0.6, 1.7) for kind, ns in KNOWN.cost_ns.items()}
+
+
+def test_costs_are_found_from_programs_with_a_gpu() -> None:
+    costs, counts = other_host(), programs(60)
+    detached = timed(counts, costs, profiles.WORK_KINDS)
+    real = timed(counts, costs, KINDS)
+    found = fit(counts, KNOWN.cost_ns, real, detached)
+    assert found.error < 0.05
+    worst = max(abs(found.cost_ns[kind] / costs[kind] - 1) for kind in KINDS)
+    assert worst < 0.25, "the known host draws each a little"
+    together = fit(counts, KNOWN.cost_ns, real, None)
+    assert together.error < 0.05
+
+
+def test_without_a_gpu_calls_cost_what_they_do_on_the_known_host() -> None:
+    costs, counts = other_host(), programs(60)
+    found = fit(counts, KNOWN.cost_ns, None, timed(counts, costs, profiles.WORK_KINDS))
+    assert {kind: found.cost_ns[kind] for kind in profiles.CALL_KINDS} == {
+        kind: KNOWN.cost_ns[kind] for kind in profiles.CALL_KINDS
+    }
+    assert found.error < 0.05
+
+
+def test_a_kind_that_no_program_has_stays_as_on_the_known_host() -> None:
+    counts = {name: units | {"scope": 0.0} for name, units in programs(40).items()}
+    found = fit(counts, KNOWN.cost_ns, timed(counts, other_host(), KINDS), None)
+    assert found.cost_ns["scope"] == pytest.approx(KNOWN.cost_ns["scope"])
+
+
+def test_the_error_is_that_of_programs_left_out() -> None:
+    counts = programs(30)
+    times = timed(counts, other_host(), KINDS)
+    times["p0"] *= 3
+    found = fit(counts, KNOWN.cost_ns, times, None)
+    assert found.errors["p0"] < -0.5
+    assert fit({"p1": counts["p1"]}, KNOWN.cost_ns, times, None).errors.keys() == {"p1"}
+    with pytest.raises(ValueError, match="no program"):
+        fit(counts, KNOWN.cost_ns, {}, None)

@@ -1,0 +1,47 @@
+"""No model may be faster than the GPU's peak, or a hundred times slower than the work needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import profiles
+from profiles.models.dispatch import estimate
+from profiles.models.limits import bounded, least_ns
+from profiles.signature import parse
+
+GPU = profiles.load_gpu("h200")
+GEMM = parse("gemm;cublasGemmEx;t;n;4096;4096;4096;1;bf16;bf16;bf16;f32;default;;")
+KERNEL = parse("kernel;what_is_this;1000,1,1;128,1,1;0;aten::op;[[1024, 1024]]")
+
+
+def test_what_lies_between_the_bounds_stays() -> None:
+    found = estimate(GPU, GEMM)
+    assert not found.unknown
+    assert bounded(GPU, GEMM, found) == found
+
+
+def test_products_above_the_peak_rate_are_moved_to_it() -> None:
+    found = bounded(GPU, GEMM, replace(estimate(GPU, GEMM), solo_ns=1_000.0, contended_ns=1_500.0))
+    assert found.solo_ns == 2 * 4096**3 / GPU.peak_flops("bf16") * 1e9
+    assert found.contended_ns == 1.5 * found.solo_ns
+    assert "faster than the peak" in found.unknown
+
+
+def test_bytes_above_the_bandwidth_are_moved_to_it() -> None:
+    fill = parse("memset;1000000000")
+    found = bounded(GPU, fill, replace(estimate(GPU, fill), solo_ns=10.0))
+    assert found.solo_ns == (1e9 - GPU.memory.l2_nbytes) / GPU.memory.bandwidth_gb_per_s
+    assert found.unknown
+
+
+def test_a_hundred_times_too_long_is_cut() -> None:
+    found = bounded(GPU, GEMM, replace(estimate(GPU, GEMM), solo_ns=1e12, contended_ns=1e12))
+    assert 100 * least_ns(GPU, GEMM, found) <= found.solo_ns < 1e9
+    assert "100 times" in found.unknown
+
+
+def test_a_kernel_that_no_model_knows_is_reported_by_its_name() -> None:
+    cost = profiles.CostModel(GPU).cost("kernel;what_is_this;1000,1,1;128,1,1;0;aten::op;[[1024, 1024]]")
+    assert cost.source is profiles.Source.UNRECOGNISED
+    assert "what_is_this" in cost.unknown
+    assert cost.model == "by grid"

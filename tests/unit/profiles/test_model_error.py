@@ -1,0 +1,64 @@
+"""The measured kernels, the models' errors on them, and the shares that estimates carry."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from math import log
+from pathlib import Path
+
+import pytest
+
+import profiles
+from profiles.models.errors import ERROR_SHARES, UNMEASURED
+from profiles.tools.model_error import MEASURED, Compared, Errors, Measured, compare, errors_of, read
+
+GPU = profiles.load_gpu("h200")
+COMMON = (
+    "gemm bf16", "gemm f16", "gemm f8", "gemm f32", "grouped product", "convolution bf16", "convolution f16",
+    "attention of cuDNN, fwd", "attention of cuDNN, bwd", "attention, flash", "batch norm", "element-wise",
+    "element-wise, cast", "optimizer", "softmax", "Triton", "rnn lstm", "concatenation",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[str, Errors]:
+    return {model: errors_of(found) for model, found in compare(GPU, read(MEASURED / "h200-kernels.jsonl.gz")).items()}
+
+
+def test_estimates_carry_their_model_s_error(errors: dict[str, Errors]) -> None:
+    assert {model: pytest.approx(found.error, abs=0.02) for model, found in errors.items()} == ERROR_SHARES
+    cost = profiles.CostModel(GPU).cost("gemm;cublasGemmEx;t;n;512;512;512;1;bf16;bf16;bf16;f32;default;;")
+    assert (cost.model, cost.error_share) == ("gemm bf16", ERROR_SHARES["gemm bf16"])
+    assert profiles.CostModel(GPU).cost("nonsense").error_share == UNMEASURED
+
+
+@pytest.mark.parametrize("model", COMMON)
+def test_common_work_is_within_15_percent(errors: dict[str, Errors], model: str) -> None:
+    assert errors[model].of_time < 0.15
+    assert abs(errors[model].bias) < 0.1
+
+
+def test_measured_times_say_where_they_come_from() -> None:
+    with gzip.open(MEASURED / "h200-kernels.jsonl.gz", "rt") as file:
+        provenance = json.loads(next(file))
+    assert {"gpu", "driver", "torch", "date", "how"} <= provenance.keys()
+
+
+def compared(modelled_us: float, measured_us: float) -> Compared:
+    return Compared(Measured("memset;1", measured_us, "alone"), modelled_us, "a model")
+
+
+def test_each_kernel_is_left_out_of_its_own_correction() -> None:
+    """Of two kernels that are off alike a correction by the other one leaves nothing; of opposite errors it doubles."""
+    alike = errors_of([compared(2.0, 1.0), compared(2.0, 1.0)])
+    assert (alike.error, alike.left_out) == (pytest.approx(log(2)), pytest.approx(0))
+    opposite = errors_of([compared(2.0, 1.0), compared(0.5, 1.0)])
+    assert (opposite.bias, opposite.left_out) == (pytest.approx(0), pytest.approx(2 * log(2)))
+
+
+def test_a_file_of_measured_times(tmp_path: Path) -> None:
+    path = tmp_path / "times.jsonl.gz"
+    with gzip.open(path, "wt") as file:
+        file.write('{"gpu": "a GPU"}\n{"us": 2.5, "where": "alone", "calls": 1, "signature": "memset;4096"}\n')
+    assert read(path) == [Measured("memset;4096", 2.5, "alone")]

@@ -1,0 +1,99 @@
+"""Triton's kernels are priced by what their program does."""
+
+from __future__ import annotations
+
+import pytest
+
+import profiles
+from profiles.errors import ProfileError
+from profiles.triton.interpreter import launch_work
+from profiles.triton.program import read_program
+
+GPU = profiles.load_gpu("h200")
+ADD = """module {
+tt.func public @add(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>, %n: i32) attributes {noinline = false} {
+%c1024 = arith.constant 1024 : i32
+%i = tt.get_program_id x : i32
+%s = arith.muli %i, %c1024 : i32
+%r = tt.make_range {end = 1024 : i32, start = 0 : i32} : tensor<1024xi32>
+%b = tt.splat %s : i32 -> tensor<1024xi32>
+%at = arith.addi %b, %r : tensor<1024xi32>
+%m = tt.splat %n : i32 -> tensor<1024xi32>
+%k = arith.cmpi slt, %at, %m : tensor<1024xi32>
+%0 = tt.splat %x : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+%1 = tt.addptr %0, %at : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>
+%2 = tt.load %1, %k : tensor<1024x!tt.ptr<f32>>
+%3 = arith.addf %2, %2 : tensor<1024xf32>
+%4 = tt.splat %o : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+%5 = tt.addptr %4, %at : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>
+tt.store %5, %3, %k : tensor<1024x!tt.ptr<f32>>
+tt.return
+}
+}""".replace("\n", "|")
+PRODUCT = """tt.func public @product(%x: !tt.ptr<bf16>, %o: !tt.ptr<f32>, %n: i32) {
+%zero = arith.constant dense<0.000000e+00> : tensor<64x128xf32>
+%c0 = arith.constant 0 : i32
+%c1 = arith.constant 1 : i32
+%0 = tt.splat %x : !tt.ptr<bf16> -> tensor<64x32x!tt.ptr<bf16>>
+%1 = tt.splat %x : !tt.ptr<bf16> -> tensor<32x128x!tt.ptr<bf16>>
+%sum = scf.for %i = %c0 to %n step %c1 iter_args(%a = %zero) -> (tensor<64x128xf32>) : i32 {
+%2 = tt.load %0 : tensor<64x32x!tt.ptr<bf16>>
+%3 = tt.load %1 : tensor<32x128x!tt.ptr<bf16>>
+%4 = tt.dot %2, %3, %a : tensor<64x32xbf16> * tensor<32x128xbf16> -> tensor<64x128xf32>
+scf.yield %4 : tensor<64x128xf32>
+}
+tt.return
+}""".replace("\n", "|")
+
+
+def signature(program: str, blocks: int, arguments: str) -> str:
+    return f"triton;kernel;{blocks},1,1;128,1,1;0;{arguments};{program};;"
+
+
+def test_bytes_are_those_inside_the_mask() -> None:
+    """A last block of which 24 of 1,024 elements exist."""
+    work = launch_work(read_program(ADD), (4, 1, 1), {"n": 3 * 1024 + 24})
+    assert work.reads["x"].asked_nbytes == work.writes["o"].asked_nbytes == 4 * (3 * 1024 + 24)
+    assert work.memory_nbytes == 2 * 4 * (3 * 1024 + 24)
+    assert not work.product_flops
+
+
+def test_a_loop_multiplies_as_often_as_its_bound_says() -> None:
+    for trips in (0, 1, 2, 3, 100):
+        work = launch_work(read_program(PRODUCT), (10, 1, 1), {"n": trips})
+        assert work.flops == pytest.approx(10 * trips * 2 * 64 * 128 * 32)
+        assert work.guesses == 0
+
+
+def test_a_bound_that_is_not_known_is_counted() -> None:
+    assert launch_work(read_program(PRODUCT), (10, 1, 1), {}).guesses > 0
+    cost = profiles.CostModel(GPU).cost(signature(PRODUCT, 10, "-,-,-"))
+    assert cost.source is profiles.Source.UNRECOGNISED
+    assert "loop" in cost.unknown
+
+
+def test_time_follows_the_work_not_the_grid() -> None:
+    model = profiles.CostModel(GPU)
+    one, four = (model.cost(signature(PRODUCT, 132, f"-,-,{trips}")) for trips in (1_000, 4_000))
+    assert one.source is profiles.Source.ROOFLINE
+    assert four.flops == 4 * one.flops
+    assert 3.5 < four.solo_ns / one.solo_ns < 4.5
+    assert four.solo_ns >= four.flops / GPU.peak_flops("bf16") * 1e9
+
+
+def test_large_sums_stream() -> None:
+    blocks = 1 << 16
+    cost = profiles.CostModel(GPU).cost(signature(ADD, blocks, f"-,-,{blocks * 1024}"))
+    assert 0.75 < 2 * 4 * blocks * 1024 / cost.solo_ns / GPU.memory.bandwidth_gb_per_s < 1
+
+
+@pytest.mark.parametrize("program", ["nonsense", ADD.replace("public ", ""), ADD[:200], "|" * 50])
+def test_what_is_no_program_is_priced_by_its_grid(program: str) -> None:
+    cost = profiles.CostModel(GPU).cost(signature(program, 64, "-"))
+    assert cost.solo_ns > 0
+    assert cost.source is profiles.Source.UNRECOGNISED or program.startswith("module")
+
+
+def test_a_program_has_one_public_function() -> None:
+    with pytest.raises(ProfileError, match="no public function"):
+        read_program("module {|}")

@@ -1,0 +1,68 @@
+"""The range around a step time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from phantora_async.report.interval import StepParts, interval, kernel_error, step_parts
+from profiles import Spread, load_host
+
+HOST = replace(load_host("xeon-h200"), spread=Spread(fast=0.8, slow=1.5, error=0.0))
+GPU_BOUND = StepParts(step_ns=100e6, gpu_ns=99e6, host_ns=40e6, exposed_ns=0.0, hidden_ns=0.0)
+HOST_BOUND = StepParts(step_ns=100e6, gpu_ns=50e6, host_ns=98e6, exposed_ns=0.0, hidden_ns=0.0)
+
+
+def rank(**more: Any) -> dict[str, Any]:
+    none = dict.fromkeys(("transfer_ns", "peers_ns", "host_bound_ns", "communication_ns", "host_work_ns"), 0)
+    return {"window": "steps", "window_ns": 1000} | none | more
+
+
+def test_a_gpu_bound_step_is_as_uncertain_as_its_kernels() -> None:
+    found = interval(GPU_BOUND, 0.04, HOST)
+    assert found.bound == "gpu"
+    assert (found.low_ns / 1e6, found.high_ns / 1e6) == (pytest.approx(93.3, abs=0.1), pytest.approx(106.7, abs=0.1))
+
+
+def test_a_host_bound_step_takes_the_spread_of_hosts() -> None:
+    found = interval(HOST_BOUND, 0.04, HOST)
+    assert found.bound == "host"
+    assert found.low_ns == pytest.approx(0.8 * 98e6 + 2e6)
+    assert found.high_ns == pytest.approx(1.5 * 98e6 + 2e6)
+
+
+def test_a_gpu_bound_step_may_be_host_bound_on_a_slow_host() -> None:
+    found = interval(replace(GPU_BOUND, host_ns=80e6), 0.04, HOST)
+    assert found.bound == "both"
+    assert found.high_ns == pytest.approx(1.5 * 80e6 + 1e6)
+    assert found.low_ns == interval(GPU_BOUND, 0.04, HOST).low_ns
+
+
+def test_a_host_that_costs_nothing_adds_nothing() -> None:
+    found = interval(replace(GPU_BOUND, host_ns=0.0), 0.0, None)
+    assert (found.low_ns, found.high_ns) == (pytest.approx(98.36e6, rel=1e-3), pytest.approx(101.6e6, rel=1e-3))
+
+
+def test_communication_beside_computation_widens_the_range() -> None:
+    hidden = interval(replace(GPU_BOUND, hidden_ns=50e6), 0.0, HOST)
+    exposed = interval(replace(GPU_BOUND, exposed_ns=50e6), 0.0, HOST)
+    assert hidden.high_ns > exposed.high_ns > interval(GPU_BOUND, 0.0, HOST).high_ns
+
+
+def test_models_are_independent_and_kernels_of_one_are_not() -> None:
+    one = [{"share": 0.5, "error": 0.1, "model": "gemm"}, {"share": 0.5, "error": 0.1, "model": "gemm"}]
+    two = [one[0], {"share": 0.5, "error": 0.1, "model": "sdpa"}]
+    assert kernel_error(one) == pytest.approx(0.1)
+    assert kernel_error(two) == pytest.approx(0.0707, rel=1e-3)
+    assert kernel_error([]) == 0.0
+
+
+def test_parts_are_means_over_ranks_scaled_to_a_step() -> None:
+    ranks = [
+        rank(host_bound_ns=200, host_work_ns=900, transfer_ns=100, communication_ns=300),
+        rank(host_work_ns=500, peers_ns=100, communication_ns=100),
+    ]
+    assert step_parts(500, ranks) == StepParts(500, 450.0, 350.0, 50.0, 50.0)
+    assert step_parts(500, [rank(window="run")]) is None

@@ -1,0 +1,96 @@
+"""`phantora-async profile --host`: options, and the file that it writes; the measurement itself is another test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import profiles
+from phantora_async import cli, host_profile
+from phantora_async.host_profile import Machine, Measurement
+from phantora_async.host_profile.measurement import _steadiness
+
+KNOWN = profiles.load_host("xeon-h200")
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A machine with two GPUs where everything takes twice what it takes on the known host. The GPUs asked for."""
+    asked: list[int] = []
+
+    def measure(python: Path, gpus: int, rounds: int, say: Callable[[str], None]) -> Measurement:
+        asked.append(gpus)
+        kinds = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
+        counts = {kind: {kind: 1e6 / max(1.0, KNOWN.cost_ns[kind]), "op": 10.0} for kind in kinds}
+        work = {
+            name: 2 * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items() if kind in profiles.WORK_KINDS)
+            for name, units in counts.items()
+        }
+        real = {name: 2 * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items()) for name, units in counts.items()}
+        machine = Machine("Xeon", 64, "6.1", "3.12.3", "2.11.0", "NVIDIA H200" if gpus else "", gpus)
+        return Measurement(machine, counts, real if gpus else None, work, 0.95, 1.2, {"p9": "RuntimeError: no"})
+
+    monkeypatch.setattr(host_profile, "visible_gpus", lambda python: 2)
+    monkeypatch.setattr(host_profile, "measure", measure)
+    return asked
+
+
+def test_the_file_is_a_host_with_its_provenance(
+    measured: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.toml"
+    assert cli.run(["profile", "--host", "--output", str(path)]) == 0
+    host = profiles.load_host(path)
+    assert measured == [2]
+    assert host.cost_ns["launch"] == pytest.approx(2 * KNOWN.cost_ns["launch"], rel=0.1)
+    assert host.cost_ns["op"] == pytest.approx(2 * KNOWN.cost_ns["op"], rel=0.1)
+    assert (host.spread.fast, host.spread.slow) == (0.95, 1.2)
+    assert host.measured["gpu"] == "2 x NVIDIA H200"
+    assert "calls measured" in host.measured["programs"]
+    said = capsys.readouterr().out
+    assert "left out: p9 (RuntimeError: no)" in said
+    assert f"{path}: written after" in said
+    assert "next: phantora-async profiles copy" in said
+
+
+def test_without_a_gpu_the_file_says_whose_calls_it_has(
+    measured: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.toml"
+    assert cli.run(["profile", "--host", "--gpus", "0", "--output", str(path)]) == 0
+    host = profiles.load_host(path)
+    assert host.cost_ns["launch"] == pytest.approx(KNOWN.cost_ns["launch"], rel=0.01)
+    assert host.measured["gpu"] == "none"
+    assert "calls as on xeon-h200: no GPU here" in host.measured["programs"]
+    assert "no GPU here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (["--gpus", "3"], "--gpus 3: PyTorch sees 2 here"),
+        (["--rounds", "0"], "--rounds 0: at least 1"),
+        (["--output", "mine.json"], "--output mine.json: expected a file"),
+        (["--output", "/nowhere/at/all/mine.toml"], "expected a file in an existing folder"),
+    ],
+)
+def test_bad_options(measured: list[int], options: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["profile", "--host", *options]) == 2
+    assert fault in capsys.readouterr().err
+    assert measured == []
+
+
+def test_it_says_what_it_is_to_measure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["profile"]) == 2
+    assert "--host" in capsys.readouterr().err
+
+
+def test_steadiness_is_the_middle_program_s() -> None:
+    steady, shaky = [100] * 20, [50, 100, 100, 200] * 5
+    assert _steadiness({"a": steady, "b": steady, "c": shaky}) == (1.0, 1.0)
+    fast, slow = _steadiness({"a": shaky})
+    assert fast == pytest.approx(0.5)
+    assert slow == pytest.approx(2.0)
+    assert _steadiness({"a": [1, 2]}) == (1.0, 1.0)
