@@ -152,6 +152,10 @@ class VirtualClock:
         """Host time that this rank has used so far."""
         return self._hook.host_clock_ns()
 
+    def activity(self) -> int:
+        """Grows with every call and every operator of this rank."""
+        return self._hook.activity()
+
     def pass_ns(self, for_ns: int) -> None:
         """Lets host time pass, without asking for the time."""
         self._passed += 1
