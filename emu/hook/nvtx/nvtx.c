@@ -256,9 +256,11 @@ void ph_range_push(const char *message) {
     ph_thread *thread = ph_self();
     int depth = thread->nranges++;
     if (depth < PH_MAX_RANGES) thread->ranges[depth] = op;
-    if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
-        atomic_store(&steps.backward_seen, true);
-    if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
+    if (LIKELY(!thread->uncounted)) { /* a compiler that traces a backward pass ends no step */
+        if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
+            atomic_store(&steps.backward_seen, true);
+        if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
+    }
     if (op->kernel_data && thread->kernel_data_depth == 0) thread->kernel_data_depth = depth + 1;
     charge(thread, op, depth);
     thread->ndispatched += op->dispatched && depth < PH_MAX_RANGES;
