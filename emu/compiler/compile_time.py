@@ -36,21 +36,27 @@ class Uncounted:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
+        """For work that allocates on the device."""
+        with self.without_memory(), self._peaks.unnoticed():
+            yield
+
+    @contextlib.contextmanager
+    def without_memory(self) -> Iterator[None]:
+        """For work that allocates nothing, wherever it is called: also while a CUDA graph takes its memory."""
         if getattr(self._thread, "is_inside", False):
             yield
             return
         self._thread.is_inside = True
         self._uncounted(1)
         try:
-            with self._peaks.unnoticed():
-                yield
+            yield
         finally:
             self._uncounted(-1)
             self._thread.is_inside = False
 
     def cost_ms(self, work: Callable[[], Any]) -> float:
         """GPU time of what `work` launches, by the cost model."""
-        with self():
+        with self.without_memory():
             before_ns = self._uncounted(0)
             work()
             return (self._uncounted(0) - before_ns) / 1e6
@@ -63,7 +69,7 @@ class Uncounted:
 
         @functools.wraps(original)
         def uncounted(*arguments: Any, **options: Any) -> Any:
-            with self():
+            with self.without_memory():
                 return original(*arguments, **options)
 
         setattr(owner, name, uncounted)

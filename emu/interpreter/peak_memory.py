@@ -13,6 +13,9 @@ from .hook_library import Hook
 
 _STATS = ("_cuda_memoryStats", "_accelerator_getDeviceStats")
 _RESETS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
+_POOLS = {
+    "_cuda_beginAllocateToPool": 1, "_cuda_beginAllocateCurrentThreadToPool": 1, "_cuda_endAllocateToPool": -1,
+}  # fmt: skip
 Stats = dict[str, Any]
 """Torch's, nested: what is counted, where, and `current`, `peak` ..."""
 
@@ -31,6 +34,8 @@ class PeakMemory:
         self._peaks: dict[int, Peaks] = {}
         self._lowest: dict[int, Stats] = {}
         """Statistics at the beginning of an `unnoticed` block, since when torch has counted from zero."""
+        self._pools = 0
+        """How many `unnoticed` blocks, CUDA graphs and the like take their memory from a pool of their own now."""
         self._read: Callable[[int], Stats] | None = None
         self._reset: Callable[[int], None] | None = None
 
@@ -43,6 +48,10 @@ class PeakMemory:
                 function = getattr(torch._C, name, None)
                 if function is not None:
                     setattr(torch._C, name, wrap(function))
+        for name, by in _POOLS.items():
+            for module in (torch._C, torch.cuda.memory):
+                if hasattr(module, name):
+                    setattr(module, name, self._counting_pools(getattr(torch._C, name), by))
 
     def report(self, hook: Hook) -> None:
         """Tells the coordinator the peaks of every device that this rank used."""
@@ -54,8 +63,8 @@ class PeakMemory:
     def unnoticed(self) -> Iterator[None]:
         """What this thread allocates in the block raises no peak. Its cached memory is returned at the block's end."""
         torch = sys.modules["torch"]
-        if self._read is None or self._reset is None or not torch.cuda.is_initialized():
-            yield
+        if self._read is None or self._reset is None or not torch.cuda.is_initialized() or self._is_in_pool():
+            yield  # torch ends the process if a pool dies while another one is in use
             return
         device = torch.cuda.current_device()
         before = self._stats(device)
@@ -68,6 +77,16 @@ class PeakMemory:
             if _peaks(self._stats(device)) != _peaks(before):
                 self._reset(device)
                 self._lowest[device] = before
+
+    def _is_in_pool(self) -> bool:
+        return self._pools > 0 or sys.modules["torch"].cuda.is_current_stream_capturing()
+
+    def _counting_pools(self, function: Callable[..., None], by: int) -> Callable[..., None]:
+        def begin_or_end(*arguments: Any) -> None:
+            function(*arguments)
+            self._pools += by
+
+        return begin_or_end
 
     def _stats(self, device: int) -> Stats:
         assert self._read is not None, "install comes first"

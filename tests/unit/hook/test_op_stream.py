@@ -312,7 +312,7 @@ def test_what_is_not_counted_takes_no_virtual_time(running):
         assert rank.launch(kernel, 0) == 0
 
     cost = {"k": (300, 600), "other": (700, 1_400)}
-    told = running(program, cost=lambda s: cost[s.split(";")[1]], call_ns__launch=3_000, call_ns__sync=5_000)
+    told = running(program, cost=lambda s: cost[s.split(";")[1]], host_ns__launch=3_000, host_ns__sync=5_000)
     segments = [(at, r.launches, r.solo_ns) for r, at in instants(told) if r.kind == records.SEGMENT]
     assert segments in ([(3_000, 2, 600)], [(3_000, 1, 300), (6_000, 1, 300)])
     assert not [r for r in told.records if r.kind == records.HOST_WAIT]
