@@ -19,8 +19,9 @@ MAY_IMPORT = {
     "emu.interpreter": ["emu.contract"],
     "emu.clock": ["emu.interpreter"],
     "emu.control": ["emu.interpreter"],
+    "emu.compiler": ["emu.interpreter"],
     "emu.hostbench": ["emu.interpreter"],
-    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control"],
+    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control", "emu.compiler"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
     "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.units"],
