@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "emu.clock": ["emu.interpreter"],
     "emu.control": ["emu.interpreter"],
     "emu.hostbench": ["emu.interpreter"],
-    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control"],
+    "emu.servers": ["emu.contract"],
+    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control", "emu.servers"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
     "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.units"],
