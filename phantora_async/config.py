@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.contract.isolation import LEVELS
+from emu.contract import isolation
 from phantora_async import compile_cache
 from phantora_async.errors import UsageError
 from phantora_async.virtual_time.speculation_policy import NEVER
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 HOST_MODES = ("modelled", "measured", "none")
 CLOCKS = ("exact", "optimistic")
-ISOLATIONS = LEVELS
+ISOLATIONS = isolation.LEVELS
+NETWORKS = isolation.NETWORKS
 DATA_LIMIT_NBYTES = 1 << 20
 """Data of copies, collectives and control tensors that are larger is neither moved nor computed."""
 FLOAT_LIMIT_COUNT = 4096
@@ -58,6 +59,7 @@ class Config:
     clock: str
     speculation: str
     isolation: str
+    network: str
     python: Path
     preload: tuple[str, ...]
     compile_cache: Path | None
@@ -126,6 +128,10 @@ def resolve(given: argparse.Namespace) -> Config:
     if not given.stall_timeout >= 0:
         raise UsageError(f"--stall-timeout {given.stall_timeout:g}: expected seconds, or 0 for no limit")
     servers = _servers(given, cluster)
+    if given.isolation == "none" and given.network == "private":
+        raise UsageError("--network private needs isolated servers", "leave out --isolation none")
+    if given.isolation != "none" and len(servers) > isolation.MAX_SERVERS:
+        raise UsageError(f"{len(servers)} servers: at most {isolation.MAX_SERVERS} can be isolated", "--isolation none")
     nccl, remarks = _network(cluster, len(servers))
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
@@ -146,6 +152,7 @@ def resolve(given: argparse.Namespace) -> Config:
         clock=given.clock,
         speculation=given.speculation,
         isolation=given.isolation,
+        network=given.network or ("host" if given.isolation == "none" else "private"),
         python=python,
         preload=tuple(given.preload),
         compile_cache=cache,
