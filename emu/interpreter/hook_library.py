@@ -38,6 +38,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
     "backward": (None, ()),
     "uncounted": (_u64, (_int,)),
+    "is_uncounted": (_int, ()),
     "frame_rule": (_int, (_str, _str, _int)),
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
@@ -93,6 +94,7 @@ class Hook:
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_forget: Callable[[int, int], None] = functions["data_forget"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
+        self.is_uncounted: Callable[[], int] = functions["is_uncounted"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
 
