@@ -153,6 +153,7 @@ class Launcher:
             isolation=config.isolation,
             data_limit_nbytes=DATA_LIMIT_NBYTES,
             float_limit_count=FLOAT_LIMIT_COUNT,
+            routing=config.routing.text,
             grace_s=GRACE_S,
         )
 

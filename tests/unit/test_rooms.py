@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "emu.contract": [],
     "emu.interpreter": ["emu.contract"],
     "emu.clock": ["emu.interpreter"],
-    "emu.control": ["emu.interpreter"],
+    "emu.control": ["emu.contract", "emu.interpreter"],
     "emu.hostbench": ["emu.interpreter"],
     "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control"],
     # The network simulator.
