@@ -79,6 +79,7 @@ class ComputedOp:
         except NoHostView:
             self.give_up(outputs)
             return result
+        control.use(inputs + more)
         control.compute_when_arrived(inputs + more, outputs, compute)
         return result
 

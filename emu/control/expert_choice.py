@@ -29,8 +29,10 @@ def choose(policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int
 
     result = torch.empty(rows, k, dtype=torch.int64, device="cpu")
     masks, mask_of = torch.unique(allowed, dim=0, return_inverse=True)
-    by_mask = torch.argsort(mask_of, stable=True).split(torch.bincount(mask_of, minlength=len(masks)).tolist())
-    for mask, members in zip(masks, by_mask, strict=True):
+    by_mask, start = torch.argsort(mask_of, stable=True), 0
+    for mask, count in zip(masks, torch.bincount(mask_of, minlength=len(masks)).tolist(), strict=True):
+        members = by_mask[start : start + count]
+        start += count
         inside = mask.nonzero().flatten()
         taken = min(k, len(inside))
         if taken:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from ..contract.routing_policy import RoutingPolicy
 from . import expert_choice
 from .computed_op import Kernel, as_tuple
 from .control_tensors import ControlTensors
-from .host_views import NoHostView
+from .host_views import span
 from .routing_loads import RoutingLoads
 
 if TYPE_CHECKING:
@@ -109,44 +110,53 @@ class Routing:
                 return result
             candidates = scores.size(dim)
             excluded = getattr(scores, _EXCLUDED, None)
-            if candidates < 2 or (candidates > MAX_CANDIDATES and excluded is None) or self._is_settled(indices):
+            if candidates < 2 or (candidates > MAX_CANDIDATES and excluded is None):
                 return result
+            if self._control.known([indices]) and not self._control.pending([indices]):
+                return result  # computed from known scores
+            last = indices
             if choice.count == "" and not choice.ordered and indices.dim() < scores.dim():
-                indices = indices.unsqueeze(dim)
-            self._fill(verb, indices.movedim(dim, -1), candidates, None if choice.ordered else count, excluded, dim)
+                last = indices.unsqueeze(dim)
+            last = last.movedim(dim, -1)
+            loads = self._fill(last, candidates, None if choice.ordered else count, excluded, dim)
+            if loads is not None and dim in (-1, scores.dim() - 1):  # others choose tokens, not experts
+                self._when_used(indices, lambda: self.loads.add(*loads(), verb, count))
             return result
 
         return choose
 
-    def _is_settled(self, indices: Tensor) -> bool:
-        """Computed from known scores, or about to be."""
-        control = self._control
-        return control.known([indices]) or control.pending([indices])
-
     def _fill(
-        self, verb: str, indices: Tensor, candidates: int, count: int | None, excluded: Tensor | None, dim: int
-    ) -> None:
-        """Writes the indices, whose last dimension is that of the candidates."""
-        control = self._control
+        self, indices: Tensor, candidates: int, count: int | None, excluded: Tensor | None, dim: int
+    ) -> Callable[[], tuple[str, str, int, list[int]]] | None:
+        """Writes the indices, whose last dimension is that of the candidates. Returns what gives the line, the module,
+        its number and the candidates' loads; None if the indices cannot be written.
+        """
+        control, line = self._control, self._control.hook.line()
         module, layer = self._place(candidates)
         rows = indices.numel() // indices.size(-1)
         if excluded is not None:
             excluded = excluded.movedim(dim, -1).reshape(rows, candidates)
+        view, where = control.unrecorded(lambda: control.host_view(indices)), span(indices)
+        if view is None:
+            return None
+        pending = control.pending([indices])
+        found = [0] * candidates
 
-        def fill() -> list[int]:
-            view = control.host_view(indices)
-            if view is None:
-                raise NoHostView
-            chosen, loads = self._chosen(rows, candidates, count, layer, excluded)
+        def fill(_: bool) -> None:
+            if pending and control.hook.data_known(*where):
+                return  # the scores have arrived from another rank, and are known
+            chosen, found[:] = self._chosen(rows, candidates, count, layer, excluded)
             view.copy_(chosen.view(view.shape))
-            return loads
 
-        try:
-            loads = control.unrecorded(fill)
-        except NoHostView:
-            return
-        control.mark([indices], known=True)
-        self.loads.add(control.hook.line(), module, verb, layer, count or candidates, loads)
+        control.compute_when_arrived([], [indices], fill)
+        return lambda: (line, module, layer, found)
+
+    def _when_used(self, indices: Tensor, report: Callable[[], None]) -> None:
+        """A choice is reported when its indices are used: of many a maximum the program needs the value alone."""
+        waiting = self._control.unused_choices
+        waiting[indices.untyped_storage().data_ptr()] = weakref.ref(indices), report
+        if len(waiting) > _CACHED:
+            del waiting[next(iter(waiting))]
 
     def _chosen(
         self, rows: int, candidates: int, count: int | None, layer: int, excluded: Tensor | None

@@ -10,8 +10,6 @@ from ..interpreter.hook_library import Hook
 class Place(NamedTuple):
     """A choice of the program, in one layer."""
 
-    line: str
-    """`file:line` of the script; "" if unknown."""
     module: str
     """The class of the module that chooses; "" if unknown."""
     operation: str
@@ -27,10 +25,14 @@ class RoutingLoads:
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
         self._totals: dict[Place, tuple[int, list[int]]] = {}
+        self._lines: dict[Place, str] = {}
 
-    def add(self, line: str, module: str, operation: str, layer: int, chosen: int, loads: list[int]) -> None:
-        """One call. Sends the totals of its place after 1, 2, 4, 8 ... calls."""
-        place = Place(line, module, operation, layer, chosen, len(loads))
+    def add(self, line: str, module: str, layer: int, loads: list[int], operation: str, chosen: int) -> None:
+        """One call at `line`, `file:line` of the script ("" if unknown). Sends the totals of its place after 1, 2, 4,
+        8 ... calls.
+        """
+        place = Place(module, operation, layer, chosen, len(loads))
+        self._lines.setdefault(place, line)
         calls, before = self._totals.get(place, (0, None))
         total = loads if before is None else [a + b for a, b in zip(before, loads, strict=True)]
         calls += 1
@@ -45,5 +47,5 @@ class RoutingLoads:
                 self._send(place, calls, loads)
 
     def _send(self, place: Place, calls: int, loads: list[int]) -> None:
-        text = f"{place.line}\n{place.module}\n{place.operation}"
+        text = f"{self._lines[place]}\n{place.module}\n{place.operation}"
         self._hook.routing(calls, place.layer, place.chosen, loads, text)

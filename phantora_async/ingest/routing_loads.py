@@ -44,5 +44,6 @@ class RoutingLoads:
         if len(record.payload) < nbytes or len(text) != 3:
             raise ProtocolError(rank, "ROUTING: a payload of another size")
         loads = struct.unpack(f"<{record.candidates}Q", record.payload[:nbytes])
-        place = Place(*text, record.chosen, record.candidates)
+        line, module, operation = text
+        place = Place(line, module, operation, record.chosen, record.candidates)
         self.places.setdefault(place, {})[record.layer, rank] = Total(record.calls, loads)
