@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
+from .captured import CapturedOps
 from .host_views import HostViews, NoHostView, span
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ class ControlTensors:
         self._deferred: dict[int, Callable[[], None]] = {}
         self._last_deferred = 0
         self._submit = hook.action(self._run_deferred)
+        self._captured = CapturedOps(hook, self.unrecorded)
         self._enable_record_function = torch._C._autograd._enable_record_function
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
-        """By the address of their memory: indices that the routing policy chose, and what to call when they are used."""
+        """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
     def small(self, values: Iterable[Any]) -> list[Tensor] | None:
@@ -129,8 +131,11 @@ class ControlTensors:
         self, inputs: list[Tensor], outputs: list[Tensor], compute: Callable[[bool], None]
     ) -> None:
         """Calls `compute(known)` now, or when no input and no output is pending any more. `known`: all inputs are
-        known; then the outputs are known afterwards, otherwise unknown.
+        known; then the outputs are known afterwards, otherwise unknown. While a CUDA graph is captured: at each of its
+        launches.
         """
+        if self._captured.take(inputs, outputs, compute):
+            return
         if not self.pending(inputs) and not self.pending(outputs):
             known = self.known(inputs)
             self.unrecorded(lambda: compute(known))
