@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.contract import isolation
+from phantora_async import compile_cache
 from phantora_async.errors import UsageError
 from phantora_async.virtual_time.speculation_policy import NEVER
+from phantora_async.wording import short
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ class Config:
     network: str
     python: Path
     preload: tuple[str, ...]
+    compile_cache: Path | None
+    """Where ranks keep what they compile; None: in a folder that ends with the run."""
     run_dir: Path
     report: Path
     shown_ranks: frozenset[int]
@@ -132,6 +136,7 @@ def resolve(given: argparse.Namespace) -> Config:
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
     python = find_python(given.python)
+    cache, cache_remarks = _compile_cache(given.compile_cache)
     run_dir = _run_dir(given.run_dir, given.script)
     return Config(
         script=script,
@@ -143,13 +148,14 @@ def resolve(given: argparse.Namespace) -> Config:
         host=host,
         host_mode=given.host,
         nccl=nccl,
-        remarks=remarks,
+        remarks=remarks + cache_remarks,
         clock=given.clock,
         speculation=given.speculation,
         isolation=given.isolation,
         network=given.network or ("host" if given.isolation == "none" else "private"),
         python=python,
         preload=tuple(given.preload),
+        compile_cache=cache,
         run_dir=run_dir,
         report=_report(given.report, run_dir),
         shown_ranks=shown,
@@ -176,6 +182,20 @@ def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
     world: int = given.n if given.n is not None else given.nproc_per_node or 1
     full, rest = divmod(world, per_server)
     return (per_server,) * full + ((rest,) if rest else ())
+
+
+def _compile_cache(given: str | None) -> tuple[Path | None, tuple[str, ...]]:
+    """The folder, if it can be used, and a remark if it cannot."""
+    if given == compile_cache.OFF:
+        return None, ()
+    folder = Path(given).expanduser().absolute() if given else compile_cache.default_folder()
+    reason = compile_cache.why_unusable(folder)
+    if not reason:
+        return folder, ()
+    return None, (
+        f"torch.compile starts from nothing in this run: its cache {short(folder)} cannot be used ({reason}); "
+        "choose another folder with --compile-cache DIR",
+    )
 
 
 def _script(text: str) -> str:

@@ -22,6 +22,7 @@ import psutil
 from emu.contract import installed, isolation, process_setup
 from emu.contract.job import Job
 from emu.contract.messages import ControlSocket
+from phantora_async import compile_cache
 from phantora_async.config import DATA_LIMIT_NBYTES, FLOAT_LIMIT_COUNT, Config
 from phantora_async.errors import EnvironmentUnusable
 
@@ -95,7 +96,7 @@ def free_port() -> int:
     raise EnvironmentUnusable("no free TCP port between 20000 and 32000 for MASTER_PORT")
 
 
-def forker_environment(runtime: Runtime) -> dict[str, str]:
+def forker_environment(runtime: Runtime, config: Config) -> dict[str, str]:
     """The user's environment with what must be set before the interpreter or torch starts."""
     environment = dict(os.environ)
     for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):  # these are about GPUs of this machine
@@ -111,19 +112,11 @@ def forker_environment(runtime: Runtime) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
     }
     environment.setdefault("PYTHONHASHSEED", "0")  # the order of sets must be the same in every run
-    # torch.compile: its worker processes would be one more interpreter for every rank on the same few cores, and would
-    # look for real GPUs. Inductor's cache has the winners of its benchmarks, which with emulated GPUs are valid for
-    # this run's costs alone. Triton's binaries depend only on their source.
+    # torch.compile's worker processes would be one more interpreter for every rank on the same few cores, and would
+    # look for real GPUs.
     environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(runtime.folder / "inductor"))
-    environment.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
+    environment |= compile_cache.environment(config.compile_cache or runtime.folder / "compiled", config.gpu)
     return environment
-
-
-def cache_folder() -> Path:
-    """Files that outlive runs. May be deleted at any time."""
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "phantora-async"
 
 
 class Launcher:
@@ -186,7 +179,7 @@ class Launcher:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=forker_environment(self._runtime),
+                env=forker_environment(self._runtime, self._config),
                 pass_fds=[theirs.fileno(), networks.fileno()],
                 preexec_fn=process_setup.fix_addresses,
                 start_new_session=True,  # Ctrl-C reaches only this process, which then ends the others

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
+from .captured import CapturedOps
 from .host_views import HostViews, NoHostView, span
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class ControlTensors:
         self._deferred: dict[int, Callable[[], None]] = {}
         self._last_deferred = 0
         self._submit = hook.action(self._run_deferred)
+        self._captured = CapturedOps(hook, self.unrecorded)
         self._enable_record_function = torch._C._autograd._enable_record_function
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
@@ -119,8 +121,11 @@ class ControlTensors:
         self, inputs: list[Tensor], outputs: list[Tensor], compute: Callable[[bool], None]
     ) -> None:
         """Calls `compute(known)` now, or when no input and no output is pending any more. `known`: all inputs are
-        known; then the outputs are known afterwards, otherwise unknown.
+        known; then the outputs are known afterwards, otherwise unknown. While a CUDA graph is captured: at each of its
+        launches.
         """
+        if self._captured.take(inputs, outputs, compute):
+            return
         if not self.pending(inputs) and not self.pending(outputs):
             known = self.known(inputs)
             self.unrecorded(lambda: compute(known))

@@ -34,8 +34,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_mark_known": (None, (_u64, _u64)),
     "data_forget": (None, (_u64, _u64)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
+    "capture_action": (_int, (_u64, _ranges, _int, _ranges, _int, _RUN, _u64)),
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
     "backward": (None, ()),
+    "uncounted": (_u64, (_int,)),
     "frame_rule": (_int, (_str, _str, _int)),
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
@@ -90,6 +92,7 @@ class Hook:
         self.data_known: Callable[[int, int], int] = functions["data_known"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_forget: Callable[[int, int], None] = functions["data_forget"]
+        self.uncounted: Callable[[int], int] = functions["uncounted"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
 
@@ -148,6 +151,24 @@ class Hook:
             )
 
         return submit
+
+    def capture_action(self, run: Callable[[int], None]) -> Callable[[int, Sequence[int], Sequence[int], int], bool]:
+        """Returns `submit(stream, reads, writes, arg)`, which has `run(arg)` called at each launch of the graph that is
+        being captured on the stream; False if none is. Otherwise as `action`.
+        """
+        thunk = _RUN(run)
+        self._callbacks.append(thunk)
+        capture_action = self._functions["capture_action"]
+
+        def submit(stream: int, reads: Sequence[int], writes: Sequence[int], arg: int) -> bool:
+            ranges = (_u64 * len(reads))(*reads), len(reads) // 2, (_u64 * len(writes))(*writes), len(writes) // 2
+            return bool(capture_action(stream, *ranges, thunk, arg))
+
+        return submit
+
+    def captured_streams(self) -> ctypes.c_int:
+        """How many streams are being captured now: its `value` changes."""
+        return ctypes.c_int.in_dll(self._library, "ph_captured_streams")
 
     def line(self) -> str:
         """`file:line` of the script's line that the calling thread runs; "" if that is unknown."""

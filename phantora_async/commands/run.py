@@ -44,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="import MODULE once for all ranks, which saves memory and time; may be repeated",
     )
+    job.add_argument(
+        "--compile-cache",
+        metavar="DIR|off",
+        help="where torch.compile and Triton keep what they compile for later runs; off: nowhere "
+        "(default: ~/.cache/phantora-async)",
+    )
     machine = parser.add_argument_group("emulated machine")
     machine.add_argument(
         "--cluster",

@@ -157,7 +157,8 @@ def test_nothing_is_left(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     mark = f"left-by-{os.getpid()}"
     script = tmp_path / "leaves.py"
     script.write_text(
-        f"import sys, subprocess, pathlib\npathlib.Path('/dev/shm/{mark}').touch()\npathlib.Path('/tmp/{mark}').touch()\n"
+        "import sys, subprocess, pathlib\n"
+        f"pathlib.Path('/dev/shm/{mark}').touch()\npathlib.Path('/tmp/{mark}').touch()\n"
         f"subprocess.Popen(['sleep', '1000'])\nsys.exit({0 if ends == 'well' else 3})\n"
     )
     before = state()

@@ -32,6 +32,10 @@ void ph_data_expect(uint64_t token, void *dst, size_t nbytes);
 /* The bytes have arrived. Called on the channel's reader thread. */
 void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes);
 
+/* The same for Python code, see python_actions.c. */
+int phantora_data_action(const uint64_t *reads, int nreads, const uint64_t *writes, int nwrites, void (*run)(uint64_t),
+                         uint64_t arg);
+
 /* Blocks, in real time, until no pending write overlaps the range. */
 void ph_data_wait(const void *start, size_t nbytes);
 /* The same for all pending writes to host memory. For calls that synchronise and queries that answer "done". One atomic

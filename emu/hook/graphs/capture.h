@@ -1,5 +1,5 @@
 /*
- * graphs/: stream capture (capture, capture_nodes) and CUDA graphs (graph).
+ * graphs/: stream capture (capture, capture_nodes) and CUDA graphs (graph, replayed).
  * Comes in: calls on streams that are being captured; graph launches. Goes out: the items of a graph; at its launch the
  * same operations on streams and data as if they were called one by one.
  */
@@ -32,13 +32,16 @@ int ph_capture_wait(ph_stream *stream, ph_event *event);
 /* run(stream, arg) is called at each launch of the graph, release(arg) (which may be NULL) when the graph is freed. */
 bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *stream, void *arg), void (*release)(void *arg),
                      void *arg);
+/* An optimizer's step has ended on this thread. True if it is being captured: then each launch of the graph ends a
+ * step. `name` must stay valid. */
+bool ph_capture_step(const char *name);
 
 /* With the flags of cudaEventRecordWithFlags and cudaStreamWaitEvent. */
 int ph_event_record_flags(ph_event *event, ph_stream *stream, unsigned flags);
 int ph_stream_wait_event_flags(ph_stream *stream, ph_event *event, unsigned flags);
 
 /* The following functions return an error if a capture forbids the call, and invalidate the captures concerned. */
-extern atomic_int ph_captured_streams;
+extern atomic_int ph_captured_streams; /* emu/control reads it, too */
 /* For calls that give work to the stream. */
 int ph_capture_admits(ph_stream *stream);
 /* For potentially unsafe calls, which a capture cannot record: allocations, and waits for and queries of work that is

@@ -51,7 +51,7 @@ void ph_graph_release(ph_graph *graph) {
     if (--graph->references > 0) return;
     for (size_t i = 0; i < graph->nitems; i++) {
         ph_graph_item *item = graph->items[i];
-        if (item->kind == ITEM_CALL && item->function) item->function(item->arg);
+        if ((item->kind == ITEM_CALL || item->kind == ITEM_DATA) && item->function) item->function(item->arg);
         free(item->after);
         free(item);
     }
@@ -150,7 +150,9 @@ int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream) {
         if (ph_is_node(item)) {
             replay_node(item, on, queued && on == stream);
             queued = queued && on != stream;
-        } else
+        } else if (item->kind == ITEM_DATA)
+            item->run(on, item->arg);
+        else
             replay_order(item, i, on, recordings);
     }
     ph_record_lock();

@@ -49,6 +49,8 @@ typedef struct ph_thread {
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
     uint64_t own_ns;                     /* measured mode: what the emulation has taken of it, not yet left out */
+    int uncounted;                       /* depth of what takes no virtual time at all, see phantora_uncounted */
+    uint64_t uncounted_ns;               /* GPU time of the launches since the thread began that were not counted */
     struct ph_thread *next, *before;     /* all threads, under the list's lock */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
