@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
+import os
 import signal
 import sys
 import traceback
@@ -24,6 +26,7 @@ from phantora_async.errors import (
     UsageError,
     exit_codes_help,
 )
+from phantora_async.wording import printable
 
 DESCRIPTION = "Runs unmodified distributed PyTorch training scripts on emulated GPUs and predicts step time and memory."
 
@@ -66,7 +69,24 @@ WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of the console script."""
+    _prepare_streams()
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def _prepare_streams() -> None:
+    """Opens /dev/null for standard streams that the caller has closed, so that no other file gets their numbers.
+    Characters that a stream's encoding lacks are written as escapes.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: list[str]) -> int:
@@ -87,9 +107,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _print(error: PhantoraError) -> int:
-    print(f"error: {error.text}", file=sys.stderr)
+    print(printable(f"error: {error.text}"), file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        print(printable(f"hint: {error.hint}"), file=sys.stderr)
     return int(error.exit_code)
 
 

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.contract.isolation import LEVELS
+from emu.contract import isolation, routing_policy
+from emu.contract.routing_policy import RoutingPolicy
+from phantora_async import compile_cache
 from phantora_async.errors import UsageError
 from phantora_async.virtual_time.speculation_policy import NEVER
+from phantora_async.wording import short
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 if TYPE_CHECKING:
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 
 HOST_MODES = ("modelled", "measured", "none")
 CLOCKS = ("exact", "optimistic")
-ISOLATIONS = LEVELS
+ISOLATIONS = isolation.LEVELS
+NETWORKS = isolation.NETWORKS
 DATA_LIMIT_NBYTES = 1 << 20
 """Data of copies, collectives and control tensors that are larger is neither moved nor computed."""
 FLOAT_LIMIT_COUNT = 4096
@@ -30,6 +34,7 @@ FLOAT_LIMIT_COUNT = 4096
 STALL_TIMEOUT_S = 1800.0
 """gloo's default and three times NCCL's: many ranks share few processors here."""
 DEFAULT_CLUSTER = "dgx-h200"
+DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
 """Where run directories are made by default."""
 OWN_FILES = ("rank*.log", "rank*.stack", "rank*.error.json", "forker.log", "device.txt", "report.json")
@@ -56,8 +61,12 @@ class Config:
     clock: str
     speculation: str
     isolation: str
+    routing: RoutingPolicy
+    network: str
     python: Path
     preload: tuple[str, ...]
+    compile_cache: Path | None
+    """Where ranks keep what they compile; None: in a folder that ends with the run."""
     run_dir: Path
     report: Path
     shown_ranks: frozenset[int]
@@ -122,10 +131,16 @@ def resolve(given: argparse.Namespace) -> Config:
     if not given.stall_timeout >= 0:
         raise UsageError(f"--stall-timeout {given.stall_timeout:g}: expected seconds, or 0 for no limit")
     servers = _servers(given, cluster)
+    if given.isolation == "none" and given.network == "private":
+        raise UsageError("--network private needs isolated servers", "leave out --isolation none")
+    if given.isolation != "none" and len(servers) > isolation.MAX_SERVERS:
+        raise UsageError(f"{len(servers)} servers: at most {isolation.MAX_SERVERS} can be isolated", "--isolation none")
     nccl, remarks = _network(cluster, len(servers))
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
+    routing = _routing(given.moe)
     python = find_python(given.python)
+    cache, cache_remarks = _compile_cache(given.compile_cache)
     run_dir = _run_dir(given.run_dir, given.script)
     return Config(
         script=script,
@@ -137,18 +152,34 @@ def resolve(given: argparse.Namespace) -> Config:
         host=host,
         host_mode=given.host,
         nccl=nccl,
-        remarks=remarks,
+        remarks=remarks + cache_remarks,
         clock=given.clock,
         speculation=given.speculation,
         isolation=given.isolation,
+        routing=routing,
+        network=given.network or ("host" if given.isolation == "none" else "private"),
         python=python,
         preload=tuple(given.preload),
+        compile_cache=cache,
         run_dir=run_dir,
         report=_report(given.report, run_dir),
         shown_ranks=shown,
         progress=not given.no_progress,
         stall_timeout_s=given.stall_timeout,
     )
+
+
+def _routing(text: str) -> RoutingPolicy:
+    """A trace's path becomes absolute: the ranks' forker reads it again."""
+    kind, _, rest = text.partition(":")
+    if kind == routing_policy.TRACE and rest:
+        text = f"{kind}:{Path(rest).absolute()}"
+    try:
+        return routing_policy.parse(text)
+    except OSError as error:
+        raise UsageError(f"--moe {text}: {error.strerror or error}", "name a file that can be read") from None
+    except ValueError as error:
+        raise UsageError(f"--moe {text}: {error}", f"forms: --moe {routing_policy.FORMS}") from None
 
 
 def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
@@ -169,6 +200,20 @@ def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
     world: int = given.n if given.n is not None else given.nproc_per_node or 1
     full, rest = divmod(world, per_server)
     return (per_server,) * full + ((rest,) if rest else ())
+
+
+def _compile_cache(given: str | None) -> tuple[Path | None, tuple[str, ...]]:
+    """The folder, if it can be used, and a remark if it cannot."""
+    if given == compile_cache.OFF:
+        return None, ()
+    folder = Path(given).expanduser().absolute() if given else compile_cache.default_folder()
+    reason = compile_cache.why_unusable(folder)
+    if not reason:
+        return folder, ()
+    return None, (
+        f"torch.compile starts from nothing in this run: its cache {short(folder)} cannot be used ({reason}); "
+        "choose another folder with --compile-cache DIR",
+    )
 
 
 def _script(text: str) -> str:

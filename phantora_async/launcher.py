@@ -22,6 +22,7 @@ import psutil
 from emu.contract import installed, isolation, process_setup
 from emu.contract.job import Job
 from emu.contract.messages import ControlSocket
+from phantora_async import compile_cache
 from phantora_async.config import DATA_LIMIT_NBYTES, FLOAT_LIMIT_COUNT, Config
 from phantora_async.errors import EnvironmentUnusable
 
@@ -40,7 +41,14 @@ spec = spec_from_file_location("_phantora_emu", sys.argv[2] + "/__init__.py", su
 sys.modules[spec.name] = module_from_spec(spec)
 spec.loader.exec_module(sys.modules[spec.name])
 from _phantora_emu.start.forker import main
-main(int(sys.argv[1]))
+main(int(sys.argv[1]), int(sys.argv[3]))
+"""
+NETWORK_BUILDER = """\
+import sys
+if sys.path[0] == "": del sys.path[0]
+sys.path.append(sys.argv[1])
+from phantora_async.server_network import main
+main(int(sys.argv[2]))
 """
 
 
@@ -88,7 +96,7 @@ def free_port() -> int:
     raise EnvironmentUnusable("no free TCP port between 20000 and 32000 for MASTER_PORT")
 
 
-def forker_environment(runtime: Runtime) -> dict[str, str]:
+def forker_environment(runtime: Runtime, config: Config) -> dict[str, str]:
     """The user's environment with what must be set before the interpreter or torch starts."""
     environment = dict(os.environ)
     for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):  # these are about GPUs of this machine
@@ -104,19 +112,11 @@ def forker_environment(runtime: Runtime) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
     }
     environment.setdefault("PYTHONHASHSEED", "0")  # the order of sets must be the same in every run
-    # torch.compile: its worker processes would be one more interpreter for every rank on the same few cores, and would
-    # look for real GPUs. Inductor's cache has the winners of its benchmarks, which with emulated GPUs are valid for
-    # this run's costs alone. Triton's binaries depend only on their source.
+    # torch.compile's worker processes would be one more interpreter for every rank on the same few cores, and would
+    # look for real GPUs.
     environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(runtime.folder / "inductor"))
-    environment.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
+    environment |= compile_cache.environment(config.compile_cache or runtime.folder / "compiled", config.gpu)
     return environment
-
-
-def cache_folder() -> Path:
-    """Files that outlive runs. May be deleted at any time."""
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "phantora-async"
 
 
 class Launcher:
@@ -131,6 +131,7 @@ class Launcher:
         self._runtime = runtime
         self._control: ControlSocket | None = None
         self._process: asyncio.subprocess.Process | None = None
+        self._network_builder: asyncio.subprocess.Process | None = None
 
     def _job(self) -> Job:
         config = self._config
@@ -147,12 +148,14 @@ class Launcher:
             module=config.module,
             arguments=config.arguments,
             preload=config.preload,
-            master_addr=isolation.host_name(config.isolation, 0),
+            master_addr=isolation.LOOPBACK,
             master_port=free_port(),
             epoch_s=self._runtime.epoch_s,
             isolation=config.isolation,
+            network=config.network,
             data_limit_nbytes=DATA_LIMIT_NBYTES,
             float_limit_count=FLOAT_LIMIT_COUNT,
+            routing=config.routing.text,
             grace_s=GRACE_S,
         )
 
@@ -162,7 +165,10 @@ class Launcher:
         device_file = self._config.run_dir / "device.txt"
         device_file.write_text("\n".join(self._config.device_file_lines()) + "\n")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, (self._config.run_dir / "forker.log").open("wb") as log:
+        networks, for_builder = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, networks, for_builder, (self._config.run_dir / "forker.log").open("wb") as log:
+            if self._config.isolation != "none" and self._config.network == "private":
+                await self._start_network_builder(for_builder)
             self._process = await asyncio.create_subprocess_exec(
                 self._config.python,
                 "-u",
@@ -170,17 +176,31 @@ class Launcher:
                 BOOTSTRAP,
                 str(theirs.fileno()),
                 str(installed.EMU),
+                str(networks.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=forker_environment(self._runtime),
-                pass_fds=[theirs.fileno()],
+                env=forker_environment(self._runtime, self._config),
+                pass_fds=[theirs.fileno(), networks.fileno()],
                 preexec_fn=process_setup.fix_addresses,
                 start_new_session=True,  # Ctrl-C reaches only this process, which then ends the others
             )
         self._control = ControlSocket(ours)
         with contextlib.suppress(BrokenPipeError):  # then events() reports it
             self._control.send("job", **asdict(self._job()))
+
+    async def _start_network_builder(self, end: socket.socket) -> None:
+        """It ends when it has joined the servers' networks, or when the forker has gone."""
+        self._network_builder = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            NETWORK_BUILDER,
+            str(Path(__file__).parents[1]),
+            str(end.fileno()),
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=[end.fileno()],
+            start_new_session=True,
+        )
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         assert self._control is not None, "start comes first"
@@ -222,6 +242,8 @@ class Launcher:
                 self._process.kill()
                 await self._process.wait()
             _kill_marked(self._runtime.folder)
+        if self._network_builder is not None:
+            await self._network_builder.wait()  # both ends of its socket are closed
         shutil.rmtree(self._runtime.folder, ignore_errors=True)
 
 

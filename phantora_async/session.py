@@ -8,6 +8,7 @@ import signal
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
+from emu.contract import isolation
 from phantora_async import terminal
 from phantora_async.config import Config
 from phantora_async.coordinator.coordinator import Coordinator
@@ -74,6 +75,7 @@ class Session:
             speculation=config.speculation,
             progress=self._terminal.live,
             run_dir=config.run_dir,
+            routing=config.routing.text,
             stall_timeout_s=config.stall_timeout_s,
         )
 
@@ -122,12 +124,25 @@ class Session:
             match event["event"]:
                 case "exited":
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"])
+                case "isolation":
+                    self._show_isolation(event["level"], event["reason"])
                 case "failed":
                     self._end(EnvironmentUnusable(event["message"], event["hint"]))
                 case "server_lost":
                     self._end(self._lost(f"emulated server {event['server']}"))
                 case "lost":
                     self._end(self._lost("the forker"))
+
+    def _show_isolation(self, level: str, reason: str) -> None:
+        """What the user asked for is not what there is, or has an effect that is easily overlooked."""
+        if reason:
+            self._terminal.remark(f"emulated servers share this machine's network, processes and /tmp: {reason}")
+        if level == "full":
+            for path in isolation.private_paths(self._config.arguments):
+                self._terminal.remark(
+                    f"{path} is private to each emulated server and ends with the run; to keep it, make the directory "
+                    "before, choose one outside /tmp, or use --isolation none"
+                )
 
     def _lost(self, process: str) -> InternalError:
         log = self._config.run_dir / "forker.log"

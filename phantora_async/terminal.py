@@ -45,6 +45,12 @@ class Terminal:
         sys.stdout.buffer.flush()
         self._draw()
 
+    def remark(self, text: str) -> None:
+        """A line about the run, always shown."""
+        self._erase()
+        print(f"phantora-async: {text}", file=sys.stderr, flush=True)
+        self._draw()
+
     def notice(self, text: str) -> None:
         """A line about what a status line would show; printed only if there is none."""
         if not self._shows_status:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,6 +28,17 @@ def named(ranks: Iterable[int]) -> str:
     """``rank 3`` or ``ranks 0-7``"""
     text = compact(ranks)
     return f"rank {text}" if text.isdecimal() else f"ranks {text}"
+
+
+_NOT_PRINTED = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+"""Control characters but tab and newline, what reverses or hides text, and halves of surrogate pairs."""
+
+
+def printable(text: str) -> str:
+    """The text without anything that a terminal would obey: ``\\x1b[31m`` for the escape that turns text red."""
+    return _NOT_PRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def short(path: str | Path) -> str:

@@ -1,20 +1,72 @@
-"""What emulated servers do not share with each other, by level.
-
-Only "none" exists so far: servers share the machine's network, process ids and file system.
-"""
+"""What emulated servers share with each other and with this machine: levels, names and addresses."""
 
 from __future__ import annotations
 
-LEVELS = ("none",)
+import os
+from collections.abc import Iterable
+
+LEVELS = ("auto", "full", "none")
+"""full: a server is a process in its own user, mount, uts, pid, ipc and net namespaces. none: servers are plain
+processes that share this machine's. auto: full where the kernel permits it, else none."""
+NETWORKS = ("private", "host")
+"""private: a server has its own network, and reaches the other servers of its run only. host: this machine's."""
+PRIVATE = ("/tmp", "/dev/shm")
+"""Of these folders an isolated server has its own. What the run needs of /tmp is shared, see `emu.servers`."""
+BRIDGE = "phantora0"
+"""Joins the servers of a run, in the run's own net namespace."""
+INTERFACE = "eth0"
+"""A server's network interface."""
+PREFIX_LENGTH = 16
+MAX_SERVERS = 65_000
+"""As many as the run's subnet has addresses for."""
+LOOPBACK = "127.0.0.1"
 
 
-def host_name(level: str, server: int) -> str:
-    """The address at which ranks of other servers find this one. Raises ValueError for an unknown level."""
-    check(level, server)
-    return "127.0.0.1"
+def host_name(server: int) -> str:
+    """`node000`: an isolated server's name."""
+    return f"node{server:03}"
 
 
-def check(level: str, server: int) -> None:
-    """Raises ValueError for an unknown level."""
-    if level not in LEVELS:
-        raise ValueError(f"server {server}: unknown isolation {level!r}; known: {', '.join(LEVELS)}")
+def address(server: int) -> str:
+    """An isolated server's address in the run's own network, 10.77.0.0/16."""
+    high, low = divmod(server + 1, 256)
+    return f"10.77.{high}.{low}"
+
+
+def hosts_file(servers: int, network: str) -> str:
+    """The servers' /etc/hosts. With this machine's network, all of them are this machine.
+
+    A socket that serves IPv4 and IPv6 shows IPv4 addresses in the form of IPv6. These have names of their own: without
+    them a name server would be asked, and with the servers' names the servers would seem to have two addresses.
+    """
+    lines = [f"{LOOPBACK}\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
+    for server in range(servers):
+        at = address(server) if network == "private" else LOOPBACK
+        lines.append(f"{at}\t{host_name(server)}")
+        lines.append(f"::ffff:{at}\t{host_name(server)}.ipv4")
+    return "\n".join(lines) + "\n"
+
+
+def paths(texts: Iterable[str]) -> list[str]:
+    """`/a` of `/a` and of `--option=/a`."""
+    return [path for text in texts if (path := text.rpartition("=")[2]).startswith("/")]
+
+
+def entry_of_tmp(path: str) -> str | None:
+    """The entry of /tmp that holds `path`; None if `path` is elsewhere, or there is no such entry."""
+    real, tmp = os.path.realpath(path), os.path.realpath(PRIVATE[0])
+    if real == tmp or not is_below(real, tmp):
+        return None
+    entry = os.path.join(tmp, os.path.relpath(real, tmp).partition("/")[0])
+    return entry if os.path.exists(entry) else None
+
+
+def private_paths(arguments: Iterable[str]) -> list[str]:
+    """Paths that arguments of a command name, where files would be private to each server."""
+    private = [os.path.realpath(folder) for folder in PRIVATE]
+    found = [os.path.realpath(path) for path in paths(arguments)]
+    return [path for path in found if any(is_below(path, folder) for folder in private) and entry_of_tmp(path) is None]
+
+
+def is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")

@@ -34,10 +34,15 @@ class Job:
     epoch_s: int
     """What time.time() returns at virtual time 0."""
     isolation: str
+    """What is asked for: one of `isolation.LEVELS`. The forker replaces auto by what is possible."""
+    network: str
+    """One of `isolation.NETWORKS`."""
     data_limit_nbytes: int
     """Larger copies, collectives and tensors move no bytes."""
     float_limit_count: int
     """Floating-point tensors of more elements are not computed."""
+    routing: str
+    """The policy of `--moe`, see routing_policy."""
     grace_s: float
     """Time between SIGTERM and SIGKILL when ranks are ended."""
 

@@ -90,18 +90,23 @@ class ComputedOp:
         writes = self.written(args, kwargs)
         if reads is None or not all(map(control.is_small, writes)):
             return self.call_uncomputed(keyset, args, kwargs)
+        control.use(reads)
         read_places = [Place(tensor) for tensor in reads]
+        if control.capturing():
+            return self._call_later(keyset, args, kwargs, read_places)
         state = control.state(read_places)
         if state != PENDING and writes and control.state(map(Place, writes)) == PENDING:
             state = PENDING
-        if state == PENDING or not writes:
+        if state == PENDING:
+            return self._call_later(keyset, args, kwargs, read_places)
+        if not writes:
             result = self._kernel(keyset, *args, **kwargs)
-            self._after(args, kwargs, result, read_places, state)
+            self._after(args, kwargs, result, state)
             return result
         if state != KNOWN and not _has_integers(writes, control):
             result = self._kernel(keyset, *args, **kwargs)
             if self._fresh:
-                self._after(args, kwargs, result, read_places, state)
+                self._after(args, kwargs, result, state)
             control.overwrite(writes)
             return result
         # Kernels call other operations, which are computed, too: the inputs may change while the kernel is called.
@@ -123,34 +128,47 @@ class ComputedOp:
         results = as_tuple(result) if len(self._fresh) > 1 or self._fresh != [0] else (result,)
         return [results[i] for i in self._fresh if i < len(results)]
 
-    def _after(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, reads: list[Place], state: int
-    ) -> None:
+    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int) -> None:
+        """Computes the new tensors that the kernel has returned."""
         control = self._control
         slots = self._targets(args, kwargs, result)
         targets = control.all_tensors(slots)
-        if not targets or (state in (UNKNOWN, ASSUMED) and not _has_integers(targets, control)):
+        if not targets or (state != KNOWN and not _has_integers(targets, control)):
             return  # the allocator has just given out the outputs: they are unknown
-        if not all(map(control.is_small, targets)):
-            return
-        if state != PENDING:
+        if all(map(control.is_small, targets)):
             self._put(slots, self._values(args, kwargs, state), state)
-            return
+
+    def _call_later(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reads: list[Place]) -> Any:
+        """Calls the kernel, and computes when the inputs have arrived, or at the launches of the graph."""
+        control = self._control
+        nested, control.nested = control.nested, control.nested or self.writes
         try:
+            result = self._kernel(keyset, *args, **kwargs)
+        finally:
+            control.nested = nested
+        slots = self._targets(args, kwargs, result)
+        targets = control.all_tensors(slots)
+        if not targets:
+            return result
+        try:
+            if not all(map(control.is_small, targets)):
+                raise NoHostView
             cpu_args, cpu_kwargs = control.unrecorded(lambda: self._on_host(args, kwargs))
             views = control.unrecorded(lambda: self._views(slots))
         except NoHostView:
             control.overwrite(targets)
-            return
+            return result
 
         def compute() -> None:
-            now = control.state(reads)
+            state = control.state(reads)
             try:
-                self._write(views, self._compute(cpu_args, cpu_kwargs, now), now)
+                self._write(views, self._compute(cpu_args, cpu_kwargs, state), state)
             except DeviceAssert:
-                self._write(views, None, now)
+                self._write(views, None, state)
 
-        control.defer(reads, [view[1] for view in views if view is not None], compute)
+        places = [view[1] for view in views if view is not None]
+        control.perform(targets[0].device.index, reads, places, compute, later=True)
+        return result
 
     # ---- values ----------------------------------------------------------------------------------------------------
     def _on_host(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

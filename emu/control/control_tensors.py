@@ -12,11 +12,14 @@ unknown   anything else
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
+from .captured import CapturedOps
 from .host_views import HostViews, NoHostView, Place
 
 if TYPE_CHECKING:
@@ -41,6 +44,12 @@ class ControlTensors:
         self._deferred: dict[int, Callable[[], None]] = {}
         self._last_deferred = 0
         self._submit = hook.action(self._run_deferred)
+        self._captured = CapturedOps(hook, self.unrecorded)
+        self.capturing = self._captured.capturing
+        self.nested = False
+        """Is a kernel being called whose operation is computed later? Then operations that it calls are not."""
+        self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
+        """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
         self._enable_record_function = torch._C._autograd._enable_record_function
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
@@ -108,8 +117,12 @@ class ControlTensors:
         n, sizes, strides = _dimensions(place)
         self.hook.data_strided_mark(_MARKS[state], place.address, place.item, n, sizes, strides)
 
-    def overwrite(self, tensors: Iterable[Tensor]) -> None:
-        """A kernel that is not executed writes to them."""
+    def overwrite(self, tensors: Sequence[Tensor]) -> None:
+        """A kernel that is not executed writes to them: now and at each launch of a graph that is being captured."""
+        if self.capturing():
+            for tensor in tensors:
+                place = Place(tensor)
+                self._captured.take(tensor.device.index, [], [place], functools.partial(self.mark, place, UNKNOWN))
         ranges: list[int] = []
         for tensor in tensors:
             if tensor.is_contiguous():
@@ -146,6 +159,26 @@ class ControlTensors:
             return work()
         finally:
             self._enable_record_function(True)
+
+    def perform(
+        self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None], *, later: bool
+    ) -> None:
+        """Calls `work`: at each launch of the graph if one is being captured, else now, or if `later` when no read and
+        no write is pending any more. `work` must not raise.
+        """
+        if self._captured.take(device, reads, writes, work):
+            return
+        if later:
+            self.defer(reads, writes, work)
+        else:
+            self.unrecorded(work)
+
+    def use(self, tensors: Iterable[Tensor]) -> None:
+        """They are read by the program or by an operation that is computed."""
+        for tensor in tensors if self.unused_choices else ():
+            owner, report = self.unused_choices.pop(tensor.untyped_storage().data_ptr(), (None, None))
+            if owner is not None and report is not None and owner() is not None:
+                report()
 
     def defer(self, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None]) -> None:
         """Calls `work` when no read and no write is pending any more: perhaps at once, else on another thread.

@@ -30,6 +30,8 @@ def any_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     check = op_rules.INDEX_CHECKS.get(op.name)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if control.nested:
+            return kernel(keyset, *numbers.wrap(args), **kwargs)
         if check is not None:
             check_indices(control, op.name, check, args)
         first = args[0] if args else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..contract.routing_policy import RoutingPolicy
 from ..interpreter.hook_library import Hook
 from . import device_ops, distributions, host_reads, op_rules, random_ops
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
+from .routing import Routing
 
 Maker = Callable[[ControlTensors, Any, Kernel], Kernel]
 """`maker(control, operation, cuda_kernel)` returns the function that is called in the kernel's place."""
@@ -49,14 +51,23 @@ def _maker(name: str, operation: Any) -> Maker:
     return device_ops.any_op
 
 
-def install(hook: Hook, limit_numel: int, float_limit_numel: int) -> Any:
-    """In the forker, once: registers the functions. They stay registered as long as the returned object lives.
+class Installed(NamedTuple):
+    """What `install` made."""
+
+    library: Any
+    """The functions stay registered as long as this object lives."""
+    routing: Routing
+
+
+def install(hook: Hook, limit_numel: int, float_limit_numel: int, policy: RoutingPolicy) -> Installed:
+    """In the forker, once: registers the functions.
 
     Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`.
     """
     import torch
 
     control = ControlTensors(hook, limit_numel, float_limit_numel)
+    routing = Routing(control, policy)
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")
     registered = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
@@ -68,8 +79,8 @@ def install(hook: Hook, limit_numel: int, float_limit_numel: int) -> Any:
         if operation is None:
             continue
         kernel = torch.library.get_kernel(name, "CUDA")
-        ours = _maker(name, operation)(control, operation, kernel.call_boxed)
+        ours = routing.before(operation, _maker(name, operation)(control, operation, kernel.call_boxed))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
-    return library
+    return Installed(library, routing)

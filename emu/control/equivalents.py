@@ -181,7 +181,17 @@ def _fused_rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: A
     return dx.to(x.dtype), (dw.to(weight.dtype) if weight is not None and mask[1] else None)
 
 
+def _histc(values: Tensor, *args: Any, out: Tensor | None = None, **kwargs: Any) -> Tensor:
+    """The CPU's takes floats alone."""
+    import torch
+
+    counts = torch.histc(values.double(), *args, **kwargs).to(values.dtype)
+    return counts if out is None else out.copy_(counts)
+
+
 EQUIVALENTS: dict[str, Callable[..., Any]] = {
+    "aten::histc": _histc,
+    "aten::histc.out": _histc,
     "aten::cudnn_convolution": _convolution,
     "aten::cudnn_convolution_transpose": _convolution_transpose,
     "aten::_conv_depthwise2d": _depthwise,

@@ -19,6 +19,7 @@ def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """`tensor.item()`: an unknown number reads as 0, an unknown bool as False."""
 
     def call(keyset: Any, tensor: Tensor) -> Any:
+        control.use([tensor])
         value = kernel(keyset, tensor)  # waits for the GPU, and for bytes that have yet to arrive
         state = control.state_of(Place(tensor))
         if state != KNOWN:
@@ -53,6 +54,8 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         integer = dtype in integers and source.dtype in integers
         numel = target.numel()
         same = dtype == source.dtype and target.is_contiguous() and source.is_contiguous()
+        if control.unused_choices and source.is_cuda:
+            control.use([source])
         if not target.is_cuda:
             state = KNOWN
             if same and integer and numel:
@@ -81,6 +84,7 @@ def _wait(control: ControlTensors, tensors: list[Tensor]) -> int:
     import torch
 
     torch.cuda.current_stream(tensors[0].device).synchronize()
+    control.use(tensors)
     control.wait(tensors)
     return control.state(map(Place, tensors))
 

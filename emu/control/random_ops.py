@@ -70,10 +70,7 @@ class RandomOps:
             target.copy_(values().reshape(target.shape))
             control.mark(place, KNOWN)
 
-        if control.state_of(place) == PENDING:
-            control.defer([], [place], write)
-        else:
-            control.unrecorded(write)
+        control.perform(output.device.index, [], [place], write, later=control.state_of(place) == PENDING)
 
 
 def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:

@@ -38,8 +38,11 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_allow": (None, (_u64,)),
     "philox": (None, (_u64, _u64, _u64, _u64, ctypes.c_void_p)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
+    "capture_action": (_int, (_u64, _ranges, _int, _ranges, _int, _RUN, _u64)),
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
     "backward": (None, ()),
+    "uncounted": (_u64, (_int,)),
+    "is_uncounted": (_int, ()),
     "frame_rule": (_int, (_str, _str, _int)),
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
@@ -50,6 +53,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
     "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str)),
+    "routing": (None, (_u64, _u32, _u32, _ranges, _u32, _str)),
 }
 
 
@@ -96,6 +100,8 @@ class Hook:
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.allow_copies: Callable[[int], None] = functions["data_allow"]
         self.philox: Callable[[int, int, int, int, int], None] = functions["philox"]
+        self.uncounted: Callable[[int], int] = functions["uncounted"]
+        self.is_uncounted: Callable[[], int] = functions["is_uncounted"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
 
@@ -124,6 +130,12 @@ class Hook:
     def warn_once(self, name: str, text: str) -> None:
         """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""
         self._functions["warn_once"](name.encode(errors="replace"), text.encode(errors="replace"))
+
+    def routing(self, calls: int, layer: int, chosen: int, loads: Sequence[int], text: str) -> None:
+        """Sends a ROUTING record."""
+        self._functions["routing"](
+            calls, layer, chosen, (_u64 * len(loads))(*loads), len(loads), text.encode(errors="replace")
+        )
 
     def kernel_program(self, function: int, program: str, parameter_widths: str, written: str) -> None:
         """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
@@ -158,6 +170,24 @@ class Hook:
             )
 
         return submit
+
+    def capture_action(self, run: Callable[[int], None]) -> Callable[[int, Sequence[int], Sequence[int], int], bool]:
+        """Returns `submit(stream, reads, writes, arg)`, which has `run(arg)` called at each launch of the graph that is
+        being captured on the stream; False if none is. Otherwise as `action`.
+        """
+        thunk = _RUN(run)
+        self._callbacks.append(thunk)
+        capture_action = self._functions["capture_action"]
+
+        def submit(stream: int, reads: Sequence[int], writes: Sequence[int], arg: int) -> bool:
+            ranges = (_u64 * len(reads))(*reads), len(reads) // 2, (_u64 * len(writes))(*writes), len(writes) // 2
+            return bool(capture_action(stream, *ranges, thunk, arg))
+
+        return submit
+
+    def captured_streams(self) -> ctypes.c_int:
+        """How many streams are being captured now: its `value` changes."""
+        return ctypes.c_int.in_dll(self._library, "ph_captured_streams")
 
     def line(self) -> str:
         """`file:line` of the script's line that the calling thread runs; "" if that is unknown."""

@@ -1,14 +1,23 @@
-"""Peaks of torch's caching allocator over the whole run, although scripts reset them."""
+"""Peaks of torch's caching allocator over the whole run, although scripts reset them, and without what compilers
+allocate to compare candidates.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from .hook_library import Hook
 
+_STATS = ("_cuda_memoryStats", "_accelerator_getDeviceStats")
 _RESETS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
+_POOLS = {
+    "_cuda_beginAllocateToPool": 1, "_cuda_beginAllocateCurrentThreadToPool": 1, "_cuda_endAllocateToPool": -1,
+}  # fmt: skip
+Stats = dict[str, Any]
+"""Torch's, nested: what is counted, where, and `current`, `peak` ..."""
 
 
 class Peaks(NamedTuple):
@@ -23,14 +32,26 @@ class PeakMemory:
 
     def __init__(self) -> None:
         self._peaks: dict[int, Peaks] = {}
+        self._lowest: dict[int, Stats] = {}
+        """Statistics at the beginning of an `unnoticed` block, since when torch has counted from zero."""
+        self._pools = 0
+        """How many `unnoticed` blocks, CUDA graphs and the like take their memory from a pool of their own now."""
+        self._read: Callable[[int], Stats] | None = None
+        self._reset: Callable[[int], None] | None = None
 
     def install(self) -> None:
         """In the rank, once: from now on torch's peaks are noted before a script resets them."""
         torch = sys.modules["torch"]
-        for name in _RESETS:
-            reset = getattr(torch._C, name, None)
-            if reset is not None:
-                setattr(torch._C, name, self._noting_before(reset))
+        self._read, self._reset = torch._C._cuda_memoryStats, torch._C._cuda_resetPeakMemoryStats
+        for names, wrap in ((_STATS, self._lifted), (_RESETS, self._noting_before)):
+            for name in names:
+                function = getattr(torch._C, name, None)
+                if function is not None:
+                    setattr(torch._C, name, wrap(function))
+        for name, by in _POOLS.items():
+            for module in (torch._C, torch.cuda.memory):
+                if hasattr(module, name):
+                    setattr(module, name, self._counting_pools(getattr(torch._C, name), by))
 
     def report(self, hook: Hook) -> None:
         """Tells the coordinator the peaks of every device that this rank used."""
@@ -38,10 +59,50 @@ class PeakMemory:
         for device, peaks in sorted(self._peaks.items()):
             hook.memory(device, peaks.allocated, peaks.reserved)
 
-    def _noting_before(self, reset: Callable[..., None]) -> Callable[..., None]:
-        def reset_peaks(*arguments: Any) -> None:
+    @contextlib.contextmanager
+    def unnoticed(self) -> Iterator[None]:
+        """What this thread allocates in the block raises no peak. Its cached memory is returned at the block's end."""
+        torch = sys.modules["torch"]
+        if self._read is None or self._reset is None or not torch.cuda.is_initialized() or self._is_in_pool():
+            yield  # torch ends the process if a pool dies while another one is in use
+            return
+        device = torch.cuda.current_device()
+        before = self._stats(device)
+        pool = torch.cuda.MemPool()
+        try:
+            with torch.cuda.use_mem_pool(pool, device):
+                yield
+        finally:
+            del pool
+            if _peaks(self._stats(device)) != _peaks(before):
+                self._reset(device)
+                self._lowest[device] = before
+
+    def _is_in_pool(self) -> bool:
+        return self._pools > 0 or sys.modules["torch"].cuda.is_current_stream_capturing()
+
+    def _counting_pools(self, function: Callable[..., None], by: int) -> Callable[..., None]:
+        def begin_or_end(*arguments: Any) -> None:
+            function(*arguments)
+            self._pools += by
+
+        return begin_or_end
+
+    def _stats(self, device: int) -> Stats:
+        assert self._read is not None, "install comes first"
+        return _lift(self._read(device), self._lowest.get(device))
+
+    def _lifted(self, read: Callable[[int], Stats]) -> Callable[[int], Stats]:
+        def read_stats(device: int) -> Stats:
+            return _lift(read(device), self._lowest.get(device))
+
+        return read_stats
+
+    def _noting_before(self, reset: Callable[[int], None]) -> Callable[[int], None]:
+        def reset_peaks(device: int) -> None:
             self._note()
-            reset(*arguments)
+            reset(device)
+            self._lowest.pop(device, None)
 
         return reset_peaks
 
@@ -50,8 +111,21 @@ class PeakMemory:
         if not torch.cuda.is_initialized():
             return
         for device in range(torch.cuda.device_count()):
-            stats = torch._C._cuda_memoryStats(device)
-            now = Peaks(stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"])
+            now = _peaks(self._stats(device))
             if any(now):
                 before = self._peaks.get(device, Peaks())
                 self._peaks[device] = Peaks(*map(max, before, now))
+
+
+def _peaks(stats: Stats) -> Peaks:
+    return Peaks(stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"])
+
+
+def _lift(stats: Stats, lowest: Stats | None) -> Stats:
+    """Raises every peak to what it was before."""
+    for name, value in lowest.items() if lowest is not None else ():
+        if isinstance(value, dict):
+            stats[name] = _lift(stats[name], value)
+        elif name == "peak":
+            stats[name] = max(stats[name], value)
+    return stats

@@ -4,5 +4,6 @@ Lives here: the `forker` and what it does before it forks (`prepare`), the `serv
 script (`script`), and what keeps these processes together (`processes`).
 Comes in: the job's description and "terminate", from the launcher.
 Goes out: "ready", "started", "exited", "server_lost", "failed" and "done", to the launcher; the ranks' logs.
-May import: `emu.contract`, `emu.interpreter`, `emu.clock`, `emu.control`; torch and the standard library.
+May import: `emu.contract`, `emu.servers`, `emu.interpreter`, `emu.clock`, `emu.control`; torch and the standard
+library.
 """

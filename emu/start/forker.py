@@ -6,6 +6,7 @@ the launcher's end of the control socket closes for whatever reason; then it kil
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import select
 import shutil
@@ -13,15 +14,21 @@ import signal
 import socket
 import sys
 
+from ..contract import isolation
 from ..contract.job import Job
 from ..contract.messages import ControlSocket
 from ..contract.process_setup import adopt_orphans
+from ..servers import file_system
+from ..servers.admission import Admission, CannotIsolate
+from ..servers.run_namespaces import Preparation, RunNamespaces
 from . import processes, server
 from .prepare import CannotPrepare, Prepared, prepare
 
 
-def main(fileno: int) -> None:
-    """The forker's process, from its first message to its end. `fileno`: its end of the control socket."""
+def main(fileno: int, network_fileno: int) -> None:
+    """The forker's process, from its first message to its end. `fileno`: its end of the control socket;
+    `network_fileno`: of the socket to the process that joins the servers' networks.
+    """
     control = ControlSocket(socket.socket(fileno=fileno))
     message = control.receive()
     if message is None:
@@ -34,7 +41,9 @@ def main(fileno: int) -> None:
         processes.die_with_parent(os.getppid())
         if control.closed():
             return
+        preparation = _begin_isolation(job, network_fileno)
         prepared = prepare(job)
+        job, namespaces = _isolate(job, preparation, control)
         processes.outlive_parent()
     except CannotPrepare as error:
         control.send("failed", message=str(error), hint=error.hint)
@@ -42,40 +51,99 @@ def main(fileno: int) -> None:
     import torch
 
     control.send("ready", torch=torch.__version__, python=sys.version.partition(" ")[0])
-    _supervise(job, prepared, control)
+    if namespaces is None:
+        servers = _fork_servers(job, prepared, control)
+    else:
+        servers = _fork_isolated_servers(job, prepared, namespaces, control)
+    _supervise(job, servers, control)
 
 
-def _supervise(job: Job, prepared: Prepared, control: ControlSocket) -> None:
-    """Forks the servers, then waits until they have ended or the launcher has gone."""
-    wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+def _begin_isolation(job: Job, network_fileno: int) -> Preparation | None:
+    """Namespaces are made while torch is imported."""
+    builder = socket.socket(fileno=network_fileno)
+    if job.isolation != "none":
+        return Preparation(job, builder)
+    builder.close()
+    return None
+
+
+def _isolate(job: Job, preparation: Preparation | None, control: ControlSocket) -> tuple[Job, RunNamespaces | None]:
+    """The job with the isolation that is possible, and the namespaces of the run. Raises CannotPrepare if what the
+    user asks for is impossible.
+    """
+    reason, namespaces = "", None
+    if preparation is not None:
+        try:
+            namespaces = preparation.finish()
+        except CannotIsolate as error:
+            if job.isolation == "full":
+                raise CannotPrepare(
+                    f"--isolation full: {error}",
+                    "--isolation none runs all servers in the namespaces of this machine; docs/servers.md says what "
+                    "is needed",
+                ) from None
+            reason = str(error)
+    level, address = ("none", isolation.LOOPBACK) if namespaces is None else ("full", isolation.host_name(0))
+    control.send("isolation", level=level, reason=reason)
+    return dataclasses.replace(job, isolation=level, master_addr=address), namespaces
+
+
+def _fork_servers(job: Job, prepared: Prepared, control: ControlSocket) -> dict[int, int]:
+    """Returns the servers' numbers by process id."""
     servers: dict[int, int] = {}
-    """Process id -> the server's index."""
     for index in range(len(job.servers)):
         parent, pid = os.getpid(), os.fork()
         if pid == 0:
-            signal.set_wakeup_fd(-1)
-            os.close(wakeup)
-            os.close(wake)
             server.main(job, index, prepared, control, parent)
         servers[pid] = index
+    return servers
+
+
+def _fork_isolated_servers(
+    job: Job, prepared: Prepared, namespaces: RunNamespaces, control: ControlSocket
+) -> dict[int, int]:
+    seen = file_system.view(job)
+    admissions: list[Admission] = []
+    for index in range(len(job.servers)):
+        admission = Admission()
+        if admission.fork(namespaces.user):
+            for other in admissions:
+                other.forget()
+            admission.enter(index, seen, namespaces.network(index))
+            namespaces.close()
+            server.main(job, index, prepared, control, 0)  # the forker is in another pid namespace
+        admissions.append(admission)
+    servers: dict[int, int] = {}
+    for index, admission in enumerate(admissions):
+        try:
+            servers[admission.finish()] = index
+        except CannotIsolate as error:  # although another server could before
+            print(f"emulated server {index}: {error}", file=sys.stderr)
+            control.send("server_lost", server=index, code=1, signal=0)
+    return servers
+
+
+def _supervise(job: Job, servers: dict[int, int], control: ControlSocket) -> None:
+    """Waits until the servers have ended or the launcher has gone. `servers`: their numbers by process id."""
+    wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     poll = select.poll()
     poll.register(control.fileno(), select.POLLIN)
     poll.register(wakeup, select.POLLIN)
     while servers:
-        for descriptor, _ in poll.poll():
+        for ended in processes.reap():  # first: a server may have ended before the handler was there
+            if ended.pid in servers:
+                index = servers.pop(ended.pid)
+                if ended.code or ended.signal:
+                    control.send("server_lost", server=index, code=ended.code, signal=ended.signal)
+        for descriptor, _ in poll.poll() if servers else ():
             if descriptor == wakeup:
                 os.read(wakeup, 4096)
             elif not _obey(control, servers):
                 processes.kill_descendants()
                 shutil.rmtree(job.runtime_dir, ignore_errors=True)  # the launcher cannot do it any more
                 return
-        for ended in processes.reap():
-            if ended.pid in servers:
-                index = servers.pop(ended.pid)
-                if ended.code or ended.signal:
-                    control.send("server_lost", server=index, code=ended.code, signal=ended.signal)
     processes.kill_descendants()
     control.send("done")
 

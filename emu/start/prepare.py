@@ -15,15 +15,17 @@ import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
+from ..compiler import compile_time, graph_cache, triton_cache
+from ..contract import routing_policy
 from ..contract.job import Job
 from ..control import dispatcher
-from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_cache, triton_programs
+from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_programs
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
+from ..interpreter.peak_memory import PeakMemory
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -65,15 +67,16 @@ class Prepared:
     hook: Hook
     clock: VirtualClock
     ranges: NvtxRanges
-    dispatcher_library: Any
-    """Our functions in PyTorch's dispatcher stay registered as long as this object lives."""
+    peaks: PeakMemory
+    computed: dispatcher.Installed
+    """Our functions in PyTorch's dispatcher."""
 
 
 def prepare(job: Job) -> Prepared:
     """Loads the hook library, imports torch and the modules of `--preload`, and installs everything that changes the
     interpreter. Raises CannotPrepare.
     """
-    _check_torch()
+    graph_cache.install(_check_torch())
     hook = _load_hook(job)
     _import_modules(job.preload)
     hook.learn_versions()
@@ -81,10 +84,13 @@ def prepare(job: Job) -> Prepared:
     # its call here.
     triton_cache.install()
     triton_programs.install(hook)
+    peaks = PeakMemory()
+    compile_time.install(hook, peaks)
     timeouts.install()
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
-    library = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count)
+    policy = routing_policy.parse(job.routing)
+    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy)
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)
@@ -94,18 +100,18 @@ def prepare(job: Job) -> Prepared:
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, library)
+    return Prepared(hook, clock, ranges, peaks, computed)
 
 
-def _check_torch() -> None:
-    """Without importing it: a torch without CUDA never calls the hook library."""
+def _check_torch() -> str:
+    """Returns torch's version, without importing it: a torch without CUDA never calls the hook library."""
     install = f"install a CUDA build (no GPU needed): {sys.executable} -m pip install torch"
     spec = find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         raise CannotPrepare(f"PyTorch is not installed for {sys.executable}", install)
     version = Path(next(iter(spec.submodule_search_locations))) / "version.py"
     text = version.read_text() if version.is_file() else ""
-    known = dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
+    known: dict[str, str] = dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE))
     if "cuda" not in known:
         build = "a ROCm build" if "hip" in known else "a CPU-only build"
         raise CannotPrepare(
@@ -113,6 +119,7 @@ def _check_torch() -> None:
             "emulation needs a CUDA build",
             f"{install} (not from an index for CPU or ROCm builds)",
         )
+    return known.get("__version__", "unknown")
 
 
 def _load_hook(job: Job) -> Hook:

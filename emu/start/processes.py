@@ -25,7 +25,9 @@ class Ended(NamedTuple):
 
 
 def die_with_parent(parent: int) -> None:
-    """This process gets SIGKILL as soon as `parent`, which forked it, ends; it ends at once if `parent` has ended."""
+    """This process gets SIGKILL as soon as `parent`, which forked it, ends; it ends at once if `parent` has ended.
+    To the first process of a pid namespace its parent has the id 0.
+    """
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)

@@ -20,7 +20,6 @@ from typing import NoReturn
 from ..contract.job import Job, Seat, torchrun_environment
 from ..contract.records import ExitKind
 from ..interpreter import own_work, seeds, stack_dump
-from ..interpreter.peak_memory import PeakMemory
 from . import processes, script
 from .prepare import Prepared
 
@@ -44,7 +43,7 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
         )
         connection = _Connection(prepared)
         prepared.clock.start(job.epoch_s)
-        connection.peaks.install()
+        prepared.peaks.install()
         prepared.ranges.start()
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
@@ -65,7 +64,6 @@ class _Connection:
     """Closes the connection to the coordinator once, also if the script calls `os._exit`."""
 
     def __init__(self, prepared: Prepared) -> None:
-        self.peaks = PeakMemory()
         self._prepared = prepared
         self._pid = os.getpid()
         self._open = True
@@ -76,7 +74,8 @@ class _Connection:
         if self._open and self._pid == os.getpid():
             self._open = False
             self._prepared.clock.stop()
-            self.peaks.report(self._prepared.hook)
+            self._prepared.peaks.report(self._prepared.hook)
+            self._prepared.computed.routing.loads.report()
             self._prepared.hook.finish(end.code, end.last_words)
 
     def _exit_at_once(self, status: int) -> NoReturn:

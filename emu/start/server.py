@@ -8,7 +8,6 @@ import sys
 import traceback
 from typing import NoReturn
 
-from ..contract import isolation
 from ..contract.job import Job, Seat
 from ..contract.messages import ControlSocket
 from ..contract.process_setup import adopt_orphans
@@ -22,12 +21,13 @@ _NO_DEADLINE_S = 3600.0
 
 
 def main(job: Job, index: int, prepared: Prepared, control: ControlSocket, forker: int) -> NoReturn:
-    """The server's process; never returns to the forker's code. `forker`: its process id."""
+    """The server's process; never returns to the forker's code. `forker`: its process id, 0 if it is in another pid
+    namespace.
+    """
     code: int = ExitKind.INTERNAL
     try:
         processes.die_with_parent(forker)
         adopt_orphans()
-        isolation.check(job.isolation, index)
         # Blocked signals stay pending until sigtimedwait takes them, so none is lost between two calls.
         signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from phantora_async.errors import UsageError
@@ -20,16 +19,13 @@ def run(given: argparse.Namespace) -> int:
     path = Path(given.path)
     if path.is_dir():
         path /= "report.json"
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", "a run prints the path of its report when it ends") from None
-    except ValueError:
-        raise UsageError(f"{path}: not a report: it is not JSON") from None
-    from phantora_async.report import SCHEMA, terminal_report
+    from phantora_async.report import ReportError, read, terminal_report
 
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path}: not a report, or written by another version of phantora-async")
+    try:
+        document = read(path)
+    except ReportError as error:
+        hint = "" if path.exists() else "a run prints the path of its report when it ends"
+        raise UsageError(str(error), hint) from None
     world_size = document["simulated"]["world_size"]
     if given.rank is not None and not 0 <= given.rank < world_size:
         raise UsageError(f"--rank {given.rank}: the run had ranks 0 to {world_size - 1}")

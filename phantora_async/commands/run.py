@@ -7,7 +7,16 @@ import os
 import sys
 from pathlib import Path
 
-from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, STALL_TIMEOUT_S, resolve
+from phantora_async.config import (
+    CLOCKS,
+    DEFAULT_CLUSTER,
+    DEFAULT_MOE,
+    HOST_MODES,
+    ISOLATIONS,
+    NETWORKS,
+    STALL_TIMEOUT_S,
+    resolve,
+)
 from phantora_async.errors import NotWritten, exit_codes_help
 from phantora_async.virtual_time.speculation_policy import POLICIES
 from phantora_async.wording import short
@@ -44,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="import MODULE once for all ranks, which saves memory and time; may be repeated",
     )
+    job.add_argument(
+        "--compile-cache",
+        metavar="DIR|off",
+        help="where torch.compile and Triton keep what they compile for later runs; off: nowhere "
+        "(default: ~/.cache/phantora-async)",
+    )
     machine = parser.add_argument_group("emulated machine")
     machine.add_argument(
         "--cluster",
@@ -76,10 +91,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     machine.add_argument(
+        "--moe",
+        metavar="POLICY",
+        default=DEFAULT_MOE,
+        help="how tokens spread over the experts of a mixture of experts, as the routers' scores are not computed: "
+        "balanced, zipf:EXPONENT, random:SEED, or trace:FILE with the experts' loads, a line for each layer "
+        "(default: %(default)s)",
+    )
+    machine.add_argument(
         "--isolation",
         choices=ISOLATIONS,
         default=ISOLATIONS[0],
-        help="what emulated servers do not share; none: they share network and file system (default: %(default)s)",
+        help="full: each emulated server has its own processes, host name, network, /tmp and /dev/shm; none: servers "
+        "share this machine's; auto: full where the kernel permits it, else none (default: %(default)s)",
+    )
+    machine.add_argument(
+        "--network",
+        choices=NETWORKS,
+        help="private: isolated servers reach each other and nothing else (default); host: they have this machine's "
+        "network, for scripts that download",
     )
     output = parser.add_argument_group("output")
     output.add_argument(

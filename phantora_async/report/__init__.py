@@ -2,13 +2,14 @@
 
 ``document["simulated"]`` is what the emulated cluster did. Two runs of the same script with modelled host time agree on
 it to the byte. ``document["simulator"]`` is what the simulation itself cost.
-Comes in: a ``virtual_time.Snapshot``, and what ``ingest.FactBuilder`` knows of ranks.
+Comes in: a ``virtual_time.Snapshot``, and what ``ingest.FactBuilder`` knows of ranks; or the file of a report.
 Goes out: the document; its JSON; its text.
-May import: ingest, run_spec, virtual_time.
+May import: netsim, ingest, run_spec, virtual_time, wording.
 """
 
 from phantora_async.report.document import SCHEMA, Document, build, to_json
+from phantora_async.report.reading import ReportError, read
 from phantora_async.report.simulator import Usage
 from phantora_async.report.text import terminal_report
 
-__all__ = ["SCHEMA", "Document", "Usage", "build", "terminal_report", "to_json"]
+__all__ = ["SCHEMA", "Document", "ReportError", "Usage", "build", "read", "terminal_report", "to_json"]

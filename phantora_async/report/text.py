@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from phantora_async.report.routing import routing_notes
+from phantora_async.wording import printable
+
 ALL_RANKS = 16
 """Up to this many ranks, each has a row. Of more ranks the table shows quantiles and the busiest ones."""
 BUSIEST = 3
@@ -38,6 +41,7 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
     out = StringIO()
     terminal = sys.stdout.isatty()
     console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else 110)
+    document = _printable(document)
     simulated = document["simulated"]
     if (failure := document["failure"]) is not None:
         text = f"The run failed with exit code {document['exit_code']}:\n{failure['text']}\nUntil then:"
@@ -53,17 +57,29 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
     return out.getvalue().rstrip()
 
 
-def _heading(simulated: Mapping[str, Any]) -> str:
+def _printable(document: Any) -> Any:
+    """The same document, whose texts no terminal obeys: names and messages of the script are among them."""
+    if isinstance(document, str):
+        return printable(document)
+    if isinstance(document, Mapping):
+        return {key: _printable(value) for key, value in document.items()}
+    if isinstance(document, list):
+        return [_printable(value) for value in document]
+    return document
+
+
+def _heading(simulated: Mapping[str, Any]) -> Text:
     servers = len(simulated["servers"])
-    return (
-        f"[bold]{simulated['world_size']} x {simulated['gpu']}[/bold] on {servers} server{'s' * (servers != 1)} "
+    return Text.assemble(
+        (f"{simulated['world_size']} x {simulated['gpu']}", "bold"),
+        f" on {servers} server{'s' * (servers != 1)} "
         f"({simulated['cluster']}), host {simulated['host']} ({simulated['host_mode']}); "
-        f"{seconds(simulated['virtual_ns'])} simulated, {simulated['collectives']} collectives"
+        f"{seconds(simulated['virtual_ns'])} simulated, {simulated['collectives']} collectives",
     )
 
 
-def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> str:
-    text = f"[bold]a step takes {seconds(step['median_ns'])}[/bold]"
+def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> Text:
+    text = ""
     if step["counted"] > 1:
         text += f" (median of {step['counted']} steps, {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
         text += f", the first {step['warm_up']} not counted)" if step["warm_up"] else ")"
@@ -71,7 +87,8 @@ def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> str:
         text += f", {seconds(step['host_median_ns'])} on the host"
     if work["flops"]:
         text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
-    return f"{text}{_interval(step['interval'], host)}\nsteps from: {step['source']}"
+    rest = f"{text}{_interval(step['interval'], host)}\nsteps from: {step['source']}"
+    return Text.assemble((f"a step takes {seconds(step['median_ns'])}", "bold"), rest)
 
 
 def _interval(found: Mapping[str, Any] | None, host: str) -> str:
@@ -126,7 +143,13 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None) -> Table:
     table.add_column("source", no_wrap=True)
     table.add_column(f"GPU work of {whose}, {since}", no_wrap=True, overflow="ellipsis", max_width=TITLE)
     for for_ns, count, one in times[:KERNELS]:
-        cells = f"{for_ns / gpu_ns:.1%}", seconds(for_ns), f"{count:,}", seconds(one["mean_ns"]), one["source"]
+        cells: tuple[str | Text, ...] = (
+            f"{for_ns / gpu_ns:.1%}",
+            seconds(for_ns),
+            f"{count:,}",
+            seconds(one["mean_ns"]),
+            Text(one["source"]),
+        )
         table.add_row(*cells, Text(one["title"]))
     if len(times) > KERNELS:
         rest_ns = sum(for_ns for for_ns, _, _ in times[KERNELS:])
@@ -181,6 +204,7 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
         notes.append(f"{simulated['unmodelled_reads']} reads of values that were not computed (0 was read)")
     if simulated["refused_calls"]:
         notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
+    notes += routing_notes(simulated["routing"])
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")

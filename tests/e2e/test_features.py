@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run
+from .conftest import Finished, Run
 
 pytestmark = pytest.mark.torch
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -50,7 +50,16 @@ def test_example_reports_the_step_it_prints(run: Run) -> None:
 
 
 def test_replayed_graphs_are_steps(run: Run) -> None:
-    done = run("cuda_graph.py", n=1)
+    check_replayed_steps(run("cuda_graph.py", n=1))
+
+
+def test_a_graph_of_whole_steps_computes_at_each_launch(run: Run) -> None:
+    done = run("whole_graph.py", n=1)
+    assert "PASSED" in done.output
+    check_replayed_steps(done)
+
+
+def check_replayed_steps(done: Finished) -> None:
     assert done.exit_code == 0, done.output
     printed_us = [float(line.split()[1]) for line in done.output.splitlines() if line.startswith("replayed ")]
     step = done.simulated["step"]

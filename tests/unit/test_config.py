@@ -16,6 +16,7 @@ from phantora_async.errors import UsageError
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Resolver]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "train.py").write_text("")
     return Resolver
 
@@ -101,3 +102,17 @@ def test_shown_ranks(config: type[Resolver]) -> None:
     assert config.of("-n", "4", "--show-ranks", "0,3").shown_ranks == {0, 3}
     assert config.of("-n", "4", "--show-ranks", "all").shown_ranks == {0, 1, 2, 3}
     assert config.of("-n", "4", "--show-ranks", "none").shown_ranks == set()
+
+
+def test_the_compile_cache_is_a_folder_or_off(config: type[Resolver], tmp_path: Path) -> None:
+    assert config.of("--compile-cache", "mine").compile_cache == tmp_path / "mine"
+    assert config.of("--compile-cache", "off").compile_cache is None
+    assert config.of("--compile-cache", "off").remarks == config.of("--compile-cache", "mine").remarks
+
+
+def test_a_compile_cache_that_cannot_be_used_is_named(config: type[Resolver]) -> None:
+    resolved = config.of("--compile-cache", "train.py/cache")
+    assert resolved.compile_cache is None
+    (remark,) = resolved.remarks
+    assert "train.py/cache" in remark
+    assert "--compile-cache DIR" in remark

@@ -74,6 +74,21 @@ PH_EXPORT void phantora_own_work(uint32_t call_ns, uint32_t range_ns, uint32_t f
 
 PH_EXPORT int phantora_measures_host(void) { return ph_cfg.host_mode == PH_HOST_MEASURED; }
 
+bool ph_uncounted(void) { return ph_self()->uncounted > 0; }
+PH_EXPORT int phantora_is_uncounted(void) { return ph_uncounted(); }
+
+/* by = 1: from now on what the calling thread does takes no virtual time. Its work and its calls cost nothing, its
+ * launches reach no stream, it does not wait for the device, and what it allocates raises no peak. Data, events and
+ * collectives are as always. by = -1: the end of that. The two nest. Returns the GPU time of all launches of the thread
+ * that were not counted so far. */
+PH_EXPORT uint64_t phantora_uncounted(int by) {
+    ph_thread *thread = ph_self();
+    if (by > 0) ph_host_aside_begins(thread);
+    thread->uncounted += by;
+    if (by < 0) ph_host_aside_ends(thread);
+    return thread->uncounted_ns;
+}
+
 /* What follows on this thread is not the program's work, until it ends. */
 void ph_host_aside_begins(ph_thread *thread) {
     if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->clock_ns += spent_cpu(thread);
@@ -89,6 +104,7 @@ void ph_host_call(ph_call_kind kind) {
     if (UNLIKELY(ph_thread_is_watcher())) return;
     atomic_fetch_add_explicit(&ph_counts.api_calls, 1, memory_order_relaxed);
     ph_thread *thread = ph_self();
+    if (UNLIKELY(thread->uncounted)) return;
     thread->counts[kind]++;
     join_backward(thread);
     if (LIKELY(ph_cfg.host_mode == PH_HOST_MODELLED))
@@ -124,6 +140,7 @@ void ph_host_op(void) {
 
 void ph_host_advance(uint64_t ns) {
     ph_thread *thread = ph_self();
+    if (UNLIKELY(thread->uncounted)) return;
     join_backward(thread);
     thread->clock_ns += ns;
 }
@@ -184,6 +201,7 @@ void ph_host_reset(void) {
     ph_thread *thread = ph_self();
     thread->clock_ns = 0;
     thread->cpu_started = false;
+    ph_thread_grow_old(thread); /* the rank's time does not depend on what its server ran before the fork */
     catch_up();
 }
 
@@ -202,7 +220,7 @@ uint64_t ph_clock_estimate(void) {
 /* Virtual time. Watching threads, which must never wait, get what is known without asking. */
 PH_EXPORT uint64_t phantora_clock_ns(void) {
     catch_up();
-    if (!ph_run.started || ph_run.finished || ph_thread_is_watcher()) return ph_clock_estimate();
+    if (!ph_run.started || ph_run.finished || ph_thread_is_watcher() || ph_uncounted()) return ph_clock_estimate();
     uint64_t host = ph_host_clock();
     struct ph_CLOCK_READ question = {0};
     struct ph_CLOCK answer = {0};

@@ -34,6 +34,8 @@ void ph_host_advance(uint64_t ns);
 /* What the thread does in between is not the program's work, and takes no host time. */
 void ph_host_aside_begins(struct ph_thread *thread);
 void ph_host_aside_ends(struct ph_thread *thread);
+/* Does all that the calling thread does take no virtual time? See phantora_uncounted. */
+bool ph_uncounted(void);
 
 /* The calling thread starts a backward pass. */
 void ph_host_backward(void);

@@ -2,9 +2,9 @@
  * cuDNN: signatures of its work, and the workspace that it needs.
  *
  * Workspaces matter because PyTorch allocates them from its caching allocator. How much cuDNN needs depends on the
- * kernel that it chooses. Profiles of an H200 showed that 16-bit channels-last convolutions whose number of channels is
- * not a multiple of 8 copy input and filter into padded buffers in the workspace. Other workspaces are small or unknown
- * and counted as 0 bytes, but for the one below.
+ * kernel that it chooses. The rules below are read off 1,383 calls on an H200 (cuDNN of PyTorch 2.11). What they leave
+ * out: kernels that need a few hundred bytes, forward kernels that split their sum, fast Fourier transforms, and
+ * Winograd's transform in other directions.
  */
 #include "core/config.h"
 #include "core/hash.h"
@@ -110,25 +110,110 @@ void conv_problem_make(conv_problem *out, ph_field_conv_direction direction, con
     }
 }
 
-static size_t padded_nbytes(const int64_t *dims, int64_t ndims, size_t element) {
-    size_t nbytes = element;
-    for (int64_t i = 0; i < ndims; i++) nbytes *= (size_t)(i == 1 ? (dims[i] + 7) / 8 * 8 : dims[i]);
-    return (nbytes + 255) & ~(size_t)255;
+/* ---- workspace --------------------------------------------------------------------------------------------------- */
+/* A convolution as a product of matrices, in bytes per channel: of a pixel row of x, of y, and of a filter's taps. */
+typedef struct shape {
+    size_t element, x_channel, y_channel, taps, groups;
+    size_t c, k, padded_c, padded_k; /* channels of x and y, also as tensor cores need them */
+    bool half, narrow, stride1;
+} shape;
+
+static size_t product(const int64_t *dims, int64_t from, int64_t to) {
+    size_t n = 1;
+    for (int64_t i = from; i < to; i++) n *= (size_t)dims[i];
+    return n;
 }
 
-/* If the weights are small the sum over the batch is split: each SM has an f32 tile of partial sums in the workspace.
- */
-static size_t split_nbytes(const conv_problem *p) {
-    int64_t kernel = 1;
-    for (int64_t i = 2; i < p->ndims; i++) kernel *= p->w[i];
-    if (p->direction != PH_CONV_WGRAD || kernel != 1 || ph_cfg.cc_major < 8) return 0;
-    int64_t tiles = (p->w[0] + 127) / 128 * ((p->w[1] + 127) / 128), splits = tiles > 0 ? ph_cfg.sm_count / tiles : 0;
-    return splits < 2 ? 0 : (size_t)(tiles * splits * 128 * 128 * 4);
+static size_t parts(size_t whole, size_t part) { return (whole + part - 1) / part; }
+
+static shape shape_of(const conv_problem *p) {
+    shape s = {.half = p->dtype == CUDNN_DTYPE_F16 || p->dtype == CUDNN_DTYPE_BF16, .groups = (size_t)p->groups};
+    size_t aligned = s.half ? 8 : 4;
+    s.element = s.half ? 2 : 4;
+    s.taps = product(p->w, 2, p->ndims);
+    s.x_channel = (size_t)p->x[0] * product(p->x, 2, p->ndims) * s.element;
+    s.y_channel = (size_t)p->y[0] * product(p->y, 2, p->ndims) * s.element;
+    s.c = (size_t)p->x[1];
+    s.k = (size_t)p->w[0];
+    s.padded_c = parts(s.c, aligned) * aligned;
+    s.padded_k = parts(s.k, aligned) * aligned;
+    s.narrow = s.c < aligned;
+    s.stride1 = true;
+    for (int64_t i = 0; i < p->nspatial; i++) s.stride1 = s.stride1 && p->stride[i] == 1;
+    return s;
+}
+
+static size_t filter_nbytes(const shape *s, size_t c, size_t k) { return k * (c / s->groups) * s->taps * s->element; }
+static size_t tensors_nbytes(const shape *s, size_t c, size_t k) { return s->x_channel * c + s->y_channel * k; }
+
+/* Gradients of weights sum over all pixels. If the weights are too few tiles for the GPU's SMs the sum is split, and
+ * each part has its own f32 sums. TF32 uses tiles of half the size. */
+static size_t partial_sums_nbytes(const conv_problem *p, const shape *s) {
+    enum { TILE = 128, TILE_NBYTES = TILE * TILE * 4, MAX_PARTS = 13 };
+    size_t sms = (size_t)ph_cfg.sm_count, sums = s->k * s->c * s->taps * 4;
+    if (p->direction != PH_CONV_WGRAD || s->groups != 1 || !sms) return 0;
+    if (s->narrow) {
+        size_t n = sms * 11 / 12 / (parts(s->padded_k, TILE) * parts(s->padded_c * s->taps, 2 * TILE));
+        return (n ? n : 1) * s->padded_k * s->padded_c * s->taps * 4;
+    }
+    if (s->taps == 1) {
+        size_t n = sms / (parts(s->k, TILE) * parts(s->c, TILE));
+        return n < 2 ? 0 : n * (s->half ? 1 : 2) * sums;
+    }
+    size_t tiles = parts(s->k, TILE) * parts(s->c * s->taps, s->half ? TILE : TILE / 2), n = 2 * sms / tiles;
+    if (tiles <= 2 * sms / (s->half ? 7 : 3)) return (n < MAX_PARTS ? n : MAX_PARTS) * sums;
+    if (!s->half) return sms * TILE_NBYTES; /* one part of a tile for each SM */
+    return tiles < sms ? (sms - tiles) * TILE_NBYTES : 0;
+}
+
+/* Without tensor cores 3x3 weight gradients go through Winograd's transform: 6x6 values for each 4x4 of the output. */
+static size_t winograd_nbytes(const conv_problem *p, const shape *s) {
+    enum { OUTPUT = 4, TRANSFORMED = 6 * 6, MIN_CHANNELS = 16 };
+    if (p->direction != PH_CONV_WGRAD || p->nhwc || p->nspatial != 2 || p->w[2] != 3 || p->w[3] != 3 || !s->stride1 ||
+        p->dilation[0] != 1 || s->groups != 1 || s->c < MIN_CHANNELS)
+        return 0;
+    size_t tiles = (size_t)p->x[0] * parts((size_t)p->y[2], OUTPUT) * parts((size_t)p->y[3], OUTPUT);
+    return TRANSFORMED * 4 * (tiles * (s->c + s->k) + s->c * s->k);
+}
+
+/* Tensor cores want channels last, in groups of 16 bytes. What comes otherwise is copied into the workspace. */
+static size_t channels_last_nbytes(const conv_problem *p, const shape *s) {
+    bool wgrad = p->direction == PH_CONV_WGRAD;
+    size_t tensors = tensors_nbytes(s, s->c, s->k), filter = filter_nbytes(s, s->c, s->k);
+    if (s->narrow && !s->half) {
+        if (p->direction == PH_CONV_FORWARD) return s->x_channel * s->c + filter;
+        if (s->taps <= 9 && wgrad) return 0; /* a kernel of its own */
+        if (s->taps > 9 && !wgrad) return tensors + filter;
+    }
+    size_t nbytes = partial_sums_nbytes(p, s);
+    bool pads_c = s->padded_c != s->c, pads_k = s->padded_k != s->k, all = !s->half && wgrad;
+    if (pads_c || pads_k)
+        nbytes += (pads_c || all ? s->x_channel * s->padded_c : 0) + (pads_k || all ? s->y_channel * s->padded_k : 0) +
+                  filter_nbytes(s, s->padded_c, s->padded_k);
+    return nbytes;
+}
+
+static size_t channels_first_nbytes(const conv_problem *p, const shape *s) {
+    enum { LARGE_IMAGE = 28 * 28 };
+    bool wgrad = p->direction == PH_CONV_WGRAD;
+    size_t pixels = product(p->y, 2, p->ndims), tensors = tensors_nbytes(s, s->c, s->k);
+    if (s->taps == 1 && s->stride1 && s->groups == 1 && pixels % 4 == 0) { /* one product for each image */
+        if (!wgrad) return 0;
+        if (pixels >= LARGE_IMAGE) return (size_t)p->x[0] * s->k * s->c * 4;
+        return tensors + partial_sums_nbytes(p, s);
+    }
+    if (s->narrow && p->direction == PH_CONV_DGRAD && !s->half) return 0;
+    if (s->narrow && p->direction == PH_CONV_FORWARD && (s->half ? s->taps <= 25 : s->stride1)) return 0;
+    if (s->narrow && (s->half || wgrad))
+        return tensors_nbytes(s, s->padded_c, s->padded_k) + filter_nbytes(s, s->padded_c, s->padded_k) +
+               partial_sums_nbytes(p, s);
+    return tensors + (s->taps > 1 ? filter_nbytes(s, s->c, s->k) : 0) + partial_sums_nbytes(p, s);
 }
 
 size_t conv_workspace(const conv_problem *p) {
-    bool half = p->dtype == CUDNN_DTYPE_F16 || p->dtype == CUDNN_DTYPE_BF16;
-    if (!half || !p->nhwc || p->groups != 1) return 0;
-    if (p->x[1] % 8 != 0) return padded_nbytes(p->x, p->ndims, 2) + padded_nbytes(p->w, p->ndims, 2);
-    return split_nbytes(p);
+    shape s = shape_of(p);
+    bool depthwise = s.groups > 1 && s.groups == s.c;
+    if (ph_cfg.cc_major < 8 || depthwise || (!s.half && p->dtype != CUDNN_DTYPE_F32)) return 0;
+    if (!s.half && !p->tf32) return winograd_nbytes(p, &s);
+    return p->nhwc ? channels_last_nbytes(p, &s) : channels_first_nbytes(p, &s);
 }

@@ -7,6 +7,7 @@
  *   known.c           which device bytes are known, over the sets of intervals.c
  *   blocks.c          the blocks of PyTorch's allocator
  *   strided.c         the same for the elements of a tensor
+ *   routing.c         what the routing policy chose, for the report
  *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions
  *
  * Comes in: copies and sets from memory/, collectives' bytes from nccl/ and channel/, control tensors from emu/control.
@@ -33,6 +34,10 @@ void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, i
 void ph_data_expect(uint64_t token, void *dst, size_t nbytes);
 /* The bytes have arrived. Called on the channel's reader thread. */
 void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes);
+
+/* The same for Python code, see python_actions.c. */
+int phantora_data_action(const uint64_t *reads, int nreads, const uint64_t *writes, int nwrites, void (*run)(uint64_t),
+                         uint64_t arg);
 
 /* Blocks, in real time, until no pending write overlaps the range. */
 void ph_data_wait(const void *start, size_t nbytes);

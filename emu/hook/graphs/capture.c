@@ -24,7 +24,7 @@ static struct {
     ph_stream *members[256]; /* of all captures that are going on */
     int nmembers;
 } captures = {.lock = PTHREAD_MUTEX_INITIALIZER};
-atomic_int ph_captured_streams; /* equal to captures.nmembers, to be read without the lock */
+PH_EXPORT atomic_int ph_captured_streams; /* equal to captures.nmembers, to be read without the lock */
 
 enum { MODE_GLOBAL = 0, MODE_RELAXED = 2 };
 
@@ -48,6 +48,15 @@ bool ph_capture_running(const ph_event *event) {
     bool found = false;
     for (int i = 0; i < captures.nmembers && !found; i++)
         found = captures.members[i]->capture == event->capture && event->capture->id == event->capture_id;
+    pthread_mutex_unlock(&captures.lock);
+    return found;
+}
+
+ph_capture *ph_capture_of_thread(void) {
+    ph_capture *found = NULL;
+    pthread_mutex_lock(&captures.lock);
+    for (int i = 0; i < captures.nmembers; i++)
+        if (pthread_equal(captures.members[i]->capture->thread, pthread_self())) found = captures.members[i]->capture;
     pthread_mutex_unlock(&captures.lock);
     return found;
 }

@@ -1,5 +1,5 @@
 /*
- * graphs/: stream capture (capture, capture_nodes) and CUDA graphs (graph).
+ * graphs/: stream capture (capture, capture_nodes) and CUDA graphs (graph, replayed).
  * Comes in: calls on streams that are being captured; graph launches. Goes out: the items of a graph; at its launch the
  * same operations on streams and data as if they were called one by one.
  */
@@ -38,13 +38,16 @@ bool ph_capture_data(ph_stream *stream, void (*run)(ph_stream *stream, void *arg
 /* A launch on the stream writes to the range and is not executed: the bytes are unknown, and again at each launch of
  * the graph if the stream is being captured. */
 void ph_overwrite_on(ph_stream *stream, const void *start, size_t nbytes);
+/* An optimizer's step has ended on this thread. True if it is being captured: then each launch of the graph ends a
+ * step. `name` must stay valid. */
+bool ph_capture_step(const char *name);
 
 /* With the flags of cudaEventRecordWithFlags and cudaStreamWaitEvent. */
 int ph_event_record_flags(ph_event *event, ph_stream *stream, unsigned flags);
 int ph_stream_wait_event_flags(ph_stream *stream, ph_event *event, unsigned flags);
 
 /* The following functions return an error if a capture forbids the call, and invalidate the captures concerned. */
-extern atomic_int ph_captured_streams;
+extern atomic_int ph_captured_streams; /* emu/control reads it, too */
 /* For calls that give work to the stream. */
 int ph_capture_admits(ph_stream *stream);
 /* For potentially unsafe calls, which a capture cannot record: allocations, and waits for and queries of work that is

@@ -1,7 +1,7 @@
 /*
  * Graphs: the items that a capture has recorded, in order. `branch` numbers the captured streams; the capture's origin
  * is branch 0. Most items are CUDA's graph nodes. Two kinds only order branches: FORK (an event was recorded) and JOIN
- * (a stream waits for that event). DATA is work on bytes that takes no time: what a kernel of the graph writes.
+ * (a stream waits for that event). DATA is what a launch does besides the GPU's work (replayed.c).
  */
 #ifndef PHANTORA_GRAPH_H
 #define PHANTORA_GRAPH_H
@@ -103,6 +103,8 @@ int ph_user_object_release(ph_user_object *object, int count);
 
 /* Makes the stream a member of the capture. False if there are too many. */
 bool ph_capture_enlist(ph_stream *stream, ph_capture *capture, int branch);
+/* The latest of the captures that this thread has begun and that are going on, or NULL. */
+ph_capture *ph_capture_of_thread(void);
 /* Is the capture that the event was recorded in still going on? */
 bool ph_capture_running(const ph_event *event);
 

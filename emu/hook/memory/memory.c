@@ -12,6 +12,7 @@
 #include "memory/memory.h"
 #include "core/alloc.h"
 #include "core/config.h"
+#include "core/host.h"
 #include "costs/signature.h"
 #include "data/data.h"
 #include "device/device.h"
@@ -88,7 +89,7 @@ void ph_memory_drop_pages(void *start, size_t nbytes) {
 static int take(device_memory *device, size_t nbytes) {
     if (nbytes > ph_mem.capacity || device->used > ph_mem.capacity - nbytes) return CUDA_OUT_OF_MEMORY;
     device->used += nbytes;
-    if (device->used > device->peak) device->peak = device->used;
+    if (device->used > device->peak && !ph_uncounted()) device->peak = device->used;
     return CUDA_OK;
 }
 

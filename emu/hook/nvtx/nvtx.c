@@ -15,6 +15,7 @@
 #include "core/hash.h"
 #include "core/host.h"
 #include "core/warn.h"
+#include "graphs/capture.h"
 #include "process/thread.h"
 
 #include <pthread.h>
@@ -216,6 +217,11 @@ PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, n
 /* A replayed graph may be the backward pass: it announces nothing. */
 void ph_graph_replayed(void) { atomic_store_explicit(&steps.backward_seen, true, memory_order_relaxed); }
 
+/* A launched graph contains an optimizer's step. */
+void ph_step_replayed(const char *name) {
+    if (atomic_exchange(&steps.backward_seen, false) && !atomic_load(&steps.explicit)) marker(PH_MARKER_STEP, name);
+}
+
 static void explicit_step(const ph_known_op *op) {
     atomic_store(&steps.explicit, true);
     marker(PH_MARKER_STEP, op->op.name);
@@ -256,9 +262,11 @@ void ph_range_push(const char *message) {
     ph_thread *thread = ph_self();
     int depth = thread->nranges++;
     if (depth < PH_MAX_RANGES) thread->ranges[depth] = op;
-    if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
-        atomic_store(&steps.backward_seen, true);
-    if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
+    if (LIKELY(!thread->uncounted)) { /* a compiler that traces a backward pass ends no step */
+        if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
+            atomic_store(&steps.backward_seen, true);
+        if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
+    }
     if (op->kernel_data && thread->kernel_data_depth == 0) thread->kernel_data_depth = depth + 1;
     charge(thread, op, depth);
     thread->ndispatched += op->dispatched && depth < PH_MAX_RANGES;
@@ -275,7 +283,8 @@ void ph_range_pop(void) {
     if (thread->kernel_data_depth == depth + 1) thread->kernel_data_depth = 0;
     if (LIKELY(thread->optimizer_depth != depth + 1)) return;
     thread->optimizer_depth = 0;
-    if (op && atomic_exchange(&steps.backward_seen, false) && !atomic_load(&steps.explicit))
+    if (op && atomic_exchange(&steps.backward_seen, false) && !atomic_load(&steps.explicit) &&
+        !ph_capture_step(op->op.name))
         marker(PH_MARKER_STEP, op->op.name);
 }
 

@@ -31,5 +31,7 @@ void ph_range_pop(void);
 void ph_range_mark(const char *message);
 /* A graph was launched. */
 void ph_graph_replayed(void);
+/* The launched graph has come to the end of a captured optimizer's step. */
+void ph_step_replayed(const char *name);
 
 #endif

@@ -49,6 +49,8 @@ typedef struct ph_thread {
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */
     bool cpu_started;
     uint64_t own_ns;                     /* measured mode: what the emulation has taken of it, not yet left out */
+    int uncounted;                       /* depth of what takes no virtual time at all, see phantora_uncounted */
+    uint64_t uncounted_ns;               /* GPU time of the launches since the thread began that were not counted */
     struct ph_thread *next, *before;     /* all threads, under the list's lock */
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
@@ -69,6 +71,8 @@ static inline ph_thread *ph_self(void) {
 
 /* The thread runs it now: how long ago it did so before, in its age; UINT64_MAX if never. */
 uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number);
+/* What the thread has run so far was long ago. */
+void ph_thread_grow_old(ph_thread *thread);
 /* Sums of all threads' counts. */
 void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]);
 enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */

@@ -14,6 +14,7 @@
 #include "costs/launch_counts.h"
 #include "graphs/capture.h"
 #include "process/process.h"
+#include "process/thread.h"
 
 enum { SEGMENT_LAUNCHES = 256 };
 
@@ -70,6 +71,10 @@ void ph_launch(ph_stream *stream, const ph_cost *cost) {
 }
 
 void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
+    if (UNLIKELY(ph_uncounted())) {
+        ph_self()->uncounted_ns += cost->solo_ns;
+        return;
+    }
     ph_record_lock();
     ph_counts.launches++;
     ph_counts.flops += cost->flops;

@@ -4,6 +4,7 @@
  */
 #include "streams/wait.h"
 #include "channel/channel.h"
+#include "core/host.h"
 #include "core/cuda_types.h"
 #include "data/data.h"
 #include "device/device.h"
@@ -13,7 +14,7 @@
 #include "streams/host_function.h"
 
 static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
-    if (ph_run.started && !ph_thread_is_watcher()) {
+    if (ph_run.started && !ph_thread_is_watcher() && !ph_uncounted()) {
         struct ph_HOST_WAIT record = {.scope = scope, .stream = stream, .recording = recording};
         ph_emit_here(PH_KIND_HOST_WAIT, &record, sizeof record, NULL, 0);
     }

@@ -45,7 +45,7 @@ def test_environment_and_main(job: Jobs, tmp_path: Path) -> None:
         ("2", "0", "1", "1"),
     ]
     first = found[0]
-    assert (first["WORLD_SIZE"], first["GROUP_WORLD_SIZE"], first["MASTER_ADDR"]) == ("3", "2", "127.0.0.1")
+    assert (first["WORLD_SIZE"], first["GROUP_WORLD_SIZE"], first["MASTER_ADDR"]) == ("3", "2", "node000")
     assert (first["argv"], first["name"]) == (["script.py", "--lr", "3e-4"], "__main__")
     assert (first["path"], first["file"]) == (str(tmp_path), str(tmp_path / "script.py"))
     assert first["modules"] == [], "a script's own package of that name must not be hidden"

@@ -292,3 +292,27 @@ def test_counters_tell_launches_and_of_each_signature_how_many(running):
     launches = records.LaunchCount.decode_all(counts.payload, 0, counts.entries)
     assert sorted(one.launches for one in launches) == [1, 4]
     assert len({one.key for one in launches}) == 2
+
+
+def test_what_is_not_counted_takes_no_virtual_time(running):
+    """Compilers launch candidates: their cost is told, but they reach no stream and cost the host nothing."""
+
+    def program(rank):
+        kernel, other = rank.kernel("k"), rank.kernel("other")
+        rank.c.phantora_uncounted.restype = ctypes.c_uint64
+        assert rank.launch(kernel, 0) == 0
+        before = rank.c.phantora_uncounted(1)
+        assert rank.launch(other, 0) == 0
+        assert rank.c.phantora_uncounted(1) == before + 700, "the two nest"
+        assert rank.launch(kernel, 0) == 0
+        assert rank.c.phantora_uncounted(-1) == before + 1_000
+        rank.c.phantora_advance_ns(10_000)
+        assert rank.c.cudaDeviceSynchronize() == 0
+        assert rank.c.phantora_uncounted(-1) == before + 1_000
+        assert rank.launch(kernel, 0) == 0
+
+    cost = {"k": (300, 600), "other": (700, 1_400)}
+    told = running(program, cost=lambda s: cost[s.split(";")[1]], host_ns__launch=3_000, host_ns__sync=5_000)
+    segments = [(at, r.launches, r.solo_ns) for r, at in instants(told) if r.kind == records.SEGMENT]
+    assert segments in ([(3_000, 2, 600)], [(3_000, 1, 300), (6_000, 1, 300)])
+    assert not [r for r in told.records if r.kind == records.HOST_WAIT]

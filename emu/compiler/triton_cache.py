@@ -6,16 +6,13 @@ cache folder: the first rank that misses a kernel holds a lock file while it com
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import functools
 from typing import Any
 
-from . import real_time
+from . import file_locks
 
 _WAIT_S = 180.0
 """Longer than any kernel compiles. After that a rank compiles too: one that failed may hold its lock until it ends."""
-_POLL_S = 0.02
 
 
 def install() -> None:
@@ -33,12 +30,11 @@ def install() -> None:
         found = look_up(self, filename)
         if found is not None or self.lock_path is None:
             return found
-        lock = open(self.lock_path, "a")  # noqa: SIM115 - closed by put_group, or with the manager
-        locked = _lock(lock.fileno())
+        lock = file_locks.lock(self.lock_path, _WAIT_S)
         found = look_up(self, filename)
-        if locked and found is None:
-            self._compiling = lock
-        else:
+        if lock is not None and found is None:
+            self._compiling = lock  # closed by put_group, or with the manager
+        elif lock is not None:
             lock.close()
         return found
 
@@ -52,14 +48,3 @@ def install() -> None:
                 lock.close()
 
     FileCacheManager.get_group, FileCacheManager.put_group = get_group, put_group
-
-
-def _lock(fileno: int) -> bool:
-    """Waits up to `_WAIT_S` for an exclusive lock of the file; returns whether it was got."""
-    deadline_s = real_time.monotonic() + _WAIT_S
-    while real_time.monotonic() < deadline_s:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(fileno, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        real_time.sleep(_POLL_S)
-    return False

@@ -1,0 +1,95 @@
+"""Inductor's compiled graphs are the same for every GPU of a server; only the GPU's number is written into them.
+
+torch puts the number into a graph's cache key, too: rank 1 of a server would not find what rank 0 has compiled. Here
+the key says "this process's GPU" in the number's place, and an entry remembers the number that it was compiled for. A
+rank with another GPU puts its own number into the entry's code when it loads it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+OWN = "own"
+"""In keys, in place of the number of the process's own GPU."""
+_DEVICE = re.compile(r"""device\(type='cuda', index=(\d+)\)|(['"])cuda:(\d+)\2""")
+"""A device in the code of an FX graph, as Python prints it or as a string."""
+_IN_WRAPPERS = (
+    (r"\b(?:_DeviceGuard|set_device|get_raw_stream|synchronize)\(", r"\)"),
+    (r"\bdevice\(type='cuda', index=", r"\)"),
+    (r"['\"]cuda:", r"['\"]"),
+)
+"""What stands before and after the GPU's number in Inductor's wrapper code."""
+_COMPILED_FOR = "phantora_device"
+"""Attribute of a cached graph."""
+
+
+def name_own_device(code: str, own: int) -> str:
+    """An FX graph's code, in which the GPU `own` has no number. It is only hashed, never run."""
+
+    def rename(found: re.Match[str]) -> str:
+        number = found[1] or found[3]
+        return f"cuda:{OWN}" if int(number) == own else found[0]
+
+    return _DEVICE.sub(rename, code)
+
+
+def renumber(code: str, compiled_for: int, own: int) -> str:
+    """Inductor's wrapper code, compiled for one GPU, for another. The kernels' own sources stay as they are: they tell
+    the kernels apart, and what they say of the GPU holds for all GPUs of the server.
+    """
+    for before, after in _IN_WRAPPERS:
+        code = re.sub(f"({before}){compiled_for}(?={after})", rf"\g<1>{own}", code)
+    return code
+
+
+def install_keys(pickler: Any, own_device: Callable[[], int]) -> None:
+    """`pickler`: the class that makes the keys of Inductor's and AOTAutograd's caches."""
+    import torch
+    from torch._inductor import cudagraph_utils
+
+    create, reduce_graph = pickler.__init__, pickler._reduce_graph_module
+
+    @functools.wraps(create)
+    def __init__(self: Any, graph: Any, *rest: Any, **options: Any) -> None:
+        create(self, graph, *rest, **options)
+        own = own_device()
+        self.dispatch_table[type(graph)] = self._reduce_graph_module  # each graph has a class of its own
+
+        def reduce_device(device: torch.device) -> tuple[Any, tuple[str]]:
+            is_own = device.type == "cuda" and device.index == own
+            return str, (f"{device.type}:{OWN if is_own else device.index}",)
+
+        self.dispatch_table[torch.device] = reduce_device
+        boxed = getattr(cudagraph_utils, "BoxedDeviceIndex", None)
+        if boxed is not None:  # the GPU whose graph a CUDA graph was recorded for, or none yet
+            self.dispatch_table[boxed] = lambda box: reduce_device(torch.device("cuda", box.value or 0))
+
+    @functools.wraps(reduce_graph)
+    def _reduce_graph_module(self: Any, graph: Any) -> Any:
+        build, (data, imports) = reduce_graph(self, graph)
+        return build, (data | {"_code": name_own_device(data["_code"], own_device())}, imports)
+
+    pickler.__init__, pickler._reduce_graph_module = __init__, _reduce_graph_module
+
+
+def remember_device(graph: Any, own: int) -> None:
+    """Before a compiled graph is stored."""
+    setattr(graph, _COMPILED_FOR, own)
+
+
+def for_own_device(graph: Any, own: int) -> Any:
+    """A compiled graph as it was stored, made to run on the GPU `own`."""
+    from torch._inductor.codecache import code_hash
+
+    compiled_for = getattr(graph, _COMPILED_FOR, own)
+    if compiled_for == own:
+        return graph
+    graph.source_code = renumber(graph.source_code, compiled_for, own)
+    graph.cache_key = code_hash(graph.source_code)
+    numbers = type(graph.device_idxs)(own if number == compiled_for else number for number in graph.device_idxs)
+    graph.device_idxs = numbers
+    setattr(graph, _COMPILED_FOR, own)
+    return graph

@@ -1,0 +1,167 @@
+"""Compiling takes no virtual time, and candidates are chosen by the cost model instead of being timed.
+
+What a rank compiles depends on what others have compiled before, in this run or an earlier one. So nothing of it may
+enter virtual time, or a run's result would depend on its cache: an emulated run is one on a cluster with warm caches.
+While a rank compiles, the hook library charges no calls and no ops, launches reach no stream, and nothing waits for the
+device (phantora_uncounted). Memory that a compiler allocates raises no peak.
+
+Inductor and Triton launch each candidate some hundred times and read the clock. Here it is launched once, not counted:
+the hook library says how long the cost model finds that its kernels take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from ..interpreter.hook_library import Hook
+from ..interpreter.peak_memory import PeakMemory
+from .imports import when_imported
+
+_TRIGGERS = frozenset({"DYNAMO", "LAZY_BACKWARD"})
+"""Why torch compiles. CUDA graphs, which it reports as well, are recorded by running the program's own work."""
+
+
+class Uncounted:
+    """Keeps what a thread does out of virtual time, and what it allocates out of the peaks of memory."""
+
+    def __init__(self, hook: Hook, peaks: PeakMemory) -> None:
+        self._uncounted = hook.uncounted
+        self._peaks = peaks
+        self._thread = threading.local()
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """For work that allocates on the device."""
+        with self.without_memory(), self._peaks.unnoticed():
+            yield
+
+    @contextlib.contextmanager
+    def without_memory(self) -> Iterator[None]:
+        """For work that allocates nothing, wherever it is called: also while a CUDA graph takes its memory."""
+        if getattr(self._thread, "is_inside", False):
+            yield
+            return
+        self._thread.is_inside = True
+        self._uncounted(1)
+        try:
+            yield
+        finally:
+            self._uncounted(-1)
+            self._thread.is_inside = False
+
+    def cost_ms(self, work: Callable[[], Any]) -> float:
+        """GPU time of what `work` launches, by the cost model."""
+        with self.without_memory():
+            before_ns = self._uncounted(0)
+            work()
+            return (self._uncounted(0) - before_ns) / 1e6
+
+    def method(self, owner: type, name: str) -> None:
+        """Keeps a method of a class out of virtual time, if the class has it."""
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def uncounted(*arguments: Any, **options: Any) -> Any:
+            with self.without_memory():
+                return original(*arguments, **options)
+
+        setattr(owner, name, uncounted)
+
+
+def install(hook: Hook, peaks: PeakMemory) -> None:
+    """In the forker, once."""
+    uncounted = Uncounted(hook, peaks)
+    for name, change in (
+        ("torch._dynamo.callback", _compilation),
+        ("torch._inductor.utils", _profiled_benchmark),
+        ("torch._inductor.runtime.benchmarking", _benchmarkers),
+        ("torch._inductor.runtime.triton_heuristics", _kernel_autotuner),
+        ("triton.runtime.autotuner", _triton_autotuner),
+        ("triton.backends.nvidia.driver", _triton_driver),
+    ):
+        when_imported(name, functools.partial(change, uncounted))
+
+
+def _compilation(uncounted: Uncounted, module: ModuleType) -> None:
+    """Dynamo, AOTAutograd and Inductor, of a forward pass or of a backward pass that is compiled when first run."""
+    handler = module.CompilationCallbackHandler
+    install_callbacks = handler.install_callbacks
+
+    @functools.wraps(install_callbacks)
+    @contextlib.contextmanager
+    def compiling(self: Any, trigger: Any, *rest: Any, **named: Any) -> Generator[None]:
+        with contextlib.ExitStack() as stack:
+            if trigger.name in _TRIGGERS:
+                stack.enter_context(uncounted())
+            stack.enter_context(install_callbacks(self, trigger, *rest, **named))
+            yield
+
+    handler.install_callbacks = compiling
+
+
+def _benchmarkers(uncounted: Uncounted, module: ModuleType) -> None:
+    """Inductor's benchmarks: of GEMM and attention templates, of padding, of fusions, of kernel configurations."""
+
+    def benchmark_gpu(
+        self: Any, _callable: Callable[[], Any], *, is_vetted_benchmarking: bool = False, **options: Any
+    ) -> Any:
+        if not is_vetted_benchmarking and hasattr(module, "may_ban_benchmarking"):
+            module.may_ban_benchmarking()
+        cost_ms = uncounted.cost_ms(_callable)
+        return [cost_ms] if options.get("return_mode") == "all" else cost_ms
+
+    for name in ("TritonBenchmarker", "InductorBenchmarker"):
+        owner = getattr(module, name, None)
+        if owner is not None:
+            owner.benchmark_gpu = benchmark_gpu
+
+
+def _profiled_benchmark(uncounted: Uncounted, module: ModuleType) -> None:
+    def do_bench_using_profiling(fn: Callable[[], Any], *arguments: Any, **options: Any) -> float:
+        return uncounted.cost_ms(fn)
+
+    module.do_bench_using_profiling = do_bench_using_profiling  # type: ignore[attr-defined]
+
+
+def _kernel_autotuner(uncounted: Uncounted, module: ModuleType) -> None:
+    """Configurations of Inductor's kernels are compared when a kernel is first run. Candidates compute nothing here, so
+    they may write to the program's own tensors: copies of these would raise the peak of memory.
+    """
+    autotuner = module.CachingAutotuner
+    for name in ("precompile", "autotune_to_one_config", "coordinate_descent_tuning"):
+        uncounted.method(autotuner, name)
+
+    def maybe_clone_args(
+        self: Any, exclude: Any, *arguments: Any, **options: Any
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        return arguments, options
+
+    def copy_args_to_cpu_if_needed(self: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
+        return {}
+
+    for replacement in (maybe_clone_args, copy_args_to_cpu_if_needed):
+        if hasattr(autotuner, replacement.__name__):
+            setattr(autotuner, replacement.__name__, replacement)
+
+
+def _triton_autotuner(uncounted: Uncounted, module: ModuleType) -> None:
+    """`triton.autotune` of kernels that people and libraries write."""
+    uncounted.method(module.Autotuner, "_bench")
+
+
+def _triton_driver(uncounted: Uncounted, module: ModuleType) -> None:
+    def do_bench(fn: Callable[[], Any], *arguments: Any, quantiles: Any = None, **options: Any) -> Any:
+        cost_ms = uncounted.cost_ms(fn)
+        return cost_ms if quantiles is None else [cost_ms] * len(quantiles)
+
+    def get_benchmarker(self: Any) -> Callable[..., Any]:
+        return do_bench
+
+    module.CudaDriver.get_benchmarker = get_benchmarker

@@ -1,0 +1,188 @@
+"""Inductor's cache of compiled graphs: shared by ranks, kept between runs, and filled by one rank at a time.
+
+torch keeps what AOTAutograd and Inductor make of a graph in files, named by a hash of the graph, its inputs and all
+settings. Added here: the folder has a part for each version of torch; keys and entries are the same for all GPUs of a
+server (`any_device`); the first rank that misses a graph holds a lock file while it compiles, the others wait and then
+find it; files are written under names that no other process uses.
+
+A rank waits only for a rank that compiles: locks are given up when the graph is stored, at the latest when the
+compilation ends, before the program goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Any
+
+from . import any_device, file_locks
+from .imports import when_imported
+
+FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+"""Environment variable, torch's own."""
+_WAIT_S = 1800.0
+"""Longer than a graph compiles. After that a rank compiles too."""
+
+
+def install(torch_version: str) -> None:
+    """In the forker, once, before torch is imported."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return
+    os.environ[FOLDER] = str(Path(folder) / f"torch-{torch_version}")
+    locks = GraphLocks(Path(folder) / "locks")
+    when_imported("torch._dynamo.callback", functools.partial(_release_at_the_end, locks))
+    when_imported("torch._inductor.codecache", functools.partial(_graph_cache, locks))
+    when_imported("torch._functorch._aot_autograd.autograd_cache", functools.partial(_autograd_cache, locks))
+
+
+class GraphLocks:
+    """The lock files that the calling thread holds, by the graph's key."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._thread = threading.local()
+
+    def _held(self) -> dict[str, IO[str]]:
+        held: dict[str, IO[str]] = vars(self._thread).setdefault("held", {})
+        return held
+
+    def holds(self, key: str) -> bool:
+        return key in self._held()
+
+    def acquire(self, key: str) -> None:
+        """Waits until no other process compiles this graph. Without a lock, as on a full disk, the rank compiles."""
+        if self.holds(key):
+            return
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            file = file_locks.lock(self._folder / key, _WAIT_S)
+            if file is not None:
+                self._held()[key] = file
+
+    def release(self, key: str) -> None:
+        file = self._held().pop(key, None)
+        if file is not None:
+            file.close()
+
+    def release_all(self) -> None:
+        for key in list(self._held()):
+            self.release(key)
+
+
+def _own_device() -> int:
+    import torch
+
+    return torch.cuda.current_device()
+
+
+def _release_at_the_end(locks: GraphLocks, module: ModuleType) -> None:
+    """Of a compilation, whether it stored what it compiled or not."""
+    handler = module.CompilationCallbackHandler
+    install_callbacks = handler.install_callbacks
+
+    @functools.wraps(install_callbacks)
+    @contextlib.contextmanager
+    def compiling(self: Any, *arguments: Any, **options: Any) -> Generator[None]:
+        try:
+            with install_callbacks(self, *arguments, **options):
+                yield
+        finally:
+            locks.release_all()
+
+    handler.install_callbacks = compiling
+
+
+def _graph_cache(locks: GraphLocks, module: ModuleType) -> None:
+    """Both caches look entries up in the same way."""
+    any_device.install_keys(module.FxGraphCachePickler, _own_device)
+    module.write_atomic = _write_atomic  # type: ignore[attr-defined]
+    look_up = module.GuardedCache.find_guarded_entry.__func__
+
+    @functools.wraps(look_up)
+    def find_guarded_entry(cls: Any, key: str, local: bool, *rest: Any, **options: Any) -> Any:
+        found = look_up(cls, key, local, *rest, **options)
+        if found[0] is not None or not local or locks.holds(key):
+            return found
+        locks.acquire(key)
+        found = look_up(cls, key, local, *rest, **options)
+        if found[0] is not None:
+            locks.release(key)
+        return found
+
+    module.GuardedCache.find_guarded_entry = classmethod(find_guarded_entry)
+    cache = module.FxGraphCache
+    candidates, save = cache.iterate_over_candidates.__func__, cache._save_graph
+
+    @functools.wraps(candidates)
+    def iterate_over_candidates(cls: Any, *arguments: Any, **options: Any) -> Generator[Any]:
+        for graph, *rest in candidates(cls, *arguments, **options):
+            yield any_device.for_own_device(graph, _own_device()), *rest
+
+    @functools.wraps(save)
+    def _save_graph(key: str, compiled_graph: Any, *rest: Any, **options: Any) -> None:
+        any_device.remember_device(compiled_graph, _own_device())
+        try:
+            save(key, compiled_graph, *rest, **options)
+        finally:
+            locks.release(key)
+
+    cache.iterate_over_candidates, cache._save_graph = (
+        classmethod(iterate_over_candidates),
+        staticmethod(_save_graph),
+    )
+
+
+def _autograd_cache(locks: GraphLocks, module: ModuleType) -> None:
+    """An entry needs the compiled backward pass, too, which torch compiles when it first runs. Then every rank would
+    trace before one has stored its entry: a rank that holds a lock compiles both together.
+    """
+    cache = module.AOTAutogradCache
+    look_up, save = cache._lookup, cache.save
+
+    @functools.wraps(look_up)
+    def _lookup(key: str, *rest: Any, **options: Any) -> Any:
+        found = look_up(key, *rest, **options)
+        config: Any = options.get("aot_config", rest[-1] if rest else None)
+        if found is None and locks.holds(key) and hasattr(config, "force_non_lazy_backward_lowering"):
+            config.force_non_lazy_backward_lowering = not _is_compiled_autograd_on()
+        return found
+
+    @functools.wraps(save)
+    def save_and_release(key: str, *rest: Any, **options: Any) -> Any:
+        try:
+            return save(key, *rest, **options)
+        finally:
+            locks.release(key)
+
+    cache._lookup, cache.save = staticmethod(_lookup), staticmethod(save_and_release)
+
+
+def _is_compiled_autograd_on() -> bool:
+    """It compiles backward passes in another way: those that AOTAutograd compiles would not be used."""
+    from torch._dynamo import compiled_autograd, config
+
+    return bool(config.compiled_autograd or compiled_autograd.in_compiled_autograd_region)
+
+
+def _write_atomic(
+    path_: str | os.PathLike[str], content: str | bytes, make_dirs: bool = False, encode_utf_8: bool = False
+) -> None:
+    """torch's function names its temporary file by process and thread. On emulated servers both numbers repeat."""
+    path = Path(path_)
+    if make_dirs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,41 @@
+"""What the launches of CUDA graphs compute: the operations that were captured, as on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..interpreter.hook_library import Hook
+from .host_views import Place
+
+
+class CapturedOps:
+    """The captured operations. They are kept as long as the process: few operations of a graph are on small tensors,
+    and a launch may be waiting for bytes of other ranks when its graph is freed.
+    """
+
+    def __init__(self, hook: Hook, unrecorded: Callable[[Callable[[], Any]], Any]) -> None:
+        self._unrecorded = unrecorded
+        self._captured_streams = hook.captured_streams()
+        self._submit = hook.capture_action(self._run)
+        self._operations: list[Callable[[], None]] = []
+
+    def capturing(self) -> bool:
+        """Is a stream of this process being captured?"""
+        return bool(self._captured_streams.value)
+
+    def take(self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None]) -> bool:
+        """True if the device's current stream is being captured. Then `work` is called at each launch of the graph."""
+        if not self._captured_streams.value:
+            return False
+        import torch
+
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        self._operations.append(work)
+        flat_reads, flat_writes = (
+            [part for place in places for part in (place.address, place.nbytes)] for places in (reads, writes)
+        )
+        return self._submit(stream, flat_reads, flat_writes, len(self._operations) - 1)
+
+    def _run(self, number: int) -> None:
+        self._unrecorded(self._operations[number])

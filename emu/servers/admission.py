@@ -1,0 +1,117 @@
+"""A process becomes an isolated server.
+
+Namespaces of mounts, processes and names belong to the run's user namespace, the server's user namespace lies below
+it: so a server, even root's, can undo none of its mounts and change nothing in its network.
+
+A usher stands between the forker and each server. It joins the run's user namespace, makes the server's pid namespace,
+forks the server as that namespace's first process, gives the server's user namespace its ids, and ends. The forker
+cannot do this itself: it could not return from the pid namespace, and only a process in the run's user namespace may
+give ids to the one below. The server, an orphan then, becomes the forker's child.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import NoReturn
+
+from ..contract import isolation, namespaces
+from . import file_system, id_maps, linux
+
+FIRST_FREE_PORT = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+_READY, _GO = b"ready", b"go"
+
+
+class CannotIsolate(Exception):
+    """Why servers cannot have namespaces of their own, in one line."""
+
+
+class Admission:
+    """A server's way into its namespaces: `fork`, then `enter` in the server and `finish` in the forker."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        """The forker's end; the usher's and the server's."""
+        self._entered, self._enter = -1, -1
+        """A pipe from the server to its usher."""
+        self._usher = -1
+
+    def fork(self, user: int | None) -> bool:
+        """Forks the usher, and the server from it; True in the server. `user`: the run's user namespace, None if this
+        process is in it.
+        """
+        self._usher = os.fork()
+        if self._usher:
+            self._theirs.close()
+            return False
+        self._ours.close()
+        self._entered, self._enter = os.pipe2(os.O_CLOEXEC)
+        try:
+            if user is not None:
+                namespaces.join(user, namespaces.USER, "the run's user namespace")
+            namespaces.unshare(namespaces.PID, "a pid namespace")
+            server = os.fork()
+            if server:
+                self._usher_in(server)
+        except OSError as error:
+            self._theirs.send(_words(error))
+            os._exit(1)
+        os.close(self._entered)
+        return True
+
+    def forget(self) -> None:
+        """In another server: closes the forker's end, which this process has inherited."""
+        self._ours.close()
+
+    def _usher_in(self, server: int) -> NoReturn:
+        os.close(self._enter)
+        said = os.read(self._entered, 1 << 12)
+        if said == _READY:
+            id_maps.write(server)
+            self._theirs.send(b"%d" % server)
+        else:
+            self._theirs.send(said or b"a server ended before it had started")
+        os._exit(0)
+
+    def enter(self, index: int, seen: file_system.View, network: int | None) -> None:
+        """In the server: `index` is its number, `network` its net namespace, None for this machine's. Ends the process
+        if it cannot enter.
+        """
+        try:
+            _enter(isolation.host_name(index), seen, network)
+        except OSError as error:
+            os.write(self._enter, _words(error))
+            os._exit(1)
+        os.write(self._enter, _READY)
+        os.close(self._enter)
+        with self._theirs:
+            if self._theirs.recv(16) != _GO:
+                os._exit(1)  # the forker has ended
+        if os.geteuid() != 0:
+            linux.drop_capabilities()
+
+    def finish(self) -> int:
+        """In the forker, which adopts orphans: the server's process id, once it has entered. Raises CannotIsolate."""
+        with self._ours:
+            said = self._ours.recv(1 << 12)
+            os.waitpid(self._usher, 0)
+            if not said.isdigit():
+                raise CannotIsolate(said.decode(errors="replace") or "a server's usher ended")
+            self._ours.send(_GO, socket.MSG_NOSIGNAL)
+        return int(said)
+
+
+def _words(error: OSError) -> bytes:
+    return str(error.strerror or error).encode()
+
+
+def _enter(hostname: str, seen: file_system.View, network: int | None) -> None:
+    if network is not None:
+        namespaces.join(network, namespaces.NET, "a net namespace")
+        FIRST_FREE_PORT.write_text("0")
+    kinds = namespaces.MOUNTS | namespaces.UTS | namespaces.IPC
+    namespaces.unshare(kinds, "mount, uts and ipc namespaces")
+    socket.sethostname(hostname)
+    file_system.enter(seen, hostname, own_network=network is not None)
+    namespaces.unshare(namespaces.USER | namespaces.MOUNTS, "a server's user namespace")

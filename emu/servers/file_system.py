@@ -1,0 +1,125 @@
+"""What a server sees of this machine's files.
+
+/tmp and /dev/shm are its own and empty. What the run needs of /tmp stays visible at its path: the working directory,
+the script, the interpreter and its packages, paths in the command's arguments and in the environment. The system's and
+the interpreter's folders are read-only. Everything else is this machine's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..contract import isolation
+from ..contract.job import Job
+from . import linux
+
+READ_ONLY = ("/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/sbin", "/usr")
+READ_ONLY_IN_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+_NOT_NEEDED = ("OLDPWD", "SSH_AUTH_SOCK", "TMPDIR", "TEMP", "TMP", "XDG_RUNTIME_DIR")
+"""Environment variables whose paths a server does without."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A server's files, apart from what is private to it. All paths are real paths."""
+
+    kept: tuple[str, ...]
+    """Below /tmp or below a read-only folder, but the same as outside."""
+    read_only: tuple[str, ...]
+    runtime_dir: str
+
+
+def view(job: Job) -> View:
+    """What the servers of this job see. In the forker, whose paths are the script's."""
+    own = [os.path.realpath(path) for path in (job.runtime_dir, job.run_dir)]
+    cwd = os.path.realpath(os.getcwd())
+    used = [cwd, job.hook, sys.executable, sys.prefix, sys.base_prefix, *sys.path, *_named(job.arguments, os.environ)]
+    if not job.module:
+        used.append(job.script)
+    kept = [*own, cwd, *filter(None, map(isolation.entry_of_tmp, used))]
+    folders = (*READ_ONLY, sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(job.hook)))
+    read_only = {os.path.realpath(folder) for folder in folders if os.path.isdir(folder)} - {"/"}
+    shadowed = (*map(os.path.realpath, isolation.PRIVATE), *read_only)
+    return View(
+        kept=tuple(sorted({path for path in kept if any(isolation.is_below(path, folder) for folder in shadowed)})),
+        read_only=tuple(sorted(read_only)),
+        runtime_dir=own[0],
+    )
+
+
+def write_shared_files(job: Job, network: str) -> None:
+    """Files that all servers read, in the runtime folder."""
+    with open(f"{job.runtime_dir}/hosts", "w") as file:
+        file.write(isolation.hosts_file(len(job.servers), network))
+
+
+def enter(seen: View, hostname: str, own_network: bool) -> None:
+    """In the server, first process of a new pid namespace, in a new mount namespace. Raises OSError."""
+    cwd = os.getcwd()
+    linux.mount("none", "/", None, linux.RECURSIVE | linux.PRIVATE)
+    kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in seen.kept}
+    try:
+        for folder in seen.read_only:
+            linux.mount(folder, folder, None, linux.BIND | linux.RECURSIVE)
+            linux.make_read_only(folder)
+        _identify(seen.runtime_dir, hostname)
+        for folder in isolation.PRIVATE:
+            linux.mount("tmpfs", folder, "tmpfs", linux.NO_SETUID | linux.NO_DEVICES, "mode=1777")
+        for path, descriptor in kept.items():  # sorted: a folder comes before what is in it
+            _make_mount_point(path, descriptor)
+            linux.mount(f"/proc/self/fd/{descriptor}", path, None, linux.BIND | linux.RECURSIVE)
+    finally:
+        for descriptor in kept.values():
+            os.close(descriptor)
+    if own_network:
+        _mount_sys()
+    linux.mount("proc", "/proc", "proc", linux.NO_SETUID | linux.NO_DEVICES | linux.NO_EXEC)
+    for path in READ_ONLY_IN_PROC:
+        if os.path.exists(path):
+            linux.mount(path, path, None, linux.BIND | linux.RECURSIVE)
+            linux.make_read_only(path)
+    os.chdir(cwd)
+
+
+def _named(arguments: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """Paths that the command line and the environment name."""
+    values = (value for name, value in environment.items() if name not in _NOT_NEEDED)
+    return isolation.paths([*arguments, *(part for value in values for part in value.split(":"))])
+
+
+def _identify(runtime_dir: str, hostname: str) -> None:
+    """The server's name, and the names of all servers."""
+    os_file = f"{runtime_dir}/{hostname}"
+    with open(os_file, "w") as file:
+        file.write(f"{hostname}\n")
+    for source, target in ((f"{runtime_dir}/hosts", "/etc/hosts"), (os_file, "/etc/hostname")):
+        if os.path.exists(target):
+            linux.mount(source, target, None, linux.BIND)
+            linux.make_read_only(target)
+
+
+def _make_mount_point(path: str, descriptor: int) -> None:
+    if os.path.lexists(path):
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+        os.mkdir(path)
+    else:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+
+
+def _mount_sys() -> None:
+    """/sys shows the interfaces of the network namespace in which it was mounted. Where a container hides parts of
+    /sys the kernel does not permit another mount of it; then it shows this machine's.
+    """
+    with contextlib.suppress(OSError):
+        cgroups = os.open("/sys/fs/cgroup", os.O_PATH | os.O_CLOEXEC)
+        try:
+            linux.mount("sysfs", "/sys", "sysfs", linux.NO_SETUID | linux.NO_DEVICES | linux.NO_EXEC | linux.READ_ONLY)
+            linux.mount(f"/proc/self/fd/{cgroups}", "/sys/fs/cgroup", None, linux.BIND | linux.RECURSIVE)
+        finally:
+            os.close(cgroups)

@@ -1,0 +1,46 @@
+"""Linux's calls for mounts and capabilities, which Python lacks."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+READ_ONLY = 1
+NO_SETUID = 2
+NO_DEVICES = 4
+NO_EXEC = 8
+REMOUNT = 32
+BIND = 4096
+RECURSIVE = 16384
+PRIVATE = 1 << 18
+_KEPT_FLAGS = ((2, 2), (4, 4), (8, 8), (1024, 1024), (2048, 2048), (4096, 1 << 21))
+"""Of statvfs(3) and of mount(2): nosuid, nodev, noexec, noatime, nodiratime, relatime."""
+
+_CAPABILITY_VERSION = 0x20080522
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{what}: {os.strerror(error)}")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    """mount(2). Raises OSError."""
+    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
+    result = _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3])
+    _check(result, f"cannot mount {kind or source} on {target}")
+
+
+def make_read_only(target: str) -> None:
+    """Makes the mount at `target` read-only. Its other flags may be locked, so they stay."""
+    flags = os.statvfs(target).f_flag
+    kept = sum(mount_flag for statvfs_flag, mount_flag in _KEPT_FLAGS if flags & statvfs_flag)
+    mount("none", target, None, REMOUNT | BIND | READ_ONLY | kept)
+
+
+def drop_capabilities() -> None:
+    """The process has no capabilities from now on."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "cannot drop capabilities")

@@ -1,0 +1,70 @@
+"""Where ranks keep what torch.compile and Triton make, so that the next run finds it.
+
+Triton's binaries depend on their source alone. What Inductor keeps also depends on the emulated GPU and on the cost
+model, which chooses among candidates; so there is a folder for each of them, and none is that of a real GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from emu.contract import installed
+from profiles import Gpu
+
+OFF = "off"
+"""In place of a folder: nothing outlives the run."""
+LEAST_FREE_NBYTES = 256 << 20
+"""A cache on a fuller disk is not used: a compilation that cannot write its files fails."""
+_SOURCES = (".py", ".def")
+
+
+def default_folder() -> Path:
+    """May be deleted at any time."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "phantora-async"
+
+
+def why_unusable(folder: Path) -> str:
+    """Creates the folder and a file in it; "" if that worked and there is room."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            free_nbytes = shutil.disk_usage(folder).free
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if free_nbytes >= LEAST_FREE_NBYTES else f"its disk has only {free_nbytes >> 20} MiB left"
+
+
+def environment(folder: Path, gpu: Gpu) -> dict[str, str]:
+    """Variables of torch and Triton. Only Triton's is left as it is if the user has set it: a folder that Inductor
+    uses for real GPUs must not be used here.
+    """
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor" / key(gpu)),
+        "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR") or str(folder / "triton"),
+    }
+
+
+def key(gpu: Gpu) -> str:
+    """Names the emulated GPU, the cost model and this version of the emulation by their content. (Ranks add the version
+    of torch.)
+    """
+    content = hashlib.sha256(json.dumps(dataclasses.asdict(gpu), sort_keys=True, default=str).encode())
+    for path in _sources():
+        content.update(path.name.encode())
+        content.update(path.read_bytes())
+    return content.hexdigest()[:20]
+
+
+def _sources() -> Iterator[Path]:
+    """Of the cost model and of the hook library that asks it."""
+    yield installed.HOOK_LIBRARY
+    for folder in (installed.EMU, installed.EMU.parent / "profiles"):
+        yield from sorted(path for path in folder.rglob("*") if path.suffix in _SOURCES)

@@ -1,0 +1,215 @@
+"""Reading a report that may be damaged or written by another program: every field that the text shows is checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from netsim import SpecError
+from netsim.json_files import Place, line_of, name_of, parse, read_text
+from phantora_async.report.document import SCHEMA, Document
+from phantora_async.wording import printable
+
+MOST = 2**63 - 1
+MOST_SHOWN = 60
+"""Characters of a wrong value that a message repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    least: int = 0
+
+    def __str__(self) -> str:
+        return f"a whole number of at least {self.least}" if self.least else "a whole number that is not negative"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    def __str__(self) -> str:
+        return "a number that is not negative"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    def __str__(self) -> str:
+        return "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """Null, or this shape."""
+
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"null or {self.shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A list whose elements all have this shape."""
+
+    shape: Shape
+    least: int = 0
+    """How many there are."""
+
+    def __str__(self) -> str:
+        return f"a list of at least {self.least}" if self.least else "a list"
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object that has these fields, and any others."""
+
+    fields: Mapping[str, Shape]
+    optional: Mapping[str, Shape] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+Shape = Whole | Number | Text | Maybe | Each | Fields
+WHOLE, NUMBER, TEXT = Whole(), Number(), Text()
+
+
+def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
+    return dict.fromkeys(names, shape)
+
+
+_SIGNATURE = Fields(_fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"))
+_RANK = Fields(
+    _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
+    | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}
+)
+_INTERVAL = Fields(
+    _fields(NUMBER, "level", "low_ns", "high_ns", "kernel_error", "host_fast", "host_slow") | {"bound": TEXT}
+)
+_STEP = Fields(
+    _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
+    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)}
+)
+_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT})
+_SIMULATED = Fields(
+    _fields(TEXT, "gpu", "cluster", "host", "host_mode")
+    | _fields(WHOLE, "virtual_ns", "collectives", "unmodelled_reads", "refused_calls")
+    | {
+        "world_size": Whole(1),
+        "servers": Each(Whole(1), 1),
+        "step": _STEP,
+        "work": Fields(_fields(NUMBER, "flops", "tflops_per_gpu", "mfu")),
+        "ranks": Each(_RANK, 1),
+        "kernels": Fields(
+            {
+                "window": TEXT,
+                "gpu_ns": WHOLE,
+                "signatures": Each(_SIGNATURE),
+                "ranks": Each(Fields({"ranks": Each(WHOLE), "launches": Each(WHOLE)})),
+            }
+        ),
+        "cost_sources": Fields(
+            _fields(NUMBER, "measured", "interpolated", "roofline", "gpu_ns"),
+            {"unrecognised": NUMBER, "unrecognised_signatures": Each(_UNRECOGNISED)},
+        ),
+        "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
+    }
+)
+_SPECULATION = Fields(
+    _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")
+)
+_SIMULATOR = Fields(
+    _fields(NUMBER, "wall_s", "coordinator_cpu_s", "coordinator_peak_rss_nbytes")
+    | {"rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"))), "speculation": _SPECULATION}
+)
+SHAPE = Fields(
+    {
+        "exit_code": WHOLE,
+        "failure": Maybe(Fields({"text": TEXT})),
+        "simulated": _SIMULATED,
+        "simulator": _SIMULATOR,
+    }
+)
+"""All that ``text.terminal_report`` reads. A field that the text is to show has to be added here."""
+
+
+class ReportError(Exception):
+    """A report that cannot be shown. The message names file, line and field, and says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    place: Place
+    problem: str
+
+
+def read(path: Path) -> Document:
+    """The document, checked, with those fields alone that ``SHAPE`` has. Raises ReportError."""
+    try:
+        text = read_text(path)
+        document = parse(text, path)
+    except SpecError as error:
+        raise ReportError(str(error)) from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ReportError(f"{path}: not a report, or written by another version of phantora-async")
+    fault = _fault(document, SHAPE, ()) or _disagreement(document["simulated"])
+    if fault is not None:
+        raise ReportError(f"{path}:{line_of(text, fault.place)}: {name_of(fault.place)}: {fault.problem}")
+    return dict(_only(document, SHAPE))
+
+
+def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | None:
+    """The first part of the value that does not have its shape; None if all have."""
+    match shape:
+        case Maybe():
+            return None if value is None else _fault(value, shape.shape, place)
+        case Fields() if isinstance(value, dict):
+            for name, inner in [*shape.fields.items(), *shape.optional.items()]:
+                if name not in value:
+                    if name in shape.fields:
+                        return _Fault((*place, name), "missing")
+                elif (fault := _fault(value[name], inner, (*place, name))) is not None:
+                    return fault
+            return None
+        case Each() if isinstance(value, list) and len(value) >= shape.least:
+            faults = (_fault(one, shape.shape, (*place, number)) for number, one in enumerate(value))
+            return next((fault for fault in faults if fault is not None), None)
+        case Whole() if type(value) is int and shape.least <= value <= MOST:
+            return None
+        case Number() if type(value) in (int, float) and isfinite(value) and 0 <= value <= MOST:
+            return None
+        case Text() if isinstance(value, str):
+            return None
+    shown = printable(json.dumps(value, ensure_ascii=False))
+    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
+    return _Fault(place, f"expected {shape}, found {shown}")
+
+
+def _only(value: Any, shape: Shape) -> Any:
+    """The value without the fields that its shape does not have."""
+    match shape:
+        case Maybe() if value is not None:
+            return _only(value, shape.shape)
+        case Fields():
+            inner = {**shape.fields, **shape.optional}
+            return {name: _only(value[name], inner[name]) for name in inner if name in value}
+        case Each():
+            return [_only(one, shape.shape) for one in value]
+    return value
+
+
+def _disagreement(simulated: Document) -> _Fault | None:
+    """Fields that each have their shape, but contradict each other."""
+    world_size, ranks, kernels = simulated["world_size"], simulated["ranks"], simulated["kernels"]
+    at: tuple[str | int, ...] = ("simulated",)
+    if len(ranks) != world_size:
+        return _Fault((*at, "ranks"), f"expected {world_size} ranks as in world_size, found {len(ranks)}")
+    signatures = len(kernels["signatures"])
+    for number, group in enumerate(kernels["ranks"]):
+        if len(group["launches"]) != signatures:
+            place = (*at, "kernels", "ranks", number, "launches")
+            found = len(group["launches"])
+            return _Fault(place, f"expected {signatures} numbers, one for each of kernels.signatures, found {found}")
+    return None

@@ -1,0 +1,107 @@
+"""cuDNN's workspaces, measured on an H200 with PyTorch 2.11: what its allocator was asked for."""
+
+import ctypes
+
+import pytest
+
+F32, F16, BF16 = 0, 2, 9
+LSTM, GRU, TANH = 2, 3, 1
+STANDARD, PERSIST_STATIC = 0, 1
+
+# mode, algorithm, dtype, input, hidden, layers, directions, batch, steps: workspace, reserve space
+RNNS = [
+    ((LSTM, STANDARD, F32, 512, 512, 1, 1, 32, 64), (42664448, 20971776)),
+    ((LSTM, STANDARD, F32, 512, 1024, 1, 1, 32, 64), (81003008, 41943296)),
+    ((LSTM, STANDARD, BF16, 1024, 1024, 2, 1, 64, 128), (153617152, 184549632)),
+    ((LSTM, STANDARD, F32, 650, 650, 2, 1, 20, 35), (55777632, 20020256)),
+    ((LSTM, STANDARD, F32, 256, 256, 2, 2, 16, 100), (69403008, 36045056)),
+    ((LSTM, STANDARD, F32, 128, 128, 3, 1, 128, 256), (397411584, 285212928)),
+    ((LSTM, PERSIST_STATIC, F16, 512, 512, 1, 1, 32, 64), (58982912, 10486016)),
+    ((GRU, STANDARD, F32, 512, 512, 1, 1, 32, 64), (40174080, 25166080)),
+    ((GRU, STANDARD, BF16, 100, 200, 1, 1, 20, 35), (10189024, 1680256)),
+    ((TANH, STANDARD, F32, 512, 512, 1, 1, 32, 64), (35979776, 4194560)),
+]
+
+
+def made(c, name):
+    out = ctypes.c_void_p()
+    assert getattr(c, f"cudnnCreate{name}")(ctypes.byref(out)) == 0
+    return out
+
+
+@pytest.mark.parametrize(("problem", "measured"), RNNS)
+def test_a_recurrent_network_takes_what_was_measured(running, problem, measured):
+    mode, algorithm, dtype, inputs, hidden, layers, directions, batch, steps = problem
+
+    def program(rank):
+        c = rank.c
+        handle, net, data = made(c, ""), made(c, "RNNDescriptor"), made(c, "RNNDataDescriptor")
+        assert not c.cudnnSetRNNDescriptor_v8(
+            net, algorithm, mode, 2, directions - 1, 0, dtype, 0, 1, inputs, hidden, hidden, layers, None, 0
+        )
+        assert not c.cudnnSetRNNDataDescriptor(data, dtype, 0, steps, batch, inputs, None, None)
+        work, reserve = ctypes.c_size_t(), ctypes.c_size_t()
+        assert not c.cudnnGetRNNTempSpaceSizes(handle, net, 1, data, ctypes.byref(work), ctypes.byref(reserve))
+        got.extend((work.value, reserve.value))
+        assert got == pytest.approx(measured, rel=1e-3)
+
+    got = []
+    running(program)
+
+
+NCHW, NHWC = 0, 1
+FORWARD, DATA, FILTER = "Forward", "BackwardData", "BackwardFilter"
+
+# direction, dtype, TF32, layout, batch, channels in and out, image, kernel, stride: workspace
+CONVOLUTIONS = [
+    ((FORWARD, F32, True, NCHW, 64, 256, 512, 28, 3, 1), 158859411),
+    ((DATA, F32, True, NCHW, 128, 256, 256, 28, 3, 2), 130810003),
+    ((FILTER, F32, True, NCHW, 128, 64, 64, 56, 3, 1), 207733415),
+    ((FILTER, F32, True, NCHW, 256, 64, 256, 56, 1, 1), 16777616),
+    ((FILTER, F32, False, NCHW, 32, 64, 64, 224, 3, 1), 1850277888),
+    ((FORWARD, F32, True, NHWC, 64, 3, 64, 224, 3, 1), 38542096),
+    ((FILTER, F32, True, NHWC, 64, 128, 256, 56, 3, 1), 8258199),
+    ((FORWARD, BF16, False, NHWC, 64, 256, 256, 56, 3, 1), 131),
+    ((FILTER, BF16, False, NHWC, 64, 64, 128, 112, 3, 1), 3834519),
+    ((FILTER, BF16, False, NHWC, 64, 256, 256, 56, 3, 1), 16515735),
+    ((FILTER, BF16, False, NHWC, 64, 256, 512, 28, 3, 1), 3932895),
+    ((FORWARD, BF16, False, NCHW, 256, 3, 64, 224, 7, 2), 616612880),
+    ((DATA, BF16, False, NCHW, 64, 3, 64, 224, 3, 1), 462431379),
+]
+
+
+def tensor(c, kind, dtype, layout, dims):
+    it = made(c, f"{kind}Descriptor")
+    sizes = (ctypes.c_int * 4)(*dims)
+    if kind == "Filter":
+        assert not c.cudnnSetFilterNdDescriptor(it, dtype, layout, 4, sizes)
+    else:
+        _, ch, h, w = dims
+        strides = (h * w * ch, 1, w * ch, ch) if layout == NHWC else (ch * h * w, h * w, w, 1)
+        assert not c.cudnnSetTensorNdDescriptor(it, dtype, 4, sizes, (ctypes.c_int * 4)(*strides))
+    return it
+
+
+@pytest.mark.parametrize(("problem", "measured"), CONVOLUTIONS)
+def test_a_convolution_takes_what_was_measured(running, problem, measured):
+    direction, dtype, tf32, layout, batch, c_in, c_out, image, kernel, stride = problem
+    out = (image + 2 * (kernel // 2) - kernel) // stride + 1
+
+    def program(rank):
+        c = rank.c
+        x = tensor(c, "Tensor", dtype, layout, (batch, c_in, image, image))
+        w = tensor(c, "Filter", dtype, layout, (c_out, c_in, kernel, kernel))
+        y = tensor(c, "Tensor", dtype, layout, (batch, c_out, out, out))
+        how = made(c, "ConvolutionDescriptor")
+        pair = ctypes.c_int * 2
+        assert not c.cudnnSetConvolutionNdDescriptor(
+            how, 2, pair(kernel // 2, kernel // 2), pair(stride, stride), pair(1, 1), 1, F32
+        )
+        assert not c.cudnnSetConvolutionMathType(how, 1 if tf32 or dtype != F32 else 3)
+        order = {FORWARD: (x, w, how, y), DATA: (w, y, how, x), FILTER: (x, y, how, w)}[direction]
+        nbytes = ctypes.c_size_t()
+        ask = getattr(c, f"cudnnGetConvolution{direction}WorkspaceSize")
+        assert not ask(made(c, ""), *order, 1, ctypes.byref(nbytes))
+        assert nbytes.value == pytest.approx(measured, rel=0.01, abs=1000)
+
+    running(program)

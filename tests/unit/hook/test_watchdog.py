@@ -1,0 +1,147 @@
+"""What a process group's watchdog finds depends on virtual time, not on when it looks."""
+
+import ctypes
+import subprocess
+import threading
+import time
+
+from emu.contract import records
+
+NOT_READY = 600
+FOUND_AFTER_NS = 50_000_000
+
+# The hook knows a process group by the function that creates the communicator.
+PROCESS_GROUP = """
+int _ZN4c10d16ProcessGroupNCCL12initNCCLCommEv(int (*create)(void)) { return create() + 0 * __LINE__; }
+"""
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+
+class Watchdog(threading.Thread):
+    """Queries events as ProcessGroupNCCL does, without a pause between its looks."""
+
+    def __init__(self, c):
+        super().__init__(daemon=True)
+        self.c, self.events, self.found, self.done = c, [], [], False
+
+    def run(self):
+        ctypes.CDLL(None).prctl(15, b"pt_nccl_watchdg", 0, 0, 0)
+        while not self.done:
+            for event in list(self.events):
+                if self.c.cudaEventQuery(event) == 0:
+                    self.events.remove(event)
+                    self.found.append(event)
+                self.c.cudaThreadExchangeStreamCaptureMode(ctypes.byref(ctypes.c_int(1)))
+            time.sleep(0.001)
+
+
+class ProcessGroup:
+    def __init__(self, rank, helper):
+        self.c = rank.c
+        self.stream = rank.stream()
+        self.watchdog = Watchdog(rank.c)
+        self.watchdog.start()
+        self.comm = ctypes.c_void_p()
+
+        @ctypes.CFUNCTYPE(ctypes.c_int)
+        def create():
+            return self.c.ncclCommInitRank(ctypes.byref(self.comm), 8, UniqueId(b"x"), 3)
+
+        assert ctypes.CDLL(str(helper))._ZN4c10d16ProcessGroupNCCL12initNCCLCommEv(create) == 0
+        self.new_event = rank.event
+        self.buffer = rank.malloc(4096)
+
+    def all_reduce(self):
+        at = ctypes.c_void_p(self.buffer)
+        assert self.c.ncclAllReduce(at, at, ctypes.c_size_t(1), 7, 0, self.comm, ctypes.c_void_p(self.stream)) == 0
+        event = self.new_event(2)
+        assert self.c.cudaEventRecord(ctypes.c_void_p(event), ctypes.c_void_p(self.stream)) == 0
+        self.watchdog.events.append(event)
+        return event
+
+
+def helper_in(folder):
+    source, library = folder / "group.c", folder / "group.so"
+    source.write_text(PROCESS_GROUP)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O0", "-o", library, source], check=True)
+    return library
+
+
+def answers(ended_for_ns):
+    """Every collective ended so long ago when the rank asks."""
+
+    def answer(record):
+        return (1, 3, 8) if record.kind == records.COMM_INIT else (ended_for_ns, 1, 0)
+
+    return answer
+
+
+def test_a_launch_lets_the_watchdog_finish_with_what_ended_long_ago(running, tmp_path):
+    helper = helper_in(tmp_path)
+
+    def program(rank):
+        group = ProcessGroup(rank, helper)
+        first = group.all_reduce()
+        time.sleep(0.2)
+        assert group.watchdog.found == [], "the watchdog has looked often, but virtual time stands still"
+        rank.c.phantora_advance_ns(FOUND_AFTER_NS)
+        assert group.watchdog.found == [], "only a launch lets it see"
+        second = group.all_reduce()
+        assert group.watchdog.found == [first], "the launch waited for it"
+        assert second in group.watchdog.events
+
+    told = running(program, answer=answers(FOUND_AFTER_NS))
+    assert len(told.of(records.ELAPSED)) == 1
+
+
+def test_what_ended_a_short_time_ago_is_not_found(running, tmp_path):
+    helper = helper_in(tmp_path)
+
+    def program(rank):
+        group = ProcessGroup(rank, helper)
+        for _ in range(4):
+            group.all_reduce()
+            rank.c.phantora_advance_ns(FOUND_AFTER_NS)
+        assert group.watchdog.found == []
+
+    told = running(program, answer=answers(FOUND_AFTER_NS - 1))
+    assert 3 <= len(told.of(records.ELAPSED)) <= 6, "it looks for the last one found by bisection"
+
+
+def test_a_launch_does_not_ask_about_collectives_whose_end_the_program_waits_for(running, tmp_path):
+    helper = helper_in(tmp_path)
+
+    def program(rank):
+        group = ProcessGroup(rank, helper)
+        event = group.all_reduce()
+        assert rank.c.cudaStreamWaitEvent(ctypes.c_void_p(rank.stream()), ctypes.c_void_p(event), 0) == 0
+        rank.c.phantora_advance_ns(4 * FOUND_AFTER_NS)
+        group.all_reduce()
+        until = time.monotonic() + 60
+        while event not in group.watchdog.found and time.monotonic() < until:
+            time.sleep(0.001)
+        assert group.watchdog.found == [event]
+
+    assert not running(program, answer=answers(0)).of(records.ELAPSED)
+
+
+def test_work_of_a_finalized_communicator_counts_as_done(running, tmp_path):
+    helper = helper_in(tmp_path)
+
+    def program(rank):
+        group = ProcessGroup(rank, helper)
+        event = group.all_reduce()
+        assert rank.c.cudaEventQuery(ctypes.c_void_p(event)) == NOT_READY, "the program asks"
+        assert rank.c.ncclCommFinalize(group.comm) == 0
+        until = time.monotonic() + 60
+        while not group.watchdog.found and time.monotonic() < until:
+            time.sleep(0.001)
+        assert group.watchdog.found == [event]
+
+    def answer(record):
+        return (0, 0) if record.kind == records.QUERY else answers(0)(record)
+
+    running(program, answer=answer)

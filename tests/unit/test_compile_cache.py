@@ -1,0 +1,86 @@
+"""The folder that outlives runs: whose results are in which part of it, and what happens if it cannot be used."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from emu.contract import installed
+from phantora_async import compile_cache
+from profiles import Gpu, load_gpu
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    return load_gpu("h200")
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folders whose content is part of the key."""
+    root = tmp_path / "installation"
+    for folder in (installed.EMU, installed.EMU.parent / "profiles"):
+        shutil.copytree(folder, root / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "emu" / "lib").mkdir(exist_ok=True)
+    library = root / "emu" / "lib" / "libcuda.so.1"
+    library.write_bytes(b"")
+    monkeypatch.setattr(installed, "EMU", root / "emu")
+    monkeypatch.setattr(installed, "HOOK_LIBRARY", library)
+    return root
+
+
+def test_another_gpu_has_another_folder(gpu: Gpu, sources: Path) -> None:
+    keys = {compile_cache.key(load_gpu(name)) for name in ("h200", "h100", "a100-80g")}
+    assert len(keys) == 3
+    assert compile_cache.key(load_gpu("h200")) in keys
+    faster = dataclasses.replace(gpu, memory=dataclasses.replace(gpu.memory, bandwidth_gb_per_s=1.0))
+    assert compile_cache.key(faster) != compile_cache.key(gpu), "a profile is known by its content"
+
+
+@pytest.mark.parametrize(
+    "changed", ["profiles/models/triton.py", "profiles/cost.py", "emu/contract/signature.def", "emu/lib/libcuda.so.1"]
+)
+def test_another_cost_model_has_another_folder(gpu: Gpu, sources: Path, changed: str) -> None:
+    before = compile_cache.key(gpu)
+    assert compile_cache.key(gpu) == before
+    with (sources / changed).open("a") as file:
+        file.write("\n")
+    assert compile_cache.key(gpu) != before
+
+
+def test_folders_of_real_gpus_are_not_used(gpu: Gpu, sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/mine too")
+    variables = compile_cache.environment(Path("/cache"), gpu)
+    assert variables["TORCHINDUCTOR_CACHE_DIR"] == f"/cache/inductor/{compile_cache.key(gpu)}"
+    assert variables["TRITON_CACHE_DIR"] == "/mine too", "binaries depend on their source alone"
+
+
+def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    assert compile_cache.why_unusable(folder) == ""
+    assert list(folder.iterdir()) == []
+
+
+def test_why_a_folder_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    assert compile_cache.why_unusable(tmp_path / "file") != ""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(100 << 20, 0, 3 << 20))
+    assert compile_cache.why_unusable(tmp_path) == "its disk has only 3 MiB left"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    assert compile_cache.why_unusable(tmp_path) == "Permission denied"
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
