@@ -93,6 +93,11 @@ _STEP = Fields(
     | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)}
 )
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT})
+_ROUTED = Fields(
+    _fields(TEXT, "line", "module", "operation")
+    | _fields(WHOLE, "chosen", "candidates")
+    | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
+)
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
     | _fields(WHOLE, "virtual_ns", "collectives", "unmodelled_reads", "refused_calls")
@@ -115,7 +120,8 @@ _SIMULATED = Fields(
             {"unrecognised": NUMBER, "unrecognised_signatures": Each(_UNRECOGNISED)},
         ),
         "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
-    }
+    },
+    {"routing": Fields({"policy": TEXT, "places": Each(_ROUTED)})},
 )
 _SPECULATION = Fields(
     _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")

@@ -204,7 +204,7 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
         notes.append(f"{simulated['unmodelled_reads']} reads of values that were not computed (0 was read)")
     if simulated["refused_calls"]:
         notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
-    notes += routing_notes(simulated["routing"])
+    notes += routing_notes(simulated["routing"]) if "routing" in simulated else []
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")
