@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from phantora_async.wording import printable
+
 POLL_S = 0.05
 CHUNK_NBYTES = 1 << 16
 LOGGED_EVERY_S = 30.0
@@ -32,7 +34,8 @@ class Terminal:
         """Shows this status in place of the previous one."""
         if self._logs_status and time.monotonic() - self._logged_s >= LOGGED_EVERY_S:
             self._logged_s = time.monotonic()
-            print(text, file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)
+        text = printable(text).replace("\n", " ")
         if self._shows_status and text != self._status:
             self._erase()
             self._status = text
@@ -48,13 +51,13 @@ class Terminal:
     def remark(self, text: str) -> None:
         """A line about the run, always shown."""
         self._erase()
-        print(f"phantora-async: {text}", file=sys.stderr, flush=True)
+        print(printable(f"phantora-async: {text}"), file=sys.stderr, flush=True)
         self._draw()
 
     def notice(self, text: str) -> None:
         """A line about what a status line would show; printed only if there is none."""
         if not self._shows_status:
-            print(text, file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self._erase()
