@@ -14,7 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.contract import isolation
+from emu.contract import isolation, routing_policy
+from emu.contract.routing_policy import RoutingPolicy
 from phantora_async import compile_cache, run_dir
 from phantora_async.errors import UsageError
 from phantora_async.run_dir import RunDir
@@ -37,6 +38,7 @@ STALL_TIMEOUT_S = 1800.0
 """gloo's default and three times NCCL's: many ranks share few processors here."""
 MOST_RANKS = 16_384
 DEFAULT_CLUSTER = "dgx-h200"
+DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
 """Where run directories are made by default."""
 
@@ -62,6 +64,7 @@ class Config:
     clock: str
     speculation: str
     isolation: str
+    routing: RoutingPolicy
     network: str
     python: Path
     preload: tuple[str, ...]
@@ -142,6 +145,7 @@ def resolve(given: argparse.Namespace) -> Config:
     nccl, remarks = _network(cluster, len(servers))
     script = _module(given.script) if given.module else _script(given.script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
+    routing = _routing(given.moe)
     python = find_python(given.python)
     cache, cache_remarks = _compile_cache(given.compile_cache)
     claimed = _run_dir(given.run_dir, given.script, sum(servers))
@@ -159,6 +163,7 @@ def resolve(given: argparse.Namespace) -> Config:
         clock=given.clock,
         speculation=given.speculation,
         isolation=given.isolation,
+        routing=routing,
         network=given.network or ("host" if given.isolation == "none" else "private"),
         python=python,
         preload=tuple(given.preload),
@@ -169,6 +174,19 @@ def resolve(given: argparse.Namespace) -> Config:
         progress=not given.no_progress,
         stall_timeout_s=given.stall_timeout,
     )
+
+
+def _routing(text: str) -> RoutingPolicy:
+    """A trace's path becomes absolute: the ranks' forker reads it again."""
+    kind, _, rest = text.partition(":")
+    if kind == routing_policy.TRACE and rest:
+        text = f"{kind}:{Path(rest).absolute()}"
+    try:
+        return routing_policy.parse(text)
+    except OSError as error:
+        raise UsageError(f"--moe {text}: {error.strerror or error}", "name a file that can be read") from None
+    except ValueError as error:
+        raise UsageError(f"--moe {text}: {error}", f"forms: --moe {routing_policy.FORMS}") from None
 
 
 def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
@@ -260,10 +278,8 @@ def _run_dir(text: str | None, script: str, ranks: int) -> RunDir:
         return run_dir.claim(Path(text).absolute(), ranks)
     stem = re.sub(r"[^\w.-]", "_", Path(script).stem)[:40] or "run"
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{stem}"
-    free = (
-        folder for end in count() if not (folder := (RUNS / f"{name}{f'-{end}' if end else ''}").absolute()).exists()
-    )
-    return run_dir.claim(next(free), ranks)
+    folders = ((RUNS / f"{name}{f'-{end}' if end else ''}").absolute() for end in count())
+    return run_dir.claim(next(folder for folder in folders if not folder.exists()), ranks)
 
 
 def _report(text: str | None, folder: Path) -> Path:

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "emu.contract": [],
     "emu.interpreter": ["emu.contract"],
     "emu.clock": ["emu.interpreter"],
-    "emu.control": ["emu.interpreter"],
+    "emu.control": ["emu.contract", "emu.interpreter"],
     "emu.compiler": ["emu.interpreter"],
     "emu.hostbench": ["emu.interpreter"],
     "emu.servers": ["emu.contract"],
