@@ -95,4 +95,4 @@ def _ranks(names: Iterable[str]) -> int:
 
 def _named(names: list[str]) -> str:
     some = ", ".join(names[:MOST_NAMED])
-    return some if len(names) <= MOST_NAMED else f"{some} and {len(names) - MOST_NAMED} more files"
+    return some if len(names) <= MOST_NAMED else f"{some} and {len(names) - MOST_NAMED} more"

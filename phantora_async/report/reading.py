@@ -100,7 +100,7 @@ _ROUTED = Fields(
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT})
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
-    | _fields(WHOLE, "virtual_ns", "collectives", "unmodelled_reads", "refused_calls")
+    | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
     | {
         "world_size": Whole(1),
         "servers": Each(Whole(1), 1),

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from phantora_async.report.document import MOST_WARNINGS
 from phantora_async.report.routing import routing_notes
 from phantora_async.wording import printable
 
@@ -210,8 +211,9 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")
-    if len(simulated["warnings"]) > WARNINGS:
-        notes.append(f"{len(simulated['warnings']) - WARNINGS} more warnings in the JSON report")
+    more = len(simulated["warnings"]) - WARNINGS + simulated["warnings_left_out"]
+    if more > 0:
+        notes.append(f"{more} more warnings in the ranks' logs; the JSON report has up to {MOST_WARNINGS}")
     return notes
 
 
