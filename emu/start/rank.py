@@ -44,6 +44,7 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
         connection = _Connection(prepared)
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
+        prepared.peaks.report_every_step(prepared.hook)
         prepared.ranges.start()
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
