@@ -51,7 +51,11 @@ def main(fileno: int, network_fileno: int) -> None:
     import torch
 
     control.send("ready", torch=torch.__version__, python=sys.version.partition(" ")[0])
-    _supervise(job, prepared, namespaces, control)
+    if namespaces is None:
+        servers = _fork_servers(job, prepared, control)
+    else:
+        servers = _fork_isolated_servers(job, prepared, namespaces, control)
+    _supervise(job, servers, control)
 
 
 def _begin_isolation(job: Job, network_fileno: int) -> Preparation | None:
@@ -84,12 +88,8 @@ def _isolate(job: Job, preparation: Preparation | None, control: ControlSocket) 
     return dataclasses.replace(job, isolation=level, master_addr=address), namespaces
 
 
-def _fork_servers(
-    job: Job, prepared: Prepared, namespaces: RunNamespaces | None, control: ControlSocket
-) -> dict[int, int]:
+def _fork_servers(job: Job, prepared: Prepared, control: ControlSocket) -> dict[int, int]:
     """Returns the servers' numbers by process id."""
-    if namespaces is not None:
-        return _fork_isolated_servers(job, prepared, namespaces, control)
     servers: dict[int, int] = {}
     for index in range(len(job.servers)):
         parent, pid = os.getpid(), os.fork()
@@ -123,9 +123,8 @@ def _fork_isolated_servers(
     return servers
 
 
-def _supervise(job: Job, prepared: Prepared, namespaces: RunNamespaces | None, control: ControlSocket) -> None:
-    """Forks the servers, then waits until they have ended or the launcher has gone."""
-    servers = _fork_servers(job, prepared, namespaces, control)
+def _supervise(job: Job, servers: dict[int, int], control: ControlSocket) -> None:
+    """Waits until the servers have ended or the launcher has gone. `servers`: their numbers by process id."""
     wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
