@@ -35,7 +35,7 @@ STALL_TIMEOUT_S = 1800.0
 DEFAULT_CLUSTER = "dgx-h200"
 RUNS = Path("phantora-runs")
 """Where run directories are made by default."""
-OWN_FILES = ("rank*.log", "rank*.stack", "rank*.error.json", "forker.log", "device.txt", "report.json")
+OWN_FILES = ("rank*.log", "server*.log", "rank*.stack", "rank*.error.json", "forker.log", "device.txt", "report.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Config:
     """A path, or a module's name if ``module``."""
     module: bool
     arguments: tuple[str, ...]
+    launcher: bool
+    """``script`` and ``arguments`` are a command that starts the ranks of a server."""
     servers: tuple[int, ...]
     """GPUs in use on each server."""
     gpu: Gpu
@@ -133,15 +135,22 @@ def resolve(given: argparse.Namespace) -> Config:
     if given.isolation != "none" and len(servers) > isolation.MAX_SERVERS:
         raise UsageError(f"{len(servers)} servers: at most {isolation.MAX_SERVERS} can be isolated", "--isolation none")
     nccl, remarks = _network(cluster, len(servers))
-    script = _module(given.script) if given.module else _script(given.script)
+    if given.launcher and given.module:
+        raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
+    script: str = given.script
+    if not given.launcher:
+        script = _module(script) if given.module else _script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
     python = find_python(given.python)
     cache, cache_remarks = _compile_cache(given.compile_cache)
     run_dir = _run_dir(given.run_dir, given.script)
+    if given.launcher:
+        _link_logs(run_dir, servers)
     return Config(
         script=script,
         module=given.module,
         arguments=tuple(given.arguments),
+        launcher=given.launcher,
         servers=servers,
         gpu=gpu,
         cluster=cluster,
@@ -263,6 +272,15 @@ def _run_dir(text: str | None, script: str) -> Path:
             f"--run-dir {path}: {error.strerror or error}", "choose a writable directory: --run-dir DIR"
         ) from None
     return path
+
+
+def _link_logs(run_dir: Path, servers: tuple[int, ...]) -> None:
+    """Ranks that a launcher starts write to their server's log."""
+    first = 0
+    for server, gpus in enumerate(servers):
+        for rank in range(first, first + gpus):
+            (run_dir / f"rank{rank}.log").symlink_to(f"server{server}.log")
+        first += gpus
 
 
 def _report(text: str | None, run_dir: Path) -> Path:
