@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.contract import isolation
+from emu.contract import isolation, routing_policy
+from emu.contract.routing_policy import RoutingPolicy
 from phantora_async import compile_cache
 from phantora_async.errors import UsageError
 from phantora_async.virtual_time.speculation_policy import NEVER
@@ -33,6 +34,7 @@ FLOAT_LIMIT_COUNT = 4096
 STALL_TIMEOUT_S = 1800.0
 """gloo's default and three times NCCL's: many ranks share few processors here."""
 DEFAULT_CLUSTER = "dgx-h200"
+DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
 """Where run directories are made by default."""
 OWN_FILES = ("rank*.log", "server*.log", "rank*.stack", "rank*.error.json", "forker.log", "device.txt", "report.json")
@@ -61,6 +63,7 @@ class Config:
     clock: str
     speculation: str
     isolation: str
+    routing: RoutingPolicy
     network: str
     python: Path
     preload: tuple[str, ...]
@@ -141,6 +144,7 @@ def resolve(given: argparse.Namespace) -> Config:
     if not given.launcher:
         script = _module(script) if given.module else _script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
+    routing = _routing(given.moe)
     python = find_python(given.python)
     cache, cache_remarks = _compile_cache(given.compile_cache)
     run_dir = _run_dir(given.run_dir, given.script)
@@ -161,6 +165,7 @@ def resolve(given: argparse.Namespace) -> Config:
         clock=given.clock,
         speculation=given.speculation,
         isolation=given.isolation,
+        routing=routing,
         network=given.network or ("host" if given.isolation == "none" else "private"),
         python=python,
         preload=tuple(given.preload),
@@ -171,6 +176,19 @@ def resolve(given: argparse.Namespace) -> Config:
         progress=not given.no_progress,
         stall_timeout_s=given.stall_timeout,
     )
+
+
+def _routing(text: str) -> RoutingPolicy:
+    """A trace's path becomes absolute: the ranks' forker reads it again."""
+    kind, _, rest = text.partition(":")
+    if kind == routing_policy.TRACE and rest:
+        text = f"{kind}:{Path(rest).absolute()}"
+    try:
+        return routing_policy.parse(text)
+    except OSError as error:
+        raise UsageError(f"--moe {text}: {error.strerror or error}", "name a file that can be read") from None
+    except ValueError as error:
+        raise UsageError(f"--moe {text}: {error}", f"forms: --moe {routing_policy.FORMS}") from None
 
 
 def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:

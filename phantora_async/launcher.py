@@ -156,6 +156,7 @@ class Launcher:
             network=config.network,
             data_limit_nbytes=DATA_LIMIT_NBYTES,
             float_limit_count=FLOAT_LIMIT_COUNT,
+            routing=config.routing.text,
             grace_s=GRACE_S,
         )
 

@@ -83,6 +83,7 @@ class Session:
             speculation=config.speculation,
             progress=self._terminal.live,
             run_dir=config.run_dir,
+            routing=config.routing.text,
             stall_timeout_s=config.stall_timeout_s,
         )
 

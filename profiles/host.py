@@ -25,6 +25,10 @@ HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
 
 
+MOST_COST_NS = 4e6
+"""Of one call or operator. In picoseconds it has 32 bits in the hook library."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """How hosts of this kind differ, and how far the model is from a host that it was measured on."""
@@ -75,8 +79,8 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     spread, measured = top.table("spread", optional=True), top.table("measured", optional=True)
     host = HostModel(
         name=path.stem,
-        cost_ns={kind: calls.number(kind, zero=True) for kind in CALL_KINDS}
-        | {kind: work.number(kind, zero=True) for kind in WORK_KINDS},
+        cost_ns={kind: calls.number(kind, zero=True, most=MOST_COST_NS) for kind in CALL_KINDS}
+        | {kind: work.number(kind, zero=True, most=MOST_COST_NS) for kind in WORK_KINDS},
         host_function_ns=top.integer("host_function_ns", HOST_FUNCTION_NS),
         queue_depth=top.integer("queue_depth", least=1),
         scale=top.number("scale", 1.0),

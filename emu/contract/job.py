@@ -43,6 +43,8 @@ class Job:
     """Larger copies, collectives and tensors move no bytes."""
     float_limit_count: int
     """Floating-point tensors of more elements are not computed."""
+    routing: str
+    """The policy of `--moe`, see routing_policy."""
     grace_s: float
     """Time between SIGTERM and SIGKILL when ranks are ended."""
 

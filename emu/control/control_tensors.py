@@ -7,6 +7,7 @@ point). The hook library keeps for every byte of device memory whether it is *kn
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ class ControlTensors:
         self._submit = hook.action(self._run_deferred)
         self._captured = CapturedOps(hook, self.unrecorded)
         self._enable_record_function = torch._C._autograd._enable_record_function
+        self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
+        """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
     def small(self, values: Iterable[Any]) -> list[Tensor] | None:
@@ -107,6 +110,13 @@ class ControlTensors:
                 f"{line or 'the script'} reads {dtype} values that depend on floating-point kernels, which are not "
                 "executed: the values are placeholders",
             )
+
+    def use(self, tensors: Iterable[Tensor]) -> None:
+        """They are read by the program or by an operation that is computed."""
+        for tensor in tensors if self.unused_choices else ():
+            owner, report = self.unused_choices.pop(tensor.untyped_storage().data_ptr(), (None, None))
+            if owner is not None and report is not None and owner() is not None:
+                report()
 
     # ---- computing -------------------------------------------------------------------------------------------------
     def unrecorded(self, work: Callable[[], Any]) -> Any:

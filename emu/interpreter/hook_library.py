@@ -40,6 +40,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
     "backward": (None, ()),
     "uncounted": (_u64, (_int,)),
+    "is_uncounted": (_int, ()),
     "frame_rule": (_int, (_str, _str, _int)),
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
@@ -49,6 +50,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
+    "routing": (None, (_u64, _u32, _u32, _ranges, _u32, _str)),
     "kernel_program": (None, (ctypes.c_void_p, _str, _str)),
 }
 
@@ -95,6 +97,7 @@ class Hook:
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_forget: Callable[[int, int], None] = functions["data_forget"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
+        self.is_uncounted: Callable[[], int] = functions["is_uncounted"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
 
@@ -129,6 +132,12 @@ class Hook:
     def warn_once(self, name: str, text: str) -> None:
         """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""
         self._functions["warn_once"](name.encode(errors="replace"), text.encode(errors="replace"))
+
+    def routing(self, calls: int, layer: int, chosen: int, loads: Sequence[int], text: str) -> None:
+        """Sends a ROUTING record."""
+        self._functions["routing"](
+            calls, layer, chosen, (_u64 * len(loads))(*loads), len(loads), text.encode(errors="replace")
+        )
 
     def kernel_program(self, function: int, program: str, parameter_widths: str) -> None:
         """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""

@@ -89,6 +89,7 @@ class Connection:
             self._open = False
             self._prepared.clock.stop()
             self._prepared.peaks.report(self._prepared.hook)
+            self._prepared.computed.routing.loads.report()
             self._prepared.hook.finish(end.code, end.last_words)
 
     def _exit_at_once(self, status: int) -> NoReturn:

@@ -7,7 +7,16 @@ import os
 import sys
 from pathlib import Path
 
-from phantora_async.config import CLOCKS, DEFAULT_CLUSTER, HOST_MODES, ISOLATIONS, NETWORKS, STALL_TIMEOUT_S, resolve
+from phantora_async.config import (
+    CLOCKS,
+    DEFAULT_CLUSTER,
+    DEFAULT_MOE,
+    HOST_MODES,
+    ISOLATIONS,
+    NETWORKS,
+    STALL_TIMEOUT_S,
+    resolve,
+)
 from phantora_async.errors import NotWritten, exit_codes_help
 from phantora_async.virtual_time.speculation_policy import POLICIES
 from phantora_async.wording import short
@@ -86,6 +95,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=POLICIES,
         default=POLICIES[0],
         help="when to simulate ahead of the slowest rank; changes the simulator's speed, not the results "
+        "(default: %(default)s)",
+    )
+    machine.add_argument(
+        "--moe",
+        metavar="POLICY",
+        default=DEFAULT_MOE,
+        help="how tokens spread over the experts of a mixture of experts, as the routers' scores are not computed: "
+        "balanced, zipf:EXPONENT, random:SEED, or trace:FILE with the experts' loads, a line for each layer "
         "(default: %(default)s)",
     )
     machine.add_argument(

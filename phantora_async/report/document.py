@@ -12,6 +12,7 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import kernels_document, source_shares, window_counts
+from phantora_async.report.routing import routing_document
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
@@ -96,6 +97,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         },
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
+        "routing": routing_document(spec.routing, fact_builder.routing),
         "warnings": warnings,
         "ranks": ranks,
     }

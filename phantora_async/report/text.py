@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from phantora_async.report.routing import routing_notes
 from phantora_async.wording import printable
 
 ALL_RANKS = 16
@@ -203,6 +204,7 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
         notes.append(f"{simulated['unmodelled_reads']} reads of values that were not computed (0 was read)")
     if simulated["refused_calls"]:
         notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
+    notes += routing_notes(simulated["routing"])
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")

@@ -116,10 +116,11 @@ class StepEnd:
 
 @entity
 class Segment:
-    """Consecutive kernels of one stream: its work is solo_ns x contended_ns units.
+    """Consecutive kernels of one stream: its work is solo_ns x contended_ns x WORK_UNIT units.
 
-    Alone it does contended_ns of them per nanosecond, beside an NCCL kernel solo_ns. So a change of rate divides
-    nothing, and only the completion is rounded: up, to the first nanosecond at which no unit is left.
+    Alone it does contended_ns x WORK_UNIT of them per nanosecond, beside an NCCL kernel solo_ns x WORK_UNIT. So a
+    change between these rates divides nothing, and only the completion is rounded: up, to the first nanosecond at which
+    no unit is left. Beside segments of other streams the rate is lower (``gpu_sharing``), and rounded down.
     """
 
     launches: int = constant()
@@ -129,6 +130,8 @@ class Segment:
     """At least solo_ns."""
     floor_ns: int = constant()
     """It is not complete before this instant: its last kernels are launched that late."""
+    fill: int = constant()
+    """How much of the GPU its kernels take, in parts of ``gpu_sharing.FULL``."""
 
 
 @entity

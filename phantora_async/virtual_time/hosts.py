@@ -25,6 +25,7 @@ from phantora_async.virtual_time.entities import (
 )
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.gpu_sharing import fill_of
 from phantora_async.virtual_time.output import Output
 from phantora_async.virtual_time.polling import is_delayed
 from phantora_async.virtual_time.rollback_log import RollbackLog
@@ -186,7 +187,8 @@ class Hosts:
         stream.launches += launches
         solo_ns, contended_ns = record.solo_ns, record.contended_ns
         floor_ns = self._event_queue.now_ns + record.tail_ns
-        segment = Segment(launches, solo_ns, contended_ns if contended_ns > solo_ns else solo_ns, floor_ns)
+        contended_ns = max(contended_ns, solo_ns)
+        segment = Segment(launches, solo_ns, contended_ns, floor_ns, fill_of(solo_ns, contended_ns))
         self._streams.submit(stream, segment)
         return True
 

@@ -41,7 +41,7 @@ ERROR_SHARES: dict[str, float] = {
     "layer norm": 0.16,
     "loss": 0.22,
     "memory fill": 0.22,
-    "optimizer": 0.16,
+    "optimizer": 0.10,
     "pooling": 0.14,
     "random numbers": 0.12,
     "reduction": 0.17,

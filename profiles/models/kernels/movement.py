@@ -31,6 +31,8 @@ PASSES_NS = (
 PAIR_NBYTES, SWEPT_ITEMS = 32.0, 16  # a key and a value, read and written; of a thread
 BLOCK_SORT, BLOCK_SORT_16, BITONIC = 900.0, 590.0, 1_200.0  # instructions per element
 SORT_START_NS = 4_000.0
+HISTOGRAM_INSTRUCTIONS, HISTOGRAM_START_NS = 170.0, (300.0, 1_200.0)  # of a 4-byte element; of 4 and 8 bytes
+MERGE_ROUND_NS, MERGE_NS = 100.0, 0.0017  # a counter of each thread; all counters of all blocks
 
 
 def _said(what: Kernel) -> int:
@@ -169,6 +171,16 @@ def _small(machine: Machine, what: Kernel, name: KernelName) -> float:
     return machine.memory_ns(16.0 * _covered(what, 1))
 
 
+def _histogram(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """PyTorch's histc and bincount: blocks count in shared memory if the bins fit there, then add up their counters."""
+    count = _said(what) or _covered(what, 1)
+    item = _item(name)
+    work = machine.issue_ns(count * HISTOGRAM_INSTRUCTIONS * item / 4)
+    counters = what.shared_nbytes / item
+    merging = counters / prod(what.block) * MERGE_ROUND_NS + counters * prod(what.grid) * MERGE_NS
+    return HISTOGRAM_START_NS[item > 4] + work + merging
+
+
 def _short(start_ns: float) -> Model:
     return lambda machine, what, name: start_ns
 
@@ -245,6 +257,7 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"conv_depthwise2d_backward", "depthwise convolution of PyTorch", _depthwise(400.0, 14.0)),
     (r"conv_depthwise2d_grad_weight", "depthwise convolution of PyTorch", _depthwise_weights),
     (r"prepare_grouped_gemm_data", "grouped product", _short(700.0)),
+    (r"kernelHistogram1D", "sorting and scanning", _histogram),
     (r"CatArrayBatchedCopy", "concatenation", _cat),
     (r"vectorized_gather", "gather and scatter", _vector_gather),
     (r"embedding_backward_feature", "embedding", _dense_embedding_gradient),
