@@ -51,6 +51,8 @@ class Config:
     """A path, or a module's name if ``module``."""
     module: bool
     arguments: tuple[str, ...]
+    launcher: bool
+    """``script`` and ``arguments`` are a command that starts the ranks of a server."""
     servers: tuple[int, ...]
     """GPUs in use on each server."""
     gpu: Gpu
@@ -143,16 +145,23 @@ def resolve(given: argparse.Namespace) -> Config:
     if given.isolation != "none" and len(servers) > isolation.MAX_SERVERS:
         raise UsageError(f"{len(servers)} servers: at most {isolation.MAX_SERVERS} can be isolated", "--isolation none")
     nccl, remarks = _network(cluster, len(servers))
-    script = _module(given.script) if given.module else _script(given.script)
+    if given.launcher and given.module:
+        raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
+    script: str = given.script
+    if not given.launcher:
+        script = _module(script) if given.module else _script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
     routing = _routing(given.moe)
     python = find_python(given.python)
     cache, cache_remarks = _compile_cache(given.compile_cache)
     claimed = _run_dir(given.run_dir, given.script, sum(servers))
+    if given.launcher:
+        _link_logs(claimed.path, servers)
     return Config(
         script=script,
         module=given.module,
         arguments=tuple(given.arguments),
+        launcher=given.launcher,
         servers=servers,
         gpu=gpu,
         cluster=cluster,
@@ -280,6 +289,15 @@ def _run_dir(text: str | None, script: str, ranks: int) -> RunDir:
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{stem}"
     folders = ((RUNS / f"{name}{f'-{end}' if end else ''}").absolute() for end in count())
     return run_dir.claim(next(folder for folder in folders if not folder.exists()), ranks)
+
+
+def _link_logs(folder: Path, servers: tuple[int, ...]) -> None:
+    """Ranks that a launcher starts write to their server's log."""
+    first = 0
+    for server, gpus in enumerate(servers):
+        for rank in range(first, first + gpus):
+            (folder / f"rank{rank}.log").symlink_to(f"server{server}.log")
+        first += gpus
 
 
 def _report(text: str | None, folder: Path) -> Path:

@@ -80,6 +80,14 @@ class EnvironmentUnusable(PhantoraError):
     exit_code = ExitCode.ENVIRONMENT
 
 
+class LauncherFailed(PhantoraError):
+    """The user's launcher failed on one server, although no rank did. The exit code is its own."""
+
+    def __init__(self, message: str, details: str, exit_code: int) -> None:
+        super().__init__(message, details=details)
+        self.exit_code = exit_code
+
+
 class NotWritten(PhantoraError):
     """A file of the run could not be written."""
 

@@ -187,6 +187,7 @@ class Launcher:
             script=config.script,
             module=config.module,
             arguments=config.arguments,
+            launcher=config.launcher,
             preload=config.preload,
             master_addr=isolation.LOOPBACK,
             master_port=free_port(),

@@ -33,6 +33,7 @@ class RunDir:
 def files_of(ranks: int) -> set[str]:
     """Names of all files that a run of so many ranks may write."""
     names = {f"rank{rank}.{kind}" for rank in range(ranks) for kind in ("log", "stack", "error.json")}
+    names |= {f"server{server}.log" for server in range(ranks)}  # a server has at least one rank
     return names | {"forker.log", "device.txt", "report.json"}
 
 

@@ -13,7 +13,14 @@ from phantora_async import terminal
 from phantora_async.config import Config
 from phantora_async.coordinator.coordinator import Coordinator
 from phantora_async.coordinator.run_end import Outcome
-from phantora_async.errors import EnvironmentUnusable, InternalError, Interrupted, PhantoraError, RankDied
+from phantora_async.errors import (
+    EnvironmentUnusable,
+    InternalError,
+    Interrupted,
+    LauncherFailed,
+    PhantoraError,
+    RankDied,
+)
 from phantora_async.launcher import GRACE_S, Launcher, Runtime, check_open_files, make_runtime
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal
@@ -130,6 +137,8 @@ class Session:
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"])
                 case "isolation":
                     self._show_isolation(event["level"], event["reason"])
+                case "command_failed":
+                    self._end(self._command_failed(event["server"], event["code"], event["signal"]))
                 case "failed":
                     self._end(EnvironmentUnusable(event["message"], event["hint"], self._forker_log()))
                 case "server_lost":
@@ -147,6 +156,17 @@ class Session:
                     f"{path} is private to each emulated server and ends with the run; to keep it, make the directory "
                     "before, choose one outside /tmp, or use --isolation none"
                 )
+
+    def _command_failed(self, server: int, code: int, signal: int) -> LauncherFailed:
+        config = self._config
+        log = config.run_dir / f"server{server}.log"
+        how = f"was ended by signal {signal}" if signal else f"ended with exit code {code}"
+        end = "\n".join(f"  | {line}" for line in terminal.last_lines(log))
+        return LauncherFailed(
+            f"{config.script} on server {server} {how}; its log is {short(log)}",
+            details=end,
+            exit_code=128 + signal if signal else code,
+        )
 
     def _lost(self, process: str) -> InternalError:
         return InternalError(f"{process} ended unexpectedly", details=self._forker_log())

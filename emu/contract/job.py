@@ -29,6 +29,8 @@ class Job:
     """A path, or a module's name if `module` is true."""
     module: bool
     arguments: tuple[str, ...]
+    launcher: bool
+    """`script` and `arguments` are a command that starts the ranks of a server."""
     preload: tuple[str, ...]
     master_addr: str
     master_port: int

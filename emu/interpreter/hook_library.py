@@ -14,12 +14,14 @@ from ..contract.records_definition import VERSION
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 _STEP = ctypes.CFUNCTYPE(None)
+_JOIN = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 _ranges = ctypes.POINTER(_u64)
 
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_int, ()),
     "load": (_int, (_str,)),
+    "join_later": (None, (_u32, _JOIN)),
     "start": (_int, (_str, _str, _u32, _u32, _u32, _u32)),
     "finish": (None, (_int, _str)),
     "clock_ns": (_u64, ()),
@@ -118,6 +120,12 @@ class Hook:
         """In the rank: connects to the coordinator. Raises HookError."""
         if self._functions["start"](socket_path.encode(), cost_table.encode(), rank, world_size, server, local_rank):
             raise HookError(f"rank {rank} cannot reach the coordinator at {socket_path}")
+
+    def join_later(self, server: int, join: Callable[[int], None]) -> None:
+        """In a process of a server that is not a rank yet: calls `join(device)` when it first uses a GPU."""
+        thunk = _JOIN(join)
+        self._callbacks.append(thunk)
+        self._functions["join_later"](server, thunk)
 
     def finish(self, exit_code: int, last_words: str = "") -> None:
         """In the rank: sends its last records and disconnects. `last_words`: the exception that ended it, if any."""

@@ -27,7 +27,8 @@ from phantora_async.wording import short
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "phantora-async run [-n WORLD | --nnodes N --nproc-per-node GPUS] [options] (SCRIPT | -m MODULE) [arguments]"
+        "phantora-async run [-n WORLD | --nnodes N --nproc-per-node GPUS] [options] "
+        "(SCRIPT | -m MODULE | --launcher -- COMMAND) [arguments]"
     )
     parser.epilog = exit_codes_help()
     job = parser.add_argument_group("job")
@@ -46,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="GPUs per server (default: as many as the cluster's servers have)",
     )
     job.add_argument("-m", "--module", action="store_true", help="SCRIPT is the name of a module, as with python -m")
+    job.add_argument(
+        "--launcher",
+        action="store_true",
+        help="what follows is a command that starts the ranks of one server; it is started once on each server, as on "
+        "a cluster: --launcher -- torchrun --nproc-per-node 8 train.py",
+    )
     job.add_argument(
         "--python", metavar="PATH", help="Python interpreter of the environment that has PyTorch (default: this one)"
     )
