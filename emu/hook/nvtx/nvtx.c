@@ -213,10 +213,21 @@ static const ph_known_op *intern(const char *message) {
 
 /* ---- ranges and steps -------------------------------------------------------------------------------------------- */
 
+enum { MAX_MARKER_NAME = 1024 };
+
+static _Atomic(void (*)(void)) at_step;
+
+/* `run` is called at the end of every step, on the thread that ends it, and may emit records. */
+PH_EXPORT void phantora_at_step(void (*run)(void)) { atomic_store(&at_step, run); }
+
 static void marker(uint32_t kind, const char *name) {
-    if (kind == PH_MARKER_STEP) ph_emit_counters();
+    if (kind == PH_MARKER_STEP) {
+        void (*run)(void) = atomic_load(&at_step);
+        if (run) run();
+        ph_emit_counters();
+    }
     struct ph_MARKER record = {.marker = kind};
-    ph_emit(PH_KIND_MARKER, &record, sizeof record, name, strlen(name));
+    ph_emit(PH_KIND_MARKER, &record, sizeof record, name, strnlen(name, MAX_MARKER_NAME));
 }
 
 PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, name ? name : ""); }
