@@ -13,6 +13,7 @@ from typing import Any
 from ..contract.records_definition import VERSION
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
+_STEP = ctypes.CFUNCTYPE(None)
 _JOIN = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 _ranges = ctypes.POINTER(_u64)
@@ -28,6 +29,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_clock_ns": (_u64, ()),
     "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
+    "at_step": (None, (_STEP,)),
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
@@ -106,7 +108,7 @@ class Hook:
         Raises HookError.
         """
         if self._functions["load"](device_file.encode()) != 0:
-            raise HookError(f"the hook library rejects {device_file}: forker.log in the run directory says why")
+            raise HookError(f"the hook library rejects {device_file}")
 
     def learn_versions(self) -> None:
         """In the forker, once torch is imported: asks cuDNN for its version, which loads a library that ranks share."""
@@ -146,6 +148,12 @@ class Hook:
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""
         return self._functions["device_base"](), self._functions["device_nbytes"]()
+
+    def at_step(self, run: Callable[[], None]) -> None:
+        """From now on `run` is called at the end of every step of this rank. It must not raise."""
+        thunk = _STEP(run)
+        self._callbacks.append(thunk)
+        self._functions["at_step"](thunk)
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes

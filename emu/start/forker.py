@@ -33,8 +33,7 @@ def main(fileno: int, network_fileno: int) -> None:
     message = control.receive()
     if message is None:
         return
-    message.pop("event")
-    job = Job.parse(message)
+    job = Job.read(message["file"])
     adopt_orphans()
     try:
         # It has no child yet, and does not read the control socket for the seconds that importing torch takes.

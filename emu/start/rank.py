@@ -79,6 +79,7 @@ class Connection:
         os._exit = self._exit_at_once
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
+        prepared.peaks.report_every_step(prepared.hook)
         prepared.ranges.start()
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from ..interpreter.code_owner import Owner, owner_of
 from .program import Kind, Program
 
+MOST_WORDS = 2000
+"""Characters of an exception's text that reach the coordinator. The rank's log has all."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScriptEnd:
@@ -24,6 +27,10 @@ class ScriptEnd:
     """The exit code."""
     last_words: str = ""
     """The exception that ended it, in one line; "" if none did."""
+
+    def __post_init__(self) -> None:
+        if len(self.last_words) > MOST_WORDS:
+            object.__setattr__(self, "last_words", f"{self.last_words[:MOST_WORDS]} ...")
 
 
 def run(program: Program) -> ScriptEnd:
