@@ -15,6 +15,7 @@ import ctypes
 import functools
 import sys
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,8 @@ class ControlTensors:
         self.capturing = self._captured.capturing
         self.nested = False
         """Is a kernel being called whose operation is computed later? Then operations that it calls are not."""
+        self.any_size: OrderedDict[int, None] = OrderedDict()
+        """By the address of their memory: tensors that count as small whatever their size."""
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
         """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
         self._enable_record_function = torch._C._autograd._enable_record_function
@@ -55,7 +58,11 @@ class ControlTensors:
     # ---- tensors of a call -----------------------------------------------------------------------------------------
     def is_small(self, tensor: Tensor) -> bool:
         numel = tensor.numel()
-        return numel <= self.float_limit_numel or (numel <= self.limit_numel and tensor.dtype in self.integers)
+        return (
+            numel <= self.float_limit_numel
+            or (numel <= self.limit_numel and tensor.dtype in self.integers)
+            or (bool(self.any_size) and tensor.untyped_storage().data_ptr() in self.any_size)
+        )
 
     def small(self, values: Iterable[Any]) -> list[Tensor] | None:
         """The CUDA tensors among a call's arguments or results, and in lists of them; None if one is not small."""
@@ -84,6 +91,16 @@ class ControlTensors:
                 found += self.all_tensors(value)
         return found
 
+    def computed_at_any_size(self, tensor: Tensor) -> None:
+        """Operations that read the tensor's memory are computed although it is not small."""
+        self.any_size[tensor.untyped_storage().data_ptr()] = None
+        if len(self.any_size) > 64:
+            self.any_size.popitem(last=False)
+
+    def find_view(self, tensor: Tensor) -> Tensor | None:
+        """The CPU tensor over the same bytes, None if there is none. Call it within `unrecorded`."""
+        return self._views.view(tensor)
+
     def host_view(self, tensor: Tensor) -> Tensor:
         """The CPU tensor over the same bytes. Raises NoHostView. Call it within `unrecorded`."""
         view = self._views.view(tensor)
@@ -108,6 +125,14 @@ class ControlTensors:
             return self.hook.data_state(place.address, place.nbytes)
         n, sizes, strides = _dimensions(place)
         return self.hook.data_strided_state(place.address, place.item, n, sizes, strides)
+
+    def known(self, tensors: Iterable[Tensor]) -> bool:
+        """Are all of them known?"""
+        return self.state(map(Place, tensors)) == KNOWN
+
+    def pending(self, tensors: Iterable[Tensor]) -> bool:
+        """Is one of them pending?"""
+        return self.state(map(Place, tensors)) == PENDING
 
     def mark(self, place: Place, state: int) -> None:
         """From now on it is known, assumed or unknown. For what happens at once: not ordered with pending writes."""
@@ -172,6 +197,23 @@ class ControlTensors:
             self.defer(reads, writes, work)
         else:
             self.unrecorded(work)
+
+    def compute_when_arrived(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], compute: Callable[[bool], None]
+    ) -> None:
+        """Calls `compute(known)` as `perform` says. `known`: all inputs are known; then the outputs are known
+        afterwards, otherwise unknown.
+        """
+        reads, writes = [Place(tensor) for tensor in inputs], [Place(tensor) for tensor in outputs]
+
+        def work() -> None:
+            known = self.state(reads) == KNOWN
+            compute(known)
+            for place in writes:
+                self.mark(place, KNOWN if known else UNKNOWN)
+
+        later = PENDING in (self.state(reads), self.state(writes))
+        self.perform(outputs[0].device.index, reads, writes, work, later=later)
 
     def use(self, tensors: Iterable[Tensor]) -> None:
         """They are read by the program or by an operation that is computed."""

@@ -37,7 +37,11 @@ def any_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         first = args[0] if args else None
         if isinstance(first, tensor_type):
             numel = first.numel()
-            if numel > float_limit and (numel > limit or first.dtype not in integers):
+            if (
+                numel > float_limit
+                and (numel > limit or first.dtype not in integers)
+                and not (control.any_size and control.is_small(first))
+            ):
                 if last:
                     args = numbers.wrap(args)
                 return op.call_uncomputed(keyset, args, kwargs) if writes else kernel(keyset, *args, **kwargs)
