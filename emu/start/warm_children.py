@@ -156,6 +156,7 @@ def main(
     prepared: Prepared,
     request: Request,
     what: program.Program,
+    seat: Seat | None,
     number: int,
     joined: socket.socket,
 ) -> NoReturn:
@@ -171,7 +172,7 @@ def main(
     except BaseException:
         traceback.print_exc()
         rank.leave(ExitKind.INTERNAL)
-    run(job, server, prepared, what, request.seat(job, server), number, joined_at)
+    run(job, server, prepared, what, seat, number, joined_at)
 
 
 def run(
@@ -191,7 +192,7 @@ def run(
         os.setpgid(0, 0)
         seeds.seed(seat.rank if seat is not None else -1 - number)
         connection = rank.Connection(prepared)
-        join = _Join(job, server, connection, joined)
+        join = _Join(job, server, connection, joined, number + 1)
         if seat is not None:
             join(seat)
         else:
@@ -209,17 +210,18 @@ def run(
 class _Join:
     """Makes this process a rank."""
 
-    def __init__(self, job: Job, server: int, connection: rank.Connection, joined: int) -> None:
+    def __init__(self, job: Job, server: int, connection: rank.Connection, joined: int, number: int) -> None:
         self._job = job
         self._server = server
         self._connection = connection
         self._joined = joined
+        self._number = number
 
     def __call__(self, seat: Seat) -> None:
         os.write(self._joined, b"%d" % seat.rank)
         os.environ[OF_RANK] = str(seat.rank)
         rank.name_process(seat.rank)
-        self._connection.open(self._job, seat)
+        self._connection.open(self._job, seat, self._number)
 
     def by_device(self, device: int) -> None:
         """The process uses this GPU of its server."""
