@@ -112,7 +112,7 @@ def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels:
     if parts is None:
         return None
     host = None if spec.host_mode == "none" else spec.host
-    return interval(parts, kernel_error(kernels["signatures"]), host).document()
+    return interval(parts, kernel_error(kernels["signatures"]), host, len(ranks)).document()
 
 
 def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:

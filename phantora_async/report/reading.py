@@ -86,7 +86,10 @@ _RANK = Fields(
     | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}
 )
 _INTERVAL = Fields(
-    _fields(NUMBER, "level", "low_ns", "high_ns", "kernel_error", "host_fast", "host_slow") | {"bound": TEXT}
+    _fields(
+        NUMBER, "level", "low_ns", "high_ns", "kernel_error", "host_fast", "host_slow", "host_low_ns", "host_high_ns"
+    )
+    | {"bound": TEXT}
 )
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")

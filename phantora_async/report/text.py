@@ -105,7 +105,8 @@ def _interval(found: Mapping[str, Any] | None, host: str) -> str:
     text += f"\n  from: {'; '.join(parts)}"
     if found["bound"] != "gpu":
         bound = "host-bound" if found["bound"] == "host" else "host-bound on a slow host"
-        text += f"\n{bound}: calibrate your host with `phantora-async profile --host`"
+        low, high = seconds(round(found["host_low_ns"])), seconds(round(found["host_high_ns"]))
+        text += f"\n{bound}: {low} to {high} of host work; calibrate your host with `phantora-async profile --host`"
     return text
 
 
@@ -142,6 +143,7 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None) -> Table:
     for column in ("share", "total", "launches", "mean"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("source", no_wrap=True)
+    table.add_column("bound by", no_wrap=True)
     table.add_column(f"GPU work of {whose}, {since}", no_wrap=True, overflow="ellipsis", max_width=TITLE)
     for for_ns, count, one in times[:KERNELS]:
         cells: tuple[str | Text, ...] = (
@@ -150,11 +152,12 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None) -> Table:
             f"{count:,}",
             seconds(one["mean_ns"]),
             Text(one["source"]),
+            Text(one.get("bound", "")),
         )
         table.add_row(*cells, Text(one["title"]))
     if len(times) > KERNELS:
         rest_ns = sum(for_ns for for_ns, _, _ in times[KERNELS:])
-        table.add_row(f"{rest_ns / gpu_ns:.1%}", seconds(rest_ns), "", "", "", f"{len(times) - KERNELS} others")
+        table.add_row(f"{rest_ns / gpu_ns:.1%}", seconds(rest_ns), "", "", "", "", f"{len(times) - KERNELS} others")
     return table
 
 

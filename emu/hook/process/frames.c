@@ -27,7 +27,7 @@
 typedef void *(*evaluate_function)(void *thread_state, void *frame, int throwing);
 
 /* Age in Python functions entered (nvtx.c: an operator counts as some of them) up to which a function is hot. */
-enum { HOT_AGE = 1024 };
+enum { HOT_AGE = 256 };
 /* From there on longer functions do not run more of their code: in training steps those of 43 units ran 12
  * instructions a call, of 87 units 22, of 174 units 39, of 326 units 42. */
 enum { MOST_UNITS = 160 };
