@@ -80,6 +80,8 @@ class _Server:
         first = job.first_rank(index)
         self._unused = set(range(first, first + job.servers[index])) if job.launcher else set()
         """Ranks that no process has become."""
+        self._of_others: set[int] = set()
+        """Ranks that children of the forked processes have become: their parents see how they end."""
         self._ended_well: list[Seat] = []
         """Ranks whose end is reported when the user's launcher has ended."""
         self._deadline_s: float | None = None
@@ -227,9 +229,11 @@ class _Server:
         if not said:
             self._poll.unregister(child.joined)
             return
-        number = int(said)
+        number, pid = map(int, said.split())
         self._unused.discard(number)
-        if number not in (seat.rank for seat in self._ranks.values()):
+        if pid != child.pid:
+            self._of_others.add(number)
+        elif number not in (seat.rank for seat in self._ranks.values()):
             first = self._job.first_rank(self._index)
             self._ranks[child.pid] = Seat(rank=number, local_rank=number - first, server=self._index)
             self._control.send("started", rank=number, server=self._index, pid=child.pid)
@@ -276,7 +280,7 @@ class _Server:
         first = self._job.first_rank(self._index)
         for seat in self._ended_well:
             self._report(seat, 0, 0)
-        for number in sorted(self._unused):
+        for number in sorted(self._unused | self._of_others):
             self._report(Seat(number, number - first, self._index), 0, 0)
 
     def _kill(self, number: signal.Signals) -> None:

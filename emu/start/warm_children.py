@@ -34,6 +34,8 @@ OF_RANK = "PHANTORA_RANK"
 _NUMBER = struct.Struct("I")
 _ANSWER = struct.Struct("II")
 _MAX_DESCRIPTORS = 253
+_PROCESSES = (1 << 16) - 1
+"""How many processes of one rank can be told apart. 0 is the process that the server has forked as a rank."""
 
 
 class _Answer(IntEnum):
@@ -192,7 +194,7 @@ def run(
         os.setpgid(0, 0)
         seeds.seed(seat.rank if seat is not None else -1 - number)
         connection = rank.Connection(prepared)
-        join = _Join(job, server, connection, joined, number + 1)
+        join = _Join(job, server, connection, joined)
         if seat is not None:
             join(seat)
         else:
@@ -210,18 +212,17 @@ def run(
 class _Join:
     """Makes this process a rank."""
 
-    def __init__(self, job: Job, server: int, connection: rank.Connection, joined: int, number: int) -> None:
+    def __init__(self, job: Job, server: int, connection: rank.Connection, joined: int) -> None:
         self._job = job
         self._server = server
         self._connection = connection
         self._joined = joined
-        self._number = number
 
     def __call__(self, seat: Seat) -> None:
-        os.write(self._joined, b"%d" % seat.rank)
+        os.write(self._joined, b"%d %d" % (seat.rank, os.getpid()))
         os.environ[OF_RANK] = str(seat.rank)
         rank.name_process(seat.rank)
-        self._connection.open(self._job, seat, self._number)
+        self._connection.open(self._job, seat, process=1 + os.getpid() % _PROCESSES)
 
     def by_device(self, device: int) -> None:
         """The process uses this GPU of its server."""
