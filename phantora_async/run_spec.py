@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from emu.contract.routing_policy import BALANCED
 from netsim import NcclSettings
 from phantora_async.virtual_time import ON_DEMAND
 from profiles import Cluster, Gpu, HostModel
@@ -31,6 +32,8 @@ class RunSpec:
     """The status line is shown as it changes."""
     nccl: NcclSettings = field(default_factory=NcclSettings)
     """What NCCL's environment variables ask for."""
+    routing: str = BALANCED
+    """The policy of `--moe`."""
     stall_timeout_s: float = 0.0
     """For how long, in real time, ranks may wait for one that makes no visible progress; 0: no limit."""
 

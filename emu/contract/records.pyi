@@ -12,7 +12,8 @@ NAMES: Final[dict[int, str]]
 REPLY_OF: Final[dict[int, int]]
 
 def class_name(name: str) -> str: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
+def nbytes_of(beginning: bytes | bytearray) -> int: ...
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Data | Comm | Clock | ElapsedNs | Done | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -22,6 +23,7 @@ WARNING: Final = 3
 MEMORY: Final = 4
 COUNTERS: Final = 5
 LAUNCH_COUNTS: Final = 8
+ROUTING: Final = 9
 MARKER: Final = 6
 SITE: Final = 7
 STREAM_CREATE: Final = 16
@@ -135,6 +137,20 @@ class LaunchCount(NamedTuple):
     def size() -> int: ...
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[LaunchCount]: ...
+
+class Routing(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    calls: int
+    layer: int
+    chosen: int
+    candidates: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, calls: int, layer: int, chosen: int, candidates: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Marker(NamedTuple):
     kind: int

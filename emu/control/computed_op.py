@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .control_tensors import ControlTensors
+from .equivalents import EQUIVALENTS
 from .host_views import NoHostView
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class ComputedOp:
         self, control: ControlTensors, operation: Any, kernel: Kernel, placeholders: Placeholders = ZEROS
     ) -> None:
         self._control = control
-        self._operation = operation
+        self._operation = EQUIVALENTS.get(operation._schema.name, operation)
         self._kernel = kernel
         self._placeholders = placeholders
         self.mutable: bool = operation._schema.is_mutable
@@ -78,6 +79,7 @@ class ComputedOp:
         except NoHostView:
             self.give_up(outputs)
             return result
+        control.use(inputs + more)
         control.compute_when_arrived(inputs + more, outputs, compute)
         return result
 

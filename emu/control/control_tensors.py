@@ -7,6 +7,8 @@ point). The hook library keeps for every byte of device memory whether it is *kn
 
 from __future__ import annotations
 
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +31,15 @@ class ControlTensors:
         self.float_limit_numel = float_limit_numel
         self.tensor_type = torch.Tensor
         self._views = HostViews(hook)
-        self._integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+        self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
         self._deferred: dict[int, Callable[[], None]] = {}
         self._last_deferred = 0
         self._submit = hook.action(self._run_deferred)
         self._captured = CapturedOps(hook, self.unrecorded)
         self._enable_record_function = torch._C._autograd._enable_record_function
+        self._any_size: OrderedDict[int, None] = OrderedDict()
+        self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
+        """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
     def small(self, values: Iterable[Any]) -> list[Tensor] | None:
@@ -44,7 +49,10 @@ class ControlTensors:
         found: list[Tensor] = []
         for value in values:
             if isinstance(value, self.tensor_type):
-                if value.numel() > (self.limit_numel if value.dtype in self._integers else self.float_limit_numel):
+                limit = self.limit_numel if value.dtype in self.integers else self.float_limit_numel
+                if value.numel() > limit and not (
+                    self._any_size and value.untyped_storage().data_ptr() in self._any_size
+                ):
                     return None
                 if value.is_cuda:
                     found.append(value)
@@ -54,6 +62,12 @@ class ControlTensors:
                     return None
                 found += inner
         return found
+
+    def computed_at_any_size(self, tensor: Tensor) -> None:
+        """Operations that read the tensor's memory are computed although it is not small."""
+        self._any_size[tensor.untyped_storage().data_ptr()] = None
+        if len(self._any_size) > 64:
+            self._any_size.popitem(last=False)
 
     def host_view(self, tensor: Tensor) -> Tensor | None:
         """The CPU tensor over the same bytes, None if there is none. Call it within `unrecorded`."""
@@ -107,6 +121,13 @@ class ControlTensors:
                 f"{line or 'the script'} reads {dtype} values that depend on floating-point kernels, which are not "
                 "executed: the values are placeholders",
             )
+
+    def use(self, tensors: Iterable[Tensor]) -> None:
+        """They are read by the program or by an operation that is computed."""
+        for tensor in tensors if self.unused_choices else ():
+            owner, report = self.unused_choices.pop(tensor.untyped_storage().data_ptr(), (None, None))
+            if owner is not None and report is not None and owner() is not None:
+                report()
 
     # ---- computing -------------------------------------------------------------------------------------------------
     def unrecorded(self, work: Callable[[], Any]) -> Any:

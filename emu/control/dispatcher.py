@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..contract.routing_policy import RoutingPolicy
 from ..interpreter.hook_library import Hook
 from . import device_ops, host_reads, op_lists
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
+from .routing import Routing
 
 Maker = Callable[[ControlTensors, Any, Kernel], Kernel]
 """`maker(control, operation, cuda_kernel)` returns the function that is called in the kernel's place."""
@@ -28,8 +30,16 @@ _MAKERS: tuple[tuple[Iterable[str], Maker], ...] = (
 )
 
 
-def install(hook: Hook, limit_nbytes: int, float_limit_numel: int) -> Any:
-    """In the forker, once: registers the functions. They stay registered as long as the returned object lives.
+class Installed(NamedTuple):
+    """What `install` made."""
+
+    library: Any
+    """The functions stay registered as long as this object lives."""
+    routing: Routing
+
+
+def install(hook: Hook, limit_nbytes: int, float_limit_numel: int, policy: RoutingPolicy) -> Installed:
+    """In the forker, once: registers the functions.
 
     Integer and bool tensors are control tensors up to `limit_nbytes` (counted as 8 bytes an element), floating-point
     ones up to `float_limit_numel` elements.
@@ -37,6 +47,7 @@ def install(hook: Hook, limit_nbytes: int, float_limit_numel: int) -> Any:
     import torch
 
     control = ControlTensors(hook, limit_nbytes, float_limit_numel)
+    routing = Routing(control, policy)
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")
     for names, make in _MAKERS:
@@ -47,8 +58,8 @@ def install(hook: Hook, limit_nbytes: int, float_limit_numel: int) -> Any:
                 continue  # this version of torch lacks the operation, or composes it of others
             base, _, overload = name.removeprefix("aten::").partition(".")
             operation = getattr(getattr(torch.ops.aten, base), overload or "default")
-            ours = make(control, operation, kernel.call_boxed)
+            ours = routing.before(operation, make(control, operation, kernel.call_boxed))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch warns of overrides
                 library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
-    return library
+    return Installed(library, routing)

@@ -36,6 +36,8 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     def call(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
         if target.numel() > limit or source.numel() > limit:
             return kernel(keyset, target, source, non_blocking)
+        if source.is_cuda:
+            control.use([source])
         copies_bytes = target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous()
         if not target.is_cuda:
             unknown = copies_bytes and source.numel() > 0 and not _known_or_pending(control, source)
@@ -69,6 +71,7 @@ def _wait(control: ControlTensors, tensors: list[Tensor]) -> bool:
     """
     import torch
 
+    control.use(tensors)
     torch.cuda.current_stream(tensors[0].device).synchronize()
     control.wait(tensors)
     return control.known(tensors)

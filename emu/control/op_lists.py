@@ -39,7 +39,7 @@ index_fill_.int_Tensor index_add index_add_ index_add.out index_copy index_copy_
 scatter.src scatter_.src scatter.src_out scatter.value scatter_.value scatter.value_out scatter_add scatter_add_
 scatter_add.out scatter_reduce.two scatter_reduce_.two scatter_reduce.two_out masked_fill_.Scalar masked_fill_.Tensor
 masked_fill.Scalar masked_fill.Tensor masked_select masked_select.out masked_scatter_ take put_ flip roll tril triu
-tril_ triu_ tril.out triu.out repeat_interleave.Tensor bincount searchsorted.Tensor searchsorted.Scalar
+tril_ triu_ tril.out triu.out repeat_interleave.Tensor bincount histc histc.out searchsorted.Tensor searchsorted.Scalar
 bucketize.Tensor isin.Tensor_Tensor isin.Tensor_Tensor_out isin.Tensor_Scalar isin.Tensor_Scalar_out
 """
 

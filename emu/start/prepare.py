@@ -15,11 +15,11 @@ import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
+from ..contract import routing_policy
 from ..contract.job import Job
 from ..control import dispatcher
 from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_programs
@@ -68,8 +68,8 @@ class Prepared:
     clock: VirtualClock
     ranges: NvtxRanges
     peaks: PeakMemory
-    dispatcher_library: Any
-    """Our functions in PyTorch's dispatcher stay registered as long as this object lives."""
+    computed: dispatcher.Installed
+    """Our functions in PyTorch's dispatcher."""
 
 
 def prepare(job: Job) -> Prepared:
@@ -91,7 +91,8 @@ def prepare(job: Job) -> Prepared:
     timeouts.install()
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
-    library = dispatcher.install(hook, job.data_limit_nbytes, job.float_limit_count)
+    policy = routing_policy.parse(job.routing)
+    computed = dispatcher.install(hook, job.data_limit_nbytes, job.float_limit_count, policy)
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)
@@ -101,7 +102,7 @@ def prepare(job: Job) -> Prepared:
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, peaks, library)
+    return Prepared(hook, clock, ranges, peaks, computed)
 
 
 def _check_torch() -> str:

@@ -19,6 +19,7 @@ from phantora_async.ingest.communicators import Answers, Communicators, Created
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
@@ -39,7 +40,7 @@ class RankInfo:
     @property
     def last_words(self) -> str:
         """What BYE says about the end: the line of an uncaught exception; "" for an ordinary end, or before it."""
-        return _text(self.bye.payload) if self.bye is not None else ""
+        return _text(self.bye.payload).replace("\n", "\\n") if self.bye is not None else ""
 
 
 @dataclass(slots=True)
@@ -62,12 +63,14 @@ class FactBuilder:
         self.rank_info = [RankInfo() for _ in range(world_size)]
         self.warnings: dict[str, WarningCount] = {}
         """By their texts."""
+        self.routing = RoutingLoads()
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
             records.BYE: self._bye,
             records.WARNING: self._warning,
             records.SITE: self._site,
+            records.ROUTING: self.routing.take,
             records.MARKER: self._marker,
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,

@@ -201,6 +201,7 @@ void ph_host_reset(void) {
     ph_thread *thread = ph_self();
     thread->clock_ns = 0;
     thread->cpu_started = false;
+    ph_thread_grow_old(thread); /* the rank's time does not depend on what its server ran before the fork */
     catch_up();
 }
 

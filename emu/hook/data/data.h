@@ -5,6 +5,7 @@
  *   data.c            copies and sets: done at once, deferred, or too large to be done
  *   pending.c         deferred actions, in program order, and which blocks which
  *   known.c           which device bytes are known
+ *   routing.c         what the routing policy chose, for the report
  *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions
  *
  * Comes in: copies and sets from memory/, collectives' bytes from nccl/ and channel/, control tensors from emu/control.

@@ -16,6 +16,8 @@ PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
 RANDOM_INSTRUCTIONS = 75.0  # one of another distribution
 SEGMENT_INSTRUCTIONS = 250.0  # an embedding's gradient, per element: look-ups of segment borders, most blocks find none
 GATHER_START_NS = 800.0
+ROWS_ADDED_NS = 1_450.0  # 32 rows at random places of a table; half of it where they follow each other
+CAT_INSTRUCTIONS, CAT_DIMENSION = 50.0, 24.0  # an element whose place is computed; for each of its dimensions
 WARP_ROW_NS = 0.55  # a block of one warp per row: launched faster than it can be dealt out
 SCAN_ROUND_NS = 1_260.0  # of PyTorch's scan along rows: 32 columns
 TOPK_WAVE_NS = 6_800.0
@@ -25,12 +27,15 @@ BAG_LANES = 32
 # CUB's kernels over few elements: look-back through the blocks before.
 PASSES_NS = (
     ("Init", 0.0), ("ExclusiveSum", -100.0), ("Histogram", -2_300.0), ("DeviceScan", 1_000.0),
-    ("UniqueByKey", 2_000.0), ("", 4_500.0),
+    ("UniqueByKey", 3_700.0), ("", 4_900.0),
 )  # fmt: skip
 """By a part of the name. Zero and less: of fixed size, whatever the grid."""
+BLOCK_OF_ITEMS_NS = 0.8  # over all SMs
 PAIR_NBYTES, SWEPT_ITEMS = 32.0, 16  # a key and a value, read and written; of a thread
 BLOCK_SORT, BLOCK_SORT_16, BITONIC = 900.0, 590.0, 1_200.0  # instructions per element
 SORT_START_NS = 4_000.0
+HISTOGRAM_INSTRUCTIONS, HISTOGRAM_START_NS = 170.0, (300.0, 1_200.0)  # of a 4-byte element; of 4 and 8 bytes
+MERGE_ROUND_NS, MERGE_NS = 100.0, 0.0017  # a counter of each thread; all counters of all blocks
 
 
 def _said(what: Kernel) -> int:
@@ -50,9 +55,19 @@ def _item(name: KernelName) -> float:
 
 
 def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Every input is read and written once. Aligned kernels go in 16-byte vectors over a grid that may stride."""
+    """Every input is read and written once. Aligned kernels go in 16-byte vectors over a grid that may stride; others
+    compute the place of each element from all its dimensions. The blocks of an empty input have nothing to do.
+    """
     count = _said(what) or _covered(what, 4)
-    return machine.memory_ns(2 * count * _item(name)) / 0.92
+    memory = machine.memory_ns(2 * count * _item(name)) / 0.92
+    if name.base != "CatArrayBatchedCopy":
+        return memory
+    dimensions = integer(name.arguments[2], 4) if len(name.arguments) > 2 else 4
+    inputs = [shape for shape in what.sizes if shape]
+    working = sum(1 for shape in inputs if elements(shape)) / len(inputs) if inputs else 1.0
+    resident = machine.sms * machine.gpu.limits.threads_per_sm / max(prod(what.grid) * prod(what.block) * working, 1.0)
+    work = machine.issue_ns(count * (CAT_INSTRUCTIONS + CAT_DIMENSION * dimensions)) * max(resident, 1.0) ** 0.5
+    return overlapped(memory, work)
 
 
 def _vector_gather(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -76,6 +91,18 @@ def _indexed(instructions: float) -> Model:
         return overlapped(machine.memory_ns(2 * count * _item(name)) / 0.7, machine.issue_ns(instructions * count))
 
     return model
+
+
+def _rows_put(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """indexing_backward_kernel: each row of values is added to one of the result, which is read and written."""
+    rows = [shape for shape in what.sizes if len(shape) >= 2]
+    count = elements(rows[-1]) if rows else _covered(what, 4)
+    return overlapped(machine.memory_ns(3 * count * _item(name)), machine.issue_ns(85.0 * count))
+
+
+def _items_put(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """The same for single items: four warps a block, each for one index, whose time is that of their launch."""
+    return 1_000.0 + prod(what.grid) * BLOCK_OF_ITEMS_NS * machine.gpu.sm_count / machine.sms
 
 
 def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -104,10 +131,12 @@ def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> flo
 
 
 def _dense_embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """embedding_backward_feature_kernel: a block for 32 columns goes through all indices, 32 at a time."""
+    """embedding_backward_feature_kernel: a block for 32 columns goes through all indices, 32 at a time, and waits for
+    the rows that they add to.
+    """
     indices = max((elements(shape) for shape in what.sizes[1:2]), default=1024)
     rounds = ceil(indices / max(what.block[1] * 1, 1))
-    return rounds * 1_000.0 * max(1.0, prod(what.grid) / machine.sms)
+    return rounds * ROWS_ADDED_NS * max(1.0, prod(what.grid) / machine.sms)
 
 
 def _bags(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -127,7 +156,7 @@ def _sweep(machine: Machine, what: Kernel, name: KernelName) -> float:
     start = next(ns for part, ns in PASSES_NS if part in name.base)
     if start <= 0:
         return -start
-    return start + machine.memory_ns(PAIR_NBYTES * _covered(what, SWEPT_ITEMS), blocks=prod(what.grid))
+    return start + machine.memory_ns(PAIR_NBYTES * _covered(what, SWEPT_ITEMS))
 
 
 def _digit_counts(instructions: float) -> Model:
@@ -167,6 +196,16 @@ def _row_scan(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 def _small(machine: Machine, what: Kernel, name: KernelName) -> float:
     return machine.memory_ns(16.0 * _covered(what, 1))
+
+
+def _histogram(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """PyTorch's histc and bincount: blocks count in shared memory if the bins fit there, then add up their counters."""
+    count = _said(what) or _covered(what, 1)
+    item = _item(name)
+    work = machine.issue_ns(count * HISTOGRAM_INSTRUCTIONS * item / 4)
+    counters = what.shared_nbytes / item
+    merging = counters / prod(what.block) * MERGE_ROUND_NS + counters * prod(what.grid) * MERGE_NS
+    return HISTOGRAM_START_NS[item > 4] + work + merging
 
 
 def _short(start_ns: float) -> Model:
@@ -245,7 +284,10 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"conv_depthwise2d_backward", "depthwise convolution of PyTorch", _depthwise(400.0, 14.0)),
     (r"conv_depthwise2d_grad_weight", "depthwise convolution of PyTorch", _depthwise_weights),
     (r"prepare_grouped_gemm_data", "grouped product", _short(700.0)),
+    (r"kernelHistogram1D", "sorting and scanning", _histogram),
     (r"CatArrayBatchedCopy", "concatenation", _cat),
+    (r"indexing_backward_kernel_stride_1|indexing_backward_kernel_many", "gather and scatter", _items_put),
+    (r"indexing_backward_kernel", "gather and scatter", _rows_put),
     (r"vectorized_gather", "gather and scatter", _vector_gather),
     (r"embedding_backward_feature", "embedding", _dense_embedding_gradient),
     (r"compute_grad_weight|sum_and_scatter|embedding_backward", "embedding", _embedding_gradient),

@@ -1,0 +1,211 @@
+"""Routing: what is chosen by scores that are not computed follows the policy of `--moe`.
+
+A router scores experts with floating-point kernels, and an operation such as `topk` chooses by these scores. If nobody
+computed the scores, the choice comes from emu.control.expert_choice and counts as known: everything that follows from
+it (counts, offsets, permutations, sizes of collectives) is computed like all integers.
+
+Which calls are a choice: an operation of CHOICES over a matrix (two dimensions or more) of floating-point numbers that
+are not known, with 2 to 1,024 candidates, or any number if some are excluded by what is known (score_masks.py). A class
+in a metric is chosen in the same way: the report names every place.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..contract.routing_policy import RoutingPolicy
+from . import expert_choice
+from .computed_op import Kernel, as_tuple
+from .control_tensors import ControlTensors
+from .host_views import span
+from .routing_loads import RoutingLoads
+from .score_masks import MAX_NUMEL, ScoreMasks, excluded_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAX_CANDIDATES = 1024
+_CACHED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """How an operation chooses."""
+
+    result: int
+    """The place of the indices among its results."""
+    count: str = ""
+    """The argument that says how many are chosen; "" for one."""
+    ordered: bool = False
+    """It orders all candidates."""
+
+
+_ONE, _TOP, _ALL = _Choice(0), _Choice(1, "k"), _Choice(1, ordered=True)
+CHOICES = {
+    f"aten::{name}": choice
+    for names, choice in (
+        ("topk topk.values", _TOP),
+        ("argmax argmin argmax.out argmin.out", _ONE),
+        ("max.dim min.dim max.dim_max min.dim_min", _Choice(1)),
+        ("sort sort.stable sort.values sort.values_stable", _ALL),
+        ("argsort.stable", _Choice(0, ordered=True)),
+        ("multinomial multinomial.out", _Choice(0, "num_samples")),
+    )
+    for name in names.split()
+}
+
+
+class Routing:
+    """The routing of one process: its policy, and what was chosen."""
+
+    def __init__(self, control: ControlTensors, policy: RoutingPolicy) -> None:
+        import torch
+
+        self.loads = RoutingLoads(control.hook)
+        self._control = control
+        self._policy = policy
+        self._scores = ScoreMasks(control)
+        self._layers: dict[int, weakref.WeakKeyDictionary[Any, int]] = {}
+        self._module = torch.nn.Module
+        self._cache: OrderedDict[tuple[Any, ...], tuple[Tensor, list[int]]] = OrderedDict()
+
+    def before(self, operation: Any, call: Kernel) -> Kernel:
+        """The function to call in the place of `call`, which computes the operation on small tensors."""
+        schema = operation._schema
+        name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        if name in CHOICES:
+            return self._choosing(CHOICES[name], schema, call)
+        return self._scores.before(name, call)
+
+    # ---- choices ---------------------------------------------------------------------------------------------------
+    def _choosing(self, choice: _Choice, schema: Any, call: Kernel) -> Kernel:
+        places = {argument.name: i for i, argument in enumerate(schema.arguments)}
+        defaults = {argument.name: argument.default_value for argument in schema.arguments}
+        verb = schema.name.removeprefix("aten::")
+
+        def argument(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name in kwargs:
+                return kwargs[name]
+            return args[places[name]] if places[name] < len(args) else defaults[name]
+
+        def choose(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            result = call(keyset, *args, **kwargs)
+            scores = args[0]
+            if not scores.is_floating_point() or scores.dim() < 2:
+                return result
+            dim = argument("dim", args, kwargs) if "dim" in places else -1
+            count = 1 if not choice.count else argument(choice.count, args, kwargs)
+            indices = as_tuple(result)[choice.result]
+            if dim is None or not 0 < indices.numel() <= MAX_NUMEL:
+                return result
+            candidates = scores.size(dim)
+            excluded = excluded_of(scores)
+            if candidates < 2 or (candidates > MAX_CANDIDATES and excluded is None):
+                return result
+            arriving = self._computed_from(scores)
+            if arriving is None:
+                return result
+            last = indices
+            if choice.count == "" and not choice.ordered and indices.dim() < scores.dim():
+                last = indices.unsqueeze(dim)
+            last = last.movedim(dim, -1)
+            loads = self._fill(last, candidates, None if choice.ordered else count, excluded, dim, arriving)
+            if loads is not None and dim in (-1, scores.dim() - 1):  # others choose tokens, not experts
+                self._when_used(indices, lambda: self.loads.add(*loads(), verb, count))
+            return result
+
+        return choose
+
+    def _computed_from(self, scores: Tensor) -> tuple[int, int] | None:
+        """None if the operation is computed from the scores; else the memory of scores that have yet to arrive from
+        another rank and may be known then (of no bytes if there is none).
+        """
+        control = self._control
+        if not control.small([scores]):
+            return 0, 0
+        if control.pending([scores]):
+            return span(scores)
+        return None if control.known([scores]) else (0, 0)
+
+    def _fill(
+        self,
+        indices: Tensor,
+        candidates: int,
+        count: int | None,
+        excluded: Tensor | None,
+        dim: int,
+        arriving: tuple[int, int],
+    ) -> Callable[[], tuple[str, str, int, list[int]]] | None:
+        """Writes the indices, whose last dimension is that of the candidates. Returns what gives the line, the module,
+        its number and the candidates' loads; None if the indices cannot be written.
+        """
+        control, line = self._control, self._control.hook.line()
+        module, layer = self._place(candidates)
+        rows = indices.numel() // indices.size(-1)
+        if excluded is not None:
+            excluded = excluded.movedim(dim, -1).reshape(rows, candidates)
+        view = control.unrecorded(lambda: control.host_view(indices))
+        if view is None:
+            return None
+        found = [0] * candidates
+
+        def fill(_: bool) -> None:
+            if arriving[1] and control.hook.data_known(*arriving):
+                return
+            chosen, found[:] = self._chosen(rows, candidates, count, layer, excluded)
+            view.copy_(chosen.view(view.shape))
+
+        self._scores.chosen(indices)
+        control.compute_when_arrived([], [indices], fill)
+        return lambda: (line, module, layer, found)
+
+    def _when_used(self, indices: Tensor, report: Callable[[], None]) -> None:
+        """A choice is reported when its indices are used: of many a maximum the program needs the value alone."""
+        waiting = self._control.unused_choices
+        waiting[indices.untyped_storage().data_ptr()] = weakref.ref(indices), report
+        if len(waiting) > _CACHED:
+            del waiting[next(iter(waiting))]
+
+    def _chosen(
+        self, rows: int, candidates: int, count: int | None, layer: int, excluded: Tensor | None
+    ) -> tuple[Tensor, list[int]]:
+        """The indices, and how often each candidate was chosen (where all are ordered, how often it came first)."""
+        import torch
+
+        key = (rows, candidates, count, layer)
+        if excluded is None and (found := self._cache.get(key)) is not None:
+            self._cache.move_to_end(key)
+            return found
+        if count is None:
+            chosen = expert_choice.order(self._policy, rows, candidates, layer)
+            counted = chosen[:, 0]
+        else:
+            allowed = None if excluded is None else ~excluded
+            chosen = counted = expert_choice.choose(self._policy, rows, candidates, count, layer, allowed)
+        loads = torch.bincount(counted.flatten(), minlength=candidates).tolist()
+        if excluded is None:
+            self._cache[key] = chosen, loads
+            if len(self._cache) > _CACHED:
+                self._cache.popitem(last=False)
+        return chosen, loads
+
+    def _place(self, candidates: int) -> tuple[str, int]:
+        """The class of the innermost module whose code chooses, and the number of this module among those that choose
+        from so many candidates, in the order of their first choice. ("", 0) if there is none.
+        """
+        frame = sys._getframe(3)
+        for _ in range(64):
+            if frame is None:
+                break
+            if frame.f_code.co_varnames[:1] == ("self",):
+                owner = frame.f_locals.get("self")
+                if isinstance(owner, self._module):
+                    layers = self._layers.setdefault(candidates, weakref.WeakKeyDictionary())
+                    return type(owner).__name__, layers.setdefault(owner, len(layers))
+            frame = frame.f_back  # type: ignore[assignment]
+        return "", 0

@@ -1,0 +1,19 @@
+/* What the routing policy chose: emu/control counts it, the coordinator reports it. */
+#include "channel/channel.h"
+#include "core/base.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* text: three lines, see ROUTING in records.def. */
+PH_EXPORT void phantora_routing(uint64_t calls, uint32_t layer, uint32_t chosen, const uint64_t *loads,
+                                uint32_t candidates, const char *text) {
+    size_t loads_nbytes = candidates * sizeof *loads, text_nbytes = strlen(text);
+    char *payload = malloc(loads_nbytes + text_nbytes + 1);
+    if (!payload) return;
+    memcpy(payload, loads, loads_nbytes);
+    memcpy(payload + loads_nbytes, text, text_nbytes);
+    struct ph_ROUTING record = {.calls = calls, .layer = layer, .chosen = chosen, .candidates = candidates};
+    ph_emit_out_of_band(PH_KIND_ROUTING, &record, sizeof record, payload, loads_nbytes + text_nbytes);
+    free(payload);
+}

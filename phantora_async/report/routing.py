@@ -1,0 +1,64 @@
+"""Routing that follows the policy of `--moe`: the load of each expert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from phantora_async.ingest.routing_loads import Place, RoutingLoads, Total
+
+Document = dict[str, Any]
+PLACES = 8
+"""How many are shown. The JSON report has all."""
+EXPERTS = 16
+"""The same for the loads of a layer."""
+
+
+def routing_document(policy: str, loads: RoutingLoads) -> Document:
+    """Loads are sums over ranks."""
+    return {"policy": policy, "places": [_place(place, totals) for place, totals in sorted(loads.places.items())]}
+
+
+def _place(place: Place, totals: Mapping[tuple[int, int], Total]) -> Document:
+    layers = []
+    for layer in sorted({layer for layer, _ in totals}):
+        ranks = [total for (number, _), total in totals.items() if number == layer]
+        loads = [sum(of) for of in zip(*(total.loads for total in ranks), strict=True)]
+        layers.append({"layer": layer, "calls": sum(total.calls for total in ranks), "loads": loads})
+    return place._asdict() | {"ranks": len({rank for _, rank in totals}), "layers": layers}
+
+
+def routing_notes(routing: Mapping[str, Any]) -> list[str]:
+    """For the terminal; none if nothing was chosen by the policy."""
+    places = routing["places"]
+    if not places:
+        return []
+    notes = [f"routing: scores are not computed; what they choose follows the policy {routing['policy']} (--moe)"]
+    notes += [_note(place) for place in places[:PLACES]]
+    if len(places) > PLACES:
+        notes.append(f"  {len(places) - PLACES} more places in the JSON report")
+    return notes
+
+
+def _note(place: Mapping[str, Any]) -> str:
+    layers = place["layers"]
+    where = place["module"] or "the script"
+    if place["line"]:
+        where += f" ({place['line']})"
+    text = f"  {where}: {place['operation']} chooses {place['chosen']} of {place['candidates']}"
+    if len(layers) > 1:
+        text += f" in {len(layers)} layers"
+    busiest = max(_imbalance(layer["loads"]) for layer in layers)
+    shares = [f"{share:.1%}" for share in _shares(layers[0]["loads"])[:EXPERTS]]
+    more = " ..." if place["candidates"] > EXPERTS else ""
+    first = "; load per expert" + (" of the first layer" if len(layers) > 1 else "")
+    return f"{text}; the busiest has {busiest:.2f} times the mean load{first}: {' '.join(shares)}{more}"
+
+
+def _imbalance(loads: Sequence[int]) -> float:
+    return max(loads) * len(loads) / max(1, sum(loads))
+
+
+def _shares(loads: Sequence[int]) -> list[float]:
+    total = max(1, sum(loads))
+    return [load / total for load in loads]
