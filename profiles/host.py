@@ -16,9 +16,9 @@ from profiles.descriptions.fields import read_toml
 CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl")
 """API calls: what the driver and NVIDIA's libraries take."""
 WORK_KINDS = (
-    "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "listed_tensor", "table_kib",
-    "custom_node", "scope", "collective_op", "node", "backward", "hot_frame", "hot_code_unit", "frame", "callback",
-    "resume", "code_unit",
+    "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "boxed_op", "listed_tensor",
+    "table_kib", "fresh_table_kib", "custom_node", "scope", "collective_op", "node", "backward", "hot_frame",
+    "hot_code_unit", "frame", "constructor", "callback", "resume", "code_unit",
 )  # fmt: skip
 """The program's own work between calls. Both together are those of emu/hook/calls/host_costs.def, in its order."""
 HOST_FUNCTION_NS = 27_000

@@ -8,6 +8,7 @@ point). The hook library keeps for every byte of device memory whether it is *kn
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,13 @@ class ControlTensors:
         self.float_limit_numel = float_limit_numel
         self.tensor_type = torch.Tensor
         self._views = HostViews(hook)
-        self._integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+        self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
         self._deferred: dict[int, Callable[[], None]] = {}
         self._last_deferred = 0
         self._submit = hook.action(self._run_deferred)
         self._captured = CapturedOps(hook, self.unrecorded)
         self._enable_record_function = torch._C._autograd._enable_record_function
+        self._any_size: OrderedDict[int, None] = OrderedDict()
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
         """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
 
@@ -47,7 +49,10 @@ class ControlTensors:
         found: list[Tensor] = []
         for value in values:
             if isinstance(value, self.tensor_type):
-                if value.numel() > (self.limit_numel if value.dtype in self._integers else self.float_limit_numel):
+                limit = self.limit_numel if value.dtype in self.integers else self.float_limit_numel
+                if value.numel() > limit and not (
+                    self._any_size and value.untyped_storage().data_ptr() in self._any_size
+                ):
                     return None
                 if value.is_cuda:
                     found.append(value)
@@ -57,6 +62,12 @@ class ControlTensors:
                     return None
                 found += inner
         return found
+
+    def computed_at_any_size(self, tensor: Tensor) -> None:
+        """Operations that read the tensor's memory are computed although it is not small."""
+        self._any_size[tensor.untyped_storage().data_ptr()] = None
+        if len(self._any_size) > 64:
+            self._any_size.popitem(last=False)
 
     def host_view(self, tensor: Tensor) -> Tensor | None:
         """The CPU tensor over the same bytes, None if there is none. Call it within `unrecorded`."""

@@ -5,7 +5,7 @@ computed the scores, the choice comes from emu.control.expert_choice and counts 
 it (counts, offsets, permutations, sizes of collectives) is computed like all integers.
 
 Which calls are a choice: an operation of CHOICES over a matrix (two dimensions or more) of floating-point numbers that
-are not known, with 2 to 1,024 candidates, or any number if some are excluded by what is known (`masked_fill`). A class
+are not known, with 2 to 1,024 candidates, or any number if some are excluded by what is known (score_masks.py). A class
 in a metric is chosen in the same way: the report names every place.
 """
 
@@ -24,16 +24,13 @@ from .computed_op import Kernel, as_tuple
 from .control_tensors import ControlTensors
 from .host_views import span
 from .routing_loads import RoutingLoads
+from .score_masks import MAX_NUMEL, ScoreMasks, excluded_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 MAX_CANDIDATES = 1024
-MAX_CHOICES = 1 << 22
-"""Elements of the largest tensor of indices that is written."""
 _CACHED = 256
-_EXCLUDED = "_phantora_excluded"
-"""The attribute of a score matrix that holds what cannot be chosen: a bool tensor of its shape, on the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,6 @@ CHOICES = {
     )
     for name in names.split()
 }
-EXCLUSIONS = tuple(f"aten::masked_fill{name}" for name in (".Scalar", ".Tensor", "_.Scalar", "_.Tensor"))
 
 
 class Routing:
@@ -73,6 +69,7 @@ class Routing:
         self.loads = RoutingLoads(control.hook)
         self._control = control
         self._policy = policy
+        self._scores = ScoreMasks(control)
         self._layers: dict[int, weakref.WeakKeyDictionary[Any, int]] = {}
         self._module = torch.nn.Module
         self._cache: OrderedDict[tuple[Any, ...], tuple[Tensor, list[int]]] = OrderedDict()
@@ -81,11 +78,9 @@ class Routing:
         """The function to call in the place of `call`, which computes the operation on small tensors."""
         schema = operation._schema
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
-        if name in EXCLUSIONS:
-            return self._noting_exclusion(call)
         if name in CHOICES:
             return self._choosing(CHOICES[name], schema, call)
-        return call
+        return self._scores.before(name, call)
 
     # ---- choices ---------------------------------------------------------------------------------------------------
     def _choosing(self, choice: _Choice, schema: Any, call: Kernel) -> Kernel:
@@ -106,27 +101,45 @@ class Routing:
             dim = argument("dim", args, kwargs) if "dim" in places else -1
             count = 1 if not choice.count else argument(choice.count, args, kwargs)
             indices = as_tuple(result)[choice.result]
-            if dim is None or not 0 < indices.numel() <= MAX_CHOICES:
+            if dim is None or not 0 < indices.numel() <= MAX_NUMEL:
                 return result
             candidates = scores.size(dim)
-            excluded = getattr(scores, _EXCLUDED, None)
+            excluded = excluded_of(scores)
             if candidates < 2 or (candidates > MAX_CANDIDATES and excluded is None):
                 return result
-            if self._control.known([indices]) and not self._control.pending([indices]):
-                return result  # computed from known scores
+            arriving = self._computed_from(scores)
+            if arriving is None:
+                return result
             last = indices
             if choice.count == "" and not choice.ordered and indices.dim() < scores.dim():
                 last = indices.unsqueeze(dim)
             last = last.movedim(dim, -1)
-            loads = self._fill(last, candidates, None if choice.ordered else count, excluded, dim)
+            loads = self._fill(last, candidates, None if choice.ordered else count, excluded, dim, arriving)
             if loads is not None and dim in (-1, scores.dim() - 1):  # others choose tokens, not experts
                 self._when_used(indices, lambda: self.loads.add(*loads(), verb, count))
             return result
 
         return choose
 
+    def _computed_from(self, scores: Tensor) -> tuple[int, int] | None:
+        """None if the operation is computed from the scores; else the memory of scores that have yet to arrive from
+        another rank and may be known then (of no bytes if there is none).
+        """
+        control = self._control
+        if not control.small([scores]):
+            return 0, 0
+        if control.pending([scores]):
+            return span(scores)
+        return None if control.known([scores]) else (0, 0)
+
     def _fill(
-        self, indices: Tensor, candidates: int, count: int | None, excluded: Tensor | None, dim: int
+        self,
+        indices: Tensor,
+        candidates: int,
+        count: int | None,
+        excluded: Tensor | None,
+        dim: int,
+        arriving: tuple[int, int],
     ) -> Callable[[], tuple[str, str, int, list[int]]] | None:
         """Writes the indices, whose last dimension is that of the candidates. Returns what gives the line, the module,
         its number and the candidates' loads; None if the indices cannot be written.
@@ -136,18 +149,18 @@ class Routing:
         rows = indices.numel() // indices.size(-1)
         if excluded is not None:
             excluded = excluded.movedim(dim, -1).reshape(rows, candidates)
-        view, where = control.unrecorded(lambda: control.host_view(indices)), span(indices)
+        view = control.unrecorded(lambda: control.host_view(indices))
         if view is None:
             return None
-        pending = control.pending([indices])
         found = [0] * candidates
 
         def fill(_: bool) -> None:
-            if pending and control.hook.data_known(*where):
-                return  # the scores have arrived from another rank, and are known
+            if arriving[1] and control.hook.data_known(*arriving):
+                return
             chosen, found[:] = self._chosen(rows, candidates, count, layer, excluded)
             view.copy_(chosen.view(view.shape))
 
+        self._scores.chosen(indices)
         control.compute_when_arrived([], [indices], fill)
         return lambda: (line, module, layer, found)
 
@@ -196,27 +209,3 @@ class Routing:
                     return type(owner).__name__, layers.setdefault(owner, len(layers))
             frame = frame.f_back  # type: ignore[assignment]
         return "", 0
-
-    # ---- exclusions ------------------------------------------------------------------------------------------------
-    def _noting_exclusion(self, call: Kernel) -> Kernel:
-        """`masked_fill` of scores with 0 or less: the filled ones are not to be chosen."""
-        control = self._control
-
-        def fill(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            result = call(keyset, *args, **kwargs)
-            scores, mask, value = args
-            if not scores.is_floating_point() or not 2 <= scores.dim() <= 3 or mask.shape != scores.shape:
-                return result
-            if not mask.is_cuda or mask.numel() > MAX_CHOICES or not control.known([mask]):
-                return result
-            if isinstance(value, control.tensor_type) and value.is_cuda:
-                return result
-            if float(value) > 0:
-                return result
-            view = control.unrecorded(lambda: control.host_view(mask))
-            if view is not None:
-                before = getattr(scores, _EXCLUDED, None)
-                setattr(result, _EXCLUDED, control.unrecorded(view.clone if before is None else lambda: view | before))
-            return result
-
-        return fill

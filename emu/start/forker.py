@@ -21,7 +21,7 @@ from ..contract.process_setup import adopt_orphans
 from ..servers import file_system
 from ..servers.admission import Admission, CannotIsolate
 from ..servers.run_namespaces import Preparation, RunNamespaces
-from . import processes, server
+from . import launching, processes, server
 from .prepare import CannotPrepare, Prepared, prepare
 
 
@@ -33,8 +33,7 @@ def main(fileno: int, network_fileno: int) -> None:
     message = control.receive()
     if message is None:
         return
-    message.pop("event")
-    job = Job.parse(message)
+    job = Job.read(message["file"])
     adopt_orphans()
     try:
         # It has no child yet, and does not read the control socket for the seconds that importing torch takes.
@@ -48,6 +47,7 @@ def main(fileno: int, network_fileno: int) -> None:
     except CannotPrepare as error:
         control.send("failed", message=str(error), hint=error.hint)
         return
+    launching.make_interpreter_folder(job)
     import torch
 
     control.send("ready", torch=torch.__version__, python=sys.version.partition(" ")[0])

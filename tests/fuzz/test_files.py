@@ -63,6 +63,9 @@ def report() -> dict[str, Any]:
     """Of a run that failed, with a warning and a text from the script."""
     made = document(*(train(script, 4, marked=True) for script in scripts(2)))
     made["failure"] = {"kind": "rank_died", "text": "rank 1 ended"}
+    layers = [{"layer": 0, "calls": 3, "loads": [3, 5]}]
+    place = {"module": "m", "line": "a.py:3", "operation": "topk", "chosen": 1, "candidates": 2, "layers": layers}
+    made["simulated"]["routing"]["places"] = [place]
     made["simulated"]["warnings"] = [{"text": "careful", "ranks": [0, 1], "count": 3}]
     return made
 

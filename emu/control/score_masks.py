@@ -1,0 +1,187 @@
+"""What is known of scores that are not computed: which of them cannot be chosen.
+
+A router fills scores with 0 or less where something known says so (groups of experts that a token does not go to, the
+expert that it has chosen already), puts the chosen scores into a matrix of zeros, or multiplies scores by a mask of
+integers. The next choice is among the rest. And a floating-point matrix of zeros is converted to integers, or gets ones
+where something was chosen: both are computed whatever the matrix' size, because the drop of tokens follows from them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .computed_op import Kernel
+from .control_tensors import ControlTensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAX_NUMEL = 1 << 22
+"""Elements of the largest tensors of a router."""
+_CHOSEN = 64
+_EXCLUDED = "_phantora_excluded"
+"""The attribute of scores: a bool tensor of their shape, on the CPU."""
+_FILLED = "_phantora_filled"
+"""The attribute of a large matrix that was filled when it was made: the number. Nothing has written to it since if its
+version is 0.
+"""
+
+
+def excluded_of(scores: Tensor) -> Tensor | None:
+    """Which of the scores cannot be chosen: a bool tensor of their shape, on the CPU. None if that is not known."""
+    return getattr(scores, _EXCLUDED, None)
+
+
+def _filled_with(tensor: Tensor) -> float | None:
+    return getattr(tensor, _FILLED, None) if tensor._version == 0 else None
+
+
+class ScoreMasks:
+    """Notes what each operation says."""
+
+    def __init__(self, control: ControlTensors) -> None:
+        self._control = control
+        self._chosen: OrderedDict[int, None] = OrderedDict()
+        self._notes: dict[str, Callable[..., None]] = {
+            **dict.fromkeys(("masked_fill.Scalar", "masked_fill.Tensor"), self._filled),
+            **dict.fromkeys(("masked_fill_.Scalar", "masked_fill_.Tensor"), self._filled),
+            "where.self": self._selected,
+            "mul.Tensor": self._multiplied,
+            **dict.fromkeys(("scatter.src", "scatter_.src"), self._scattered),
+            **dict.fromkeys(("scatter.value", "scatter_.value"), self._marked),
+            "fill_.Scalar": self._made,
+            "copy_": self._converted,
+        }
+
+    def before(self, name: str, call: Kernel) -> Kernel:
+        """The function to call in the place of `call`, which computes the operation on small tensors."""
+        note = self._notes.get(name.removeprefix("aten::"))
+        if note is None:
+            return call
+
+        def noting(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            result = call(keyset, *args, **kwargs)
+            if result.dim() in (2, 3) and not kwargs:
+                note(result, *args)
+            return result
+
+        return noting
+
+    def chosen(self, indices: Tensor) -> None:
+        """The routing policy writes these indices."""
+        self._chosen[indices.untyped_storage().data_ptr()] = None
+        if len(self._chosen) > _CHOSEN:
+            self._chosen.popitem(last=False)
+
+    # ---- operations ------------------------------------------------------------------------------------------------
+    def _filled(self, result: Tensor, scores: Tensor, mask: Tensor, value: Any) -> None:
+        if self._is_low(value):
+            self._note(result, mask, scores)
+
+    def _selected(self, result: Tensor, condition: Tensor, scores: Any, other: Any) -> None:
+        if self._is_low(other):
+            self._note(result, condition, scores, excluded=False)
+        elif self._is_low(scores):
+            self._note(result, condition, other)
+
+    def _multiplied(self, result: Tensor, one: Any, other: Any) -> None:
+        integers, tensor_type = self._control.integers, self._control.tensor_type
+        if isinstance(one, tensor_type) and isinstance(other, tensor_type):
+            if one.dtype in integers:
+                self._note(result, one, other, excluded=False)
+            elif other.dtype in integers:
+                self._note(result, other, one, excluded=False)
+
+    def _scattered(self, result: Tensor, scores: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
+        control = self._control
+        if not result.is_floating_point() or result.numel() > MAX_NUMEL or not self._is_known(index):
+            return
+
+        def excluded() -> Tensor | None:
+            import torch
+
+            view = control.host_view(index)
+            if view is None:
+                return None
+            return torch.ones(result.shape, dtype=torch.bool, device="cpu").scatter_(dim, view, False)
+
+        if (mask := control.unrecorded(excluded)) is not None:
+            setattr(result, _EXCLUDED, mask)
+
+    def _made(self, result: Tensor, _: Tensor, value: float) -> None:
+        if self._is_matrix(result) and result._version == 0:
+            setattr(result, _FILLED, value)
+
+    def _converted(self, result: Tensor, _: Tensor, source: Tensor, *__: Any) -> None:
+        control = self._control
+        value = _filled_with(source)
+        if value is None or result.dtype not in control.integers or not result.is_cuda:
+            return
+        view = control.unrecorded(lambda: control.host_view(result))
+        if view is not None:
+            control.compute_when_arrived([], [result], lambda _: view.fill_(value))
+
+    def _marked(self, result: Tensor, before: Tensor, dim: int, index: Tensor, value: float) -> None:
+        """Numbers where something was chosen, in a large floating-point matrix that is known."""
+        control = self._control
+        filled = _filled_with(before)
+        if not self._is_matrix(result) or index.untyped_storage().data_ptr() not in self._chosen:
+            return
+        views = control.unrecorded(lambda: [control.host_view(tensor) for tensor in (result, before, index)])
+        if any(view is None for view in views):
+            return
+        in_place, (to, was, where) = result is before, views
+
+        def compute(known: bool) -> None:
+            if not known:
+                return
+            if filled is not None:
+                to.fill_(filled)
+            elif not in_place:
+                to.copy_(was)
+            to.scatter_(dim, where, value)
+
+        control.computed_at_any_size(result)
+        control.compute_when_arrived([index] if filled is not None else [before, index], [result], compute)
+
+    # ---- what they have in common ----------------------------------------------------------------------------------
+    def _is_matrix(self, tensor: Tensor) -> bool:
+        """Of floating-point numbers, and larger than what is always computed."""
+        limit = self._control.float_limit_numel
+        return tensor.is_floating_point() and tensor.is_cuda and limit < tensor.numel() <= MAX_NUMEL
+
+    def _is_known(self, tensor: Tensor) -> bool:
+        return tensor.is_cuda and self._control.known([tensor])
+
+    def _is_low(self, value: Any) -> bool:
+        """Is it a number that is 0 or less?"""
+        if not isinstance(value, self._control.tensor_type):
+            return isinstance(value, (int, float)) and value <= 0
+        if value.dim() or not value.is_floating_point():
+            return False
+        if not value.is_cuda:
+            return bool(self._control.unrecorded(lambda: value <= 0))
+        if not self._is_known(value):
+            return False
+        view = self._control.unrecorded(lambda: self._control.host_view(value))
+        return view is not None and bool(self._control.unrecorded(lambda: view <= 0))
+
+    def _note(self, result: Tensor, mask: Tensor, scores: Any, *, excluded: bool = True) -> None:
+        """Scores where the mask is true (`excluded`) or where it is not cannot be chosen."""
+        control = self._control
+        if not isinstance(scores, control.tensor_type) or not scores.is_floating_point():
+            return
+        if not mask.shape == scores.shape == result.shape or mask.numel() > MAX_NUMEL or not self._is_known(mask):
+            return
+
+        def found() -> Tensor | None:
+            view = control.host_view(mask)
+            if view is None:
+                return None
+            now, before = (view != 0) if excluded else (view == 0), excluded_of(scores)
+            return now if before is None else now | before
+
+        if (noted := control.unrecorded(found)) is not None:
+            setattr(result, _EXCLUDED, noted)
