@@ -77,13 +77,18 @@ def _note_returned(returned: _ByKey, module: ModuleType) -> None:
     def post_compile_and_note(self: Any, compiled_fn: Any, aot_config: Any, **named: Any) -> Any:
         import torch
 
+        if not self.needs_post_compile:
+            return post_compile(self, compiled_fn, aot_config, **named)
+        own_device, context = torch.cuda.current_device(), torch._guards.TracingContext.try_get()
+        traced = describe(self.out_metas, own_device)
+        if traced is not None and context is not None:
+            # New ones, as for a cached graph: Inductor has marked the traced ones, which the next graph's key tells.
+            self.out_metas = _fakes(traced, context.fake_mode)
         result = post_compile(self, compiled_fn, aot_config, **named)
         info = getattr(aot_config, "cache_info", None)
-        if self.needs_post_compile and info is not None:
-            # The strides are now those that Inductor has chosen.
-            values = describe(self.out_metas, torch.cuda.current_device())
-            if values is not None:
-                returned[info.cache_key] = values
+        final = describe(self.out_metas, own_device)  # the strides are now those that Inductor has chosen
+        if final is not None and info is not None:
+            returned[info.cache_key] = final
         return result
 
     wrapper.post_compile = post_compile_and_note

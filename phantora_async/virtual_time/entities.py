@@ -306,7 +306,8 @@ class Host:
     """When it last asked."""
     poll_delayed: bool = saved(False)
     """The next fact is a question that has been delayed already."""
-    streams: dict[int, Stream] = saved(factory=dict)
+    streams: dict[int, Stream] = logged(factory=dict)
+    """In any order, see ``ordered_streams``."""
     draining: tuple[Stream, ...] = saved(())
     """Streams that were destroyed with work left."""
     recordings: dict[int, EventRecording] = logged(factory=dict)
@@ -323,6 +324,10 @@ class Host:
     def facts_done(self) -> int:
         """Counted from the run's start."""
         return self.forgotten + self.cursor
+
+    def ordered_streams(self) -> list[Stream]:
+        """As they were created."""
+        return [stream for _, stream in sorted(self.streams.items())]
 
     def next_ns(self) -> int:
         """When its next fact is due. If that has not come: its clock, the fact can be no earlier."""

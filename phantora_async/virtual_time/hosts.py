@@ -141,7 +141,7 @@ class Hosts:
         if record.marker == MarkerKind.STEP:
             step = StepEnd(host, host.steps, self._event_queue.now_ns, host.counters)
             host.steps += 1
-            busy = [stream for stream in host.streams.values() if stream.state]
+            busy = [stream for stream in host.ordered_streams() if stream.state]
             step.pending = len(busy)
             for stream in busy:
                 self._streams.submit(stream, step)
@@ -170,12 +170,16 @@ class Hosts:
         if device is None:
             device = Device(host, record.device)
             host.devices = host.devices | {record.device: device}
-        host.streams = host.streams | {record.stream: Stream(device, record.stream, host.rank)}
+        host.streams[record.stream] = Stream(device, record.stream, host.rank)
+        if self._log.undo is not None:
+            self._log.undo.append((host.streams.pop, (record.stream,)))
         return True
 
     def _stream_destroy(self, host: Host, record: records.StreamDestroy) -> bool:
         stream = self._stream(host, record.stream)
-        host.streams = {number: other for number, other in host.streams.items() if other is not stream}
+        del host.streams[record.stream]
+        if self._log.undo is not None:
+            self._log.undo.append((host.streams.__setitem__, (record.stream, stream)))
         host.draining = tuple(other for other in (*host.draining, stream) if other.state)
         return True
 
@@ -264,7 +268,7 @@ class Hosts:
 
     def _comm_destroy(self, host: Host, record: records.CommDestroy) -> bool:
         if record.aborted:
-            self._collectives.abort(host.streams.values(), record.comm)
+            self._collectives.abort(host.ordered_streams(), record.comm)
         return True
 
     def _comm_creation(self, host: Host, fact: CommCreationFact) -> bool:

@@ -18,7 +18,7 @@ LEAST_NUMBER = 1e-9
 MOST_NUMBER = 1e12
 """Bounds of fields that have none of their own. The hook library keeps most of them in 32 bits."""
 MOST_NBYTES = 1 << 46
-MOST_TEXT = 200
+MOST_TEXT = 1000
 
 
 def shown(value: object) -> str:
