@@ -1,14 +1,26 @@
-"""Reading TOML: typed fields out of a table, unknown keys refused, errors that name field and line."""
+"""Reading TOML: typed fields out of a table, unknown keys refused, bounds; errors name field and line."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from netsim.errors import SpecError
+from netsim.json_files import read_text
+
+MOST_COUNT = 1 << 53
+MOST_NUMBER = 1e15
+"""Bounds of fields that have none of their own: sums and products of such numbers do not overflow."""
+
+
+def shown(value: object) -> str:
+    """A wrong value as an error message repeats it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 class FieldError(SpecError):
@@ -25,7 +37,7 @@ class TomlTable:
 
     def __init__(self, values: object, name: str) -> None:
         if not isinstance(values, Mapping):
-            raise FieldError(name, f"expected a table, not {values!r}")
+            raise FieldError(name, f"expected a table, not {shown(values)}")
         self.name = name
         self._left: dict[str, Any] = dict(values)
 
@@ -45,41 +57,65 @@ class TomlTable:
         """An array of tables; empty if absent."""
         values = self._take(key, [])
         if not isinstance(values, list):
-            raise FieldError(self.field(key), f"expected an array of tables, not {values!r}")
+            raise FieldError(self.field(key), f"expected an array of tables, not {shown(values)}")
         return [TomlTable(value, f"{self.field(key)}[{i}]") for i, value in enumerate(values)]
 
     def text(self, key: str, default: str | None = None, choices: tuple[str, ...] = ()) -> str:
-        """A string, one of ``choices`` if these are given."""
+        """A string without control characters, one of ``choices`` if these are given."""
         value = self._take(key, default)
         if not isinstance(value, str):
-            raise FieldError(self.field(key), f"expected a string, not {value!r}")
+            raise FieldError(self.field(key), f"expected a string, not {shown(value)}")
+        if not value.isprintable():
+            raise FieldError(self.field(key), f"expected printable characters, not {shown(value)}")
         if choices and value not in choices:
-            raise FieldError(self.field(key), f"{value!r} is not one of {', '.join(choices)}")
+            raise FieldError(self.field(key), f"{shown(value)} is not one of {', '.join(choices)}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
         """true or false."""
         value = self._take(key, default)
         if not isinstance(value, bool):
-            raise FieldError(self.field(key), f"expected true or false, not {value!r}")
+            raise FieldError(self.field(key), f"expected true or false, not {shown(value)}")
         return value
 
-    def count(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """A whole number of at least ``least``."""
+    def texts(self, key: str, default: list[str] | None = None) -> list[str]:
+        """A list of different strings without control characters."""
+        values = self._take(key, default)
+        names = isinstance(values, list) and all(isinstance(value, str) and value.isprintable() for value in values)
+        if not names:
+            raise FieldError(self.field(key), f"expected a list of names, not {shown(values)}")
+        twice = next((value for value, times in Counter(values).items() if times > 1), None)
+        if twice is not None:
+            raise FieldError(self.field(key), f"{shown(twice)} is listed twice")
+        return list(values)
+
+    def count(self, key: str, default: int | None = None, least: int = 1, most: int = MOST_COUNT) -> int:
+        """A whole number from ``least`` to ``most``."""
         value = self._take(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise FieldError(self.field(key), f"expected a whole number, not {value!r}")
+            raise FieldError(self.field(key), f"expected a whole number, not {shown(value)}")
         if value < least:
-            raise FieldError(self.field(key), f"{value} is less than {least}")
+            raise FieldError(self.field(key), f"{shown(value)} is less than {least}")
+        if value > most:
+            raise FieldError(self.field(key), f"{shown(value)} is more than {most}")
         return value
 
-    def number(self, key: str, default: float | None = None, above: float = 0.0) -> float:
-        """A finite number greater than ``above``."""
+    def number(
+        self,
+        key: str,
+        default: float | None = None,
+        above: float = 0.0,
+        least: float | None = None,
+        most: float = MOST_NUMBER,
+    ) -> float:
+        """A number greater than ``above``, or of at least ``least`` if that is given, and at most ``most``."""
         value = self._take(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise FieldError(self.field(key), f"expected a number, not {value!r}")
-        if not above < value < float("inf"):
-            raise FieldError(self.field(key), f"{value} must be greater than {above:g} and finite")
+            raise FieldError(self.field(key), f"expected a number, not {shown(value)}")
+        enough = value > above if least is None else value >= least
+        if not (enough and value <= most):
+            bound = f"greater than {above:g}" if least is None else f"at least {least:g}"
+            raise FieldError(self.field(key), f"{shown(value)} must be {bound} and at most {most:g}")
         return float(value)
 
     def raw(self, key: str) -> Any:
@@ -101,12 +137,15 @@ class TomlTable:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The file's tables; SpecError if it is unreadable or not TOML (the message carries the line)."""
+    text = read_text(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path}: not TOML: {error}") from error
+    except ValueError:  # of int(): more digits than Python converts
+        raise SpecError(f"{path}: not TOML that can be read: a number has thousands of digits") from None
+    except RecursionError:
+        raise SpecError(f"{path}: not TOML that can be read: too many brackets within each other") from None
 
 
 def locate(error: FieldError, path: Path) -> SpecError:

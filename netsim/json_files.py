@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from json.decoder import scanstring
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ def _members(text: str, at: int) -> dict[str | int, int]:
     while text[at] not in "}]":
         key: str | int = len(found)
         if is_object:
-            key, at = scanstring(text, at + 1)
+            key, at = _decode(text, at)
             at = _skip(text, _skip(text, at) + 1)
         found[key] = at
         _, at = _decode(text, at)

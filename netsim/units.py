@@ -8,7 +8,10 @@ to the nearest tick.
 
 from __future__ import annotations
 
-from typing import Final
+from operator import index
+from typing import Any, Final
+
+from netsim.errors import FlowError
 
 RATE_BITS: Final = 48
 TICK_BITS: Final = 12
@@ -18,8 +21,25 @@ BYTE_UNITS: Final = 1 << (RATE_BITS + TICK_BITS)
 MAX_GBPS: Final = 8 * (1 << 13)
 """Largest capacity of one link in Gb/s (65,536): rates stay below 2**61 units."""
 
+MIN_GBPS: Final = 1e-6
+"""Smallest capacity of a link that is not down: a kilobit per second."""
+
+MAX_BYTES: Final = 1 << 58
+"""A flow has fewer bytes."""
+
 MAX_NS: Final = 1 << 50
 """Largest instant or duration in ns (13 days): ticks stay below 2**62."""
+
+MAX_LATENCY_NS: Final = 10**12
+"""Largest latency of a link in ns (17 minutes)."""
+
+
+def whole(value: Any, name: str) -> int:
+    """An integer of any type, numpy's among them, as int. FlowError for anything else, such as 1.0."""
+    try:
+        return index(value)
+    except TypeError:
+        raise FlowError(f"{name}: expected a whole number, not {value!r}") from None
 
 
 def rate_from_gbps(gbps: float) -> int:

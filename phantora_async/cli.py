@@ -132,6 +132,12 @@ def _run(arguments: list[str]) -> int:
     if chosen is None:
         known = ", ".join(command.name for command in COMMANDS)
         raise UsageError(f"unknown command {given.command!r}", f"known commands: {known}")
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"the working directory cannot be used: {error.strerror}", "change to another one: cd"
+        ) from None
     module = importlib.import_module(chosen.module)
     sub = Parser(prog=f"phantora-async {chosen.name}", description=module.__doc__)
     module.add_arguments(sub)

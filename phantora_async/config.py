@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import time
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.contract import isolation, routing_policy
 from emu.contract.routing_policy import RoutingPolicy
-from phantora_async import compile_cache
+from phantora_async import compile_cache, run_dir
 from phantora_async.errors import UsageError
+from phantora_async.run_dir import RunDir
 from phantora_async.virtual_time.speculation_policy import NEVER
 from phantora_async.wording import short
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
@@ -33,11 +36,11 @@ FLOAT_LIMIT_COUNT = 4096
 """The same for floating-point control tensors and collectives (per rank) of more elements."""
 STALL_TIMEOUT_S = 1800.0
 """gloo's default and three times NCCL's: many ranks share few processors here."""
+MOST_RANKS = 16_384
 DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
 """Where run directories are made by default."""
-OWN_FILES = ("rank*.log", "rank*.stack", "rank*.error.json", "forker.log", "device.txt", "report.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class Config:
     """A path, or a module's name if ``module``."""
     module: bool
     arguments: tuple[str, ...]
+    launcher: bool
+    """``script`` and ``arguments`` are a command that starts the ranks of a server."""
     servers: tuple[int, ...]
     """GPUs in use on each server."""
     gpu: Gpu
@@ -67,13 +72,17 @@ class Config:
     preload: tuple[str, ...]
     compile_cache: Path | None
     """Where ranks keep what they compile; None: in a folder that ends with the run."""
-    run_dir: Path
+    claimed: RunDir
     report: Path
     shown_ranks: frozenset[int]
     """Ranks whose output is shown on the terminal."""
     progress: bool
     stall_timeout_s: float
     """0: never."""
+
+    @property
+    def run_dir(self) -> Path:
+        return self.claimed.path
 
     def log(self, rank: int) -> Path:
         return self.run_dir / f"rank{rank}.log"
@@ -136,16 +145,23 @@ def resolve(given: argparse.Namespace) -> Config:
     if given.isolation != "none" and len(servers) > isolation.MAX_SERVERS:
         raise UsageError(f"{len(servers)} servers: at most {isolation.MAX_SERVERS} can be isolated", "--isolation none")
     nccl, remarks = _network(cluster, len(servers))
-    script = _module(given.script) if given.module else _script(given.script)
+    if given.launcher and given.module:
+        raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
+    script: str = given.script
+    if not given.launcher:
+        script = _module(script) if given.module else _script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
     routing = _routing(given.moe)
     python = find_python(given.python)
     cache, cache_remarks = _compile_cache(given.compile_cache)
-    run_dir = _run_dir(given.run_dir, given.script)
+    claimed = _run_dir(given.run_dir, given.script, sum(servers))
+    if given.launcher:
+        _link_logs(claimed.path, servers)
     return Config(
         script=script,
         module=given.module,
         arguments=tuple(given.arguments),
+        launcher=given.launcher,
         servers=servers,
         gpu=gpu,
         cluster=cluster,
@@ -161,8 +177,8 @@ def resolve(given: argparse.Namespace) -> Config:
         python=python,
         preload=tuple(given.preload),
         compile_cache=cache,
-        run_dir=run_dir,
-        report=_report(given.report, run_dir),
+        claimed=claimed,
+        report=_report(given.report, claimed.path),
         shown_ranks=shown,
         progress=not given.no_progress,
         stall_timeout_s=given.stall_timeout,
@@ -190,6 +206,8 @@ def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
     if given.n is not None and given.nnodes is not None:
         raise UsageError("-n and --nnodes exclude each other", "-n WORLD, or --nnodes N --nproc-per-node GPUS")
     per_server: int = given.nproc_per_node or cluster.gpus_per_server
+    if max(given.n or 0, (given.nnodes or 0) * per_server) > MOST_RANKS:
+        raise UsageError(f"too many ranks: at most {MOST_RANKS:,}, each of which is a process of this machine")
     if per_server > cluster.gpus_per_server:
         raise UsageError(
             f"--nproc-per-node {per_server}: a server of {cluster.name} has {cluster.gpus_per_server} GPUs",
@@ -264,27 +282,26 @@ def find_python(text: str | None) -> Path:
     return Path(found).absolute()
 
 
-def _run_dir(text: str | None, script: str) -> Path:
+def _run_dir(text: str | None, script: str, ranks: int) -> RunDir:
     if text is not None:
-        path = Path(text).absolute()
-    else:
-        stem = Path(script).stem or "run"
-        path = (RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{stem}").absolute()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        for pattern in OWN_FILES:  # of an earlier run
-            for old in path.glob(pattern):
-                old.unlink()
-        (path / "device.txt").touch()
-    except OSError as error:
-        raise UsageError(
-            f"--run-dir {path}: {error.strerror or error}", "choose a writable directory: --run-dir DIR"
-        ) from None
-    return path
+        return run_dir.claim(Path(text).absolute(), ranks)
+    stem = re.sub(r"[^\w.-]", "_", Path(script).stem)[:40] or "run"
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{stem}"
+    folders = ((RUNS / f"{name}{f'-{end}' if end else ''}").absolute() for end in count())
+    return run_dir.claim(next(folder for folder in folders if not folder.exists()), ranks)
 
 
-def _report(text: str | None, run_dir: Path) -> Path:
-    path = Path(text).absolute() if text is not None else run_dir / "report.json"
+def _link_logs(folder: Path, servers: tuple[int, ...]) -> None:
+    """Ranks that a launcher starts write to their server's log."""
+    first = 0
+    for server, gpus in enumerate(servers):
+        for rank in range(first, first + gpus):
+            (folder / f"rank{rank}.log").symlink_to(f"server{server}.log")
+        first += gpus
+
+
+def _report(text: str | None, folder: Path) -> Path:
+    path = Path(text).absolute() if text is not None else folder / "report.json"
     if not path.parent.is_dir() or path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"--report {path}: this file cannot be written")
     return path

@@ -26,7 +26,10 @@ class ExitCode(enum.IntEnum):
         return member
 
     USAGE = 2, "wrong usage (options, script, GPU or cluster description, run directory)"
-    ENVIRONMENT = 69, "no usable PyTorch (not installed, built without CUDA, or the hook library is missing)"
+    ENVIRONMENT = (
+        69,
+        "no usable environment (PyTorch for CUDA, hook library, open files, temporary folder)",
+    )
     INTERNAL = int(ExitKind.INTERNAL), "an internal error of phantora-async"
     NOT_WRITTEN = 74, "a file could not be written (for example, the disk is full)"
     STUCK = 75, "the script cannot continue (mismatched collectives, a deadlock, --stall-timeout)"
@@ -75,6 +78,14 @@ class EnvironmentUnusable(PhantoraError):
     """The interpreter that is to run the ranks lacks something."""
 
     exit_code = ExitCode.ENVIRONMENT
+
+
+class LauncherFailed(PhantoraError):
+    """The user's launcher failed on one server, although no rank did. The exit code is its own."""
+
+    def __init__(self, message: str, details: str, exit_code: int) -> None:
+        super().__init__(message, details=details)
+        self.exit_code = exit_code
 
 
 class NotWritten(PhantoraError):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import random
+import resource
 import shutil
 import socket
 import sys
@@ -29,6 +31,10 @@ from phantora_async.errors import EnvironmentUnusable
 HOOK = installed.HOOK_LIBRARY
 GRACE_S = 3.0
 """How long ranks may take between SIGTERM and SIGKILL."""
+OWN_FILES = 128
+"""Open files that the command or a rank needs, however many ranks there are."""
+MAX_TMPDIR = 70
+"""Bytes: the path of a Unix socket has at most 107."""
 CLOSE_S = 15.0
 """How long the forker may take to end everything before it is killed."""
 # The interpreter of the ranks loads `emu` from its location under another name: none of the packages beside it are put
@@ -68,8 +74,25 @@ class Runtime:
         return self.folder / "costs"
 
     @property
+    def job(self) -> Path:
+        """The job's description: a script's arguments may be longer than a control message."""
+        return self.folder / "job"
+
+    @property
     def libraries(self) -> Path:
         return self.folder / "lib"
+
+
+def check_open_files(ranks: int) -> None:
+    """Raises the soft limit of open files if that is needed. Raises EnvironmentUnusable if it may not be raised."""
+    needed = OWN_FILES + 2 * ranks
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise EnvironmentUnusable(
+                f"this run needs {needed} open files, but a process may open {hard}", f"ulimit -n {needed}"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def make_runtime() -> Runtime:
@@ -79,12 +102,27 @@ def make_runtime() -> Runtime:
             f"the hook library {HOOK} is missing",
             f"in a source checkout, build it: {sys.executable} emu/hook/build.py",
         )
-    runtime = Runtime(Path(tempfile.mkdtemp(prefix="phantora-")), int(time.time()))
+    runtime = Runtime(_runtime_folder(), int(time.time()))
     runtime.libraries.mkdir()
     for library in HOOK.parent.glob("*.so.1"):
         (runtime.libraries / library.name).symlink_to(library)
     (runtime.libraries / "libcuda.so").symlink_to(HOOK)
     return runtime
+
+
+def _runtime_folder() -> Path:
+    """A new folder whose path is short enough for sockets: in $TMPDIR, or in another folder for temporary files."""
+    tried = dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp", "/dev/shm"])
+    reasons = []
+    for parent in tried:
+        if len(os.fsencode(parent)) > MAX_TMPDIR:
+            reasons.append(f"the path {parent} is too long for sockets")
+            continue
+        try:
+            return Path(tempfile.mkdtemp(prefix="phantora-", dir=parent))
+        except OSError as error:
+            reasons.append(f"{parent}: {error.strerror}")
+    raise EnvironmentUnusable(f"no folder for temporary files can be used ({'; '.join(reasons)})", "set TMPDIR")
 
 
 def free_port() -> int:
@@ -132,6 +170,8 @@ class Launcher:
         self._control: ControlSocket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._network_builder: asyncio.subprocess.Process | None = None
+        self._ready = False
+        """The forker has prepared itself and reads the control socket."""
 
     def _job(self) -> Job:
         config = self._config
@@ -147,6 +187,7 @@ class Launcher:
             script=config.script,
             module=config.module,
             arguments=config.arguments,
+            launcher=config.launcher,
             preload=config.preload,
             master_addr=isolation.LOOPBACK,
             master_port=free_port(),
@@ -186,8 +227,9 @@ class Launcher:
                 start_new_session=True,  # Ctrl-C reaches only this process, which then ends the others
             )
         self._control = ControlSocket(ours)
+        self._runtime.job.write_text(json.dumps(asdict(self._job())))
         with contextlib.suppress(BrokenPipeError):  # then events() reports it
-            self._control.send("job", **asdict(self._job()))
+            self._control.send("job", file=str(self._runtime.job))
 
     async def _start_network_builder(self, end: socket.socket) -> None:
         """It ends when it has joined the servers' networks, or when the forker has gone."""
@@ -221,6 +263,7 @@ class Launcher:
                             yield {"event": "lost"}
                         return
                     ended = ended or message["event"] in ("failed", "done")
+                    self._ready = self._ready or message["event"] == "ready"
                     yield message
         finally:
             loop.remove_reader(descriptor)
@@ -231,11 +274,18 @@ class Launcher:
             with contextlib.suppress(OSError):
                 self._control.send("terminate")
 
+    def kill(self) -> None:
+        """SIGKILL to the forker, with which all other processes of the run end."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
     async def close(self) -> None:
         """Ends every process of the run that is left, and removes the runtime folder."""
         if self._control is not None:
             self._control.close()  # which the forker notices
         if self._process is not None:
+            if not self._ready:
+                self.kill()
             try:
                 await asyncio.wait_for(self._process.wait(), timeout=CLOSE_S)
             except TimeoutError:

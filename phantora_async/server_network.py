@@ -6,6 +6,7 @@ It is a process of its own because it enters them, and because the ranks' interp
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -25,14 +26,15 @@ def main(fileno: int) -> None:
     error, received = namespaces.receive(end)
     if error:
         return  # the forker has ended, or has reported why there are no namespaces
+    answer = namespaces.READY
     try:
         _build(received[0], received[1], received[2:])
     except ImportError as missing:
-        end.send(f"{missing.name} is not installed beside phantora-async".encode())
+        answer = f"{missing.name} is not installed beside phantora-async".encode()
     except Exception as error:
-        end.send(f"cannot join the servers' networks: {error}".encode())
-    else:
-        end.send(namespaces.READY)
+        answer = f"cannot join the servers' networks: {error}".encode()
+    with contextlib.suppress(BrokenPipeError):  # the forker has ended
+        end.send(answer)
 
 
 def _build(user: int, bridge_network: int, networks: list[int]) -> None:

@@ -13,13 +13,22 @@ from phantora_async import terminal
 from phantora_async.config import Config
 from phantora_async.coordinator.coordinator import Coordinator
 from phantora_async.coordinator.run_end import Outcome
-from phantora_async.errors import EnvironmentUnusable, InternalError, Interrupted, PhantoraError, RankDied
-from phantora_async.launcher import GRACE_S, Launcher, Runtime, make_runtime
+from phantora_async.errors import (
+    EnvironmentUnusable,
+    InternalError,
+    Interrupted,
+    LauncherFailed,
+    PhantoraError,
+    RankDied,
+)
+from phantora_async.launcher import GRACE_S, Launcher, Runtime, check_open_files, make_runtime
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal
+from phantora_async.wording import short
 
 SHOW_EVERY_S = 0.5
 """How often the status is looked at."""
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 LAST_EVENTS_S = GRACE_S + 10.0
 """After the run's end: how long its processes may take to end."""
 
@@ -32,16 +41,18 @@ class Session:
         self._terminal = Terminal(status=config.progress)
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
+        self._interrupted = False
 
     async def run(self) -> Outcome:
         """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
+        check_open_files(sum(self._config.servers))
         runtime = make_runtime()
         coordinator = Coordinator(self._spec(runtime))
         launcher = Launcher(self._config, runtime)
         self._abort = asyncio.get_running_loop().create_future()
-        tasks = [asyncio.create_task(terminal.follow(self._tails()))]
-        try:
-            with self._signals(coordinator):
+        with self._signals(coordinator, launcher):
+            tasks = [asyncio.create_task(terminal.follow(self._tails()))]
+            try:
                 await coordinator.serve()
                 tasks.append(self._task(self._show(coordinator)))
                 await launcher.start()
@@ -51,14 +62,14 @@ class Session:
                 self._stopping = True
                 launcher.terminate()
                 await asyncio.wait({events}, timeout=LAST_EVENTS_S)
-        finally:
-            for task in reversed(tasks):
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await launcher.close()
-            self._terminal.close()
-        self._add_log(outcome)
-        return outcome
+            finally:
+                for task in reversed(tasks):
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await launcher.close()
+                self._terminal.close()
+            self._add_log(outcome)
+            return outcome
 
     def _spec(self, runtime: Runtime) -> RunSpec:
         config = self._config
@@ -126,8 +137,10 @@ class Session:
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"])
                 case "isolation":
                     self._show_isolation(event["level"], event["reason"])
+                case "command_failed":
+                    self._end(self._command_failed(event["server"], event["code"], event["signal"]))
                 case "failed":
-                    self._end(EnvironmentUnusable(event["message"], event["hint"]))
+                    self._end(EnvironmentUnusable(event["message"], event["hint"], self._forker_log()))
                 case "server_lost":
                     self._end(self._lost(f"emulated server {event['server']}"))
                 case "lost":
@@ -144,28 +157,48 @@ class Session:
                     "before, choose one outside /tmp, or use --isolation none"
                 )
 
+    def _command_failed(self, server: int, code: int, signal: int) -> LauncherFailed:
+        config = self._config
+        log = config.run_dir / f"server{server}.log"
+        how = f"was ended by signal {signal}" if signal else f"ended with exit code {code}"
+        end = "\n".join(f"  | {line}" for line in terminal.last_lines(log))
+        return LauncherFailed(
+            f"{config.script} on server {server} {how}; its log is {short(log)}",
+            details=end,
+            exit_code=128 + signal if signal else code,
+        )
+
     def _lost(self, process: str) -> InternalError:
+        return InternalError(f"{process} ended unexpectedly", details=self._forker_log())
+
+    def _forker_log(self) -> str:
+        """What the forker, the servers and the hook library in them have said last; "" if they have said nothing."""
         log = self._config.run_dir / "forker.log"
-        end = "\n".join(terminal.last_lines(log))
-        return InternalError(f"{process} ended unexpectedly{f'; the end of {log}:' if end else ''}", details=end)
+        lines = terminal.last_lines(log)
+        return "\n".join([f"the end of {short(log)}:", *(f"  | {line}" for line in lines)]) if lines else ""
 
     def _end(self, error: PhantoraError) -> None:
         if self._abort is not None and not self._abort.done() and not self._stopping:
             self._abort.set_result(error)
 
     @contextlib.contextmanager
-    def _signals(self, coordinator: Coordinator) -> Iterator[None]:
+    def _signals(self, coordinator: Coordinator, launcher: Launcher) -> Iterator[None]:
+        """While the run lasts, signals end it. Afterwards they are ignored: the command writes the report and ends."""
         loop = asyncio.get_running_loop()
-        handled = (signal.SIGINT, signal.SIGTERM)
-        for number in handled:
-            loop.add_signal_handler(number, self._interrupt, coordinator)
+        for number in INTERRUPTS:
+            loop.add_signal_handler(number, self._interrupt, coordinator, launcher)
         try:
             yield
         finally:
-            for number in handled:
+            for number in INTERRUPTS:
                 loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_IGN)
 
-    def _interrupt(self, coordinator: Coordinator) -> None:
+    def _interrupt(self, coordinator: Coordinator, launcher: Launcher) -> None:
+        """The first one ends the run; one that comes while the ranks end kills them."""
+        if self._interrupted or self._stopping:
+            launcher.kill()
+        self._interrupted = True
         if not coordinator.interrupt():
             self._end(Interrupted("interrupted"))
 

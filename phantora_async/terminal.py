@@ -9,8 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+from phantora_async.wording import printable
+
 POLL_S = 0.05
 CHUNK_NBYTES = 1 << 16
+LONG_LINE_NBYTES = 1 << 20
+"""A longer line is shown in parts."""
 LOGGED_EVERY_S = 30.0
 
 
@@ -32,7 +36,8 @@ class Terminal:
         """Shows this status in place of the previous one."""
         if self._logs_status and time.monotonic() - self._logged_s >= LOGGED_EVERY_S:
             self._logged_s = time.monotonic()
-            print(text, file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)
+        text = printable(text).replace("\n", " ")
         if self._shows_status and text != self._status:
             self._erase()
             self._status = text
@@ -48,13 +53,13 @@ class Terminal:
     def remark(self, text: str) -> None:
         """A line about the run, always shown."""
         self._erase()
-        print(f"phantora-async: {text}", file=sys.stderr, flush=True)
+        print(printable(f"phantora-async: {text}"), file=sys.stderr, flush=True)
         self._draw()
 
     def notice(self, text: str) -> None:
         """A line about what a status line would show; printed only if there is none."""
         if not self._shows_status:
-            print(text, file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self._erase()
@@ -80,7 +85,11 @@ class LogTail:
         self._terminal = terminal
         self._prefix = prefix.encode()
         self._descriptor = -1
-        self._partial = b""
+        self._partial: list[bytes] = []
+        """The beginning of a line, in pieces: joining them at each read would take quadratic time."""
+        self._partial_nbytes = 0
+        self._in_line = False
+        """The beginning of a line has been shown."""
 
     def read(self, *, last: bool = False) -> None:
         """Shows complete new lines; with `last`, also a line that has no end."""
@@ -90,17 +99,33 @@ class LogTail:
             except FileNotFoundError:
                 return
         while data := os.read(self._descriptor, CHUNK_NBYTES):
-            complete, newline, self._partial = (self._partial + data).rpartition(b"\n")
-            self._show(complete + newline)
+            complete, newline, rest = data.rpartition(b"\n")
+            if newline:
+                self._show(b"".join([*self._partial, complete, newline]))
+                self._partial, self._partial_nbytes = [], 0
+            self._partial.append(rest)
+            self._partial_nbytes += len(rest)
+            if self._partial_nbytes > LONG_LINE_NBYTES:
+                self._show_partial()
         if last:
-            if self._partial:
-                self._show(self._partial + b"\n")
-                self._partial = b""
+            if self._partial_nbytes or self._in_line:
+                self._partial.append(b"\n")
+                self._show_partial()
             os.close(self._descriptor)
 
-    def _show(self, lines: bytes) -> None:
-        if lines:
-            self._terminal.output(b"".join(self._prefix + line for line in lines.splitlines(keepends=True)))
+    def _show_partial(self) -> None:
+        self._show(b"".join(self._partial))
+        self._partial, self._partial_nbytes = [], 0
+
+    def _show(self, text: bytes) -> None:
+        if text:
+            lines = [self._prefix + line for line in text.split(b"\n")]
+            if self._in_line:
+                lines[0] = lines[0].removeprefix(self._prefix)
+            if text.endswith(b"\n"):
+                lines[-1] = b""
+            self._terminal.output(b"\n".join(lines))
+            self._in_line = not text.endswith(b"\n")
 
 
 async def follow(tails: list[LogTail]) -> None:

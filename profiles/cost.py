@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from profiles.descriptions.gpu import Gpu
 from profiles.errors import ProfileError
 from profiles.models import dispatch
+from profiles.models.bound import bound_by
 from profiles.models.errors import UNMEASURED, error_share
 from profiles.signature import Library, Signature, family_of, parse, shapes_in, unknown_parts
 from profiles.tables import Table
@@ -42,6 +43,8 @@ class Cost:
     """The model behind the time, also where a measured time corrects it."""
     error_share: float = 0.0
     """Root mean square of the model's relative errors on measured kernels (profiles.models.errors)."""
+    bound: str = ""
+    """`compute`, `memory`, `pcie` or `latency` (profiles.models.bound)."""
 
 
 class CostModel:
@@ -104,4 +107,7 @@ class CostModel:
         contended_ns = max(solo_ns, round(min(estimate.contended_ns + between, LONGEST_NS)))
         source = Source.UNRECOGNISED if estimate.unknown else Source.ROOFLINE
         share = error_share(estimate.model)
-        return Cost(solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share)
+        return Cost(
+            solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share,
+            bound_by(self.gpu, what, estimate),
+        )  # fmt: skip

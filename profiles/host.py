@@ -16,13 +16,17 @@ from profiles.descriptions.fields import read_toml
 CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl")
 """API calls: what the driver and NVIDIA's libraries take."""
 WORK_KINDS = (
-    "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "listed_tensor", "table_kib",
-    "custom_node", "scope", "collective_op", "node", "backward", "hot_frame", "hot_code_unit", "frame", "callback",
-    "resume", "code_unit",
+    "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "boxed_op", "listed_tensor",
+    "table_kib", "fresh_table_kib", "custom_node", "scope", "collective_op", "node", "backward", "hot_frame",
+    "hot_code_unit", "frame", "constructor", "callback", "resume", "code_unit",
 )  # fmt: skip
 """The program's own work between calls. Both together are those of emu/hook/calls/host_costs.def, in its order."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
+
+
+MOST_COST_NS = 4e6
+"""Of one call or operator. In picoseconds it has 32 bits in the hook library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,8 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     spread, measured = top.table("spread", optional=True), top.table("measured", optional=True)
     host = HostModel(
         name=path.stem,
-        cost_ns={kind: calls.number(kind, zero=True) for kind in CALL_KINDS}
-        | {kind: work.number(kind, zero=True) for kind in WORK_KINDS},
+        cost_ns={kind: calls.number(kind, zero=True, most=MOST_COST_NS) for kind in CALL_KINDS}
+        | {kind: work.number(kind, zero=True, most=MOST_COST_NS) for kind in WORK_KINDS},
         host_function_ns=top.integer("host_function_ns", HOST_FUNCTION_NS),
         queue_depth=top.integer("queue_depth", least=1),
         scale=top.number("scale", 1.0),

@@ -45,6 +45,10 @@ class HookClock(Protocol):
         """A number that grows with every call and every operator of this rank. Asks nobody."""
 
     @property
+    def is_uncounted(self) -> Callable[[], int]:
+        """Does the calling thread compile? Then time stands still for it. Asks nobody."""
+
+    @property
     def advance_ns(self) -> Callable[[int], None]:
         """Lets host time pass."""
 
@@ -106,7 +110,7 @@ class VirtualClock:
             return None
         if self._state is ClockState.CONTINUED:
             return real_time.monotonic_ns() + self._continued_ns
-        if source is TimeSource.LAST_KNOWN:
+        if source is TimeSource.LAST_KNOWN or self._hook.is_uncounted():
             return self._last_known_ns
         thread = threading.get_ident()
         if thread != self._main_thread and is_daemon_thread(thread):

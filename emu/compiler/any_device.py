@@ -62,10 +62,13 @@ def install_keys(pickler: Any, own_device: Callable[[], int]) -> None:
             is_own = device.type == "cuda" and device.index == own
             return str, (f"{device.type}:{OWN if is_own else device.index}",)
 
+        def reduce_box(box: Any) -> tuple[Any, tuple[str]]:
+            return (str, ("none",)) if box.value is None else reduce_device(torch.device("cuda", box.value))
+
         self.dispatch_table[torch.device] = reduce_device
         boxed = getattr(cudagraph_utils, "BoxedDeviceIndex", None)
         if boxed is not None:  # the GPU whose graph a CUDA graph was recorded for, or none yet
-            self.dispatch_table[boxed] = lambda box: reduce_device(torch.device("cuda", box.value or 0))
+            self.dispatch_table[boxed] = reduce_box
 
     @functools.wraps(reduce_graph)
     def _reduce_graph_module(self: Any, graph: Any) -> Any:

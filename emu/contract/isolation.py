@@ -39,7 +39,11 @@ def hosts_file(servers: int, network: str) -> str:
     A socket that serves IPv4 and IPv6 shows IPv4 addresses in the form of IPv6. These have names of their own: without
     them a name server would be asked, and with the servers' names the servers would seem to have two addresses.
     """
-    lines = [f"{LOOPBACK}\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
+    lines = [
+        f"{LOOPBACK}\tlocalhost",
+        f"::ffff:{LOOPBACK}\tlocalhost.ipv4",
+        "::1\tlocalhost ip6-localhost ip6-loopback",
+    ]
     for server in range(servers):
         at = address(server) if network == "private" else LOOPBACK
         lines.append(f"{at}\t{host_name(server)}")

@@ -1,7 +1,8 @@
-"""The description of a job, which the launcher sends to the forker as the first message on the control socket."""
+"""The description of a job: a file that the launcher writes, and names in the first message on the control socket."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -28,6 +29,8 @@ class Job:
     """A path, or a module's name if `module` is true."""
     module: bool
     arguments: tuple[str, ...]
+    launcher: bool
+    """`script` and `arguments` are a command that starts the ranks of a server."""
     preload: tuple[str, ...]
     master_addr: str
     master_port: int
@@ -52,6 +55,12 @@ class Job:
 
     def first_rank(self, server: int) -> int:
         return sum(self.servers[:server])
+
+    @classmethod
+    def read(cls, file: str) -> Job:
+        """From the JSON file that the launcher has written."""
+        with open(file, encoding="utf-8") as text:
+            return cls.parse(json.load(text))
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Job:

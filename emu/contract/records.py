@@ -127,6 +127,14 @@ def _decode(decoders: dict[int, Decoder], data: bytes) -> tuple[list[Any], int]:
     return records, offset
 
 
+def nbytes_of(beginning: bytes | bytearray) -> int:
+    """Bytes on the wire of the record that begins so; those of a header if even that is incomplete."""
+    if len(beginning) < HEADER.size:
+        return HEADER.size
+    _, _, nbytes = _PEEK(beginning, 0)
+    return int(nbytes + (-nbytes % 8))
+
+
 decode_up = partial(_decode, _UP)
 decode_down = partial(_decode, _DOWN)
 

@@ -1,4 +1,5 @@
-"""Builds the hook library: one shared object with the SONAME libcuda.so.1, and a shell of one named libnvidia-ml.so.1.
+"""Builds the hook library: one shared object with the SONAME libcuda.so.1, and a shell of one named libnvidia-ml.so.1;
+and the program that stands in for Python inside an emulated server.
 
 ``build(output_dir)`` compiles what is stale, in parallel, and links. Standard library only: the packaging runs it by
 its path.
@@ -20,10 +21,13 @@ SOURCES = Path(__file__).resolve().parent
 CONTRACT = SOURCES.parent / "contract"
 LIBRARY = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
+STUB = "python-stub"
+STUB_SOURCE = SOURCES.parent / "stub" / "python.c"
 COMPILE = [
     *("-std=gnu11", "-O2", "-g", "-fPIC", "-pthread", "-fvisibility=hidden", "-fno-semantic-interposition"),
     *("-Wall", "-Wextra", "-Werror"),
 ]
+STUB_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
 
 
 class BuildError(Exception):
@@ -39,6 +43,9 @@ def build(output_dir: Path | str, sanitize: str | None = None) -> Path:
     sources = sorted(SOURCES.glob("*/*.c"))
     shared = [*SOURCES.glob("*/*.h"), *SOURCES.glob("*/*.def"), *CONTRACT.glob("*.def"), SOURCES / "build.py"]
     library = output / LIBRARY
+    output.mkdir(parents=True, exist_ok=True)
+    if not _is_newer(output / STUB, [STUB_SOURCE]):
+        _replace(output / STUB, [*_compiler(), *STUB_FLAGS, str(STUB_SOURCE)])
     if _is_newer(library, [*sources, *shared]) and (output / NVML).exists():
         return library
     objects = output / "objects"

@@ -84,7 +84,7 @@ def _workloads(only: str, backend: str) -> Iterator[dict[str, Run]]:
 
     _join(backend)
     torch.manual_seed(0)
-    from . import distributed, programs, python_work  # noqa: F401  # they register
+    from . import distributed, lists, programs, python_work  # noqa: F401  # they register
 
     names = [name for name in only.split(",") if name]
     chosen: dict[str, Run] = {}
@@ -132,17 +132,33 @@ def _time(chosen: dict[str, Run], rounds: int, clock: Callable[[], int]) -> dict
 
     times: dict[str, list[int]] = {name: [] for name in chosen}
     repeats = dict.fromkeys(chosen, 1)
-    for _ in range(rounds + 1):
+    for turn in range(rounds + 1):
         for name, run in chosen.items():
-            repeat = range(repeats[name])
             torch.cuda.synchronize()
             begin = clock()
-            for _ in repeat:
+            for _ in range(repeats[name]):
                 run()
-            taken = (clock() - begin) // len(repeat)
-            times[name].append(taken)
-            repeats[name] = max(1, min(200, SAMPLE_NS // max(taken, 1)))
+            times[name].append((clock() - begin) // repeats[name])
+        if turn == 0:
+            repeats = _agreed({name: max(1, min(200, SAMPLE_NS // max(times[name][0], 1))) for name in chosen})
     return {name: samples[1:] for name, samples in times.items()}
+
+
+def _agreed(repeats: dict[str, int]) -> dict[str, int]:
+    """The first rank's: programs communicate, so every rank must run them equally often."""
+    import torch.distributed as dist
+
+    if "RANK" not in os.environ:
+        return repeats
+    told = [repeats]
+    dist.broadcast_object_list(told, src=0, device=_device())
+    return {name: told[0].get(name, own) for name, own in repeats.items()}
+
+
+def _device() -> Any:
+    import torch
+
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 class _Detached:

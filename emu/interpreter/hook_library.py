@@ -13,12 +13,15 @@ from typing import Any
 from ..contract.records_definition import VERSION
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
+_STEP = ctypes.CFUNCTYPE(None)
+_JOIN = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 _ranges = ctypes.POINTER(_u64)
 
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_int, ()),
     "load": (_int, (_str,)),
+    "join_later": (None, (_u32, _JOIN)),
     "start": (_int, (_str, _str, _u32, _u32, _u32, _u32)),
     "finish": (None, (_int, _str)),
     "clock_ns": (_u64, ()),
@@ -26,6 +29,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_clock_ns": (_u64, ()),
     "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
+    "at_step": (None, (_STEP,)),
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
@@ -39,6 +43,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
     "backward": (None, ()),
     "uncounted": (_u64, (_int,)),
+    "is_uncounted": (_int, ()),
     "frame_rule": (_int, (_str, _str, _int)),
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
@@ -96,6 +101,7 @@ class Hook:
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_forget: Callable[[int, int], None] = functions["data_forget"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
+        self.is_uncounted: Callable[[], int] = functions["is_uncounted"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
 
@@ -104,7 +110,7 @@ class Hook:
         Raises HookError.
         """
         if self._functions["load"](device_file.encode()) != 0:
-            raise HookError(f"the hook library rejects {device_file}: forker.log in the run directory says why")
+            raise HookError(f"the hook library rejects {device_file}")
 
     def learn_versions(self) -> None:
         """In the forker, once torch is imported: asks cuDNN for its version, which loads a library that ranks share."""
@@ -116,6 +122,12 @@ class Hook:
         """In the rank: connects to the coordinator. Raises HookError."""
         if self._functions["start"](socket_path.encode(), cost_table.encode(), rank, world_size, server, local_rank):
             raise HookError(f"rank {rank} cannot reach the coordinator at {socket_path}")
+
+    def join_later(self, server: int, join: Callable[[int], None]) -> None:
+        """In a process of a server that is not a rank yet: calls `join(device)` when it first uses a GPU."""
+        thunk = _JOIN(join)
+        self._callbacks.append(thunk)
+        self._functions["join_later"](server, thunk)
 
     def finish(self, exit_code: int, last_words: str = "") -> None:
         """In the rank: sends its last records and disconnects. `last_words`: the exception that ended it, if any."""
@@ -138,6 +150,12 @@ class Hook:
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""
         return self._functions["device_base"](), self._functions["device_nbytes"]()
+
+    def at_step(self, run: Callable[[], None]) -> None:
+        """From now on `run` is called at the end of every step of this rank. It must not raise."""
+        thunk = _STEP(run)
+        self._callbacks.append(thunk)
+        self._functions["at_step"](thunk)
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes

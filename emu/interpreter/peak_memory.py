@@ -32,6 +32,8 @@ class PeakMemory:
 
     def __init__(self) -> None:
         self._peaks: dict[int, Peaks] = {}
+        self._told: dict[int, Peaks] = {}
+        """What the coordinator has been told."""
         self._lowest: dict[int, Stats] = {}
         """Statistics at the beginning of an `unnoticed` block, since when torch has counted from zero."""
         self._pools = 0
@@ -53,11 +55,30 @@ class PeakMemory:
                 if hasattr(module, name):
                     setattr(module, name, self._counting_pools(getattr(torch._C, name), by))
 
+    def report_every_step(self, hook: Hook) -> None:
+        """In the rank, once: a rank that is killed later has told its peaks up to its last step."""
+
+        def report() -> None:
+            hook.uncounted(1)
+            try:
+                self._note()
+            finally:
+                hook.uncounted(-1)
+            self._tell(hook)
+
+        hook.at_step(report)
+
     def report(self, hook: Hook) -> None:
         """Tells the coordinator the peaks of every device that this rank used."""
         self._note()
+        self._told.clear()
+        self._tell(hook)
+
+    def _tell(self, hook: Hook) -> None:
         for device, peaks in sorted(self._peaks.items()):
-            hook.memory(device, peaks.allocated, peaks.reserved)
+            if self._told.get(device) != peaks:
+                self._told[device] = peaks
+                hook.memory(device, peaks.allocated, peaks.reserved)
 
     @contextlib.contextmanager
     def unnoticed(self) -> Iterator[None]:

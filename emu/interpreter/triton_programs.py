@@ -62,6 +62,8 @@ def _install_for_inductor(hook: Hook) -> None:
             _tell(hook, loaded[0], program.read_text() if program.is_file() else None)
             return loaded
 
+    # Cached graphs hold the class: they name it as they name torch's.
+    Launcher.__module__, Launcher.__qualname__ = "torch._C", "_StaticCudaLauncher"
     vars(torch._C)["_StaticCudaLauncher"] = Launcher
 
 

@@ -109,11 +109,18 @@ def _make(forker: socket.socket, builder: socket.socket, seen: file_system.View,
         if servers:
             namespaces.send(builder, descriptors)
         namespaces.send(forker, descriptors)
+    except BrokenPipeError:
+        pass  # the forker has ended
     except (OSError, CannotIsolate) as error:
-        forker.send((getattr(error, "strerror", None) or str(error)).encode())
+        _tell(forker, getattr(error, "strerror", None) or str(error))
     except BaseException as error:
-        forker.send(f"{type(error).__name__}: {error}".encode())
+        _tell(forker, f"{type(error).__name__}: {error}")
     os._exit(0)
+
+
+def _tell(forker: socket.socket, text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        forker.send(text.encode())
 
 
 def _try(seen: file_system.View, network: int | None) -> None:

@@ -21,7 +21,7 @@ from ..contract.process_setup import adopt_orphans
 from ..servers import file_system
 from ..servers.admission import Admission, CannotIsolate
 from ..servers.run_namespaces import Preparation, RunNamespaces
-from . import processes, server
+from . import launching, processes, server
 from .prepare import CannotPrepare, Prepared, prepare
 
 
@@ -33,8 +33,7 @@ def main(fileno: int, network_fileno: int) -> None:
     message = control.receive()
     if message is None:
         return
-    message.pop("event")
-    job = Job.parse(message)
+    job = Job.read(message["file"])
     adopt_orphans()
     try:
         # It has no child yet, and does not read the control socket for the seconds that importing torch takes.
@@ -48,10 +47,15 @@ def main(fileno: int, network_fileno: int) -> None:
     except CannotPrepare as error:
         control.send("failed", message=str(error), hint=error.hint)
         return
+    launching.make_interpreter_folder(job)
     import torch
 
     control.send("ready", torch=torch.__version__, python=sys.version.partition(" ")[0])
-    _supervise(job, prepared, namespaces, control)
+    if namespaces is None:
+        servers = _fork_servers(job, prepared, control)
+    else:
+        servers = _fork_isolated_servers(job, prepared, namespaces, control)
+    _supervise(job, servers, control)
 
 
 def _begin_isolation(job: Job, network_fileno: int) -> Preparation | None:
@@ -84,12 +88,8 @@ def _isolate(job: Job, preparation: Preparation | None, control: ControlSocket) 
     return dataclasses.replace(job, isolation=level, master_addr=address), namespaces
 
 
-def _fork_servers(
-    job: Job, prepared: Prepared, namespaces: RunNamespaces | None, control: ControlSocket
-) -> dict[int, int]:
+def _fork_servers(job: Job, prepared: Prepared, control: ControlSocket) -> dict[int, int]:
     """Returns the servers' numbers by process id."""
-    if namespaces is not None:
-        return _fork_isolated_servers(job, prepared, namespaces, control)
     servers: dict[int, int] = {}
     for index in range(len(job.servers)):
         parent, pid = os.getpid(), os.fork()
@@ -123,9 +123,8 @@ def _fork_isolated_servers(
     return servers
 
 
-def _supervise(job: Job, prepared: Prepared, namespaces: RunNamespaces | None, control: ControlSocket) -> None:
-    """Forks the servers, then waits until they have ended or the launcher has gone."""
-    servers = _fork_servers(job, prepared, namespaces, control)
+def _supervise(job: Job, servers: dict[int, int], control: ControlSocket) -> None:
+    """Waits until the servers have ended or the launcher has gone. `servers`: their numbers by process id."""
     wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

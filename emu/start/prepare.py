@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
-from ..compiler import compile_time, graph_cache, triton_cache
+from ..compiler import compile_time, graph_cache, split_graphs, triton_cache
 from ..contract import routing_policy
 from ..contract.job import Job
 from ..control import dispatcher
@@ -77,6 +77,7 @@ def prepare(job: Job) -> Prepared:
     interpreter. Raises CannotPrepare.
     """
     graph_cache.install(_check_torch())
+    split_graphs.install()
     hook = _load_hook(job)
     _import_modules(job.preload)
     hook.learn_versions()

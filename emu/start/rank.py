@@ -20,7 +20,7 @@ from typing import NoReturn
 from ..contract.job import Job, Seat, torchrun_environment
 from ..contract.records import ExitKind
 from ..interpreter import own_work, seeds, stack_dump
-from . import processes, script
+from . import processes, program, script
 from .prepare import Prepared
 
 _exit = os._exit
@@ -32,6 +32,39 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
     try:
         processes.die_with_parent(server)
         _set_up_process(job, seat)
+        connection = Connection(prepared)
+        connection.open(job, seat)
+        end = script.run(program.of(job))
+        code = end.code
+        end_interpreter()
+        connection.close(end)
+    except BaseException:
+        traceback.print_exc()  # an error of ours: the server reports the exit code, the launcher shows this log
+    finally:
+        leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends this process without finalising the interpreter."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    _exit(code)
+
+
+class Connection:
+    """A process's connection to the coordinator: with it the process is a rank. It is closed once, also if the script
+    calls `os._exit`.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self._pid = 0
+        self._open = False
+
+    def open(self, job: Job, seat: Seat) -> None:
+        """Its GPU's work and its time are simulated from now on."""
+        prepared = self._prepared
         stack_dump.register(job.runtime_dir, seat.rank)
         prepared.hook.start(
             job.socket,
@@ -41,33 +74,15 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
             server=seat.server,
             local_rank=seat.local_rank,
         )
-        connection = _Connection(prepared)
-        prepared.clock.start(job.epoch_s)
-        prepared.peaks.install()
-        prepared.ranges.start()
-        if prepared.hook.measures_host():
-            own_work.tell(prepared.hook, prepared.ranges)
-        end = script.run(job)
-        code = end.code
-        _end_interpreter()
-        connection.close(end)
-    except BaseException:
-        traceback.print_exc()  # an error of ours: the server reports the exit code, the launcher shows this log
-    finally:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        _exit(code)
-
-
-class _Connection:
-    """Closes the connection to the coordinator once, also if the script calls `os._exit`."""
-
-    def __init__(self, prepared: Prepared) -> None:
-        self._prepared = prepared
         self._pid = os.getpid()
         self._open = True
         os._exit = self._exit_at_once
+        prepared.clock.start(job.epoch_s)
+        prepared.peaks.install()
+        prepared.peaks.report_every_step(prepared.hook)
+        prepared.ranges.start()
+        if prepared.hook.measures_host():
+            own_work.tell(prepared.hook, prepared.ranges)
 
     def close(self, end: script.ScriptEnd) -> None:
         """Sends the rank's last records. Does nothing in child processes of the rank, and the second time."""
@@ -84,24 +99,39 @@ class _Connection:
         _exit(status)
 
 
-def _set_up_process(job: Job, seat: Seat) -> None:
-    """Signals, standard streams, environment, seeds and name of a new process."""
+def default_signals() -> None:
+    """As in a new interpreter."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def write_to_log(path: str) -> None:
+    """sys.stdout and stderr stay: the launcher starts the forker unbuffered (as torchrun its workers), so they hold
+    nothing.
+    """
     null = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(f"{job.run_dir}/rank{seat.rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.close(null)
     os.close(log)
-    # sys.stdout and stderr stay: the launcher starts the forker unbuffered (as torchrun its workers), so they hold
-    # nothing.
+
+
+def _set_up_process(job: Job, seat: Seat) -> None:
+    """Signals, standard streams, environment, seeds and name of a new process."""
+    default_signals()
+    write_to_log(f"{job.run_dir}/rank{seat.rank}.log")
     os.environ.update(torchrun_environment(job, seat))
+    os.environ["PHANTORA_RANK"] = str(seat.rank)
     seeds.seed(seat.rank)
-    Path("/proc/self/comm").write_text(f"rank{seat.rank}")
+    name_process(seat.rank)
 
 
-def _end_interpreter() -> None:
+def name_process(rank: int) -> None:
+    Path("/proc/self/comm").write_text(f"rank{rank}")
+
+
+def end_interpreter() -> None:
     """What the interpreter does after the script: waits for its threads, runs exit handlers."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]

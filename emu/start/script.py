@@ -12,8 +12,11 @@ import traceback
 import types
 from dataclasses import dataclass
 
-from ..contract.job import Job
 from ..interpreter.code_owner import Owner, owner_of
+from .program import Kind, Program
+
+MOST_WORDS = 2000
+"""Characters of an exception's text that reach the coordinator. The rank's log has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +28,37 @@ class ScriptEnd:
     last_words: str = ""
     """The exception that ended it, in one line; "" if none did."""
 
+    def __post_init__(self) -> None:
+        if len(self.last_words) > MOST_WORDS:
+            object.__setattr__(self, "last_words", f"{self.last_words[:MOST_WORDS]} ...")
 
-def run(job: Job) -> ScriptEnd:
-    """Runs the script to its end. An uncaught exception is printed as the interpreter would print it."""
-    sys.argv = [job.script, *job.arguments]
-    if job.module:
+
+def run(program: Program) -> ScriptEnd:
+    """Runs the program to its end. An uncaught exception is printed as the interpreter would print it."""
+    name = program.name
+    sys.argv = ["-c" if program.kind is Kind.SOURCE else name, *program.arguments]
+    if program.kind is Kind.MODULE:
         sys.path.insert(0, os.getcwd())
+    elif program.kind is Kind.SOURCE:
+        sys.path.insert(0, "")
+    elif os.path.exists(name):
+        is_package = os.path.isdir(name) or _is_zip(name)
+        sys.path.insert(0, name if is_package else os.path.dirname(os.path.realpath(name)))
     else:
-        is_package = os.path.isdir(job.script) or _is_zip(job.script)
-        sys.path.insert(0, job.script if is_package else os.path.dirname(os.path.realpath(job.script)))
+        print(f"{sys.executable}: can't open file {name!r}: [Errno 2] No such file or directory", file=sys.stderr)
+        return ScriptEnd(2)
     main_module = types.ModuleType("__main__")
     sys.modules["__main__"] = main_module
     vars(main_module)["__builtins__"] = __builtins__
     try:
-        if job.module:
-            runpy._run_module_as_main(job.script)  # type: ignore[attr-defined]
-        elif sys.path[0] == job.script:
+        if program.kind is Kind.MODULE:
+            runpy._run_module_as_main(name)  # type: ignore[attr-defined]
+        elif program.kind is Kind.SOURCE:
+            exec(compile(name, "<string>", "exec", dont_inherit=True), vars(main_module))
+        elif sys.path[0] == name:
             runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         else:
-            _run_file(job.script, vars(main_module))
+            _run_file(name, vars(main_module))
     except SystemExit as error:
         return ScriptEnd(_exit_code(error), f"SystemExit{_raised_at(error)}")
     except BaseException as error:

@@ -1,11 +1,17 @@
-"""An emulated GPU server: forks its ranks, waits for them, reports how each ended, and ends with the last."""
+"""An emulated GPU server: starts its ranks or the user's launcher, forks interpreters for those who ask, reports how
+each rank ended, and ends with the last.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
+import socket
 import sys
 import traceback
+from dataclasses import dataclass
 from typing import NoReturn
 
 from ..contract.job import Job, Seat
@@ -13,11 +19,8 @@ from ..contract.messages import ControlSocket
 from ..contract.process_setup import adopt_orphans
 from ..contract.records import ExitKind
 from ..interpreter import real_time
-from . import processes, rank
+from . import launching, processes, rank, warm_children
 from .prepare import Prepared
-
-_AWAITED = (signal.SIGCHLD, signal.SIGTERM)
-_NO_DEADLINE_S = 3600.0
 
 
 def main(job: Job, index: int, prepared: Prepared, control: ControlSocket, forker: int) -> NoReturn:
@@ -28,10 +31,12 @@ def main(job: Job, index: int, prepared: Prepared, control: ControlSocket, forke
     try:
         processes.die_with_parent(forker)
         adopt_orphans()
-        # Blocked signals stay pending until sigtimedwait takes them, so none is lost between two calls.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _wait(job, _fork_ranks(job, index, prepared, control), control)
+        server = _Server(job, index, prepared, control)
+        if job.launcher:
+            server.start_command()
+        else:
+            server.fork_ranks()
+        server.wait()
         code = 0
     except BrokenPipeError:
         code = 1  # the launcher has gone; the forker is about to kill this process
@@ -43,40 +48,230 @@ def main(job: Job, index: int, prepared: Prepared, control: ControlSocket, forke
         os._exit(code)
 
 
-def _fork_ranks(job: Job, index: int, prepared: Prepared, control: ControlSocket) -> dict[int, Seat]:
-    """Returns the ranks by process id."""
-    running = {}
-    first = job.first_rank(index)
-    for local_rank in range(job.servers[index]):
-        seat = Seat(rank=first + local_rank, local_rank=local_rank, server=index)
-        parent, pid = os.getpid(), os.fork()
+@dataclass(slots=True)
+class _Child:
+    """A process that may become a rank."""
+
+    pid: int
+    stub: socket.socket | None
+    """None: it is the user's launcher."""
+    joined: socket.socket
+    """Here it says which rank it has become."""
+
+
+class _Server:
+    def __init__(self, job: Job, index: int, prepared: Prepared, control: ControlSocket) -> None:
+        self._job = job
+        self._index = index
+        self._prepared = prepared
+        self._control = control
+        self._ranks: dict[int, Seat] = {}
+        """By process id: the ranks that have not ended."""
+        self._command = 0
+        """The process id of the user's launcher."""
+        self._command_ended: processes.Ended | None = None
+        self._children: dict[int, _Child] = {}
+        """By process id."""
+        self._forked = 0
+        first = job.first_rank(index)
+        self._unused = set(range(first, first + job.servers[index])) if job.launcher else set()
+        """Ranks that no process has become."""
+        self._ended_well: list[Seat] = []
+        """Ranks whose end is reported when the user's launcher has ended."""
+        self._deadline_s: float | None = None
+        self._signals: set[int] = set()
+        self._wakeup, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, lambda number, _: self._signals.add(number))
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self._listener = launching.listen(job, index)
+        self._poll = select.poll()
+        self._poll.register(self._wakeup, select.POLLIN)
+        self._poll.register(self._listener, select.POLLIN)
+
+    # ---- starting --------------------------------------------------------------------------------------------------
+
+    def fork_ranks(self) -> None:
+        job, index = self._job, self._index
+        first = job.first_rank(index)
+        launching.offer_interpreter(job, index)
+        for local_rank in range(job.servers[index]):
+            seat = Seat(rank=first + local_rank, local_rank=local_rank, server=index)
+            parent, pid = os.getpid(), os.fork()
+            if pid == 0:
+                self._leave()
+                rank.main(job, seat, self._prepared, parent)
+            self._ranks[pid] = seat
+            self._control.send("started", rank=seat.rank, server=index, pid=pid)
+
+    def start_command(self) -> None:
+        """The user's launcher, once on each server."""
+        launching.offer_interpreter(self._job, self._index)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._command = os.fork()
+        if self._command == 0:
+            self._leave()
+            ours.close()
+            launching.run_command(self._job, self._index, self._prepared, theirs.detach())
+        theirs.close()
+        self._add(_Child(self._command, None, ours))
+
+    def _leave(self) -> None:
+        """In a forked process: it is not the server any more."""
+        signal.set_wakeup_fd(-1)
+        self._control.close()
+        self._listener.close()
+        os.close(self._wakeup)
+        os.close(self._wake)
+        for child in self._children.values():
+            child.joined.close()
+            if child.stub is not None:
+                child.stub.close()
+
+    # ---- running ---------------------------------------------------------------------------------------------------
+
+    def wait(self) -> None:
+        """Until no rank is left and the user's launcher has ended. Passes SIGTERM on; what stays gets SIGKILL after the
+        grace time.
+        """
+        while self._ranks or (self._command and self._command_ended is None):
+            left_ms = None
+            if self._deadline_s is not None:
+                left_ms = max(0.0, self._deadline_s - real_time.monotonic()) * 1000
+            ready = self._poll.poll(left_ms)
+            for descriptor, _ in ready:
+                self._serve(descriptor)
+            if signal.SIGTERM in self._signals and self._deadline_s is None:
+                self._deadline_s = real_time.monotonic() + self._job.grace_s
+                self._kill(signal.SIGTERM)
+            elif not ready and self._deadline_s is not None:
+                self._kill(signal.SIGKILL)
+                self._deadline_s = None
+                self._signals.clear()
+            for ended in processes.reap():
+                self._ended(ended)
+        self._report_rest()
+
+    def _serve(self, descriptor: int) -> None:
+        if descriptor == self._wakeup:
+            os.read(self._wakeup, 4096)
+        elif descriptor == self._listener.fileno():
+            stub, _ = self._listener.accept()
+            self._fork_for(stub)
+        else:
+            for child in list(self._children.values()):
+                if child.stub is not None and descriptor == child.stub.fileno():
+                    self._pass_signal(child, child.stub)
+                elif descriptor == child.joined.fileno():
+                    self._note_rank(child)
+
+    def _fork_for(self, stub: socket.socket) -> None:
+        request = warm_children.receive(stub)
+        if request is None:
+            stub.close()
+            return
+        what = request.program()
+        if what is None:
+            warm_children.answer_not_taken(stub)
+            request.close()
+            stub.close()
+            return
+        self._forked += 1
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
         if pid == 0:
-            control.close()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
-            rank.main(job, seat, prepared, parent)
-        running[pid] = seat
-        control.send("started", rank=seat.rank, server=index, pid=pid)
-    return running
+            self._leave()
+            stub.close()
+            ours.close()
+            warm_children.main(self._job, self._index, self._prepared, request, what, self._forked, theirs)
+        theirs.close()
+        request.close()
+        self._add(_Child(pid, stub, ours))
+        self._expect(request)
 
+    def _add(self, child: _Child) -> None:
+        self._children[child.pid] = child
+        self._poll.register(child.joined, select.POLLIN)
+        if child.stub is not None:
+            self._poll.register(child.stub, select.POLLIN)
 
-def _wait(job: Job, running: dict[int, Seat], control: ControlSocket) -> None:
-    """Until no rank is left. Passes SIGTERM on to the ranks; ranks that stay get SIGKILL after the grace time."""
-    deadline_s: float | None = None
-    while running:
-        left_s = _NO_DEADLINE_S if deadline_s is None else max(0.0, deadline_s - real_time.monotonic())
-        received = signal.sigtimedwait(_AWAITED, left_s)
-        if received is not None and received.si_signo == signal.SIGTERM and deadline_s is None:
-            deadline_s = real_time.monotonic() + job.grace_s
-            _kill(running, signal.SIGTERM)
-        elif received is None and deadline_s is not None:
-            _kill(running, signal.SIGKILL)
-            deadline_s = None
-        for ended in processes.reap():
-            if ended.pid in running:
-                seat = running.pop(ended.pid)
-                control.send("exited", rank=seat.rank, server=seat.server, code=ended.code, signal=ended.signal)
+    def _expect(self, request: warm_children.Request) -> None:
+        """A launcher that starts fewer processes than there are GPUs: the others have no rank."""
+        expected = request.environment.get("LOCAL_WORLD_SIZE", "")
+        if request.seat(self._job, self._index) is not None and expected.isdigit():
+            first = self._job.first_rank(self._index)
+            for number in sorted(number for number in self._unused if number - first >= int(expected)):
+                self._unused.discard(number)
+                self._report(Seat(number, number - first, self._index), 0, 0)
 
+    def _pass_signal(self, child: _Child, stub: socket.socket) -> None:
+        """A stub passes a signal on; if it was killed, so is the process."""
+        try:
+            numbers = stub.recv(64)
+        except OSError:
+            numbers = b""
+        if not numbers:
+            self._poll.unregister(stub)
+        for number in numbers or (signal.SIGKILL,):
+            os.kill(child.pid, number)
 
-def _kill(running: dict[int, Seat], number: signal.Signals) -> None:
-    for pid in running:
-        os.kill(pid, number)
+    def _note_rank(self, child: _Child) -> None:
+        said = child.joined.recv(64)
+        if not said:
+            self._poll.unregister(child.joined)
+            return
+        number = int(said)
+        self._unused.discard(number)
+        if number not in (seat.rank for seat in self._ranks.values()):
+            first = self._job.first_rank(self._index)
+            self._ranks[child.pid] = Seat(rank=number, local_rank=number - first, server=self._index)
+            self._control.send("started", rank=number, server=self._index, pid=child.pid)
+
+    # ---- ending ----------------------------------------------------------------------------------------------------
+
+    def _ended(self, ended: processes.Ended) -> None:
+        child = self._children.get(ended.pid)
+        if child is not None:
+            self._finish(child, ended)
+        seat = self._ranks.pop(ended.pid, None)
+        if seat is not None:
+            if self._command and not (ended.code or ended.signal):
+                self._ended_well.append(seat)
+            else:
+                self._report(seat, ended.code, ended.signal)
+        if ended.pid == self._command:
+            self._command_ended = ended
+
+    def _finish(self, child: _Child, ended: processes.Ended) -> None:
+        child.joined.setblocking(False)
+        with contextlib.suppress(BlockingIOError, KeyError):
+            self._note_rank(child)  # if it became a rank just before its end
+        for end in filter(None, (child.stub, child.joined)):
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(end)
+        if child.stub is not None:
+            warm_children.answer_end(child.stub, ended)
+            child.stub.close()
+        child.joined.close()
+        del self._children[child.pid]
+
+    def _report(self, seat: Seat, code: int, number: int) -> None:
+        self._control.send("exited", rank=seat.rank, server=seat.server, code=code, signal=number)
+
+    def _report_rest(self) -> None:
+        """The user's launcher has ended: ranks that ended well, and those that no process became."""
+        ended = self._command_ended
+        if ended is None:
+            return
+        if ended.code or ended.signal:
+            self._control.send("command_failed", server=self._index, code=ended.code, signal=ended.signal)
+            return
+        first = self._job.first_rank(self._index)
+        for seat in self._ended_well:
+            self._report(seat, 0, 0)
+        for number in sorted(self._unused):
+            self._report(Seat(number, number - first, self._index), 0, 0)
+
+    def _kill(self, number: signal.Signals) -> None:
+        for pid in (*self._ranks, *([self._command] if self._command and self._command_ended is None else [])):
+            os.kill(pid, number)

@@ -4,18 +4,20 @@ Comes in: operation, bytes, members, a ``Topology``, one GPU generation's consta
 user's ``NcclSettings``. Goes out: a ``Plan``: groups of flows that start after a latency. The way through the modules:
 ``planner`` asks ``tuner`` for NCCL's choice of algorithm and protocol, ``channels`` for the division of the bytes,
 ``timing`` for what the kernel takes, and ``hops`` for the links. ``transfers`` does so for send and receive. May
-import: ``netsim.topology``, ``netsim.simulation`` (for ``Group``), ``netsim.errors``, ``netsim.fields``.
+import: ``netsim.topology``, ``netsim.simulation`` (for ``Group``), ``netsim.errors``,
+``netsim.fields``, ``netsim.units``.
 """
 
 from __future__ import annotations
 
 from netsim.collectives import settings
 from netsim.collectives.params import Params, load_params
-from netsim.collectives.planner import Plan, plan, slower
+from netsim.collectives.planner import OPERATIONS, Plan, plan, slower
 from netsim.collectives.settings import NcclSettings
 from netsim.collectives.transfers import BufferedSend, buffered_send
 
 __all__ = [
+    "OPERATIONS",
     "BufferedSend",
     "NcclSettings",
     "Params",

@@ -213,7 +213,7 @@ def load_params(generation: str) -> Params:
     """The parameters of ``hopper``, ``ampere`` or ``blackwell``; SpecError naming the known ones otherwise."""
     folder = resources.files("netsim.collectives") / "generations"
     known = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    if generation not in known:
+    if not isinstance(generation, str) or generation not in known:
         raise SpecError(f"no NCCL parameters for {generation!r}; known: {', '.join(known)}")
     with resources.as_file(folder / f"{generation}.toml") as path:
         return read(path)

@@ -15,6 +15,7 @@ from netsim.collectives.timing import Duration
 from netsim.errors import FlowError
 from netsim.simulation.groups import Group
 from netsim.topology import Topology
+from netsim.units import MAX_BYTES, whole
 
 OPERATIONS = (*tuner.REDUCTIONS, "all_to_all", "send_recv", "gather", "scatter")
 NCCLS_OWN = NcclSettings()
@@ -62,9 +63,15 @@ def plan(
     """
     if op not in OPERATIONS:
         raise FlowError(f"unknown operation {op!r}; known: {', '.join(OPERATIONS)}")
-    if nbytes < 0:
-        raise FlowError(f"{op}: negative bytes ({nbytes})")
-    if not members or len(set(members)) != len(members):
+    nbytes, root = whole(nbytes, "nbytes"), whole(root, "root")
+    if not 0 <= nbytes < MAX_BYTES:
+        raise FlowError(f"{op}: {nbytes} bytes are not in [0, 2**58)")
+    try:
+        members = tuple(members)
+        different = len(set(members))
+    except TypeError:
+        raise FlowError(f"{op}: expected numbers of endpoints as members, not {members!r}") from None
+    if not members or different != len(members):
         raise FlowError(f"{op}: members must be given and differ: {list(members)[:8]}")
     if op == "send_recv" and len(members) != 2:
         raise FlowError(f"send_recv: two members expected, {len(members)} given")
@@ -72,12 +79,14 @@ def plan(
         raise FlowError(f"{op}: root {root} is not one of {len(members)} ranks")
     if ranks is not None and ranks < len(members):
         raise FlowError(f"{op}: {len(members)} members of a communicator of {ranks}")
-    call = transfers.Call(op, nbytes, tuple(members), root, ranks or len(members), exchange or op == "all_to_all")
+    call = transfers.Call(op, nbytes, members, root, ranks or len(members), exchange or op == "all_to_all")
     return _plan(call, topology, params, settings)
 
 
 @lru_cache(maxsize=4096)
 def _plan(call: transfers.Call, topology: Topology, params: Params, settings: NcclSettings) -> Plan:
+    for member in call.members:
+        topology.server_of(member)
     if len(call.members) == 1:
         return Plan("local", "simple", 1, ceil(params.base_us["ring"][0] * 1000), ())
     if call.op in tuner.REDUCTIONS:

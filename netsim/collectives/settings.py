@@ -182,9 +182,9 @@ def _choices(known: Sequence[str]) -> Callable[[str, str], Mapping[str, frozense
 
 def _integer(least: int, most: int = 1 << 40) -> Callable[[str, str], int]:
     def parse(name: str, value: str) -> int:
-        if not re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)", value):
+        if not re.fullmatch(r"-?(0[xX][0-9a-fA-F]{1,300}|[0-9]{1,300})", value):
             raise SpecError(f"{name}={value}: expected a whole number")
-        return max(least, min(most, int(value, 0)))
+        return max(least, min(most, int(value, 16 if "x" in value.lower() else 10)))
 
     return parse
 

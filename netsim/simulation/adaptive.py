@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 from sortedcontainers import SortedList
 
 from netsim.errors import CommittedError, FlowError
+from netsim.simulation.arguments import check_nbytes
 from netsim.simulation.groups import Changes, Group
 from netsim.simulation.network import FlowId, Links, Segment
 from netsim.simulation.routed import FlowPaths, PathFrom, RoutedNetwork, SentFlow, links_of, merge
 from netsim.topology import LinkPath, Topology, ecmp
-from netsim.units import MAX_NS, ticks_from_ns
+from netsim.units import MAX_NS, ticks_from_ns, whole
 
 Loads = tuple[float | None, ...]
 
@@ -64,8 +65,8 @@ class AdaptiveNetwork(RoutedNetwork):
 
     def send(self, src: int, dst: int, nbytes: int, start_ns: int, key: Any) -> Changes:
         """A plain flow between two endpoints along the least loaded route. Raises like ``add``."""
-        if nbytes < 0:
-            raise FlowError(f"flow {key!r}: negative bytes ({nbytes})")
+        check_nbytes(nbytes, key)
+        start_ns = whole(start_ns, "start_ns")
         taken = self._undecided(src, dst, start_ns)
         self._check_key(key)
         changes = self._add_sent(SentFlow(src, dst, nbytes, start_ns, key, taken))
@@ -86,6 +87,7 @@ class AdaptiveNetwork(RoutedNetwork):
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
         """The flow starts at another time; it and those after its old or new start choose anew."""
         self._check_movable(flow)
+        start_ns = whole(start_ns, "start_ns")
         key, sent = self._keys[flow], self._sent.get(flow)
         if sent is None:
             before_ns = self._starts[flow]

@@ -11,10 +11,22 @@ from numpy.typing import NDArray
 
 from netsim.errors import CommittedError, FlowError, SpecError, TopologyError
 from netsim.native import core
+from netsim.simulation.arguments import check_nbytes, column
 from netsim.simulation.changing import ChangingValue
 from netsim.simulation.groups import Changes, Group, Moved
 from netsim.topology import Topology
-from netsim.units import MAX_GBPS, MAX_NS, TICK_BITS, TICKS_PER_NS, ns_from_ticks, rate_from_gbps, ticks_from_ns
+from netsim.units import (
+    MAX_BYTES,
+    MAX_GBPS,
+    MAX_NS,
+    MIN_GBPS,
+    TICK_BITS,
+    TICKS_PER_NS,
+    ns_from_ticks,
+    rate_from_gbps,
+    ticks_from_ns,
+    whole,
+)
 
 FlowId = int
 Links = tuple[tuple[int, int], ...]
@@ -92,6 +104,7 @@ class Network:
         the same instant. Raises FlowError for an impossible flow and CommittedError for a start before the horizon.
         """
         hops = self._hops(group, key)
+        start_ns = whole(start_ns, "start_ns")
         self._check_start(start_ns + group.latency_ns, start_ns)
         self._check_key(key)
         cap = None if group.cap_gbps is None else rate_from_gbps(group.cap_gbps)
@@ -106,12 +119,14 @@ class Network:
         """Plain flows in columns, checked; for ``play``. Raises like ``add``."""
         offsets = np.zeros(len(paths) + 1, np.int64)
         np.cumsum([len(path) for path in paths], out=offsets[1:])
-        links = np.array([link for path in paths for link in path], np.int32)
-        sizes, starts = np.array(nbytes, np.int64), np.array(starts_ns, np.int64)
+        links = column("paths", [link for path in paths for link in path], np.int32)
+        sizes, starts = column("nbytes", nbytes, np.int64), column("starts_ns", starts_ns, np.int64)
+        if not len(paths) == len(sizes) == len(starts):
+            raise FlowError(f"columns of {len(paths)} paths, {len(sizes)} sizes and {len(starts)} starts")
         if len(links) and not (links.min() >= 0 and links.max() < len(self.topology.links)):
             raise FlowError("unknown link in a path")
-        if len(sizes) and sizes.min() < 0:
-            raise FlowError("negative bytes")
+        if len(sizes) and not (sizes.min() >= 0 and sizes.max() < MAX_BYTES):
+            raise FlowError("bytes that are not in [0, 2**58)")
         for bound in (starts.min(), starts.max()) if len(starts) else ():
             self._check_start(int(bound), int(bound))
         return core.FlowTable(starts << TICK_BITS, sizes, offsets, links)
@@ -125,6 +140,12 @@ class Network:
         """
         if self._keys:
             raise FlowError("play needs a network without flows")
+        if submit_ns is not None:
+            submit_ns = column("submit_ns", submit_ns, np.int64)
+            if len(submit_ns) != len(table.starts):
+                raise FlowError(f"{len(submit_ns)} instants of submission for {len(table.starts)} flows")
+            if len(submit_ns) and not (submit_ns.min() >= 0 and submit_ns.max() <= MAX_NS):
+                raise FlowError(f"instants of submission that are not in [0, {MAX_NS}]")
         done, self._played_bytes = self._core.play(table, table.starts if submit_ns is None else submit_ns << TICK_BITS)
         done[done == core.NEVER] = -1
         self._now = self._horizon = max(self._now, ns_from_ticks(int(done.max(initial=0))))
@@ -133,6 +154,7 @@ class Network:
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
         """The flow starts at another time; as if it had been added so."""
         self._check_movable(flow)
+        start_ns = whole(start_ns, "start_ns")
         first_byte_ns = start_ns + self._latency.get(flow, 0)
         self._check_start(first_byte_ns, start_ns)
         self._core.retime(flow, ticks_from_ns(first_byte_ns))
@@ -167,6 +189,7 @@ class Network:
 
     def advance(self, to_ns: int) -> list[tuple[int, FlowId]]:
         """Move the present; the completions in (old, to_ns], by exact instant (tick), then key."""
+        to_ns = whole(to_ns, "to_ns")
         if not self._now <= to_ns <= MAX_NS:
             raise CommittedError(f"the present is {self._now} ns; it cannot become {to_ns} ns")
         done = self._complete_until(to_ns)
@@ -185,6 +208,7 @@ class Network:
 
     def commit(self, horizon_ns: int) -> None:
         """Promise that nothing before ``horizon_ns`` (at most the present) will be asked or changed; drop history."""
+        horizon_ns = whole(horizon_ns, "horizon_ns")
         if not self._horizon <= horizon_ns <= self._now:
             raise CommittedError(f"cannot commit {horizon_ns} ns: committed {self._horizon} ns, present {self._now} ns")
         self._horizon = horizon_ns
@@ -193,10 +217,13 @@ class Network:
 
     def set_capacity(self, link: int, at_ns: int, gbps: float) -> Changes:
         """From ``at_ns`` to its next change the link offers ``gbps`` (0: down). Past and future alike."""
-        if not 0 <= link < len(self.topology.links):
-            raise TopologyError(f"unknown link {link}")
-        if not 0 <= gbps <= MAX_GBPS:
-            raise FlowError(f"link {self.topology.links[link].name}: capacity {gbps} Gb/s is not in [0, {MAX_GBPS}]")
+        self._check_link(link)
+        at_ns = whole(at_ns, "at_ns")
+        if not isinstance(gbps, int | float):
+            raise FlowError(f"gbps: expected a number, not {gbps!r}")
+        if gbps and not MIN_GBPS <= gbps <= MAX_GBPS:
+            allowed = f"neither 0 nor in [{MIN_GBPS:g}, {MAX_GBPS}]"
+            raise FlowError(f"link {self.topology.links[link].name}: capacity {gbps} Gb/s is {allowed}")
         self._check_start(at_ns, at_ns)
         self._core.set_capacity(link, ticks_from_ns(at_ns), rate_from_gbps(gbps))
         self._gbps.setdefault(link, ChangingValue(self.topology.links[link].gbps)).set(at_ns, gbps)
@@ -256,23 +283,20 @@ class Network:
         self._latency.pop(flow, None)
 
     def _hops(self, group: Group, key: Any) -> core.Hops:
-        if group.nbytes < 0:
-            raise FlowError(f"flow {key!r}: negative bytes ({group.nbytes})")
-        if group.nbytes >= 1 << 58:
-            raise FlowError(f"flow {key!r}: {group.nbytes} bytes are too many")
-        if group.latency_ns < 0:
+        check_nbytes(group.nbytes, key)
+        if whole(group.latency_ns, "latency_ns") < 0:
             raise FlowError(f"flow {key!r}: negative latency ({group.latency_ns} ns)")
-        if group.cap_gbps is not None and not 0 < group.cap_gbps <= MAX_GBPS:
-            raise FlowError(f"flow {key!r}: cap {group.cap_gbps} Gb/s is not in (0, {MAX_GBPS}]")
+        if group.cap_gbps is not None and not MIN_GBPS <= group.cap_gbps <= MAX_GBPS:
+            raise FlowError(f"flow {key!r}: cap {group.cap_gbps} Gb/s is not in [{MIN_GBPS:g}, {MAX_GBPS}]")
         # Plans are made once and used often: the same tuple of links need not be read again.
         known = self._encoded.get(id(group.links))
         if known is not None:
             return known[1]
         merged: dict[int, int] = {}
         for link, weight in group.links:
-            if not 0 <= link < len(self.topology.links):
+            if not 0 <= whole(link, "link") < len(self.topology.links):
                 raise FlowError(f"flow {key!r}: unknown link {link}")
-            if not 0 < weight < 1 << 20:
+            if not 0 < whole(weight, "weight") < 1 << 20:
                 raise FlowError(f"flow {key!r}: link {self.topology.links[link].name} has weight {weight}")
             merged[link] = merged.get(link, 0) + weight
         hops = core.encode(sorted(merged.items()))
@@ -281,6 +305,10 @@ class Network:
         self._encoded[id(group.links)] = (group.links, hops)
         return hops
 
+    def _check_link(self, link: int) -> None:
+        if not 0 <= whole(link, "link") < len(self.topology.links):
+            raise TopologyError(f"unknown link {link}")
+
     def _check_start(self, effective_ns: int, start_ns: int) -> None:
         if effective_ns < self._horizon or start_ns < 0:
             raise CommittedError(f"{start_ns} ns is before the committed horizon {self._horizon} ns")
@@ -288,11 +316,15 @@ class Network:
             raise FlowError(f"{start_ns} ns is beyond the clock's range ({MAX_NS} ns)")
 
     def _check_flow(self, flow: FlowId) -> None:
-        if flow not in self._keys:
+        if whole(flow, "flow") not in self._keys:
             raise CommittedError(f"flow {flow} is not known: retracted, or completed before the committed horizon")
 
     def _check_key(self, key: Any) -> None:
-        if key in self._flows:
+        try:
+            used = key in self._flows
+        except TypeError as error:
+            raise FlowError(f"flow {key!r}: this key cannot be hashed") from error
+        if used:
             raise FlowError(f"flow {key!r}: this key is in use")
         other = next(iter(self._flows), key)
         try:

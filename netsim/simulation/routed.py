@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from netsim.errors import FlowError, TopologyError
+from netsim.errors import FlowError
 from netsim.native import core
+from netsim.simulation.arguments import check_nbytes
 from netsim.simulation.changing import ChangingValue
 from netsim.simulation.groups import Changes, Moved
 from netsim.simulation.network import Choice, FlowId, Links, Network
 from netsim.topology import LinkPath, Topology, ecmp
-from netsim.units import ticks_from_ns
+from netsim.units import MAX_LATENCY_NS, ticks_from_ns, whole
 
 
 class PathFrom(NamedTuple):
@@ -57,8 +58,8 @@ class RoutedNetwork(Network):
 
     def send(self, src: int, dst: int, nbytes: int, start_ns: int, key: Any) -> Changes:
         """A plain flow between two endpoints along the route in force at its start. Raises like ``add``."""
-        if nbytes < 0:
-            raise FlowError(f"flow {key!r}: negative bytes ({nbytes})")
+        check_nbytes(nbytes, key)
+        start_ns = whole(start_ns, "start_ns")
         taken = self.paths_of(src, dst, start_ns)
         self._check_start(taken.first_byte_ns, start_ns)
         self._check_key(key)
@@ -96,20 +97,22 @@ class RoutedNetwork(Network):
 
     def set_latency(self, link: int, at_ns: int, latency_ns: int) -> Changes:
         """Flows that are sent over the link from ``at_ns`` on meet this latency."""
-        if not 0 <= link < len(self.topology.links):
-            raise TopologyError(f"unknown link {link}")
-        if latency_ns < 0:
-            raise FlowError(f"link {self.topology.links[link].name}: latency {latency_ns} ns is negative")
+        self._check_link(link)
+        at_ns, latency_ns = whole(at_ns, "at_ns"), whole(latency_ns, "latency_ns")
+        if not 0 <= latency_ns <= MAX_LATENCY_NS:
+            name = self.topology.links[link].name
+            raise FlowError(f"link {name}: latency {latency_ns} ns is not in [0, {MAX_LATENCY_NS}]")
         self._check_start(at_ns, at_ns)
         self._latency_at.setdefault(link, ChangingValue(self.topology.links[link].latency_ns)).set(at_ns, latency_ns)
         return self._reroute_users(link, at_ns, [])
 
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
         """The flow starts at another time; one that was sent is routed anew."""
+        self._check_movable(flow)
         sent = self._sent.get(flow)
         if sent is None:
             return super().retime(flow, start_ns)
-        self._check_movable(flow)
+        start_ns = whole(start_ns, "start_ns")
         taken = self.paths_of(sent.src, sent.dst, start_ns)
         self._check_start(taken.first_byte_ns, start_ns)
         moved = merge(self._change(flow, replace(sent, start_ns=start_ns, taken=taken)), self._keys)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from netsim.errors import FlowError
 from netsim.simulation.network import Choice, FlowId, Network, Segment
-from netsim.units import TICKS_PER_NS, gbps_from_rate
+from netsim.units import MAX_NS, TICKS_PER_NS, gbps_from_rate
 
 BUSIEST = 5
 
@@ -78,6 +79,8 @@ class _Link:
 def take(net: Network, from_ns: float = 0.0, to_ns: float | None = None, bins: int = 100) -> Statistics:
     """Statistics of the flows that are not committed, between two instants (default: until the present)."""
     end_ns = float(net.now_ns) if to_ns is None else to_ns
+    if bins < 1 or not 0 <= from_ns <= end_ns <= MAX_NS:
+        raise FlowError(f"statistics from {from_ns} ns to {end_ns} ns in {bins} intervals: nothing to divide")
     begin, end = round(from_ns * TICKS_PER_NS), round(end_ns * TICKS_PER_NS)
     flows = net.flows
     segments = {flow: _clipped(net.segments(flow), begin, end) for flow in flows}

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from netsim.errors import SpecError
-from netsim.topology.links import LinkPath, LinkTable
+from netsim.fields import shown
+from netsim.json_files import read_text
+from netsim.topology.links import MOST_LINKS, LinkPath, LinkTable
 from netsim.topology.topology import Topology
+from netsim.units import MAX_GBPS, MAX_LATENCY_NS
 
 GBPS_PER_ASTRA = 8 * (1 << 30) / 1e9
 """ASTRA-sim's bandwidth unit, written GB/s, is 2**30 bytes per second; Gb/s of one such unit."""
@@ -80,11 +84,13 @@ def from_yaml(path: str | Path) -> Topology:
     except ImportError as error:
         raise SpecError("reading ASTRA-sim's YAML needs PyYAML: pip install phantora-async[import]") from error
     try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise SpecError(f"{path}: not YAML: {error}") from error
+        data = yaml.safe_load(read_text(Path(path)))
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: of int() and dates
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise SpecError(f"{path}: not YAML that can be read: too many brackets within each other") from None
     try:
         return build(data)
     except SpecError as error:
@@ -105,25 +111,33 @@ def build(data: Any) -> Topology:
         raise SpecError("topology, npus_count, bandwidth and latency differ in length")
     sizes = columns["npus_count"]
     for size in sizes:
-        if not isinstance(size, int) or size < 1:
-            raise SpecError(f"npus_count: {size!r} is not a positive whole number")
-    total = 1
-    for size in sizes:
-        total *= size
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise SpecError(f"npus_count: {shown(size)} is not a positive whole number")
+    total = prod(sizes)
+    if total > MOST_LINKS:
+        raise SpecError(f"npus_count: {shown(total)} NPUs are more than {MOST_LINKS:,}")
     links = LinkTable()
     dimensions: list[Dimension] = []
     stride = 1
     for i, (kind, size) in enumerate(zip(columns["topology"], sizes, strict=True)):
         if kind not in KINDS:
-            raise SpecError(f"topology: {kind!r} is not one of {', '.join(KINDS)}")
+            raise SpecError(f"topology: {shown(kind)} is not one of {', '.join(KINDS)}")
         dimension = Dimension(kind, size, stride, {})
-        gbps, latency_ns = float(columns["bandwidth"][i]) * GBPS_PER_ASTRA, round(float(columns["latency"][i]))
+        gbps = _number("bandwidth", columns["bandwidth"][i], "GB/s", MAX_GBPS) * GBPS_PER_ASTRA
+        latency_ns = round(_number("latency", columns["latency"][i], "ns", MAX_LATENCY_NS))
+        links.expect(total * (size - 1 if kind == "FullyConnected" else min(size, 2)))
         for npu in range(total):
             _join(dimension, npu, i, links, gbps, latency_ns)
         dimensions.append(dimension)
         stride *= size
     router = DimensionOrder(tuple(dimensions))
     return Topology(links.links, [f"npu{i}" for i in range(total)], router, kind="astra-sim")
+
+
+def _number(name: str, value: object, unit: str, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise SpecError(f"{name}: expected {unit} from 0 to {most:g}, not {shown(value)}")
+    return float(value)
 
 
 def _join(dimension: Dimension, npu: int, number: int, links: LinkTable, gbps: float, latency_ns: int) -> None:

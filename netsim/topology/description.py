@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from netsim.errors import SpecError
-from netsim.fields import FieldError, TomlTable, locate, read_toml
+from netsim.fields import FieldError, TomlTable, locate, read_toml, shown
 from netsim.topology import fabrics, graph, servers
 from netsim.topology.fabrics import Fabric
-from netsim.topology.links import LinkPath, LinkTable
+from netsim.topology.links import LinkPath, LinkTable, read_latency_ns
 from netsim.topology.servers import Server
 from netsim.topology.topology import ROUTINGS, ServerFacts, Topology, TrafficRules
+from netsim.units import whole
 
 EVERYTHING = TrafficRules()
+MOST_SERVERS = 100_000
 
 
 def build(spec: Mapping[str, Any], servers: int = 1, rules: TrafficRules = EVERYTHING) -> Topology:
@@ -23,8 +25,8 @@ def build(spec: Mapping[str, Any], servers: int = 1, rules: TrafficRules = EVERY
 
     ``rules`` limit its use. Raises SpecError naming the field that is wrong. The keys are documented in docs/netsim.md.
     """
-    if servers < 1:
-        raise SpecError(f"a cluster needs at least one server, not {servers}")
+    if not 1 <= whole(servers, "servers") <= MOST_SERVERS:
+        raise SpecError(f"a cluster has 1 to {MOST_SERVERS:,} servers, not {shown(servers)}")
     return _from_table(TomlTable(spec, "network"), servers, rules)
 
 
@@ -38,6 +40,8 @@ def load(path: str | Path, servers: int = 1, rules: TrafficRules = EVERYTHING) -
         return build(tables["network"], servers, rules)
     except FieldError as error:
         raise locate(error, path) from error
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,9 @@ def _from_table(table: TomlTable, count: int, rules: TrafficRules) -> Topology:
     server_table.end()
     links = LinkTable()
     names = [f"node{i:03d}" for i in range(count)]
-    built = tuple(design.build(links, name) for name in names)
+    first = design.build(links, names[0])
+    links.expect((count - 1) * len(links.links))
+    built = (first, *(design.build(links, name) for name in names[1:]))
     kind, router = design.facts.kind, ClusterRouter(built, design.facts, cross_nic=rules.cross_nic)
     if table.has("fabric"):
         fabric_table = table.table("fabric")
@@ -100,7 +106,7 @@ def _joined(
     facts = router.facts
     if not facts.nics:
         raise FieldError("network.server.nics", f"{len(names)} servers need NICs to reach each other")
-    latency_ns = table.count("nic_latency_ns", 0, least=0)
+    latency_ns = read_latency_ns(table, "nic_latency_ns")
     nics = range(facts.nics)
     nic_out = tuple(tuple(links.add(f"{n}/nic{i}:out", facts.nic_gbps, latency_ns) for i in nics) for n in names)
     nic_in = tuple(tuple(links.add(f"{n}/nic{i}:in", facts.nic_gbps, latency_ns) for i in nics) for n in names)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from netsim.fields import FieldError, TomlTable
-from netsim.topology.links import LinkPath, LinkTable
+from netsim.topology.links import MOST_LINKS, LinkPath, LinkTable, read_gbps, read_latency_ns
 
 KINDS = ("switch", "leaf-spine", "rail", "fat-tree", "dragonfly")
 
@@ -99,7 +99,7 @@ class Dragonfly:
 
 def build(kind: str, table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float) -> Fabric:
     """The fabric in ``[network.fabric]``, of a kind in ``KINDS``, for ``servers`` servers of ``nics`` NICs."""
-    latency_ns = table.count("latency_ns", 0, least=0)
+    latency_ns = read_latency_ns(table, "latency_ns")
     if kind == "switch":
         return Switch()
     if kind in ("leaf-spine", "rail"):
@@ -112,28 +112,30 @@ def build(kind: str, table: TomlTable, links: LinkTable, servers: int, nics: int
 def _leaf_spine(
     table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int, rail: bool
 ) -> Fabric:
-    per_pod = table.count("servers_per_leaf", 32 if rail else 4)
+    per_pod = table.count("servers_per_leaf", 32 if rail else 4, most=MOST_LINKS)
     rails = nics if rail else 1
     downlinks = per_pod * (1 if rail else nics)
-    over = table.number("oversubscription", 1.0)
-    spines = table.count("spines", max(1, round(downlinks / over)))
-    gbps = table.number("uplink_gbps", downlinks * nic_gbps / over / spines)
+    over = table.number("oversubscription", 1.0, least=1e-3, most=1e3)
+    spines = table.count("spines", max(1, round(downlinks / over)), most=MOST_LINKS)
+    gbps = read_gbps(table, "uplink_gbps", downlinks * nic_gbps / over / spines)
     leaves = -(-servers // per_pod) * rails
     if leaves == 1:
         return LeafSpine(((),), ((),), per_pod, rails)
+    links.expect(2 * leaves * spines)
     up = tuple(tuple(links.add(f"leaf{a}:up{s}", gbps, latency_ns) for s in range(spines)) for a in range(leaves))
     down = tuple(tuple(links.add(f"leaf{a}:down{s}", gbps, latency_ns) for s in range(spines)) for a in range(leaves))
     return LeafSpine(up, down, per_pod, rails)
 
 
 def _fat_tree(table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
-    k = table.count("k", 4, least=2)
+    k = table.count("k", 4, least=2, most=MOST_LINKS)
     if k % 2:
         raise FieldError(table.field("k"), f"{k} is odd")
     if servers * nics > k**3 // 4:
         raise FieldError(table.field("k"), f"a {k}-ary fat tree has {k**3 // 4} ports; {servers * nics} NICs need them")
+    links.expect(k**3)
     half = k // 2
-    gbps = nic_gbps / table.number("oversubscription", 1.0)
+    gbps = nic_gbps / table.number("oversubscription", 1.0, least=1e-3, most=1e3)
     tree = FatTree(half, {}, {}, {}, {}, nics)
     for edge in range(k * half):
         for i in range(half):
@@ -148,15 +150,16 @@ def _fat_tree(table: TomlTable, links: LinkTable, servers: int, nics: int, nic_g
 
 
 def _dragonfly(table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
-    routers = table.count("routers_per_group", 4)
-    per_router = table.count("nics_per_router", 4)
+    routers = table.count("routers_per_group", 4, most=MOST_LINKS)
+    per_router = table.count("nics_per_router", 4, most=MOST_LINKS)
     needed = -(-servers * nics // (routers * per_router))
-    groups = table.count("groups", needed)
+    groups = table.count("groups", needed, most=MOST_LINKS)
     if groups < needed:
         raise FieldError(table.field("groups"), f"{servers * nics} NICs need {needed} groups, not {groups}")
-    local_gbps = table.number("local_gbps", nic_gbps)
-    wide_gbps = table.number("global_gbps", nic_gbps)
-    wide_latency_ns = table.count("global_latency_ns", latency_ns, least=0)
+    local_gbps = read_gbps(table, "local_gbps", nic_gbps)
+    wide_gbps = read_gbps(table, "global_gbps", nic_gbps)
+    wide_latency_ns = read_latency_ns(table, "global_latency_ns", latency_ns)
+    links.expect(groups * routers * (routers - 1) + groups * (groups - 1))
     fly = Dragonfly(routers, per_router, nics, {}, {}, {})
     for g in range(groups):
         for a in range(routers):

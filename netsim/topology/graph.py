@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.errors import SpecError
 from netsim.fields import FieldError, TomlTable
-from netsim.topology.links import LinkPath, LinkTable
+from netsim.topology.links import LinkPath, LinkTable, read_gbps, read_latency_ns
 from netsim.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def build(hosts: Sequence[Hashable], cables: Iterable[tuple[Hashable, Hashable, 
         raise SpecError("a host is listed twice")
     copies: dict[tuple[Hashable, Hashable], int] = {}
     for a, b, gbps, latency_ns in cables:
+        if not isinstance(gbps, int | float):
+            raise SpecError(f"{a!r} - {b!r}: gbps: expected a number, not {gbps!r}")
         copies[a, b] = copies.get((a, b), 0) + 1
         name = f"{a}->{b}" if copies[a, b] == 1 else f"{a}->{b}#{copies[a, b]}"
         out.setdefault(a, []).append((links.add(name, gbps, latency_ns), b))
@@ -82,12 +84,11 @@ def from_table(table: TomlTable) -> Topology:
     """The topology in ``[network.graph]``: ``hosts`` and an array of tables ``link`` (from, to, gbps, latency_ns,
     both).
     """
-    hosts = table.raw("hosts")
-    if not (isinstance(hosts, list) and hosts and all(isinstance(h, str) for h in hosts)):
-        raise FieldError(table.field("hosts"), "expected a list of names")
-    if len(set(hosts)) != len(hosts):
-        raise FieldError(table.field("hosts"), "a host is listed twice")
-    switches = table.raw("switches") if table.has("switches") else []
+    hosts, switches = table.texts("hosts"), table.texts("switches", [])
+    if not hosts:
+        raise FieldError(table.field("hosts"), "expected at least one name")
+    if both := sorted({*hosts} & {*switches}):
+        raise FieldError(table.field("switches"), f"{both[0]!r} is a host, too")
     known = {*hosts, *switches}
     cables = []
     for entry in table.tables("link"):
@@ -95,7 +96,7 @@ def from_table(table: TomlTable) -> Topology:
         for key, end in (("from", a), ("to", b)):
             if end not in known:
                 raise FieldError(entry.field(key), f"unknown host or switch {end!r}")
-        gbps, latency_ns = entry.number("gbps"), entry.count("latency_ns", 0, least=0)
+        gbps, latency_ns = read_gbps(entry, "gbps"), read_latency_ns(entry, "latency_ns")
         cables.append((a, b, gbps, latency_ns))
         if entry.flag("both", True):
             cables.append((b, a, gbps, latency_ns))
@@ -125,7 +126,13 @@ def from_networkx(
     for a, b, data in graph.edges(data=True):
         if capacity not in data:
             raise SpecError(f"edge {a!r} - {b!r}: no {capacity!r}")
-        gbps, latency_ns = float(data[capacity]), int(data.get(latency, 0))
+        try:
+            gbps, latency_ns = float(data[capacity]), int(data.get(latency, 0))
+        except (TypeError, ValueError, OverflowError):
+            found = f"{data[capacity]!r} and {data.get(latency, 0)!r}"
+            raise SpecError(
+                f"edge {a!r} - {b!r}: expected numbers for {capacity} and {latency}, found {found}"
+            ) from None
         cables.append((a, b, gbps, latency_ns))
         if not graph.is_directed():
             cables.append((b, a, gbps, latency_ns))

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from netsim.errors import SpecError
-from netsim.units import MAX_GBPS
+from netsim.fields import TomlTable
+from netsim.units import MAX_GBPS, MAX_LATENCY_NS, MIN_GBPS
+
+MOST_LINKS = 1_000_000
 
 LinkPath = tuple[int, ...]
 """Link ids, in the order in which a flow crosses them."""
@@ -27,14 +30,30 @@ class LinkTable:
     links: list[Link] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
 
+    def expect(self, count: int) -> None:
+        """SpecError if so many more links are too many: for builders that would take long to find out."""
+        if len(self.links) + count > MOST_LINKS:
+            raise SpecError(f"the network has more than {MOST_LINKS:,} links")
+
     def add(self, name: str, gbps: float, latency_ns: int = 0) -> int:
         """Id of a new link; SpecError if the name is taken or the figures are impossible."""
         if name in self.ids:
             raise SpecError(f"link {name}: declared twice")
-        if not 0 < gbps <= MAX_GBPS:
-            raise SpecError(f"link {name}: capacity {gbps} Gb/s is not in (0, {MAX_GBPS}]")
-        if latency_ns < 0:
-            raise SpecError(f"link {name}: latency {latency_ns} ns is negative")
+        if not MIN_GBPS <= gbps <= MAX_GBPS:
+            raise SpecError(f"link {name}: capacity {gbps} Gb/s is not in [{MIN_GBPS:g}, {MAX_GBPS}]")
+        if not 0 <= latency_ns <= MAX_LATENCY_NS:
+            raise SpecError(f"link {name}: latency {latency_ns} ns is not in [0, {MAX_LATENCY_NS}]")
+        self.expect(1)
         self.ids[name] = len(self.links)
         self.links.append(Link(name, gbps, latency_ns))
         return self.ids[name]
+
+
+def read_gbps(table: TomlTable, key: str, default: float | None = None) -> float:
+    """A link's capacity."""
+    return table.number(key, default, least=MIN_GBPS, most=MAX_GBPS)
+
+
+def read_latency_ns(table: TomlTable, key: str, default: int = 0) -> int:
+    """A link's latency."""
+    return table.count(key, default, least=0, most=MAX_LATENCY_NS)

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from netsim.fields import FieldError, TomlTable
-from netsim.topology.links import LinkPath, LinkTable
+from netsim.topology.links import LinkPath, LinkTable, read_gbps, read_latency_ns
 from netsim.topology.topology import ServerFacts, TrafficRules
+from netsim.units import MAX_GBPS
+
+MOST_PARTS = 1024
+"""GPUs, NICs, PCIe switches or sockets of one server."""
 
 
 class Server(Protocol):
@@ -181,17 +185,17 @@ class Pcie:
 def read(table: TomlTable, rules: TrafficRules) -> Design:
     """The server design in ``[network.server]``, as far as the rules allow its use."""
     kind = table.text("kind", choices=("nvswitch", "pcie", "host"))
-    gpus = table.count("gpus", 1)
-    nics = table.count("nics", 0, least=0)
+    gpus = table.count("gpus", 1, most=MOST_PARTS)
+    nics = table.count("nics", 0, least=0, most=MOST_PARTS)
     if nics > gpus and kind == "nvswitch":
         raise FieldError(table.field("nics"), f"{nics} NICs for {gpus} GPUs: give the GPUs' combined NIC speed instead")
-    nic_gbps = table.number("nic_gbps") if nics else 0.0
+    nic_gbps = read_gbps(table, "nic_gbps") if nics else 0.0
     usable = tuple(range(nics)) if rules.nics is None else rules.nics
     design: Design
     if kind == "nvswitch":
-        nvls, gpu_gbps = table.flag("nvls", False), table.number("gpu_gbps")
-        latency_ns = table.count("gpu_latency_ns", 0, least=0)
-        pcie_gbps = table.number("pcie_gbps", 504.0)
+        nvls, gpu_gbps = table.flag("nvls", False), read_gbps(table, "gpu_gbps")
+        latency_ns = read_latency_ns(table, "gpu_latency_ns")
+        pcie_gbps = read_gbps(table, "pcie_gbps", 504.0)
         facts = ServerFacts(
             kind,
             gpus,
@@ -203,24 +207,24 @@ def read(table: TomlTable, rules: TrafficRules) -> Design:
             nvlink=rules.p2p,
             through_host=not rules.p2p,
         )
-        pcie_latency_ns, pxn = table.count("pcie_latency_ns", 0, least=0), table.flag("pxn", True) and rules.pxn
+        pcie_latency_ns, pxn = read_latency_ns(table, "pcie_latency_ns"), table.flag("pxn", True) and rules.pxn
         design = NvSwitch(facts, gpu_gbps, latency_ns, pcie_gbps, pcie_latency_ns, pxn)
     else:
-        pcie_gbps = table.number("pcie_gbps", 252.0)
+        pcie_gbps = read_gbps(table, "pcie_gbps", 252.0)
         facts = ServerFacts(kind, gpus, nics, False, nic_gbps, pcie_gbps, usable, through_host=not rules.p2p)
-        switches = table.count("switches", 1)
-        sockets = table.count("sockets", 1)
+        switches = table.count("switches", 1, most=MOST_PARTS)
+        sockets = table.count("sockets", 1, most=MOST_PARTS)
         if sockets > switches:
             raise FieldError(table.field("sockets"), f"{sockets} sockets for {switches} PCIe switches")
         design = Pcie(
             facts,
             facts.gpu_gbps,
-            table.count("pcie_latency_ns", 0, least=0),
+            read_latency_ns(table, "pcie_latency_ns"),
             switches,
             sockets,
-            table.number("socket_gbps", 160.0),
-            table.count("socket_latency_ns", 0, least=0),
-            table.number("nvlink_pair_gbps", 0.0, above=-1.0),
+            read_gbps(table, "socket_gbps", 160.0),
+            read_latency_ns(table, "socket_latency_ns"),
+            table.number("nvlink_pair_gbps", 0.0, least=0.0, most=MAX_GBPS),
         )
     return design
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from netsim.errors import SpecError, TopologyError
 from netsim.topology.links import Link, LinkPath
-from netsim.units import rate_from_gbps
+from netsim.units import rate_from_gbps, whole
 
 ROUTINGS = ("ecmp", "adaptive")
 """How a flow picks one of several equally good routes: by a hash of its endpoints, or the least loaded at its start."""
@@ -103,6 +103,7 @@ class Topology:
 
     def gpu(self, server: int, index: int) -> int:
         """Endpoint id of a GPU; TopologyError if there is no such server or GPU."""
+        server, index = whole(server, "server"), whole(index, "GPU")
         if not (0 <= server < self.servers and 0 <= index < self.server.gpus):
             raise TopologyError(f"no GPU {index} in server {server}: {self.servers} servers of {self.server.gpus} GPUs")
         return server * self.server.gpus + index
@@ -114,7 +115,7 @@ class Topology:
 
     def link_id(self, name: str) -> int:
         """Id of a link by name; TopologyError if unknown."""
-        if name not in self._ids:
+        if not isinstance(name, str) or name not in self._ids:
             raise TopologyError(f"unknown link {name!r}")
         return self._ids[name]
 
@@ -151,5 +152,5 @@ class Topology:
         }
 
     def _check(self, endpoint: int) -> None:
-        if not 0 <= endpoint < len(self.endpoints):
+        if not 0 <= whole(endpoint, "endpoint") < len(self.endpoints):
             raise TopologyError(f"unknown endpoint {endpoint}: there are {len(self.endpoints)}")

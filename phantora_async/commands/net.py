@@ -11,7 +11,7 @@ from typing import Any
 
 from netsim import NetsimError, Topology, load
 from netsim.collectives import load_params, settings
-from netsim.tools import picture, stats, trace
+from netsim.tools import picture, stats, trace, trace_files
 from netsim.topology import EVERYTHING, ROUTINGS, TrafficRules, astra_sim
 from phantora_async.errors import NotWritten, UsageError
 
@@ -20,6 +20,8 @@ USAGE = (
     "[--picture FILE]"
 )
 MOST_LINES = 20
+MANY_ENTRIES = 200_000
+MOST_BINS = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,15 +66,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    if given.servers < 1 or given.bins < 1:
-        raise UsageError("--servers and --bins must be at least 1")
+    if not 1 <= given.bins <= MOST_BINS:
+        raise UsageError(f"--bins {given.bins}: expected 1 to {MOST_BINS:,}")
     try:
         topology = _topology(given)
         nccl = settings.read(os.environ, topology.server.nics)
         topology = _topology(given, nccl.settings.traffic_rules(topology.server.nics))
         if given.routing:
             topology.routing = given.routing
-        net, done = trace.run(trace.read(given.flows, topology), topology, load_params(given.gpu), nccl.settings)
+        flows = trace_files.read(given.flows, topology)
+        entries = len(flows.sends) + len(flows.collectives)
+        if entries >= MANY_ENTRIES:
+            print(f"simulating {entries:,} entries; this takes minutes ...", file=sys.stderr, flush=True)
+        net, done = trace.run(flows, topology, load_params(given.gpu), nccl.settings)
         statistics = stats.take(net, bins=given.bins)
     except (NetsimError, OSError) as error:
         raise UsageError(str(error)) from None
@@ -84,7 +90,7 @@ def run(given: argparse.Namespace) -> int:
     except NetsimError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
-        raise NotWritten(str(error)) from None
+        raise NotWritten(f"cannot write {error.filename or given.json}: {error.strerror}") from None
     for remark in nccl.remarks:
         print(f"phantora-async: NCCL's environment: {remark}", file=sys.stderr)
     _show(done, statistics)

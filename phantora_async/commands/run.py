@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from phantora_async.config import (
@@ -24,7 +27,8 @@ from phantora_async.wording import short
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "phantora-async run [-n WORLD | --nnodes N --nproc-per-node GPUS] [options] (SCRIPT | -m MODULE) [arguments]"
+        "phantora-async run [-n WORLD | --nnodes N --nproc-per-node GPUS] [options] "
+        "(SCRIPT | -m MODULE | --launcher -- COMMAND) [arguments]"
     )
     parser.epilog = exit_codes_help()
     job = parser.add_argument_group("job")
@@ -43,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="GPUs per server (default: as many as the cluster's servers have)",
     )
     job.add_argument("-m", "--module", action="store_true", help="SCRIPT is the name of a module, as with python -m")
+    job.add_argument(
+        "--launcher",
+        action="store_true",
+        help="what follows is a command that starts the ranks of one server; it is started once on each server, as on "
+        "a cluster: --launcher -- torchrun --nproc-per-node 8 train.py",
+    )
     job.add_argument(
         "--python", metavar="PATH", help="Python interpreter of the environment that has PyTorch (default: this one)"
     )
@@ -151,8 +161,9 @@ def run(given: argparse.Namespace) -> int:
     from phantora_async.report import terminal_report, to_json
     from phantora_async.session import Session
 
-    outcome = uvloop.run(Session(config).run())
-    unwritten = _write(config.report, to_json(outcome.report))
+    with _handlers_kept():
+        outcome = uvloop.run(Session(config).run())
+        unwritten = _write(config.report, to_json(outcome.report))
     logs = f"logs: {short(config.run_dir)}/rank*.log"
     if outcome.failure is not None:
         outcome.failure.hint = f"{unwritten or f'report: {short(config.report)}'}; {logs}"
@@ -163,6 +174,17 @@ def run(given: argparse.Namespace) -> int:
     print(f"report: {short(config.report)}; {logs}")
     print(f"again:  phantora-async report {short(config.report)}")
     return 0
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Puts back the signal handlers that a session replaces, so that nothing interrupts the writing of the report."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _write(report: Path, content: bytes) -> str:

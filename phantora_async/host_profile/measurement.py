@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import IO, Any
 
 from emu.contract.installed import EMU, HOOK_LIBRARY
 from phantora_async.errors import EnvironmentUnusable
 from profiles import load_gpu
 
-TIMEOUT_S = 600.0
-"""Far more than a measurement takes: then something hangs."""
+TIMEOUT_S = 240.0
+"""Of one of the three parts of a measurement, which takes 15 to 30 s: then something hangs."""
+STACKS_S = 5.0
+_OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""Variables of torchrun and batch systems: only the processes that are ranks here get theirs."""
 # As the launcher loads it (phantora_async/launcher.py): by its location, and nothing else of this installation.
 _BOOTSTRAP = """\
 import sys
@@ -122,29 +128,65 @@ def _torchrun(gpus: int) -> list[dict[str, str]]:
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(gpus)]
 
 
-def _run(python: Path, arguments: Sequence[str], processes: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
-    """One process for each of the environments, all at once; their answers. Raises EnvironmentUnusable."""
-    base = dict(os.environ) | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-    command = [str(python), "-c", _BOOTSTRAP, str(EMU), *arguments]
-    with tempfile.TemporaryFile("w+") as errors:
-        started = [
-            subprocess.Popen(command, env=base | more, stdout=subprocess.PIPE, stderr=errors, text=True)
-            for more in processes
-        ]
+def _run(python: Path, arguments: Sequence[str], ranks: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
+    """One process for each of the environments, all at once; their answers. Raises EnvironmentUnusable. The processes
+    have ended when it returns."""
+    base = {name: value for name, value in os.environ.items() if name not in _OF_A_RANK}
+    base |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+    command = [str(python), "-X", "faulthandler", "-c", _BOOTSTRAP, str(EMU), *arguments]
+    with contextlib.ExitStack() as stack:
+        said = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in ranks]
+        errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in ranks]
+        started: list[subprocess.Popen[str]] = []
         try:
-            said = [process.communicate(timeout=TIMEOUT_S)[0] for process in started]
-        except subprocess.TimeoutExpired:
-            raise EnvironmentUnusable(f"emu.hostbench {arguments[0]} did not end within {TIMEOUT_S:.0f} s") from None
+            for more, out, err in zip(ranks, said, errors, strict=True):
+                started.append(subprocess.Popen(command, env=base | more, stdout=out, stderr=err, text=True))
+            trouble = _wait(started, TIMEOUT_S)
         finally:
             for process in started:
                 process.kill()
-        failed = next((process for process in started if process.returncode != 0), None)
-        if failed is not None:
-            errors.seek(0)
-            raise EnvironmentUnusable(
-                f"emu.hostbench {arguments[0]} ended with exit code {failed.returncode}", details=errors.read()[-3000:]
-            )
-    return [json.loads(text.splitlines()[-1]) for text in said if text.strip()]
+                process.wait()
+        if trouble is not None:
+            raise EnvironmentUnusable(f"emu.hostbench {arguments[0]} {trouble}", details=_last_words(errors))
+        texts = [_text(file) for file in said]
+    return [json.loads(text.splitlines()[-1]) for text in texts if text.strip()]
+
+
+def _wait(started: Sequence[subprocess.Popen[str]], limit_s: float) -> str | None:
+    """Until all have ended well, or one has failed, or the time is over: then what is wrong. A process that is out of
+    time is asked for its Python stacks (faulthandler)."""
+    with ThreadPoolExecutor(len(started)) as pool:
+        waits = {pool.submit(process.wait): rank for rank, process in enumerate(started)}
+        trouble = None
+        try:
+            for done in as_completed(waits, limit_s):
+                if done.result() != 0:
+                    trouble = f"ended with exit code {done.result()}{_which(waits[done], len(started))}"
+                    break
+        except TimeoutError:
+            late = [rank for wait, rank in waits.items() if not wait.done()]
+            trouble = f"did not end within {limit_s:.0f} s{_which(late[0], len(started)) if late else ''}"
+            for rank in late:
+                started[rank].send_signal(signal.SIGABRT)
+            wait(waits, timeout=STACKS_S)
+        for process in started:
+            process.kill()
+    return trouble
+
+
+def _which(rank: int, count: int) -> str:
+    return f" (process {rank} of {count})" if count > 1 else ""
+
+
+def _text(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def _last_words(errors: Sequence[IO[str]]) -> str:
+    """The ends of what the processes printed to stderr."""
+    texts = [_text(file).strip()[-2000:] for file in errors]
+    return "\n".join(f"process {rank}:\n{text}" if len(texts) > 1 else text for rank, text in enumerate(texts) if text)
 
 
 def _medians(answers: Sequence[dict[str, list[int]]]) -> dict[str, float]:

@@ -37,8 +37,10 @@ class Channel(asyncio.Protocol):
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._transport: asyncio.Transport | None = None
-        self._incomplete = b""
+        self._incomplete = bytearray()
         """The beginning of a record whose end has not arrived."""
+        self._needed = 0
+        """How long that record is, as far as is known: nothing is decoded before."""
         self.rank = -1
         self.pid = 0
         """The rank's process id as this process sees it. HELLO has the id inside the rank's own pid namespace."""
@@ -51,13 +53,19 @@ class Channel(asyncio.Protocol):
         self.pid, _, _ = _CREDENTIALS.unpack(credentials)
 
     def data_received(self, data: bytes) -> None:
-        stream = self._incomplete + data if self._incomplete else data
+        stream = data
+        if self._incomplete:
+            self._incomplete += data
+            if len(self._incomplete) < self._needed:
+                return
+            stream = bytes(self._incomplete)
         malformed: RecordError | None = None
         try:
             arrived, used = records.decode_up(stream)
         except RecordError as error:
             malformed, arrived, used = error, list(error.before), len(stream)
-        self._incomplete = stream[used:]
+        self._incomplete = bytearray(stream[used:])
+        self._needed = records.nbytes_of(self._incomplete)
         try:
             if arrived:
                 if self.rank < 0:

@@ -20,6 +20,8 @@ from phantora_async.virtual_time import RankSnapshot, Snapshot
 from phantora_async.virtual_time.snapshot import SimulatorFigures
 
 SCHEMA = 1
+MOST_WARNINGS = 500
+"""Different warnings that the report lists."""
 Document = dict[str, Any]
 
 
@@ -72,7 +74,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
 
     warnings = [
         {"text": text, "ranks": sorted(warned.ranks), "count": warned.count}
-        for text, warned in sorted(fact_builder.warnings.items())
+        for text, warned in sorted(fact_builder.warnings.items())[:MOST_WARNINGS]
     ]
     kernels = kernels_document([window_counts(rank, launched(rank)) for rank in snapshot.ranks], costs)
     step = step_document(snapshot)
@@ -99,6 +101,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
         "routing": routing_document(spec.routing, fact_builder.routing),
         "warnings": warnings,
+        "warnings_left_out": len(fact_builder.warnings) - len(warnings),
         "ranks": ranks,
     }
 
@@ -109,7 +112,7 @@ def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels:
     if parts is None:
         return None
     host = None if spec.host_mode == "none" else spec.host
-    return interval(parts, kernel_error(kernels["signatures"]), host).document()
+    return interval(parts, kernel_error(kernels["signatures"]), host, len(ranks)).document()
 
 
 def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
@@ -156,6 +159,6 @@ def _unrecognised(costs: Costs) -> Document:
         return {}
     reasons = [
         {"reason": reason, "signatures": noted.signatures, "example": noted.example}
-        for reason, noted in sorted(costs.unrecognised.items())
+        for reason, noted in sorted(costs.unrecognised.items())[:MOST_WARNINGS]
     ]
     return {"unrecognised_signatures": reasons}

@@ -5,7 +5,8 @@ decides, plus what neither of both explains. The range scales both by what is no
 
 * kernels by their models' errors (`profiles.models.errors`), each model by its share;
 * communication that nothing hides by the network model's error; communication beside computation by that of contention;
-* the host by the spread of machines of its kind and the error of its model.
+* the host by the spread of machines of its kind and the error of its model; of several ranks that work together it is
+  the slowest one that counts, at every collective: only the upper end knows.
 
 Errors are relative standard deviations. The range holds the real time of nine jobs in ten if they are right.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import hypot
+from statistics import NormalDist
 from typing import Any
 
 from profiles import HostModel
@@ -27,6 +29,8 @@ CONTENTION = 0.15
 """Of a collective beside computation, and of the computation beside it: docs/accuracy.md."""
 REPEAT = 0.01
 """How much repeats of one GPU-bound job differ."""
+SLOWEST = 0.15
+"""What waiting for the slowest of four ranks adds to host-bound steps: their work differs at random (docs/host.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,9 @@ class Interval:
     host_fast: float
     host_slow: float
     """Factors on the host's work at either end."""
+    host_low_ns: int
+    host_high_ns: int
+    """The host's work at either end."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,24 +89,35 @@ def step_parts(step_ns: float, ranks: Sequence[Mapping[str, Any]]) -> StepParts 
     )
 
 
-def interval(parts: StepParts, kernel_error: float, host: HostModel | None) -> Interval:
-    """`kernel_error`: of the GPU time of all kernels. `host` None: it costs nothing, and nothing of it is uncertain."""
+def interval(parts: StepParts, kernel_error: float, host: HostModel | None, ranks: int = 1) -> Interval:
+    """`kernel_error`: of the GPU time of all kernels. `host` None: it costs nothing, and nothing of it is uncertain.
+    `ranks`: how many there are."""
     computing_ns = max(parts.gpu_ns - parts.exposed_ns, 0.0)
     known = (Z * kernel_error * computing_ns, Z * NETWORK * parts.exposed_ns, Z * REPEAT * parts.step_ns)
     off_ns = hypot(*known, Z * CONTENTION * parts.hidden_ns)
-    fast, slow = (1.0, 1.0) if host is None else host_factors(host)
+    fast, slow = (1.0, 1.0) if host is None else host_factors(host, ranks)
     rest_ns = parts.step_ns - max(parts.gpu_ns, parts.host_ns)
     low_ns = max(parts.gpu_ns - off_ns, parts.host_ns * fast) + rest_ns
     high_ns = max(parts.gpu_ns + off_ns, parts.host_ns * slow) + rest_ns
     by_host = [parts.host_ns * factor > parts.gpu_ns for factor in (fast, slow)]
     bound = "host" if all(by_host) else "both" if any(by_host) else "gpu"
-    return Interval(round(min(low_ns, parts.step_ns)), round(high_ns), 0.9, bound, kernel_error, fast, slow)
+    return Interval(
+        round(min(low_ns, parts.step_ns)), round(high_ns), 0.9, bound, kernel_error, fast, slow,
+        round(parts.host_ns * fast), round(parts.host_ns * slow),
+    )  # fmt: skip
 
 
-def host_factors(host: HostModel) -> tuple[float, float]:
-    """What a fast and a slow machine of the kind take, over what the description says, with the model's own error."""
+def host_factors(host: HostModel, ranks: int = 1) -> tuple[float, float]:
+    """What a fast and a slow machine of the kind take, over what the description says, with the model's own error and,
+    at the slow end, the slowest rank."""
     error = Z * host.spread.error
-    return 1 - hypot(1 - host.spread.fast, error), 1 + hypot(host.spread.slow - 1, error)
+    waiting = SLOWEST * largest_of(ranks) / largest_of(4)
+    return max(0.0, 1 - hypot(1 - host.spread.fast, error)), 1 + hypot(host.spread.slow - 1, error, waiting)
+
+
+def largest_of(n: int) -> float:
+    """Where the largest of n standard normal values is expected, by Blom's formula: 0 of one, 1.03 of four."""
+    return NormalDist().inv_cdf((n - 0.375) / (n + 0.25))
 
 
 def kernel_error(signatures: Sequence[Mapping[str, Any]]) -> float:

@@ -55,6 +55,7 @@ def kernels_document(ranks: Sequence[RankCounts], costs: Costs) -> Document:
             "source": known.cost.source.name.lower(),
             "model": known.cost.model,
             "error": known.cost.error_share,
+            "bound": known.cost.bound,
         }
         for _, known, launches in priced
     ]

@@ -86,11 +86,19 @@ _RANK = Fields(
     | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}
 )
 _INTERVAL = Fields(
-    _fields(NUMBER, "level", "low_ns", "high_ns", "kernel_error", "host_fast", "host_slow") | {"bound": TEXT}
+    _fields(
+        NUMBER, "level", "low_ns", "high_ns", "kernel_error", "host_fast", "host_slow", "host_low_ns", "host_high_ns"
+    )
+    | {"bound": TEXT}
 )
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
     | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)}
+)
+_ROUTED = Fields(
+    _fields(TEXT, "module", "line", "operation")
+    | _fields(WHOLE, "chosen", "candidates")
+    | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT})
 _ROUTED = Fields(
@@ -100,7 +108,7 @@ _ROUTED = Fields(
 )
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
-    | _fields(WHOLE, "virtual_ns", "collectives", "unmodelled_reads", "refused_calls")
+    | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
     | {
         "world_size": Whole(1),
         "servers": Each(Whole(1), 1),
@@ -119,6 +127,7 @@ _SIMULATED = Fields(
             _fields(NUMBER, "measured", "interpolated", "roofline", "gpu_ns"),
             {"unrecognised": NUMBER, "unrecognised_signatures": Each(_UNRECOGNISED)},
         ),
+        "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
     },
     {"routing": Fields({"policy": TEXT, "places": Each(_ROUTED)})},

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from phantora_async.report.document import MOST_WARNINGS
 from phantora_async.report.routing import routing_notes
 from phantora_async.wording import printable
 
@@ -48,7 +49,7 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print(_heading(simulated), soft_wrap=True)
     console.print(_step(simulated["step"], simulated["work"], simulated["host"]), soft_wrap=True, highlight=False)
-    console.print(_ranks(simulated["ranks"]))
+    console.print(_ranks(simulated["ranks"], document["failure"] is not None))
     if simulated["kernels"]["gpu_ns"]:
         console.print(_kernels(simulated["kernels"], rank))
     for note in _notes(simulated) + _early(document["simulator"]):
@@ -104,11 +105,12 @@ def _interval(found: Mapping[str, Any] | None, host: str) -> str:
     text += f"\n  from: {'; '.join(parts)}"
     if found["bound"] != "gpu":
         bound = "host-bound" if found["bound"] == "host" else "host-bound on a slow host"
-        text += f"\n{bound}: calibrate your host with `phantora-async profile --host`"
+        low, high = seconds(round(found["host_low_ns"])), seconds(round(found["host_high_ns"]))
+        text += f"\n{bound}: {low} to {high} of host work; calibrate your host with `phantora-async profile --host`"
     return text
 
 
-def _ranks(ranks: Sequence[Rank]) -> Table:
+def _ranks(ranks: Sequence[Rank], failed: bool) -> Table:
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     table.add_column("rank")
     for title, _ in COLUMNS:
@@ -117,12 +119,12 @@ def _ranks(ranks: Sequence[Rank]) -> Table:
     table.add_column("reserved", justify="right")
     if len(ranks) <= ALL_RANKS:
         for rank in ranks:
-            table.add_row(str(rank["rank"]), *_cells(rank))
+            table.add_row(str(rank["rank"]), *_cells(rank, failed))
         return table
     for title, pick in (("min", 0.0), ("median", 0.5), ("max", 1.0)):
         table.add_row(title, *_quantiles(ranks, pick))
     for rank in sorted(ranks, key=_busy, reverse=True)[:BUSIEST]:
-        table.add_row(f"{rank['rank']} (busiest)", *_cells(rank))
+        table.add_row(f"{rank['rank']} (busiest)", *_cells(rank, failed))
     return table
 
 
@@ -141,6 +143,7 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None) -> Table:
     for column in ("share", "total", "launches", "mean"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("source", no_wrap=True)
+    table.add_column("bound by", no_wrap=True)
     table.add_column(f"GPU work of {whose}, {since}", no_wrap=True, overflow="ellipsis", max_width=TITLE)
     for for_ns, count, one in times[:KERNELS]:
         cells: tuple[str | Text, ...] = (
@@ -149,11 +152,12 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None) -> Table:
             f"{count:,}",
             seconds(one["mean_ns"]),
             Text(one["source"]),
+            Text(one.get("bound", "")),
         )
         table.add_row(*cells, Text(one["title"]))
     if len(times) > KERNELS:
         rest_ns = sum(for_ns for for_ns, _, _ in times[KERNELS:])
-        table.add_row(f"{rest_ns / gpu_ns:.1%}", seconds(rest_ns), "", "", "", f"{len(times) - KERNELS} others")
+        table.add_row(f"{rest_ns / gpu_ns:.1%}", seconds(rest_ns), "", "", "", "", f"{len(times) - KERNELS} others")
     return table
 
 
@@ -161,9 +165,11 @@ def _busy(rank: Rank) -> float:
     return share(rank, "compute_ns")
 
 
-def _cells(rank: Rank) -> list[str]:
+def _cells(rank: Rank, failed: bool) -> list[str]:
+    """A rank of a failed run that was ended before its first step has not told its memory."""
     cells = [f"{share(rank, key):.1%}" for _, key in COLUMNS]
-    return cells + [gib(rank["memory"][key]) for key in ("allocated_peak_nbytes", "reserved_peak_nbytes")]
+    told = [rank["memory"][key] for key in ("allocated_peak_nbytes", "reserved_peak_nbytes")]
+    return cells + ["-" if failed and not nbytes else gib(nbytes) for nbytes in told]
 
 
 def _quantiles(ranks: Sequence[Rank], at: float) -> list[str]:
@@ -208,8 +214,9 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
         notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")
-    if len(simulated["warnings"]) > WARNINGS:
-        notes.append(f"{len(simulated['warnings']) - WARNINGS} more warnings in the JSON report")
+    more = len(simulated["warnings"]) - WARNINGS + simulated["warnings_left_out"]
+    if more > 0:
+        notes.append(f"{more} more warnings in the ranks' logs; the JSON report has up to {MOST_WARNINGS}")
     return notes
 
 

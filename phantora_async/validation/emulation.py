@@ -22,6 +22,10 @@ RATE_WARM_UP = 4
 """Log lines of a rate that are left out."""
 
 
+FIGURES = ("free_running_step_s", "max_alloc", "max_reserved")
+"""Of the RESULT line: numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Emulated:
     """What the emulated job told. ``failure`` is empty if it ended well; the figures are None where it told none."""
@@ -58,7 +62,12 @@ def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
     with tempfile.TemporaryDirectory(prefix="phantora-validate-") as folder:
         run_dir = Path(folder) / "run"
         done = subprocess.run(
-            command.line(truth, run_dir), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            command.line(truth, run_dir),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
         report = _report(run_dir / "report.json")
     wall_s = time.monotonic() - started
@@ -84,10 +93,17 @@ def _result(output: str, job: str) -> dict[str, Any]:
     """The job's ``RESULT {json}`` line."""
     for line in output.splitlines():
         if line.startswith("RESULT "):
-            told: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
-            if told.get("job", job) == job:
-                return told
+            try:
+                told = json.loads(line.removeprefix("RESULT "))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(told, dict) and told.get("job", job) == job:
+                return {key: value for key, value in told.items() if key not in FIGURES or _is_figure(value)}
     return {}
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 2**63
 
 
 def _rate(output: str) -> float | None:

@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from phantora_async.errors import UsageError
+from phantora_async.wording import printable
+
+MOST = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ def _rows(path: Path) -> Iterable[tuple[str, dict[str, Any]]]:
         where = f"{path}:{number}"
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UsageError(f"{where}: not JSON", "a truth file holds one JSON object a line") from None
         if not isinstance(row, dict):
             raise UsageError(f"{where}: expected a JSON object, found {line[:40]!r}")
@@ -110,12 +113,19 @@ def _job(job: str, world: int, rows: Sequence[dict[str, Any]]) -> JobTruth:
 def _reserved(row: dict[str, Any]) -> float:
     if "max_reserved" in row:
         return _positive(row[""], row, "max_reserved")
-    return float(max(row["reserved_gib"])) * 2**30
+    values = row["reserved_gib"]
+    if not isinstance(values, list) or not values:
+        raise UsageError(
+            f"{row['']}: reserved_gib: expected a list of positive numbers, found {printable(repr(values)[:60])}"
+        )
+    return max(_positive(row[""], {"reserved_gib": value}, "reserved_gib") for value in values) * 2**30
 
 
 def _collective(where: str, row: dict[str, Any]) -> CollectiveTruth:
     nbytes = _count(where, row, "bytes")
-    return CollectiveTruth(str(row["op"]), _count(where, row, "world"), nbytes, _positive(where, row, "us_median"))
+    return CollectiveTruth(
+        _text(where, row, "op"), _count(where, row, "world"), nbytes, _positive(where, row, "us_median")
+    )
 
 
 def _range(values: Sequence[float]) -> Range:
@@ -129,19 +139,19 @@ def _some(values: Sequence[float]) -> Range | None:
 def _text(where: str, row: dict[str, Any], key: str) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value:
-        raise UsageError(f"{where}: {key}: expected a name, found {value!r}")
+        raise UsageError(f"{where}: {key}: expected a name, found {printable(repr(value)[:60])}")
     return value
 
 
 def _count(where: str, row: dict[str, Any], key: str) -> int:
     value = row.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{where}: {key}: expected a positive integer, found {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MOST:
+        raise UsageError(f"{where}: {key}: expected a positive integer, found {printable(repr(value)[:60])}")
     return value
 
 
 def _positive(where: str, row: dict[str, Any], key: str) -> float:
     value = row.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        raise UsageError(f"{where}: {key}: expected a positive number, found {value!r}")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MOST:
+        raise UsageError(f"{where}: {key}: expected a positive number, found {printable(repr(value)[:60])}")
     return float(value)

@@ -13,6 +13,9 @@ from phantora_async.virtual_time.output import LOGGED_RANK, Output
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
+_NOTHING = Segment(1, 0, 0, 0, 0)
+"""What takes the place of an aborted kernel that its stream has not reached."""
+
 
 class Revised(NamedTuple):
     """A collective that ``NetworkModel.complete`` had returned completes at another time."""
@@ -309,7 +312,7 @@ class Collectives:
 
         for stream in streams:
             stream.items = [
-                Segment(1, 0, 0, 0) if place > stream.head and isinstance(item, NcclKernel) and concerns(item) else item
+                _NOTHING if place > stream.head and isinstance(item, NcclKernel) and concerns(item) else item
                 for place, item in enumerate(stream.items)
             ]
             if stream.state != StreamState.COLLECTIVE:

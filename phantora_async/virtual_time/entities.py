@@ -116,10 +116,11 @@ class StepEnd:
 
 @entity
 class Segment:
-    """Consecutive kernels of one stream: its work is solo_ns x contended_ns units.
+    """Consecutive kernels of one stream: its work is solo_ns x contended_ns x WORK_UNIT units.
 
-    Alone it does contended_ns of them per nanosecond, beside an NCCL kernel solo_ns. So a change of rate divides
-    nothing, and only the completion is rounded: up, to the first nanosecond at which no unit is left.
+    Alone it does contended_ns x WORK_UNIT of them per nanosecond, beside an NCCL kernel solo_ns x WORK_UNIT. So a
+    change between these rates divides nothing, and only the completion is rounded: up, to the first nanosecond at which
+    no unit is left. Beside segments of other streams the rate is lower (``gpu_sharing``), and rounded down.
     """
 
     launches: int = constant()
@@ -129,6 +130,8 @@ class Segment:
     """At least solo_ns."""
     floor_ns: int = constant()
     """It is not complete before this instant: its last kernels are launched that late."""
+    fill: int = constant()
+    """How much of the GPU its kernels take, in parts of ``gpu_sharing.FULL``."""
 
 
 @entity
@@ -303,7 +306,8 @@ class Host:
     """When it last asked."""
     poll_delayed: bool = saved(False)
     """The next fact is a question that has been delayed already."""
-    streams: dict[int, Stream] = saved(factory=dict)
+    streams: dict[int, Stream] = logged(factory=dict)
+    """In any order, see ``ordered_streams``."""
     draining: tuple[Stream, ...] = saved(())
     """Streams that were destroyed with work left."""
     recordings: dict[int, EventRecording] = logged(factory=dict)
@@ -320,6 +324,10 @@ class Host:
     def facts_done(self) -> int:
         """Counted from the run's start."""
         return self.forgotten + self.cursor
+
+    def ordered_streams(self) -> list[Stream]:
+        """As they were created."""
+        return [stream for _, stream in sorted(self.streams.items())]
 
     def next_ns(self) -> int:
         """When its next fact is due. If that has not come: its clock, the fact can be no earlier."""

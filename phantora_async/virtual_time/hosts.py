@@ -25,6 +25,7 @@ from phantora_async.virtual_time.entities import (
 )
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.gpu_sharing import fill_of
 from phantora_async.virtual_time.output import Output
 from phantora_async.virtual_time.polling import is_delayed
 from phantora_async.virtual_time.rollback_log import RollbackLog
@@ -140,7 +141,7 @@ class Hosts:
         if record.marker == MarkerKind.STEP:
             step = StepEnd(host, host.steps, self._event_queue.now_ns, host.counters)
             host.steps += 1
-            busy = [stream for stream in host.streams.values() if stream.state]
+            busy = [stream for stream in host.ordered_streams() if stream.state]
             step.pending = len(busy)
             for stream in busy:
                 self._streams.submit(stream, step)
@@ -169,12 +170,16 @@ class Hosts:
         if device is None:
             device = Device(host, record.device)
             host.devices = host.devices | {record.device: device}
-        host.streams = host.streams | {record.stream: Stream(device, record.stream, host.rank)}
+        host.streams[record.stream] = Stream(device, record.stream, host.rank)
+        if self._log.undo is not None:
+            self._log.undo.append((host.streams.pop, (record.stream,)))
         return True
 
     def _stream_destroy(self, host: Host, record: records.StreamDestroy) -> bool:
         stream = self._stream(host, record.stream)
-        host.streams = {number: other for number, other in host.streams.items() if other is not stream}
+        del host.streams[record.stream]
+        if self._log.undo is not None:
+            self._log.undo.append((host.streams.__setitem__, (record.stream, stream)))
         host.draining = tuple(other for other in (*host.draining, stream) if other.state)
         return True
 
@@ -186,7 +191,8 @@ class Hosts:
         stream.launches += launches
         solo_ns, contended_ns = record.solo_ns, record.contended_ns
         floor_ns = self._event_queue.now_ns + record.tail_ns
-        segment = Segment(launches, solo_ns, contended_ns if contended_ns > solo_ns else solo_ns, floor_ns)
+        contended_ns = max(contended_ns, solo_ns)
+        segment = Segment(launches, solo_ns, contended_ns, floor_ns, fill_of(solo_ns, contended_ns))
         self._streams.submit(stream, segment)
         return True
 
@@ -262,7 +268,7 @@ class Hosts:
 
     def _comm_destroy(self, host: Host, record: records.CommDestroy) -> bool:
         if record.aborted:
-            self._collectives.abort(host.streams.values(), record.comm)
+            self._collectives.abort(host.ordered_streams(), record.comm)
         return True
 
     def _comm_creation(self, host: Host, fact: CommCreationFact) -> bool:

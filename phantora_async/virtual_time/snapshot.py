@@ -173,7 +173,7 @@ class _Ranks:
             arrived = self._timeline.comm_creations.waiting(target)
             return WaitSnapshot(site, (), CommCreationSnapshot(target.label, arrived))
         if isinstance(target, Device):
-            busy = (stream for stream in host.streams.values() if stream.device is target and stream.state)
+            busy = (stream for stream in host.ordered_streams() if stream.device is target and stream.state)
             streams = tuple(dict.fromkeys(_cause(stream) for stream in busy))
         else:
             streams = (target.stream if isinstance(target, EventRecording) else target,)

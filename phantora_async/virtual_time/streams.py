@@ -16,6 +16,7 @@ from phantora_async.virtual_time.entities import (
     Wait,
 )
 from phantora_async.virtual_time.event_queue import EventQueue
+from phantora_async.virtual_time.gpu_sharing import WORK_UNIT, rates
 from phantora_async.virtual_time.rollback_log import RollbackLog
 
 IDLE, RUNNING, BLOCKED, COLLECTIVE = StreamState
@@ -49,13 +50,22 @@ class Streams:
             self._drive(stream)
 
     def finish_segment(self, stream: Stream) -> None:
-        """The segment at the head is done."""
+        """The segment at the head is done, or its work is and its last launch has not come."""
         segment = stream.items[stream.head]
         assert type(segment) is Segment
-        device = stream.device
-        device.account(self._event_queue.now_ns)
+        device, now_ns = stream.device, self._event_queue.now_ns
+        device.account(now_ns)
+        if now_ns < segment.floor_ns:
+            stream.work_left = stream.rate = 0
+            self._event_queue.push(segment.floor_ns, stream)
+            self._change_rates(device)
+            return
         running = device.running
-        device.running = () if len(running) == 1 else tuple(other for other in running if other is not stream)
+        if len(running) == 1:
+            device.running = ()
+        else:
+            device.running = tuple(other for other in running if other is not stream)
+            self._change_rates(device)
         self._leave(stream, segment.launches)
 
     def finish_kernel(self, kernel: NcclKernel) -> None:
@@ -65,7 +75,7 @@ class Streams:
         device.account(self._event_queue.now_ns)
         device.resident -= 1
         if not device.resident and device.running:
-            self._change_rate(device)
+            self._change_rates(device)
         self._leave(stream, 1)
 
     def _leave(self, stream: Stream, launches: int) -> None:
@@ -86,6 +96,7 @@ class Streams:
                 item = items[head]
                 if type(item) is Segment:
                     stream.state = RUNNING
+                    stream.head = head
                     self._start_segment(stream, item, now_ns)
                     break
                 if type(item) is EventRecording:
@@ -158,15 +169,23 @@ class Streams:
     def _start_segment(self, stream: Stream, segment: Segment, now_ns: int) -> None:
         device = stream.device
         device.account(now_ns)
-        stream.work_left = segment.solo_ns * segment.contended_ns
+        stream.work_left = segment.solo_ns * segment.contended_ns * WORK_UNIT
+        stream.updated_ns = now_ns
+        if device.running:
+            stream.rate = 0
+            device.running = (*device.running, stream)
+            if stream.work_left:
+                self._change_rates(device)
+            else:
+                self._event_queue.push(max(now_ns, segment.floor_ns), stream)
+            return
         if device.resident:
-            stream.rate = segment.solo_ns
+            stream.rate = segment.solo_ns * WORK_UNIT
             end_ns = now_ns + segment.contended_ns
         else:
-            stream.rate = segment.contended_ns
+            stream.rate = segment.contended_ns * WORK_UNIT
             end_ns = now_ns + segment.solo_ns
-        stream.updated_ns = now_ns
-        device.running = (*device.running, stream)
+        device.running = (stream,)
         if end_ns > device.busy_until_ns:
             device.busy_until_ns = end_ns
         self._event_queue.push(end_ns if end_ns > segment.floor_ns else segment.floor_ns, stream)
@@ -176,26 +195,33 @@ class Streams:
         device.account(now_ns)
         device.resident += 1
         if device.resident == 1 and device.running:
-            self._change_rate(device)
+            self._change_rates(device)
         self._event_queue.arrived.append(kernel)
 
-    def _change_rate(self, device: Device) -> None:
-        """The first NCCL kernel came or the last one went: running segments go on at the other rate from now on."""
+    def _change_rates(self, device: Device) -> None:
+        """An NCCL kernel or a segment came or went: running segments that have work left go on at other rates."""
         now_ns = self._event_queue.now_ns
-        latest_ns = now_ns
+        working, alone, fills = [], [], []
         for stream in device.running:
-            segment = stream.items[stream.head]
-            assert type(segment) is Segment
             left = stream.work_left - stream.rate * (now_ns - stream.updated_ns)
             if left <= 0:
                 continue
+            segment = stream.items[stream.head]
+            assert type(segment) is Segment
             stream.work_left = left
-            stream.rate = segment.solo_ns if device.resident else segment.contended_ns
             stream.updated_ns = now_ns
-            end_ns = now_ns - (-left // stream.rate)
+            working.append((stream, segment))
+            alone.append((segment.solo_ns if device.resident else segment.contended_ns) * WORK_UNIT)
+            fills.append(segment.fill)
+        latest_ns = now_ns
+        for (stream, segment), rate in zip(working, rates(alone, fills), strict=True):
+            stream.rate = rate
+            end_ns = now_ns - (-stream.work_left // rate)
             if end_ns > latest_ns:
                 latest_ns = end_ns
-            self._event_queue.push(end_ns if end_ns > segment.floor_ns else segment.floor_ns, stream)
+            # Others go on faster when its work is done, even if its last launch comes later.
+            alone_on_gpu = len(working) == 1
+            self._event_queue.push(max(end_ns, segment.floor_ns) if alone_on_gpu else end_ns, stream)
         device.busy_until_ns = latest_ns
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from profiles.descriptions.catalog import find
 from profiles.descriptions.fields import read_toml
 
+MOST_GPUS = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -33,7 +35,7 @@ def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
     cluster = Cluster(
         name=path.stem,
         gpu=top.text("gpu"),
-        gpus_per_server=top.integer("gpus_per_server", least=1),
+        gpus_per_server=top.integer("gpus_per_server", least=1, most=MOST_GPUS),
         host=top.text("host"),
         nccl=top.text("nccl"),
         network=top.raw("network"),

@@ -13,6 +13,19 @@ from typing import Any
 
 from profiles.errors import ProfileError
 
+MOST_INTEGER = 2**31 - 1
+LEAST_NUMBER = 1e-9
+MOST_NUMBER = 1e12
+"""Bounds of fields that have none of their own. The hook library keeps most of them in 32 bits."""
+MOST_NBYTES = 1 << 46
+MOST_TEXT = 1000
+
+
+def shown(value: object) -> str:
+    """A wrong value as an error message repeats it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
 
 class Fields:
     """One table of a TOML file. Each getter marks its key as known; `done()` rejects the keys left over."""
@@ -32,7 +45,7 @@ class Fields:
         """The inner table `key`; an absent optional one reads as empty."""
         found = self._take(key, {} if optional else None)
         if not isinstance(found, dict):
-            raise self.error(key, f"expected a table, found {found!r}")
+            raise self.error(key, f"expected a table, found {shown(found)}")
         inner = Fields(self.path, found, f"{self._prefix}{key}.", self._text)
         self._inner.append(inner)
         return inner
@@ -41,7 +54,7 @@ class Fields:
         """The inner table `key` unchecked: another reader owns its keys."""
         found = self._take(key, {})
         if not isinstance(found, dict):
-            raise self.error(key, f"expected a table, found {found!r}")
+            raise self.error(key, f"expected a table, found {shown(found)}")
         return found
 
     def keys(self) -> list[str]:
@@ -50,13 +63,15 @@ class Fields:
     def text(self, key: str, default: str | None = None) -> str:
         found = self._take(key, default)
         if not isinstance(found, str) or not found:
-            raise self.error(key, f"expected a non-empty string, found {found!r}")
+            raise self.error(key, f"expected a non-empty string, found {shown(found)}")
+        if not found.isprintable() or len(found) > MOST_TEXT:
+            raise self.error(key, f"expected at most {MOST_TEXT} printable characters, found {shown(found)}")
         return found
 
-    def integer(self, key: str, default: int | None = None, *, least: int = 0) -> int:
+    def integer(self, key: str, default: int | None = None, *, least: int = 0, most: int = MOST_INTEGER) -> int:
         found = self._take(key, default)
-        if isinstance(found, bool) or not isinstance(found, int) or found < least:
-            raise self.error(key, f"expected an integer of at least {least}, found {found!r}")
+        if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
+            raise self.error(key, f"expected an integer from {least} to {most}, found {shown(found)}")
         return found
 
     def number(
@@ -65,17 +80,16 @@ class Fields:
         default: float | None = None,
         *,
         least: float = 0.0,
-        most: float = float("inf"),
+        most: float = MOST_NUMBER,
         zero: bool = False,
     ) -> float:
-        """A finite number in [least, most]; with `least` 0 it must be above 0, unless `zero`."""
+        """A number in [least, most]; with `least` 0 it must be at least LEAST_NUMBER, unless `zero`."""
         found = self._take(key, default)
         good = isinstance(found, int | float) and not isinstance(found, bool) and least <= found <= most
         above_0 = least == 0.0 and not zero
-        if not good or (above_0 and found == 0) or found == float("inf"):
-            above = "above 0" if above_0 else f"of at least {least:g}"
-            bound = f" and at most {most:g}" if most != float("inf") else ""
-            raise self.error(key, f"expected a number {above}{bound}, found {found!r}")
+        if not good or (above_0 and found < LEAST_NUMBER):
+            bound = LEAST_NUMBER if above_0 else least
+            raise self.error(key, f"expected a number of at least {bound:g} and at most {most:g}, found {shown(found)}")
         return float(found)
 
     def done(self) -> None:
@@ -116,10 +130,16 @@ def read_toml(path: Path) -> Fields:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise ProfileError(f"{path}: cannot be read: {error}") from error
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ProfileError(f"{path}: not valid TOML: {error}") from error
+    except ValueError:  # of int(): more digits than Python converts
+        raise ProfileError(f"{path}: not TOML that can be read: a number has thousands of digits") from None
+    except RecursionError:
+        raise ProfileError(f"{path}: not TOML that can be read: too many brackets within each other") from None
     return Fields(path, table, "", text)

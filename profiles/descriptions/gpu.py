@@ -13,9 +13,10 @@ from pathlib import Path
 from profiles.descriptions.catalog import find
 from profiles.descriptions.cuda_attributes import Attribute
 from profiles.descriptions.device_attributes import attributes
-from profiles.descriptions.fields import Fields, read_toml
+from profiles.descriptions.fields import MOST_NBYTES, Fields, read_toml
 from profiles.errors import ProfileError
 
+MOST_SMS = 10_000
 PEAK_DTYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "i8")
 
 
@@ -142,14 +143,14 @@ def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
 
 def _gpu(path: Path, top: Fields) -> Gpu:
     capability = top.text("compute_capability")
-    if not (version := re.fullmatch(r"(\d+)\.(\d)", capability)):
+    if not (version := re.fullmatch(r"([0-9]{1,2})\.([0-9])", capability)):
         raise top.error("compute_capability", f'expected text like "9.0", found {capability!r}')
     memory, limits, peaks, pcie, achieved, nccl = (
         top.table(key) for key in ("memory", "limits", "peak_tflops", "pcie", "achieved", "nccl")
     )
     found = Memory(
-        total_nbytes=memory.integer("total_nbytes", least=1),
-        reserved_nbytes=memory.integer("reserved_nbytes"),
+        total_nbytes=memory.integer("total_nbytes", least=1, most=MOST_NBYTES),
+        reserved_nbytes=memory.integer("reserved_nbytes", most=MOST_NBYTES),
         bandwidth_gb_per_s=memory.number("bandwidth_gb_per_s"),
         clock_khz=memory.integer("clock_khz", least=1),
         bus_width_bits=memory.integer("bus_width_bits", least=1),
@@ -162,7 +163,7 @@ def _gpu(path: Path, top: Fields) -> Gpu:
         shared_nbytes_per_block_optin=limits.integer("shared_nbytes_per_block_optin", least=1),
         async_engines=limits.integer("async_engines", 3, least=1),
     )
-    sm_count = top.integer("sm_count", least=1)
+    sm_count = top.integer("sm_count", least=1, most=MOST_SMS)
     sm_clock_khz = top.integer("sm_clock_khz", least=1)
     major, minor = int(version[1]), int(version[2])
     known = attributes(

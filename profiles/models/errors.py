@@ -29,7 +29,7 @@ ERROR_SHARES: dict[str, float] = {
     "element-wise, strided": 0.32,
     "embedding": 0.24,
     "embedding bag": 0.21,
-    "gather and scatter": 0.12,
+    "gather and scatter": 0.10,
     "gemm bf16": 0.05,
     "gemm f16": 0.06,
     "gemm f32": 0.03,
@@ -41,7 +41,7 @@ ERROR_SHARES: dict[str, float] = {
     "layer norm": 0.16,
     "loss": 0.22,
     "memory fill": 0.22,
-    "optimizer": 0.16,
+    "optimizer": 0.10,
     "pooling": 0.14,
     "random numbers": 0.12,
     "reduction": 0.17,
@@ -50,7 +50,7 @@ ERROR_SHARES: dict[str, float] = {
     "rnn lstm": 0.12,
     "rnn tanh": 0.04,
     "softmax": 0.06,
-    "sorting and scanning": 0.20,
+    "sorting and scanning": 0.12,
 }
 UNMEASURED = 0.5
 """Of a model without a measurement."""

@@ -17,6 +17,7 @@ LANES_PER_CYCLE = 128  # four schedulers, one warp instruction of 32 lanes each:
 GPCS = 8  # of a full Hopper die
 L2_REACH = 1.2  # traffic of so many times the L2 cache's size finds nothing there
 COLD = 0.05  # share of the traffic that is never there: weights, which no kernel touched lately
+LEFT_BESIDE_NCCL = 0.0  # of the L2 cache's contents, beside a collective of megabytes
 OVERLAP = 4.0  # exponent that joins two resources used at once: 1 would add their times, infinity take the longer
 
 
@@ -26,6 +27,8 @@ class Machine:
     sms: int
     memory_gb_per_s: float
     l2_gb_per_s: float
+    left_in_l2: float = 1.0
+    """Of what a kernel would find in the L2 cache if no other kernel used it: what is still there."""
 
     @classmethod
     def alone(cls, gpu: Gpu) -> Machine:
@@ -35,11 +38,18 @@ class Machine:
     @classmethod
     def beside_nccl(cls, gpu: Gpu) -> Machine:
         """NCCL's channels take one SM each; its copies take their share of the memory's bandwidth, and of the
-        cache's.
+        cache's, and what passes through the cache drives out what was there.
         """
         whole = cls.alone(gpu)
         left = 1.0 - gpu.nccl.memory_share
-        return cls(gpu, gpu.sm_count - gpu.nccl.sms, whole.memory_gb_per_s * left, whole.l2_gb_per_s * left)
+        return cls(
+            gpu, gpu.sm_count - gpu.nccl.sms, whole.memory_gb_per_s * left, whole.l2_gb_per_s * left, LEFT_BESIDE_NCCL
+        )
+
+    def loaded_ns(self, latency_ns: float) -> float:
+        """A load's latency on this machine: it grows as the bandwidth that is left shrinks."""
+        whole = self.gpu.memory.bandwidth_gb_per_s * self.gpu.achieved.memory_fraction
+        return latency_ns * whole / self.memory_gb_per_s
 
     def memory_ns(self, nbytes: float, *, blocks: int | None = None, cold: float = COLD) -> float:
         """Time to read and write `nbytes` in all, by `blocks` thread blocks (None: enough to fill the GPU).
@@ -48,7 +58,7 @@ class Machine:
         traffic and is gone at L2_REACH times the cache's size; a share `cold` of it never is there. Few blocks cannot
         draw the whole bandwidth: an SM has a limit of its own.
         """
-        cold = min(cold + nbytes / (L2_REACH * self.gpu.memory.l2_nbytes), 1.0)
+        cold = 1.0 - self.left_in_l2 * (1.0 - min(cold + nbytes / (L2_REACH * self.gpu.memory.l2_nbytes), 1.0))
         ns = nbytes * (cold / self.memory_gb_per_s + (1 - cold) / max(self.l2_gb_per_s, self.memory_gb_per_s))
         if blocks is not None:
             ns = max(ns, nbytes / (max(1, min(blocks, self.sms)) * self.gpu.achieved.sm_gb_per_s))
@@ -79,13 +89,13 @@ class Machine:
         return ceil(blocks / self.sms) * self.sms / max(blocks, 1)
 
 
-def overlapped(*times_ns: float) -> float:
+def overlapped(*times_ns: float, exponent: float = OVERLAP) -> float:
     """Time of work that uses several resources at once: at least the longest, at most the sum."""
     longest = max(times_ns)
     if longest <= 0:
         return 0.0
-    total = sum((one / longest) ** OVERLAP for one in times_ns)
-    return float(longest * total ** (1 / OVERLAP))
+    total = sum((one / longest) ** exponent for one in times_ns)
+    return float(longest * total ** (1 / exponent))
 
 
 Model = Callable[[Machine, Kernel, KernelName], float]

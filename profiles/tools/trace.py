@@ -9,16 +9,20 @@ import json
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Sdpa, Shape, Signature, format_signature
+from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Sdpa, Shape, Signature, format_signature
 
 Event = dict[str, Any]
+Span = tuple[float, float]
+"""Start and end, in microseconds."""
 DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
 MATRIX_OPS = ("aten::mm", "aten::addmm", "aten::bmm")
+RECURRENT_OPS = ("aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
+RECURRENT_MODES = ("relu", "tanh", "lstm", "gru")  # of cudnnRNNMode_t
 ATTENTION_OPS = ("aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward")
 DTYPES = {"float": "f32", "c10::BFloat16": "bf16", "c10::Half": "f16", "double": "f64", "long int": "i64", "int": "i32"}
 
@@ -34,6 +38,8 @@ class Work:
     for_us: float
     overlap: float
     """Share of its duration during which an NCCL kernel was running."""
+    shared: float = 0.0
+    """Share of its duration during which other work of another stream was running, which is not NCCL's."""
 
 
 def load(path: Path) -> list[Event]:
@@ -43,17 +49,47 @@ def load(path: Path) -> list[Event]:
     return events
 
 
+def steps_in(events: list[Event]) -> int:
+    """Training steps that the profiler was told of; a trace without any counts as one step."""
+    return max(len({e["name"] for e in events if str(e.get("name", "")).startswith("ProfilerStep#")}), 1)
+
+
 def works(events: list[Event]) -> list[Work]:
     """All device work but NCCL's, in order of time."""
     chains = ops_of_launches(events)
     nccl = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if _is_nccl(e))
+    own = [e for e in events if e.get("cat") in DEVICE and not _is_nccl(e)]
+    others = _by_other_streams(own)
     groups: dict[Any, list[Event]] = defaultdict(list)
-    for number, event in enumerate(e for e in events if e.get("cat") in DEVICE and not _is_nccl(e)):
+    for number, event in enumerate(own):
         op = chains.get(event["args"]["correlation"])
         key = call_of(op, event["name"])
         groups[key if key is not None else number].append(event)
-    found = [_work(members, chains, nccl) for members in groups.values()]
+    found = [_work(members, chains, nccl, others) for members in groups.values()]
     return sorted(found, key=lambda one: one.at_us)
+
+
+def _stream(event: Event) -> Any:
+    return event["args"].get("stream")
+
+
+def _by_other_streams(events: list[Event]) -> dict[Any, list[Span]]:
+    """For each stream, when the other streams were running something."""
+    streams = {_stream(event) for event in events}
+    return {
+        stream: _merged((e["ts"], e["ts"] + e["dur"]) for e in events if _stream(e) != stream) for stream in streams
+    }
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    """Disjoint and in order."""
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def _is_nccl(event: Event) -> bool:
@@ -93,6 +129,8 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
     name, number = op["name"], op["args"].get("External id")
     if name in MATRIX_OPS or name in ATTENTION_OPS:
         return None if "at::" in kernel else (number, name)
+    if name in RECURRENT_OPS:
+        return None if "at::" in kernel else (number, _recurrent_direction(name, kernel))
     if name == "aten::cudnn_convolution":
         return number, "fwd"
     if name == "aten::convolution_backward":
@@ -103,17 +141,30 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
     return None
 
 
-def _work(members: list[Event], chains: dict[int, Event], nccl: list[tuple[float, float]]) -> Work:
+def _recurrent_direction(op: str, kernel: str) -> str:
+    """One op computes both gradients: those of the weights are products with a transposed right-hand side, and sums
+    over the steps for the biases.
+    """
+    if not op.endswith("backward"):
+        return "fwd"
+    return "wgrad" if "_nt_" in kernel or "bp2" in kernel else "dgrad"
+
+
+def _work(members: list[Event], chains: dict[int, Event], nccl: list[Span], others: Mapping[Any, list[Span]]) -> Work:
     main = max(members, key=lambda e: e["dur"])
     op = chains.get(main["args"]["correlation"])
     total = sum(e["dur"] for e in members)
     beside = sum(_overlap(e["ts"], e["ts"] + e["dur"], nccl) for e in members)
+    shared = sum(_overlap(e["ts"], e["ts"] + e["dur"], others[_stream(e)]) for e in members)
     what = signature_of(main, op)
-    overlap = beside / total if total else 0.0
-    return Work(format_signature(what), category_of(what), members[0]["ts"], total, overlap)
+    if isinstance(what, Rnn):
+        # Layers run on streams of cuDNN's own, side by side, and wait for their launches: the call's time is its span.
+        total, shared = max(e["ts"] + e["dur"] for e in members) - min(e["ts"] for e in members), 0.0
+    shares = (beside / total, shared / total) if total else (0.0, 0.0)
+    return Work(format_signature(what), category_of(what), members[0]["ts"], total, *shares)
 
 
-def _overlap(start: float, end: float, spans: list[tuple[float, float]]) -> float:
+def _overlap(start: float, end: float, spans: list[Span]) -> float:
     last = bisect_right(spans, (end, end))
     return sum(max(0.0, min(end, b) - max(start, a)) for a, b in spans[max(0, last - 8) : last])
 
@@ -135,6 +186,8 @@ def signature_of(event: Event, op: Event | None) -> Signature:
         return _conv(args, kernel, name, sizes)
     if name in ATTENTION_OPS and "at::" not in kernel:
         return _sdpa(args, name, sizes)
+    if name in RECURRENT_OPS and "at::" not in kernel:
+        return _rnn(args, name, _recurrent_direction(name, kernel), sizes)
     x, y, z = event["args"]["grid"]
     threads = event["args"]["block"]
     return Kernel(
@@ -171,6 +224,20 @@ def _sdpa(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Sdpa:
     return Sdpa(
         direction="fwd" if forward else "bwd", q=q, k=k, v=v, dtype=DTYPES[args["Input type"][0]],
         causal=causal == "True", dropout=float(dropout or 0) > 0, op=name, sizes=sizes,
+    )  # fmt: skip
+
+
+def _rnn(args: dict[str, Any], name: str, direction: str, sizes: tuple[Shape, ...]) -> Rnn:
+    mode, hidden, projection, layers, batch_first = args["Concrete Inputs"][10 if direction != "fwd" else 6 :][:5]
+    bidirectional = args["Concrete Inputs"][17 if direction != "fwd" else 13]
+    steps, batch, width = args["Input Dims"][0]
+    if batch_first == "True":
+        steps, batch = batch, steps
+    dtype = DTYPES[args["Input type"][0]]
+    return Rnn(
+        direction=direction, mode=RECURRENT_MODES[int(mode)], algorithm="standard", steps=steps, batch=batch,
+        input=width, hidden=int(hidden), projection=int(projection) or int(hidden), layers=int(layers),
+        bidirectional=bidirectional == "True", dtype="tf32" if dtype == "f32" else dtype, op=name, sizes=sizes,
     )  # fmt: skip
 
 

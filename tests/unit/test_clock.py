@@ -39,6 +39,8 @@ class Host:
         return 0
     def advance_ns(self, for_ns):
         self.now += for_ns
+    def is_uncounted(self):
+        return False
 
 host = Host()
 clock = VirtualClock(host)

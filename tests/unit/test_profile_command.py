@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 import profiles
 from phantora_async import cli, host_profile
-from phantora_async.host_profile import Machine, Measurement
+from phantora_async.errors import EnvironmentUnusable
+from phantora_async.host_profile import Machine, Measurement, measurement
 from phantora_async.host_profile.measurement import _steadiness
 
 KNOWN = profiles.load_host("xeon-h200")
@@ -94,3 +96,37 @@ def test_steadiness_is_the_middle_program_s() -> None:
     assert fast == pytest.approx(0.5)
     assert slow == pytest.approx(2.0)
     assert _steadiness({"a": [1, 2]}) == (1.0, 1.0)
+
+
+def _program(tmp_path: Path, body: str) -> Path:
+    """An "interpreter" that does this instead of running emu.hostbench."""
+    program = tmp_path / "python"
+    program.write_text(f"#!{sys.executable}\n{body}\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_a_process_that_fails_ends_the_others(tmp_path: Path) -> None:
+    body = "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit('no memory')\ntime.sleep(3600)"
+    ranks = [{"RANK": "0"}, {"RANK": "1"}]
+    with pytest.raises(EnvironmentUnusable) as raised:
+        measurement._run(_program(tmp_path, body), ["real"], ranks)
+    assert "emu.hostbench real ended with exit code 1 (process 1 of 2)" in str(raised.value)
+    assert "no memory" in raised.value.details
+
+
+def test_a_process_that_hangs_is_ended_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurement, "TIMEOUT_S", 1.0)
+    body = "import faulthandler, time\nfaulthandler.enable()\ndef stuck(): time.sleep(3600)\nstuck()"
+    with pytest.raises(EnvironmentUnusable) as raised:
+        measurement._run(_program(tmp_path, body), ["detached"], [{}])
+    assert "emu.hostbench detached did not end within 1 s" in str(raised.value)
+    assert "in stuck" in raised.value.details
+
+
+def test_processes_are_ranks_only_if_they_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "7")
+    body = "import json, os\nprint(json.dumps({'rank': os.environ.get('RANK')}))"
+    program = _program(tmp_path, body)
+    assert measurement._run(program, ["count"], [{}]) == [{"rank": None}]
+    assert measurement._run(program, ["real"], [{"RANK": "0"}, {"RANK": "1"}]) == [{"rank": "0"}, {"rank": "1"}]

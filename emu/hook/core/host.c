@@ -75,6 +75,7 @@ PH_EXPORT void phantora_own_work(uint32_t call_ns, uint32_t range_ns, uint32_t f
 PH_EXPORT int phantora_measures_host(void) { return ph_cfg.host_mode == PH_HOST_MEASURED; }
 
 bool ph_uncounted(void) { return ph_self()->uncounted > 0; }
+PH_EXPORT int phantora_is_uncounted(void) { return ph_uncounted(); }
 
 /* by = 1: from now on what the calling thread does takes no virtual time. Its work and its calls cost nothing, its
  * launches reach no stream, it does not wait for the device, and what it allocates raises no peak. Data, events and
@@ -200,6 +201,7 @@ void ph_host_reset(void) {
     ph_thread *thread = ph_self();
     thread->clock_ns = 0;
     thread->cpu_started = false;
+    ph_thread_grow_old(thread); /* the rank's time does not depend on what its server ran before the fork */
     catch_up();
 }
 
@@ -218,7 +220,7 @@ uint64_t ph_clock_estimate(void) {
 /* Virtual time. Watching threads, which must never wait, get what is known without asking. */
 PH_EXPORT uint64_t phantora_clock_ns(void) {
     catch_up();
-    if (!ph_run.started || ph_run.finished || ph_thread_is_watcher()) return ph_clock_estimate();
+    if (!ph_run.started || ph_run.finished || ph_thread_is_watcher() || ph_uncounted()) return ph_clock_estimate();
     uint64_t host = ph_host_clock();
     struct ph_CLOCK_READ question = {0};
     struct ph_CLOCK answer = {0};

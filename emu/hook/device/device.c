@@ -52,6 +52,7 @@ void ph_device_uuid(int device, unsigned char uuid[16]) {
 static atomic_bool used[PH_MAX_DEVICES];
 
 void ph_context_use(int device) {
+    ph_join(device);
     if (UNLIKELY(!atomic_load_explicit(&used[device], memory_order_relaxed))) atomic_store(&used[device], true);
 }
 

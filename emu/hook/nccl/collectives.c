@@ -2,6 +2,7 @@
 #include "core/config.h"
 #include "core/host.h"
 #include "nccl/nccl.h"
+#include "process/process.h"
 
 typedef struct shape {
     uint64_t input, output, total;
@@ -20,7 +21,8 @@ static int call(uint32_t op, const void *input, void *output, size_t count, int 
     it.op.count = count;
     it.input_nbytes = of.input * count * element;
     it.output_nbytes = of.output * count * element;
-    it.travels = of.total * count * element <= ph_cfg.data_limit_nbytes &&
+    it.travels = !(ph_run.alone && comm->nranks > 1) && /* no member would ever answer */
+                 of.total * count * element <= ph_cfg.data_limit_nbytes &&
                  (!nccl_dtype_is_float(dtype) || count <= ph_cfg.float_limit_count);
     return nccl_submit(&it);
 }

@@ -141,13 +141,19 @@ static ph_host_kind work_of(const char *text, bool numbered, bool sized) {
     return strstr(text, "::") || strstr(text, "Backward") ? PH_WORK_OP : PH_WORK_CUSTOM;
 }
 
-/* Tensors in the lists of an operator that takes whole lists: PyTorch prints the sizes of one after the other. */
-static uint32_t listed(const char *text, const char *sizes) {
-    if (!begins(text, "aten::_foreach_", 15) && !begins(text, "aten::_fused_", 13)) return 0;
+static bool of_other_library(const char *text) {
+    return strstr(text, "::") && !begins(text, "aten::", 6) && !begins(text, "c10d::", 6) &&
+           !begins(text, "torch::", 7);
+}
+
+/* Tensors in the lists of an operator that takes whole lists: PyTorch prints the sizes of one after the other. Those of
+ * another library's operator are boxed one by one, too. */
+static uint32_t listed(const char *text, const char *sizes, bool boxed) {
+    if (!boxed && !begins(text, "aten::_foreach_", 15) && !begins(text, "aten::_fused_", 13)) return 0;
     uint32_t n = 0;
     for (int depth = 0; *sizes; sizes++) {
         depth += *sizes == '[' ? 1 : *sizes == ']' ? -1 : 0;
-        n += *sizes == '[' && depth == 2;
+        n += *sizes == '[' && depth == 2 && !(boxed && sizes[1] == ']');
     }
     return n;
 }
@@ -180,7 +186,8 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
     op->work = work_of(text, p->numbered, p->nsizes > 0);
     op->dispatched = op->work != PH_HOST_KINDS && op->work != PH_WORK_SCOPE;
     op->number = op->dispatched ? number_of(text) : 0;
-    op->nlisted = listed(text, op->op.sizes);
+    op->boxed = op->dispatched && !op->backward && of_other_library(text);
+    op->nlisted = listed(text, op->op.sizes, op->boxed);
     /* They tell their kernel where the pieces lie by a table that they copy to the device: up to megabytes a call. */
     op->kernel_data = strcmp(text, "aten::_chunk_cat") == 0 || strcmp(text, "aten::split_with_sizes_copy") == 0;
     return op;
@@ -206,10 +213,21 @@ static const ph_known_op *intern(const char *message) {
 
 /* ---- ranges and steps -------------------------------------------------------------------------------------------- */
 
+enum { MAX_MARKER_NAME = 1024 };
+
+static _Atomic(void (*)(void)) at_step;
+
+/* `run` is called at the end of every step, on the thread that ends it, and may emit records. */
+PH_EXPORT void phantora_at_step(void (*run)(void)) { atomic_store(&at_step, run); }
+
 static void marker(uint32_t kind, const char *name) {
-    if (kind == PH_MARKER_STEP) ph_emit_counters();
+    if (kind == PH_MARKER_STEP) {
+        void (*run)(void) = atomic_load(&at_step);
+        if (run) run();
+        ph_emit_counters();
+    }
     struct ph_MARKER record = {.marker = kind};
-    ph_emit(PH_KIND_MARKER, &record, sizeof record, name, strlen(name));
+    ph_emit(PH_KIND_MARKER, &record, sizeof record, name, strnlen(name, MAX_MARKER_NAME));
 }
 
 PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, name ? name : ""); }
@@ -233,15 +251,10 @@ const ph_op *ph_current_op(void) {
     return n > 0 && n <= PH_MAX_RANGES ? &thread->ranges[n - 1]->op : &no_op;
 }
 
-/* Not by another operator: the innermost dispatched range around it, if any, is a function that Python defines. */
-static bool called_by_python(const ph_thread *thread, int depth) {
-    if (thread->ndispatched == 0) return true;
-    for (int i = depth < PH_MAX_RANGES ? depth - 1 : PH_MAX_RANGES - 1; i >= 0; i--)
-        if (thread->ranges[i]->dispatched) return thread->ranges[i]->work == PH_WORK_CUSTOM;
-    return false;
-}
+/* The thread is in no operator or node that began after its innermost Python function. */
+static bool called_by_python(const ph_thread *thread) { return thread->ndispatched == thread->frame_dispatched; }
 
-static void charge(ph_thread *thread, const ph_known_op *op, int depth) {
+static void charge(ph_thread *thread, const ph_known_op *op) {
     if (UNLIKELY(ph_thread_is_watcher())) return;
     if (op->backward) ph_host_node_begins();
     ph_host_op();
@@ -253,7 +266,10 @@ static void charge(ph_thread *thread, const ph_known_op *op, int depth) {
         uint64_t age = ph_thread_age(thread, &thread->operators, op->number);
         if (age > COLD_AGE) ph_host_work(PH_WORK_COLD_OP, 1);
     }
-    if (op->dispatched && !op->backward && called_by_python(thread, depth)) ph_host_work(PH_WORK_OUTER_OP, 1);
+    if (op->dispatched && !op->backward && called_by_python(thread)) {
+        ph_host_work(PH_WORK_OUTER_OP, 1);
+        if (op->boxed) ph_host_work(PH_WORK_BOXED, 1);
+    }
     if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);
 }
 
@@ -268,7 +284,7 @@ void ph_range_push(const char *message) {
         if (op->optimizer && thread->optimizer_depth == 0) thread->optimizer_depth = depth + 1;
     }
     if (op->kernel_data && thread->kernel_data_depth == 0) thread->kernel_data_depth = depth + 1;
-    charge(thread, op, depth);
+    charge(thread, op);
     thread->ndispatched += op->dispatched && depth < PH_MAX_RANGES;
 }
 

@@ -23,6 +23,7 @@ typedef struct ph_known_op {
     bool backward, optimizer, step, kernel_data;
     ph_host_kind work; /* what it costs the host; PH_HOST_KINDS: nothing */
     bool dispatched;   /* an operator or a node, not a range that only announces something */
+    bool boxed;        /* an operator of another library than PyTorch: Python reaches it through its schema */
     uint32_t number;   /* of its name */
     uint32_t nlisted;  /* tensors in lists that it takes */
 } ph_known_op;

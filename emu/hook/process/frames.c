@@ -27,7 +27,7 @@
 typedef void *(*evaluate_function)(void *thread_state, void *frame, int throwing);
 
 /* Age in Python functions entered (nvtx.c: an operator counts as some of them) up to which a function is hot. */
-enum { HOT_AGE = 1024 };
+enum { HOT_AGE = 256 };
 /* From there on longer functions do not run more of their code: in training steps those of 43 units ran 12
  * instructions a call, of 87 units 22, of 174 units 39, of 326 units 42. */
 enum { MOST_UNITS = 160 };
@@ -65,11 +65,9 @@ static void read_text(uintptr_t text, char *out, size_t capacity) {
     out[n] = 0;
 }
 
-static int class_of(uintptr_t code) {
-    char file[TEXT], function[TEXT];
+static int class_of(uintptr_t code, const char *function) {
+    char file[TEXT];
     read_text(word(code, frames.code_filename), file, sizeof file);
-    function[0] = 0;
-    if (frames.code_function >= 0) read_text(word(code, frames.code_function), function, sizeof function);
     for (size_t i = 0; i < frames.nrules; i++) {
         const struct rule *rule = &frames.rules[i];
         bool here = rule->file[0] == '*' ? strstr(file, rule->file + 1) != NULL
@@ -89,6 +87,7 @@ static uint64_t units_of(uintptr_t code) {
 typedef struct known_code {
     int class;
     uint32_t number; /* in order of first sight */
+    bool constructor;
     uint64_t units, cold_ns, hot_ns;
 } known_code;
 
@@ -96,12 +95,20 @@ static uint64_t price(ph_host_kind frame, ph_host_kind unit, uint64_t units) {
     return ph_cfg.host_ns[frame] + units * ph_cfg.host_ns[unit] / 1000;
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), nend = strlen(end);
+    return n >= nend && strcmp(text + n - nend, end) == 0;
+}
+
 static known_code *learn(void *code) {
     known_code *known = malloc(sizeof *known);
     if (!known) ph_die("out of host memory");
     uint64_t units = units_of((uintptr_t)code);
-    *known = (known_code){.class = class_of((uintptr_t)code),
+    char function[TEXT] = "";
+    if (frames.code_function >= 0) read_text(word((uintptr_t)code, frames.code_function), function, sizeof function);
+    *known = (known_code){.class = class_of((uintptr_t)code, function),
                           .number = frames.ncodes++,
+                          .constructor = ends_with(function, ".__new__"),
                           .units = units,
                           .cold_ns = price(PH_WORK_FRAME, PH_WORK_CODE, units),
                           .hot_ns = price(PH_WORK_HOT_FRAME, PH_WORK_HOT_CODE, units)};
@@ -119,7 +126,12 @@ static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const know
     if (LIKELY(progress(code, frame) == frames.fresh)) {
         thread->counts[hot ? PH_WORK_HOT_FRAME : PH_WORK_FRAME]++;
         thread->counts[hot ? PH_WORK_HOT_CODE : PH_WORK_CODE] += known->units;
-        ph_host_frame(thread, hot ? known->hot_ns : known->cold_ns);
+        uint64_t ns = hot ? known->hot_ns : known->cold_ns;
+        if (known->constructor) {
+            thread->counts[PH_WORK_CONSTRUCTOR]++;
+            ns += ph_cfg.host_ns[PH_WORK_CONSTRUCTOR];
+        }
+        ph_host_frame(thread, ns);
     } else {
         thread->counts[PH_WORK_RESUME]++;
         ph_host_frame(thread, ph_cfg.host_ns[PH_WORK_RESUME]);

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,10 @@
 
 ph_run_state ph_run;
 
+typedef void (*ph_join_function)(int device);
+
+/* Python's, see emu/start/warm_children.py. */
+static _Atomic(ph_join_function) joining;
 static bool forked_by_main;
 static pid_t forking;
 
@@ -103,6 +108,17 @@ static void emit_hello(void) {
                              .local_rank = ph_run.local_rank,
                              .pid = (uint32_t)getpid()};
     ph_emit(PH_KIND_HELLO, &hello, sizeof hello, host, strlen(host));
+}
+
+PH_EXPORT void phantora_join_later(uint32_t server, ph_join_function join) {
+    ph_run.server = server;
+    atomic_store(&joining, join);
+}
+
+void ph_join(int device) {
+    if (LIKELY(!atomic_load_explicit(&joining, memory_order_relaxed))) return;
+    ph_join_function join = atomic_exchange(&joining, NULL);
+    if (join && !ph_run.started && !ph_run.orphan) join(device);
 }
 
 uint32_t ph_rank(void) { return ph_run.rank; }

@@ -20,5 +20,7 @@ typedef struct ph_run_state {
 extern ph_run_state ph_run;
 
 uint32_t ph_rank(void);
+/* The program uses this device: a process that is not a rank yet may become one now. */
+void ph_join(int device);
 
 #endif

@@ -156,6 +156,7 @@ static bool grow(void) {
 static place *learn(const place *key, size_t slot) {
     char file[TEXT], function[TEXT];
     size_t nfile = read_text(key->file, file, sizeof file), nfunction = read_text(key->function, function, TEXT);
+    for (char *at = file; (at = strchr(at, '\n'));) *at = '?'; /* newlines separate the parts of a SITE record */
     place *it = sites.count < MAX_PLACES ? malloc(sizeof *it) : NULL;
     char *text = it ? malloc(nfile + nfunction + 2) : NULL;
     if (!text) {

@@ -53,6 +53,8 @@ uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number) {
     return before ? thread->age - before : UINT64_MAX;
 }
 
+void ph_thread_grow_old(ph_thread *thread) { thread->age += UINT32_MAX; }
+
 void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]) {
     pthread_mutex_lock(&threads.lock);
     memcpy(totals, threads.counts, sizeof threads.counts);

@@ -71,6 +71,8 @@ static inline ph_thread *ph_self(void) {
 
 /* The thread runs it now: how long ago it did so before, in its age; UINT64_MAX if never. */
 uint64_t ph_thread_age(ph_thread *thread, ph_ages *ages, uint32_t number);
+/* What the thread has run so far was long ago. */
+void ph_thread_grow_old(ph_thread *thread);
 /* Sums of all threads' counts. */
 void ph_threads_counts(uint64_t totals[PH_HOST_KINDS]);
 enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */

@@ -54,6 +54,7 @@ static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
         .legacy_seen = legacy || streams.legacy[device]->work == 0 ? 0 : UINT64_MAX,
         .next = streams.all,
     };
+    if (streams.all) streams.all->before = stream;
     streams.all = stream;
     ph_blocking_streams += stream->blocking;
     if (ph_run.started) {
@@ -139,9 +140,8 @@ int ph_stream_destroy(ph_stream *stream) {
         struct ph_STREAM_DESTROY record = {.stream = stream->id};
         ph_append(PH_KIND_STREAM_DESTROY, ph_host_clock(), &record, sizeof record, NULL, 0);
     }
-    ph_stream **at = &streams.all;
-    while (*at != stream) at = &(*at)->next;
-    *at = stream->next;
+    *(stream->before ? &stream->before->next : &streams.all) = stream->next;
+    if (stream->next) stream->next->before = stream->before;
     ph_blocking_streams -= stream->blocking;
     stream->magic = 0;
     stream->next = streams.retired;

@@ -30,7 +30,7 @@ struct ph_stream {
     uint64_t work, legacy_seen, seen_by_legacy;
     struct ph_capture *capture;
     int branch;
-    ph_stream *next; /* in the list of all streams */
+    ph_stream *next, *before; /* in the list of all streams */
 };
 
 /* The stream of a handle: NULL and 1 mean the legacy default stream, 2 the per-thread default stream. NULL if there is

@@ -16,6 +16,8 @@ PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
 RANDOM_INSTRUCTIONS = 75.0  # one of another distribution
 SEGMENT_INSTRUCTIONS = 250.0  # an embedding's gradient, per element: look-ups of segment borders, most blocks find none
 GATHER_START_NS = 800.0
+ROWS_ADDED_NS = 1_450.0  # 32 rows at random places of a table; half of it where they follow each other
+CAT_INSTRUCTIONS, CAT_DIMENSION = 50.0, 24.0  # an element whose place is computed; for each of its dimensions
 WARP_ROW_NS = 0.55  # a block of one warp per row: launched faster than it can be dealt out
 SCAN_ROUND_NS = 1_260.0  # of PyTorch's scan along rows: 32 columns
 TOPK_WAVE_NS = 6_800.0
@@ -25,9 +27,10 @@ BAG_LANES = 32
 # CUB's kernels over few elements: look-back through the blocks before.
 PASSES_NS = (
     ("Init", 0.0), ("ExclusiveSum", -100.0), ("Histogram", -2_300.0), ("DeviceScan", 1_000.0),
-    ("UniqueByKey", 2_000.0), ("", 4_500.0),
+    ("UniqueByKey", 3_700.0), ("", 4_900.0),
 )  # fmt: skip
 """By a part of the name. Zero and less: of fixed size, whatever the grid."""
+BLOCK_OF_ITEMS_NS = 0.8  # over all SMs
 PAIR_NBYTES, SWEPT_ITEMS = 32.0, 16  # a key and a value, read and written; of a thread
 BLOCK_SORT, BLOCK_SORT_16, BITONIC = 900.0, 590.0, 1_200.0  # instructions per element
 SORT_START_NS = 4_000.0
@@ -52,9 +55,19 @@ def _item(name: KernelName) -> float:
 
 
 def _cat(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """Every input is read and written once. Aligned kernels go in 16-byte vectors over a grid that may stride."""
+    """Every input is read and written once. Aligned kernels go in 16-byte vectors over a grid that may stride; others
+    compute the place of each element from all its dimensions. The blocks of an empty input have nothing to do.
+    """
     count = _said(what) or _covered(what, 4)
-    return machine.memory_ns(2 * count * _item(name)) / 0.92
+    memory = machine.memory_ns(2 * count * _item(name)) / 0.92
+    if name.base != "CatArrayBatchedCopy":
+        return memory
+    dimensions = integer(name.arguments[2], 4) if len(name.arguments) > 2 else 4
+    inputs = [shape for shape in what.sizes if shape]
+    working = sum(1 for shape in inputs if elements(shape)) / len(inputs) if inputs else 1.0
+    resident = machine.sms * machine.gpu.limits.threads_per_sm / max(prod(what.grid) * prod(what.block) * working, 1.0)
+    work = machine.issue_ns(count * (CAT_INSTRUCTIONS + CAT_DIMENSION * dimensions)) * max(resident, 1.0) ** 0.5
+    return overlapped(memory, work)
 
 
 def _vector_gather(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -78,6 +91,18 @@ def _indexed(instructions: float) -> Model:
         return overlapped(machine.memory_ns(2 * count * _item(name)) / 0.7, machine.issue_ns(instructions * count))
 
     return model
+
+
+def _rows_put(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """indexing_backward_kernel: each row of values is added to one of the result, which is read and written."""
+    rows = [shape for shape in what.sizes if len(shape) >= 2]
+    count = elements(rows[-1]) if rows else _covered(what, 4)
+    return overlapped(machine.memory_ns(3 * count * _item(name)), machine.issue_ns(85.0 * count))
+
+
+def _items_put(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """The same for single items: four warps a block, each for one index, whose time is that of their launch."""
+    return 1_000.0 + prod(what.grid) * BLOCK_OF_ITEMS_NS * machine.gpu.sm_count / machine.sms
 
 
 def _scattered(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -106,10 +131,12 @@ def _embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> flo
 
 
 def _dense_embedding_gradient(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """embedding_backward_feature_kernel: a block for 32 columns goes through all indices, 32 at a time."""
+    """embedding_backward_feature_kernel: a block for 32 columns goes through all indices, 32 at a time, and waits for
+    the rows that they add to.
+    """
     indices = max((elements(shape) for shape in what.sizes[1:2]), default=1024)
     rounds = ceil(indices / max(what.block[1] * 1, 1))
-    return rounds * 1_000.0 * max(1.0, prod(what.grid) / machine.sms)
+    return rounds * ROWS_ADDED_NS * max(1.0, prod(what.grid) / machine.sms)
 
 
 def _bags(machine: Machine, what: Kernel, name: KernelName) -> float:
@@ -129,7 +156,7 @@ def _sweep(machine: Machine, what: Kernel, name: KernelName) -> float:
     start = next(ns for part, ns in PASSES_NS if part in name.base)
     if start <= 0:
         return -start
-    return start + machine.memory_ns(PAIR_NBYTES * _covered(what, SWEPT_ITEMS), blocks=prod(what.grid))
+    return start + machine.memory_ns(PAIR_NBYTES * _covered(what, SWEPT_ITEMS))
 
 
 def _digit_counts(instructions: float) -> Model:
@@ -259,6 +286,8 @@ RULES: tuple[tuple[str, str, Model], ...] = (
     (r"prepare_grouped_gemm_data", "grouped product", _short(700.0)),
     (r"kernelHistogram1D", "sorting and scanning", _histogram),
     (r"CatArrayBatchedCopy", "concatenation", _cat),
+    (r"indexing_backward_kernel_stride_1|indexing_backward_kernel_many", "gather and scatter", _items_put),
+    (r"indexing_backward_kernel", "gather and scatter", _rows_put),
     (r"vectorized_gather", "gather and scatter", _vector_gather),
     (r"embedding_backward_feature", "embedding", _dense_embedding_gradient),
     (r"compute_grad_weight|sum_and_scatter|embedding_backward", "embedding", _embedding_gradient),

@@ -1,8 +1,9 @@
 """multi_tensor_apply: foreach ops and fused optimizers, one thread block per chunk of 65,536 elements.
 
-Blocks are large, so the last ones of a launch leave SMs idle, and a block cannot go faster than its dependent rounds
-of loads: 65,536 elements by 512 threads of four elements are 32 rounds. An op launches its tensors in groups; which
-chunks a launch has follows from the op's sizes and the launch's grid.
+All blocks of a launch are resident at once and share the memory's bandwidth, so that their number need not be a
+multiple of the SMs'. A block goes through dependent rounds of loads: 65,536 elements by 512 threads of four elements
+are 32 rounds. Too few loads are in flight to hide them, so the rounds, the bytes and the instructions add up in part.
+An op launches its tensors in groups; which chunks a launch has follows from the op's sizes and the launch's grid.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ CHUNK = 65536
 MOST_BLOCKS = 320  # of a launch
 MOST_TENSORS = (110, 64, 48, 36, 30)  # of a launch, by the number of lists
 UPDATE_INSTRUCTIONS = 120.0  # of an optimizer, per element: square roots and divisions, some in double
-COPY_INSTRUCTIONS = 50.0  # views of a flat buffer are not aligned to vectors: element by element
-ROUND_NS = 450.0  # a load's way to memory and back
-UNHIDDEN = 0.25  # further loads of a round overlap all but this share
+INSTRUCTIONS = 8.0
+ROUND_NS = 420.0  # a load's way to memory and back
+UNHIDDEN = 0.1  # further loads of a round overlap all but this share
+ADD_UP = 1.65  # exponent that joins the times: lower than of kernels with more loads in flight
 
 
 def applies(name: KernelName) -> bool:
@@ -33,12 +35,10 @@ def ns(machine: Machine, what: Kernel, name: KernelName) -> float:
     blocks = prod(what.grid)
     count, longest = _elements(what.sizes, blocks, _depth(name.arguments[0] if name.arguments else ""))
     work = machine.issue_ns(count * _instructions(name))
-    uneven = machine.quantised(blocks) if longest == CHUNK and count >= 0.9 * CHUNK * blocks else 1.0
-    time = overlapped(machine.memory_ns(count * item * (reads + writes)), work) * uneven
-    if not reads:
-        return time
-    rounds = longest / (max(prod(what.block), 1) * 4)
-    return max(time, rounds * ROUND_NS * (1 + UNHIDDEN * (reads + writes - 1)))
+    rounds = longest / (max(prod(what.block), 1) * 4) if reads else 0.0
+    waits = rounds * machine.loaded_ns(ROUND_NS) * (1 + UNHIDDEN * (reads + writes - 1))
+    traffic = machine.memory_ns(count * item * (reads + writes), blocks=blocks)
+    return overlapped(traffic, work, waits, exponent=ADD_UP)
 
 
 def _elements(sizes: tuple[Shape, ...], blocks: int, depth: int) -> tuple[float, float]:
@@ -93,9 +93,7 @@ def _launches(counts: tuple[int, ...], most_tensors: int) -> tuple[tuple[int, fl
 
 def _instructions(name: KernelName) -> float:
     functor = name.arguments[1] if len(name.arguments) > 1 else ""
-    if "Adam" in functor:
-        return UPDATE_INSTRUCTIONS
-    return COPY_INSTRUCTIONS if "Copy" in name.text or "Fused" in functor else 10.0
+    return UPDATE_INSTRUCTIONS if "Adam" in functor else INSTRUCTIONS
 
 
 def _traffic(name: KernelName) -> tuple[int, int, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
-from profiles.models.products.engines import engine_of
+from profiles.models.products.engines import ALIGNMENT_NBYTES, engine_of
 from profiles.models.products.tiles import product_ns
 from profiles.signature import Rnn, dtype_nbytes
 
@@ -18,6 +18,7 @@ GATES = {"lstm": 4, "gru": 3, "relu": 1, "tanh": 1}
 LAUNCH_NS = 2_500.0  # between kernels of one call: the host launches them one by one
 CELL_NS = 1_100.0  # beside the floor of a launch
 CELL_GB_PER_S = 920.0
+SINGLE_ITEMS_STEP = 1.7  # a step's product where rows do not begin at multiples of 16 bytes: items are loaded singly
 BIAS_GB_PER_S = 110.0  # the sum of all steps' gate gradients
 # A step of cuDNN's persistent kernels: those for few units, and, per unit, those for tensor cores.
 SMALL_STEP_NS = 2_200.0
@@ -70,4 +71,5 @@ def _layer_ns(machine: Machine, what: Rnn, gates: int, width: int, floor: float)
     if what.algorithm.startswith("persist"):
         return inputs + floor + what.steps * STATIC_UNIT_NS[what.direction] * what.hidden
     cell = floor + CELL_NS + what.batch * rows * item / CELL_GB_PER_S
-    return inputs + what.steps * (product(*step) + cell)
+    slower = SINGLE_ITEMS_STEP if what.hidden * item % ALIGNMENT_NBYTES else 1.0
+    return inputs + what.steps * (product(*step) * slower + cell)

@@ -68,9 +68,20 @@ def test_a_host_description_names_the_kinds_that_the_library_counts():
         ),
         (
             [b"_Mine, seq = 3, op_id = 3, sizes = [[4]]", b"aten::mul, op_id = 3, sizes = [[4]]"],
-            {"custom_node": 1, "op": 1, "outer_op": 2, "cold_op": 2},
+            {"custom_node": 1, "op": 1, "outer_op": 1, "cold_op": 2},
         ),
         ([NODE, b"MmBackward0, seq = 1, op_id = 2, sizes = [[4]]"], {"node": 1, "op": 1, "cold_op": 2}),
+        (
+            [
+                b"fsdp::chunk_cat, op_id = 2, sizes = [[4], [8, 2], [], []]",
+                b"aten::_chunk_cat, op_id = 3, sizes = [[4]]",
+            ],
+            {"op": 2, "outer_op": 1, "boxed_op": 1, "listed_tensor": 2, "cold_op": 2},
+        ),
+        (
+            [NODE, b"torch::autograd::AccumulateGrad, seq = 1, op_id = 2, sizes = [[4]]"],
+            {"node": 1, "op": 1, "cold_op": 2},
+        ),
     ],
 )
 def test_ranges_are_work_of_a_kind(running, messages, expected):
@@ -284,6 +295,71 @@ def test_python_called_by_an_operator_is_a_callback(running):
         assert "callback" not in counted(rank, announced)
 
     running(program)
+
+
+def test_python_calls_an_operator_wherever_the_python_function_itself_was_called(running):
+    """A node's or an operator's own Python function calls operators as the script does: FSDP's hooks do."""
+
+    def program(rank):
+        count_frames(rank)
+        nvtx = Nvtx(rank)
+
+        def calls_an_operator():
+            nvtx.range(b"aten::mul, op_id = 4, sizes = [[4]]")
+
+        def node():
+            nvtx.push(b"_HookBackward, seq = 1, op_id = 3, sizes = [[4]]")
+            calls_an_operator()
+            nvtx.pop()
+
+        assert counted(rank, node)["outer_op"] == 2
+
+    running(program)
+
+
+@pytest.mark.parametrize(
+    ("mib", "expected"), [(1, {"table_kib": 1024}), (3, {"table_kib": 3072, "fresh_table_kib": 3072})]
+)
+def test_tables_that_an_operator_copies_for_its_kernel_cost_by_size_and_large_ones_more(running, mib, expected):
+    def program(rank):
+        nvtx, nbytes = Nvtx(rank), mib << 20
+        device, host = rank.malloc(nbytes), rank.host(nbytes)
+
+        def packing():
+            nvtx.push(b"aten::_chunk_cat, op_id = 3, sizes = [[4], [4]]")
+            assert rank.c.cudaMemcpyAsync(device, host, nbytes, 1, None) == 0
+            nvtx.pop()
+
+        found = counted(rank, packing)
+        assert {kind: n for kind, n in found.items() if kind.endswith("table_kib")} == expected
+
+    running(program)
+
+
+class Slim:
+    def __new__(cls):
+        return object.__new__(cls)
+
+
+class Plain:
+    def __init__(self):
+        pass
+
+
+def test_objects_whose_class_makes_them_in_python_cost_more(running):
+    def program(rank):
+        count_frames(rank)
+        assert counted(rank, Slim)["constructor"] == 1
+        assert "constructor" not in counted(rank, Plain)
+        before = rank.c.phantora_host_clock_ns()
+        Slim()
+        made = rank.c.phantora_host_clock_ns() - before
+        before = rank.c.phantora_host_clock_ns()
+        Plain()
+        assert made - (rank.c.phantora_host_clock_ns() - before) == 7_000
+
+    cost = {"host_ns__frame": 1_000, "host_ns__hot_frame": 1_000, "host_ns__code_unit": 0, "host_ns__hot_code_unit": 0}
+    running(program, **cost, host_ns__constructor=7_000)
 
 
 def test_the_emulation_s_functions_are_free_and_compiling_is_left_out():

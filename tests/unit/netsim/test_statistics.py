@@ -11,7 +11,7 @@ import pytest
 
 import netsim
 from netsim import Group, Network, Topology
-from netsim.tools import picture, stats, trace
+from netsim.tools import picture, stats, trace_files
 from netsim.topology import graph
 from phantora_async.commands import net as command
 from phantora_async.errors import UsageError
@@ -105,9 +105,12 @@ def test_json_trace_with_collectives_and_faults(tmp_path: Path, capsys: pytest.C
     [
         ("src,dst,bytes,start_ns\n0,9,1,0\n", "flows[0].dst: unknown endpoint 9"),
         ("src,dst,bytes,start_ns\n0,1,-1,0\n", "flows[0].bytes: -1 is less than 0"),
-        ("src,dst,bytes,start_ns\n0,1,1\n", "line 2: 4 fields expected"),
-        ("src,dst,bytes,start_ns,key\n0,1,1,0,a\n0,1,1,0,a\n", "the key 'a' is used 2 times"),
-        ("src,dst,start_ns\n0,1,1\n", "flows[0].bytes: missing"),
+        ("src,dst,bytes,start_ns\n0,1,1\n", "flows.csv:2: expected 4 fields, found 3"),
+        (
+            "src,dst,bytes,start_ns,key\n0,1,1,0,a\n0,1,1,0,a\n",
+            "flows.csv:3: flows[1].key: the key 'a' is that of flows[0], too",
+        ),
+        ("src,dst,start_ns\n0,1,1\n", "flows.csv:1: bytes is missing"),
     ],
 )
 def test_bad_traces_say_what_is_wrong(tmp_path: Path, flows: str, words: str) -> None:
@@ -130,4 +133,4 @@ def test_trace_entries_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('[{"src": 0, "dst": 1, "bytes": 5, "start_ns": 0, "colour": 1}]')
     topology = netsim.build({"server": {"kind": "host", "gpus": 2}})
     with pytest.raises(netsim.SpecError, match=r"flows\[0\]\.colour: unknown field"):
-        trace.read(tmp_path / "t.json", topology)
+        trace_files.read(tmp_path / "t.json", topology)

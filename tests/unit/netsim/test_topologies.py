@@ -133,7 +133,7 @@ def test_explicit_graph(tmp_path: Path) -> None:
         ('[network.server]\nkind = "nvswitch"\ngpus = 0\n', ":3: network.server.gpus: 0 is less than 1"),
         (
             '[network.server]\nkind = "nvswitch"\ngpus = 8\ngpu_gbps = 0\n',
-            ":4: network.server.gpu_gbps: 0 must be greater",
+            ":4: network.server.gpu_gbps: 0 must be at least 1e-06",
         ),
         ('[network.server]\nkind = "nvswitch"\ngpu_gbps = 9\ngpuz = 8\n', ":4: network.server.gpuz: unknown field"),
         (
@@ -142,7 +142,7 @@ def test_explicit_graph(tmp_path: Path) -> None:
         ),
         (
             GRAPH.replace("gbps = 8, latency_ns = 5", "gbps = -8"),
-            "network.graph.link[0].gbps: -8 must be greater than 0",
+            "network.graph.link[0].gbps: -8 must be at least 1e-06",
         ),
     ],
 )

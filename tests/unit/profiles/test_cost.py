@@ -123,13 +123,11 @@ def test_grouped_conv_divides_flops(model: profiles.CostModel) -> None:
     assert cost.flops == 2.0 * 64 * (8 * 28 * 28) * 9
 
 
-def test_adam_chunks_leave_sms_idle(model: profiles.CostModel) -> None:
-    """Blocks of equal work on 132 SMs: one more than 264 begins a third round."""
+def test_blocks_of_an_optimizer_share_the_memory(model: profiles.CostModel) -> None:
+    """A third block on one SM costs no third round: foreach_mul_ took 39.9 us with 260 blocks and 45.2 us with 320."""
     even = model.cost(f"kernel;{ADAM};264,1,1;512,1,1;0;;").solo_ns
     uneven = model.cost(f"kernel;{ADAM};265,1,1;512,1,1;0;;").solo_ns
-    assert uneven / even == pytest.approx(1.5, abs=0.1)
-    small = model.cost(f"kernel;{ADAM};264,1,1;512,1,1;0;aten::_fused_adamw_;[{', '.join(['[64]'] * 264)}]")
-    assert small.solo_ns < even / 5
+    assert uneven / even == pytest.approx(1.0, abs=0.02)
 
 
 def test_copies(model: profiles.CostModel) -> None:

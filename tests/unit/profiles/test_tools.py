@@ -11,7 +11,9 @@ import pytest
 
 import profiles
 from profiles.tools.host_error import host_ns, table
-from profiles.tools.trace import load, works
+from profiles.tools.trace import load, steps_in, works
+from profiles.tools.trace_compare import Family, families
+from profiles.tools.trace_compare import table as families_table
 from profiles.tools.trace_error import modelled_us
 
 
@@ -57,6 +59,41 @@ def test_works(trace: Path) -> None:
     assert gemm.signature.startswith("gemm;cublasGemmEx;n;n;16;64;32;1;bf16;bf16;bf16;f32;")
     # The memset belongs to the library's call; three of its six microseconds ran beside NCCL.
     assert (gemm.for_us, gemm.overlap) == (6.0, 0.5)
+
+
+def test_families_of_a_trace_beside_a_report(trace: Path) -> None:
+    events = load(trace)
+    report = {
+        "simulated": {
+            "step": {"counted": 2},
+            "kernels": {
+                "window": "steps",
+                "signatures": [
+                    {"model": "element-wise", "mean_ns": 1500},
+                    {"model": "gemm bf16", "mean_ns": 9000},
+                    {"model": "softmax", "mean_ns": 1000},
+                ],
+                "ranks": [{"ranks": [1], "launches": [0, 0, 0]}, {"ranks": [0, 2], "launches": [2, 4, 2]}],
+            },
+        }
+    }
+    found = families(profiles.load_gpu("h200"), works(events), steps_in(events), report)
+    assert found == [
+        Family("gemm bf16", 1, 2, 0.006, 0.018, 0.003),
+        Family("element-wise", 1, 1, 0.002, 0.0015, 0.0),
+        Family("softmax", 0, 1, 0.0, 0.001, 0.0),
+    ]
+    assert "| gemm bf16 | 1 | 2 | 0.01 | 0.00 | 0.02 | +200.0%* |" in families_table(found)
+    with pytest.raises(ValueError, match="no kernels of rank 3"):
+        families(profiles.load_gpu("h200"), works(events), 1, report, rank=3)
+
+
+def test_time_shared_with_another_stream(tmp_path: Path) -> None:
+    events = [kernel("one", 100, 10.0, 1), kernel("other", 106, 8.0, 2)]
+    events[1]["args"]["stream"] = 9
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    assert [(work.shared, work.overlap) for work in works(load(path))] == [(0.4, 0.0), (0.5, 0.0)]
 
 
 def test_modelled_time_mixes_rates(trace: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phantora_async.report.interval import StepParts, interval, kernel_error, step_parts
+from phantora_async.report.interval import SLOWEST, StepParts, interval, kernel_error, largest_of, step_parts
 from profiles import Spread, load_host
 
 HOST = replace(load_host("xeon-h200"), spread=Spread(fast=0.8, slow=1.5, error=0.0))
@@ -38,6 +38,19 @@ def test_a_gpu_bound_step_may_be_host_bound_on_a_slow_host() -> None:
     assert found.bound == "both"
     assert found.high_ns == pytest.approx(1.5 * 80e6 + 1e6)
     assert found.low_ns == interval(GPU_BOUND, 0.04, HOST).low_ns
+
+
+def test_several_ranks_wait_for_the_slowest() -> None:
+    alone, four, many = (interval(HOST_BOUND, 0.04, HOST, n) for n in (1, 4, 256))
+    assert alone.low_ns == four.low_ns == many.low_ns
+    assert four.host_slow == pytest.approx(1 + (0.5**2 + SLOWEST**2) ** 0.5)
+    assert many.host_slow > four.host_slow > alone.host_slow
+    assert four.host_high_ns == pytest.approx(98e6 * four.host_slow)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1, 0.0), (2, 0.564), (4, 1.029), (8, 1.424), (64, 2.37)])
+def test_the_largest_of_several_normal_values(n: int, expected: float) -> None:
+    assert largest_of(n) == pytest.approx(expected, abs=0.05)
 
 
 def test_a_host_that_costs_nothing_adds_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.ingest.fact_builder import FactBuilder, WarningCount
 from phantora_async.report import Document, build, terminal_report, to_json
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import period, step_document
@@ -144,3 +144,17 @@ def test_building_a_report_changes_nothing(ahead: Ahead) -> None:
         assert simulated(one.timeline, one.fact_builder) == simulated(other.timeline, other.fact_builder)
 
     check()
+
+
+def test_only_so_many_warnings_are_listed() -> None:
+    (script,) = scripts(1)
+    result = play((train(script, 3, marked=True),), duration_ns=lambda collective: 300)
+    fact_builder = new_fact_builder(1)
+    for number in range(700):
+        fact_builder.warnings[f"warning {number:04d}"] = WarningCount({0}, 1)
+    report = build(spec(1), result.timeline.snapshot(), fact_builder, Usage(), 0, None)
+    simulated = json.loads(to_json(report))["simulated"]
+    assert len(simulated["warnings"]) == 500
+    assert simulated["warnings"][-1]["text"] == "warning 0499"
+    assert simulated["warnings_left_out"] == 200
+    assert "690 more warnings" in terminal_report(report)

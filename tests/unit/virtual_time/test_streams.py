@@ -9,7 +9,7 @@ from emu.contract.records import ScopeKind
 from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time import Stop
 
-from .scripted import Script, play
+from .scripted import Script, play, scripts
 
 
 def one() -> Script:
@@ -116,6 +116,39 @@ def test_the_host_waits_for_room_in_the_launch_queue() -> None:
 def test_a_segment_larger_than_the_queue_waits_for_an_empty_one() -> None:
     script = one().segment(1000, launches=5).segment(10, launches=50).clock()
     assert play([script.bye()], queue_depth=10).clocks(0) == [1000]
+
+
+def test_two_streams_share_the_gpu() -> None:
+    # Each fills the GPU and runs at 1 / 1.8 of its rate while the other has work: both do 1000 ns of work in 1800. The
+    # rate is rounded down to whole units.
+    script = one().segment(1000, contended_ns=1500).segment(1000, contended_ns=1500, stream=2)
+    assert play([script.sync(stream=1).clock().sync().clock().bye()]).clocks(0) == [1801, 1801]
+
+
+def test_the_longer_of_two_streams_goes_on_alone() -> None:
+    # 500 ns of each are done at 901; the rest of the longer one takes its own time.
+    script = one().segment(500, contended_ns=750).segment(2000, contended_ns=3000, stream=2)
+    assert play([script.sync(stream=1).clock().sync().clock().bye()]).clocks(0) == [901, 2401]
+
+
+def test_work_that_leaves_the_gpu_free_shares_nothing() -> None:
+    # A copy takes as long beside NCCL as alone: it needs nothing of what kernels need.
+    script = one().segment(1000).segment(1000, contended_ns=1500, stream=2)
+    assert play([script.sync(stream=1).clock().sync().clock().bye()]).clocks(0) == [1000, 1000]
+
+
+def test_a_segment_that_waits_for_its_last_launch_leaves_the_gpu_free() -> None:
+    # The first has done its 500 ns of work at 901 and waits until 5000; from then on the second runs alone.
+    script = one().segment(500, contended_ns=750, tail_ns=5000).segment(2000, contended_ns=3000, stream=2)
+    assert play([script.sync(stream=2).clock().sync().clock().bye()]).clocks(0) == [2401, 5000]
+
+
+def test_shared_streams_beside_nccl() -> None:
+    # Beside NCCL from 0 to 900, each at 1 / 1.5 / 1.8 of its rate: a third of the work; the rest takes 1200.
+    (script,) = scripts(1)
+    script.all_reduce(900, stream=3)
+    script.segment(1000, contended_ns=1500).segment(1000, contended_ns=1500, stream=2)
+    assert play([script.sync(stream=1).clock().bye()]).clocks(0) == [2101]
 
 
 def test_a_destroyed_stream_finishes_its_work() -> None:

@@ -1,0 +1,249 @@
+"""Programs of a server that start Python: the server forks its warm interpreter for them.
+
+A program finds `emu/stub/python.c` where it looks for Python. The stub sends a request, waits, and ends as the forked
+process ends. Such a process has torch and the emulated GPUs. It is a rank from its start if a launcher has given it a
+rank (RANK, LOCAL_RANK and WORLD_SIZE), else from the moment at which it first uses a GPU: then it is that GPU's rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NoReturn
+
+from ..contract.job import Job, Seat
+from ..contract.records import ExitKind
+from ..interpreter import seeds
+from . import processes, program, rank, script
+from .prepare import Prepared
+
+SOCKET = "PHANTORA_SERVER"
+"""Environment variable: the socket of the server."""
+PYTHON = "PHANTORA_PYTHON"
+"""Environment variable: the real interpreter."""
+OF_RANK = "PHANTORA_RANK"
+"""Environment variable of ranks: a child of a rank that inherits RANK is not that rank."""
+_NUMBER = struct.Struct("I")
+_ANSWER = struct.Struct("II")
+_MAX_DESCRIPTORS = 253
+
+
+class _Answer(IntEnum):
+    NOT_TAKEN = 0
+    EXITED = 1
+    KILLED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a stub asks for."""
+
+    descriptors: Mapping[int, int]
+    """The number in the stub -> the number here."""
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    folder: str
+
+    def program(self) -> program.Program | None:
+        """None if the real interpreter has to run it."""
+        name = os.path.basename(self.arguments[0])
+        if name.startswith("python"):
+            return program.parse(self.arguments[1:])
+        path = program.installed_beside(self.environment[PYTHON], name)
+        return program.Program(program.Kind.FILE, path, self.arguments[1:]) if path else None
+
+    def seat(self, job: Job, server: int) -> Seat | None:
+        """The rank that a launcher has given the process; None if it has not."""
+        return seat_of(job, server, self.environment)
+
+    def close(self) -> None:
+        for descriptor in self.descriptors.values():
+            os.close(descriptor)
+
+
+def seat_of(job: Job, server: int, environment: Mapping[str, str]) -> Seat | None:
+    """By a launcher's variables."""
+    local = environment.get("LOCAL_RANK", "")
+    given = all(environment.get(name, "").isdigit() for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+    if not given or OF_RANK in environment:
+        return None
+    return gpu_seat(job, server, int(local))
+
+
+def gpu_seat(job: Job, server: int, device: int) -> Seat | None:
+    """The rank of a server's GPU; None if the server has no such GPU."""
+    if device >= job.servers[server]:
+        return None
+    return Seat(rank=job.first_rank(server) + device, local_rank=device, server=server)
+
+
+def receive(connection: socket.socket) -> Request | None:
+    """The request of a stub that has connected; None if it ended meanwhile."""
+    with contextlib.suppress(OSError, struct.error, ValueError):
+        head, descriptors, _, _ = socket.recv_fds(connection, _NUMBER.size, _MAX_DESCRIPTORS)
+        left = _NUMBER.unpack(head)[0]
+        parts = []
+        while left:
+            part = connection.recv(min(left, 1 << 20))
+            if not part:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                return None
+            parts.append(part)
+            left -= len(part)
+        return _decode(b"".join(parts), list(descriptors))
+    return None
+
+
+def _decode(data: bytes, descriptors: list[int]) -> Request:
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        at += _NUMBER.size
+        return int(_NUMBER.unpack_from(data, at - _NUMBER.size)[0])
+
+    def texts() -> list[str]:
+        nonlocal at
+        found = []
+        for _ in range(number()):
+            end = data.index(b"\0", at)
+            found.append(os.fsdecode(data[at:end]))
+            at = end + 1
+        return found
+
+    numbers = [number() for _ in range(number())]
+    arguments, environment, (folder,) = texts(), texts(), texts()
+    pairs = (text.partition("=") for text in environment)
+    return Request(
+        dict(zip(numbers, descriptors, strict=True)),
+        tuple(arguments),
+        {name: value for name, equals, value in pairs if equals},
+        folder,
+    )
+
+
+def answer_not_taken(connection: socket.socket) -> None:
+    _send(connection, _Answer.NOT_TAKEN, 0)
+
+
+def answer_end(connection: socket.socket, ended: processes.Ended) -> None:
+    if ended.signal:
+        _send(connection, _Answer.KILLED, ended.signal)
+    else:
+        _send(connection, _Answer.EXITED, ended.code)
+
+
+def _send(connection: socket.socket, kind: _Answer, value: int) -> None:
+    with contextlib.suppress(OSError):  # the stub was killed
+        connection.send(_ANSWER.pack(kind, value), socket.MSG_NOSIGNAL)
+
+
+# ---- in the forked process -------------------------------------------------------------------------------------------
+
+
+def main(
+    job: Job,
+    server: int,
+    prepared: Prepared,
+    request: Request,
+    what: program.Program,
+    number: int,
+    joined: socket.socket,
+) -> NoReturn:
+    """The process; never returns to the server's code. `number` tells it from the server's other processes; on
+    `joined` it tells the server which rank it has become.
+    """
+    try:
+        joined_at = _take_descriptors(request.descriptors, joined.detach())
+        os.chdir(request.folder)
+        os.environ.clear()
+        os.environ.update(request.environment)
+        _find_packages(request.environment)
+    except BaseException:
+        traceback.print_exc()
+        rank.leave(ExitKind.INTERNAL)
+    run(job, server, prepared, what, request.seat(job, server), number, joined_at)
+
+
+def run(
+    job: Job,
+    server: int,
+    prepared: Prepared,
+    what: program.Program,
+    seat: Seat | None,
+    number: int,
+    joined: int,
+) -> NoReturn:
+    """Runs a Python program in this process, to its end. `seat`: the rank that it is from its start."""
+    code: int = ExitKind.INTERNAL
+    try:
+        processes.die_with_parent(os.getppid())
+        rank.default_signals()
+        os.setpgid(0, 0)
+        seeds.seed(seat.rank if seat is not None else -1 - number)
+        connection = rank.Connection(prepared)
+        join = _Join(job, server, connection, joined)
+        if seat is not None:
+            join(seat)
+        else:
+            prepared.hook.join_later(server, join.by_device)
+        end = script.run(what)
+        code = end.code
+        rank.end_interpreter()
+        connection.close(end)
+    except BaseException:
+        traceback.print_exc()  # an error of ours
+    finally:
+        rank.leave(code)
+
+
+class _Join:
+    """Makes this process a rank."""
+
+    def __init__(self, job: Job, server: int, connection: rank.Connection, joined: int) -> None:
+        self._job = job
+        self._server = server
+        self._connection = connection
+        self._joined = joined
+
+    def __call__(self, seat: Seat) -> None:
+        os.write(self._joined, b"%d" % seat.rank)
+        os.environ[OF_RANK] = str(seat.rank)
+        rank.name_process(seat.rank)
+        self._connection.open(self._job, seat)
+
+    def by_device(self, device: int) -> None:
+        """The process uses this GPU of its server."""
+        seat = gpu_seat(self._job, self._server, device)
+        if seat is not None:
+            self(seat)
+
+
+def _take_descriptors(given: Mapping[int, int], joined: int) -> int:
+    """Leaves open the stub's descriptors, by their numbers, and `joined`, whose new number it returns."""
+    above = max([2, *given]) + 1
+    moved = {number: fcntl.fcntl(here, fcntl.F_DUPFD_CLOEXEC, above) for number, here in given.items()}
+    kept = fcntl.fcntl(joined, fcntl.F_DUPFD_CLOEXEC, max([above, *moved.values()]) + 1)
+    for number, here in moved.items():
+        os.dup2(here, number)
+    taken = {0, 1, 2, *given, kept}
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in taken:
+            with contextlib.suppress(OSError):  # the folder's own
+                os.close(int(name))
+    return kept
+
+
+def _find_packages(environment: Mapping[str, str]) -> None:
+    """Folders of PYTHONPATH that the forker did not have."""
+    folders = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]

@@ -1,0 +1,99 @@
+"""The directory of a run: whose files are in it, and which run uses it now.
+
+A run writes files of known names, and removes those of the run before. The file ``.phantora-run`` lists what the run
+before has written: a file of such a name that it does not list is the user's, and the run does not start. While a run
+lasts it has this file locked, so that no other run writes into the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from phantora_async.errors import UsageError
+
+MARKER = ".phantora-run"
+HINT = "choose another directory: --run-dir DIR"
+MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """A directory that this process uses alone, as long as this object lives."""
+
+    path: Path
+    lock: IO[str]
+
+
+def files_of(ranks: int) -> set[str]:
+    """Names of all files that a run of so many ranks may write."""
+    names = {f"rank{rank}.{kind}" for rank in range(ranks) for kind in ("log", "stack", "error.json")}
+    names |= {f"server{server}.log" for server in range(ranks)}  # a server has at least one rank
+    return names | {"forker.log", "device.txt", "report.json"}
+
+
+def claim(path: Path, ranks: int) -> RunDir:
+    """Makes the directory, readable by this user alone, if there is none, and removes what an earlier run has left.
+
+    Raises UsageError if another run uses it, or if it has files of the user's that this run would replace.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (path / MARKER).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--run-dir {path}: {error.strerror or error}", HINT) from None
+    try:
+        _lock(lock, path)
+        lock.seek(0)
+        earlier = {name for name in lock.read().split("\n") if name and Path(name).name == name}
+        names = files_of(ranks)
+        present = {entry.name for entry in os.scandir(path)}
+        theirs = sorted((present & names) - earlier)
+        if theirs:
+            raise UsageError(f"--run-dir {path}: {_named(theirs)} in it would be lost", HINT)
+        for name in present & earlier & files_of(_ranks(earlier)):
+            (path / name).unlink()
+        lock.truncate(0)
+        lock.write("".join(f"{name}\n" for name in sorted(names)))
+        lock.flush()
+        (path / "device.txt").touch()
+    except OSError as error:
+        lock.close()
+        raise UsageError(f"--run-dir {path}: {error.strerror or error}", HINT) from None
+    except UsageError:
+        _withdraw(lock, path)
+        raise
+    return RunDir(path, lock)
+
+
+def _lock(lock: IO[str], path: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"--run-dir {path}: another run is using it", HINT) from None
+    except OSError:
+        return  # a file system without locks
+
+
+def _withdraw(lock: IO[str], path: Path) -> None:
+    """Removes a marker that this run has made and will not use."""
+    lock.seek(0, os.SEEK_END)
+    if lock.tell() == 0:
+        with contextlib.suppress(OSError):
+            (path / MARKER).unlink()
+    lock.close()
+
+
+def _ranks(names: Iterable[str]) -> int:
+    """Of the run that has written files of these names."""
+    return sum(name.startswith("rank") and name.endswith(".log") for name in names)
+
+
+def _named(names: list[str]) -> str:
+    some = ", ".join(names[:MOST_NAMED])
+    return some if len(names) <= MOST_NAMED else f"{some} and {len(names) - MOST_NAMED} more"

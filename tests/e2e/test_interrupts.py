@@ -1,0 +1,87 @@
+"""Ctrl-C at any moment: the report is written, nothing is left, and it does not take long."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import RANKS_PYTHON, SCRIPTS, descendants_of, needs_torch
+
+pytestmark = pytest.mark.torch
+TRAINS_FOR_EVER = """\
+import itertools, torch
+from common import start
+rank, _, device = start()
+model = torch.nn.Linear(2048, 2048, device=device)
+optimizer = torch.optim.AdamW(model.parameters())
+for step in itertools.count():
+    optimizer.zero_grad()
+    model(torch.ones(4, 2048, device=device)).sum().backward()
+    optimizer.step()
+    torch.cuda.synchronize()
+    if step == 5:
+        print("STEPS", flush=True)
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    needs_torch()
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "train.py").write_text(TRAINS_FOR_EVER)
+    (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
+    line = [sys.executable, "-m", "phantora_async", "run", "-n", "2", "--python", RANKS_PYTHON, "--run-dir", "run"]
+    process = subprocess.Popen(
+        [*line, "train.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+    )
+    yield process
+    if process.poll() is None or descendants_of(process.pid):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_the_report_of_an_interrupted_run_has_the_memory_of_its_steps(
+    command: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    """Three Ctrl-C in a row: the later ones lose nothing."""
+    assert command.stdout is not None
+    for line in command.stdout:
+        if "STEPS" in line:
+            break
+    for _ in range(3):
+        command.send_signal(signal.SIGINT)
+    output, _ = command.communicate()
+    assert command.returncode == 130, output
+    assert "error: interrupted" in output
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["failure"]["kind"] == "interrupted"
+    model_nbytes = 4 * (2048 * 2048 + 2048)
+    for rank in report["simulated"]["ranks"]:
+        # Parameters, gradients and two states of AdamW; what its step allocates besides is at most that much again.
+        assert 4 * model_nbytes < rank["memory"]["allocated_peak_nbytes"] < 10 * model_nbytes
+    assert descendants_of(command.pid) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_ctrl_c_while_torch_is_imported(command: subprocess.Popen[str], tmp_path: Path) -> None:
+    log = tmp_path / "run" / "forker.log"
+    while not log.exists():
+        assert command.poll() is None
+    command.send_signal(signal.SIGINT)
+    output, _ = command.communicate()
+    assert command.returncode == 130, output
+    assert output == "error: interrupted\n"
+    assert descendants_of(command.pid) == []
+    assert list((tmp_path / "tmp").iterdir()) == []

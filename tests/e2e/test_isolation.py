@@ -1,0 +1,170 @@
+"""Emulated servers in namespaces of their own: what a server sees of the others, and what a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import RANKS_PYTHON, SCRIPTS, Finished, Run, needs_torch
+
+pytestmark = pytest.mark.torch
+NOBODY = 65534
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def listening() -> Iterator[int]:
+    """A port of this machine on which a program listens."""
+    with socket.create_server(("0.0.0.0", 0), backlog=64) as listener:
+        yield listener.getsockname()[1]
+
+
+def skip_if_forbidden(done: Finished) -> None:
+    if done.exit_code == 69 and "--isolation full: " in done.output:
+        pytest.skip(next(line for line in done.output.splitlines() if "--isolation full: " in line))
+
+
+def seen_by_ranks(log: str) -> dict[str, Any]:
+    line = next(line for line in log.splitlines() if line.startswith("{"))
+    return dict(json.loads(line))
+
+
+def check_isolated(found: dict[str, Any]) -> None:
+    """Of four ranks on two servers."""
+    ranks = found["ranks"]
+    assert found["sum"] == 4.0
+    assert [rank["host"] for rank in ranks] == ["node000", "node000", "node001", "node001"]
+    assert {rank["master"] for rank in ranks} == {"node000"}
+    for kind in ("user", "mnt", "uts", "pid", "ipc", "net"):
+        first, second, third, fourth = (rank["namespaces"][kind] for rank in ranks)
+        assert first == second != third == fourth, kind
+        assert os.readlink(f"/proc/self/ns/{kind}") not in (first, third), kind
+    for rank in ranks:
+        assert rank["traces"] == [f"trace-of-{rank['host']}"] * 2, "/tmp and /dev/shm are private"
+        assert rank["shared"] == ["shared-by-node000", "shared-by-node001"], "the working directory is shared"
+        assert rank["addresses"] == ["10.77.0.1", "10.77.0.2"]
+        assert rank["interfaces"] == ["eth0", "lo"]
+        assert rank["system"] == "OSError", "/usr is read-only"
+        assert rank["outside"] == "ConnectionRefusedError", "127.0.0.1 is the server itself"
+    assert [rank["ranks seen"] for rank in ranks] == [["rank0", "rank1"]] * 2 + [["rank2", "rank3"]] * 2
+    assert ranks[3]["greeting"] == "node000", "the same port is bound on both servers"
+
+
+def test_servers_see_nothing_of_each_other(run: Run, tmp_path: Path) -> None:
+    with listening() as port:
+        options = ("--isolation", "full", "--nproc-per-node", "2")
+        done = run("servers.py", str(port), str(tmp_path), n=4, options=options)
+    skip_if_forbidden(done)
+    assert done.exit_code == 0, done.output
+    check_isolated(seen_by_ranks(done.log(0)))
+    assert not Path("/tmp/trace-of-node000").exists()
+
+
+def test_with_this_machine_s_network(run: Run, tmp_path: Path) -> None:
+    with listening() as port:
+        options = ("--isolation", "full", "--network", "host", "--nproc-per-node", "1")
+        done = run("servers.py", str(port), str(tmp_path), n=1, options=options)
+    skip_if_forbidden(done)
+    assert done.exit_code == 0, done.output
+    (rank,) = seen_by_ranks(done.log(0))["ranks"]
+    assert rank["outside"] == ""
+    assert rank["namespaces"]["net"] == os.readlink("/proc/self/ns/net")
+    assert (rank["host"], rank["addresses"]) == ("node000", ["127.0.0.1"])
+
+
+def test_without_isolation(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text("import os, socket\nprint('AT', socket.gethostname(), os.environ['MASTER_ADDR'])\n")
+    done = run(script, n=1, options=("--isolation", "none"))
+    assert done.exit_code == 0, done.output
+    assert f"AT {socket.gethostname()} 127.0.0.1" in done.log(0)
+
+
+def ordinary_users_python(environment: dict[str, str]) -> str:
+    """An interpreter that an ordinary user can execute, with what this one has. Skips the test if there is none."""
+    if os.getuid() != 0:
+        return RANKS_PYTHON
+    here = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for python in (sys.executable, *filter(None, [shutil.which(here, path="/usr/local/bin:/usr/bin")])):
+        try:
+            look = [python, "-c", "import torch, uvloop, numpy, pyroute2"]
+            if (
+                subprocess.run(
+                    look, user=NOBODY, group=NOBODY, extra_groups=[], env=environment, check=False
+                ).returncode
+                == 0
+            ):
+                return python
+        except PermissionError:
+            continue
+    pytest.skip("the tests run as root, and no interpreter with torch can be executed by another user")
+
+
+def test_as_an_ordinary_user(tmp_path: Path) -> None:
+    needs_torch()
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path), *packages])}
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    environment["HOME"] = str(folder)
+    try:
+        python = ordinary_users_python(environment)
+        os.chown(folder, NOBODY if os.getuid() == 0 else -1, -1)
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+        with listening() as port:
+            command = [python, "-m", "phantora_async", "run", "-n", "4", "--nproc-per-node", "2", "--isolation", "full"]
+            command += ["--run-dir", str(folder / "run"), str(SCRIPTS / "servers.py"), str(port), str(folder)]
+            done = subprocess.run(
+                command, env=environment, cwd=folder, capture_output=True, text=True, check=False, **user
+            )
+        finished = Finished(done.stdout + done.stderr, done.returncode, run_dir=folder / "run")
+        skip_if_forbidden(finished)
+        assert finished.exit_code == 0, finished.output
+        check_isolated(seen_by_ranks(finished.log(0)))
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_what_is_simulated_does_not_depend_on_isolation(run: Run) -> None:
+    full = run("determinism.py", n=4, options=("--isolation", "full", "--nproc-per-node", "2"))
+    skip_if_forbidden(full)
+    assert full.exit_code == 0, full.output
+    none = run("determinism.py", n=4, options=("--isolation", "none", "--nproc-per-node", "2"))
+    assert none.exit_code == 0, none.output
+    assert json.dumps(full.simulated, sort_keys=True) == json.dumps(none.simulated, sort_keys=True)
+
+
+@pytest.mark.parametrize("ends", ["well", "badly"])
+def test_nothing_is_left(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+    """Neither mounts nor interfaces nor files; `run` checks processes."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    monkeypatch.setenv("TMPDIR", str(runtime))
+
+    def state() -> list[object]:
+        return [Path("/proc/self/mountinfo").read_text(), sorted(socket.if_nameindex()), os.listdir(runtime)]
+
+    mark = f"left-by-{os.getpid()}"
+    script = tmp_path / "leaves.py"
+    script.write_text(
+        "import sys, subprocess, pathlib\n"
+        f"pathlib.Path('/dev/shm/{mark}').touch()\npathlib.Path('/tmp/{mark}').touch()\n"
+        f"subprocess.Popen(['sleep', '1000'])\nsys.exit({0 if ends == 'well' else 3})\n"
+    )
+    before = state()
+    done = run(script, n=4, options=("--nproc-per-node", "2", "--isolation", "full"))
+    skip_if_forbidden(done)
+    assert done.exit_code == (0 if ends == "well" else 3), done.output
+    assert state() == before
+    assert not Path("/dev/shm", mark).exists()
+    assert not Path("/tmp", mark).exists()

@@ -1,0 +1,80 @@
+"""What a command meets of its surroundings: closed streams, a working directory that has gone, limits, long paths."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phantora_async import cli
+from phantora_async.errors import EnvironmentUnusable, ExitCode
+from phantora_async.launcher import HOOK, check_open_files, make_runtime
+
+
+def shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`command` may use $P for phantora-async."""
+    path = str(Path(cli.__file__).parents[1])
+    program = f"{sys.executable} -m phantora_async"
+    return subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        env=os.environ | {"P": program, "PYTHONPATH": path} | environment,
+    )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams(tmp_path: Path, closed: str) -> None:
+    done = shell(f"$P profiles list {closed}", tmp_path)
+    assert done.returncode == 0, done
+    assert ("h200" in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
+    assert done.stderr == ""
+
+
+def test_streams_that_lack_characters(tmp_path: Path) -> None:
+    done = shell("$P profiles show h\u20ac", tmp_path, PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert done.returncode == ExitCode.USAGE, done
+    assert "no profile is called 'h" in done.stderr
+
+
+def test_a_working_directory_that_has_gone(tmp_path: Path) -> None:
+    done = shell("mkdir gone && cd gone && rmdir ../gone && $P profiles list", tmp_path)
+    assert done.returncode == ExitCode.USAGE, done
+    assert done.stderr.startswith("error: the working directory cannot be used")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_long_tmpdir_is_not_used_for_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not HOOK.is_file():
+        pytest.skip("needs the built hook library")
+    folder = tmp_path / ("x" * 75)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    runtime = make_runtime()
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(runtime.socket))
+    finally:
+        for path in sorted(runtime.folder.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        runtime.folder.rmdir()
+
+
+def test_too_few_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"now": (64, 100)}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits["now"])
+    monkeypatch.setattr(resource, "setrlimit", lambda which, values: limits.update(now=values))
+    with pytest.raises(EnvironmentUnusable, match="needs 130 open files, but a process may open 100"):
+        check_open_files(1)
+    limits["now"] = (64, 1000)
+    check_open_files(1)
+    assert limits["now"] == (130, 1000)
+    check_open_files(256)
+    assert limits["now"] == (640, 1000)
