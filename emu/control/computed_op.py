@@ -95,7 +95,7 @@ class ComputedOp:
         if control.capturing():
             return self._call_later(keyset, args, kwargs, read_places)
         state = control.state(read_places)
-        if state != PENDING and writes and control.state(map(Place, writes)) == PENDING:
+        if writes and control.in_use(map(Place, writes)):
             state = PENDING
         if state == PENDING:
             return self._call_later(keyset, args, kwargs, read_places)
@@ -257,9 +257,15 @@ class ComputedOp:
     def _put(self, targets: list[Any], values: list[Any] | None, state: int) -> None:
         control = self._control
         try:
-            control.unrecorded(lambda: self._write(self._views(targets), values, state))
+            views = control.unrecorded(lambda: self._views(targets))
         except NoHostView:
             control.overwrite(control.all_tensors(targets))
+            return
+        places = [view[1] for view in views if view is not None]
+        if control.in_use(places):  # the memory was that of a tensor that a deferred operation has yet to read
+            control.defer([], places, lambda: self._write(views, values, state))
+        else:
+            control.unrecorded(lambda: self._write(views, values, state))
 
     def _write(self, views: list[tuple[Tensor, Place] | None], values: list[Any] | None, state: int) -> None:
         control = self._control

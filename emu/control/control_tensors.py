@@ -134,6 +134,10 @@ class ControlTensors:
         """Is one of them pending?"""
         return self.state(map(Place, tensors)) == PENDING
 
+    def in_use(self, places: Iterable[Place]) -> bool:
+        """Is an earlier operation that is deferred still to read or to write one of them?"""
+        return any(self.hook.data_in_use(place.address, place.nbytes) for place in places)
+
     def mark(self, place: Place, state: int) -> None:
         """From now on it is known, assumed or unknown. For what happens at once: not ordered with pending writes."""
         if place.dense and state == KNOWN:
@@ -188,8 +192,8 @@ class ControlTensors:
     def perform(
         self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None], *, later: bool
     ) -> None:
-        """Calls `work`: at each launch of the graph if one is being captured, else now, or if `later` when no read and
-        no write is pending any more. `work` must not raise.
+        """Calls `work`: at each launch of the graph if one is being captured, else now, or if `later` when no read is
+        pending and no write is in use any more. `work` must not raise.
         """
         if self._captured.take(device, reads, writes, work):
             return
@@ -212,7 +216,7 @@ class ControlTensors:
             for place in writes:
                 self.mark(place, KNOWN if known else UNKNOWN)
 
-        later = PENDING in (self.state(reads), self.state(writes))
+        later = self.state(reads) == PENDING or self.in_use(writes)
         self.perform(outputs[0].device.index, reads, writes, work, later=later)
 
     def use(self, tensors: Iterable[Tensor]) -> None:

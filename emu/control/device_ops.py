@@ -108,7 +108,12 @@ def all_of(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         return result
 
     def assume_ones(result: Tensor) -> None:
-        control.unrecorded(lambda: control.host_view(result).fill_(1))
-        control.mark(Place(result), ASSUMED)
+        place, view = Place(result), control.unrecorded(lambda: control.host_view(result))
+
+        def fill() -> None:
+            view.fill_(1)
+            control.mark(place, ASSUMED)
+
+        control.perform(result.device.index, [], [place], fill, later=control.in_use([place]))
 
     return call

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from ..contract.routing_policy import RoutingPolicy
 from ..interpreter.hook_library import Hook
-from . import device_ops, distributions, host_reads, op_rules, random_ops
+from . import device_ops, host_reads, op_rules
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
+from .random_numbers import choices, distributions, fills
 from .routing import Routing
 
 Maker = Callable[[ControlTensors, Any, Kernel], Kernel]
@@ -32,22 +33,24 @@ _OWN: dict[str, Maker] = {
     "aten::_unique2": host_reads.unique,
     "aten::unique_dim": host_reads.unique,
     "aten::unique_consecutive": host_reads.unique,
-    "aten::bernoulli_.Tensor": random_ops.bernoulli_of_tensor,
-    "aten::native_dropout": random_ops.dropout,
-    **dict.fromkeys(distributions.IN_PLACE, random_ops.in_place),
+    "aten::bernoulli_.Tensor": fills.bernoulli_of_tensor,
+    **dict.fromkeys(choices.NORMALS, choices.normal_of_tensors),
+    "aten::native_dropout": fills.dropout,
+    "aten::multinomial": choices.multinomial,
+    "aten::multinomial.out": choices.multinomial,
+    "aten::randperm.generator_out": choices.permutation,
+    **dict.fromkeys(distributions.IN_PLACE, fills.in_place),
 }
 INTEGER_LIMIT = 1 << 20
 """Elements of the largest integer tensors that are computed."""
-_COMPOSED = frozenset(f"aten::{name}" for name in ("multinomial", "multinomial.out", "randperm.generator_out"))
-"""Random operations whose kernels draw through other operations."""
 
 
 def _maker(name: str, operation: Any) -> Maker:
     own = _OWN.get(name)
     if own is not None:
         return own
-    if name not in _COMPOSED and any(a.name == "generator" for a in operation._schema.arguments):
-        return random_ops.other
+    if any(a.name == "generator" for a in operation._schema.arguments):
+        return fills.other
     return device_ops.any_op
 
 

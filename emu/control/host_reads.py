@@ -110,9 +110,13 @@ def _to_device(control: ControlTensors, value: Tensor, like: Tensor, state: int,
         output = output.t()
     if output.numel():
         view = control.unrecorded(lambda: control.host_view(output))
-        control.wait([output])
-        control.unrecorded(lambda: view.copy_(value))
-        control.mark(Place(output), KNOWN if state == KNOWN else ASSUMED)
+        place = Place(output)
+
+        def write() -> None:
+            view.copy_(value)
+            control.mark(place, KNOWN if state == KNOWN else ASSUMED)
+
+        control.perform(output.device.index, [], [place], write, later=control.in_use([place]))
     return output
 
 

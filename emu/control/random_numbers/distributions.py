@@ -53,6 +53,21 @@ class Distributions:
         words, _ = self._philox.words(state, numel, 2 if wide else 4)
         return self._philox.spread(words[..., 0::2] << 32 | words[..., 1::2] if wide else words, numel)
 
+    def between(self, state: GeneratorState, numel: int, low: int, high: int) -> Tensor:
+        """Integers from low to high - 1, as `random_` draws them."""
+        span = high - low
+        wide = span >= 1 << 28
+        words = self.integers(state, numel, wide)
+        return (_unsigned_remainder(words, span) if wide else words % span) + low
+
+    def after_integers(self, state: GeneratorState, numel: int) -> GeneratorState:
+        """The generator's state after `between` of a wide range."""
+        return self._philox.offset_after_integers(state, numel)
+
+    def thread(self, state: GeneratorState, thread: int, count: int) -> list[int]:
+        """The first words of one thread."""
+        return self._philox.thread(state, thread, count)
+
     def groups(self, state: GeneratorState, threads: int) -> Tensor:
         """The first four uniform numbers of each of so many threads."""
         words, _ = self._philox.words(state, threads, 4)
@@ -103,13 +118,6 @@ def _bernoulli(d: Distributions, state: GeneratorState, output: Output, given: G
     return d.unit(state, output) < float(given(0, "p", 0.5))
 
 
-def _random_between(d: Distributions, state: GeneratorState, output: Output, low: int, high: int) -> Tensor:
-    span = high - low
-    wide = span >= 1 << 28
-    words = d.integers(state, output.numel, wide)
-    return (_unsigned_remainder(words, span) if wide else words % span) + low
-
-
 def _unsigned_remainder(words: Tensor, divisor: int) -> Tensor:
     if divisor >= 1 << 63:
         return words
@@ -132,14 +140,14 @@ def _random(d: Distributions, state: GeneratorState, output: Output, given: Give
 
 
 def _random_to(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
-    return _random_between(d, state, output, 0, int(given(0, "to", 1)))
+    return d.between(state, output.numel, 0, int(given(0, "to", 1)))
 
 
 def _random_from(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
     low, high = int(given(0, "from", 0)), given(1, "to", None)
     if high is None:
         raise NotImplementedError
-    return _random_between(d, state, output, low, int(high))
+    return d.between(state, output.numel, low, int(high))
 
 
 IN_PLACE: dict[str, Draw] = {

@@ -11,10 +11,10 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .computed_op import Kernel, as_tuple
-from .control_tensors import KNOWN, PENDING, ControlTensors
+from ..computed_op import Kernel, as_tuple
+from ..control_tensors import KNOWN, ControlTensors
+from ..host_views import NoHostView, Place
 from .distributions import IN_PLACE, Distributions, Output
-from .host_views import NoHostView, Place
 from .philox import BLOCK, GeneratorState, Philox, state_of
 
 if TYPE_CHECKING:
@@ -63,19 +63,19 @@ class RandomOps:
         except NoHostView:
             control.overwrite([output])
             return
-        order = _memory_order(view)
+        order = memory_order(view)
 
         def write() -> None:
             target = view.permute(order)
             target.copy_(values().reshape(target.shape))
             control.mark(place, KNOWN)
 
-        control.perform(output.device.index, [], [place], write, later=control.state_of(place) == PENDING)
+        control.perform(output.device.index, [], [place], write, later=control.in_use([place]))
 
 
 def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An operation of `IN_PLACE`."""
-    ops = _shared(control)
+    ops = shared(control)
     draw = IN_PLACE[_name(operation)]
 
     def call(keyset: Any, output: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +102,7 @@ def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 def bernoulli_of_tensor(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """`bernoulli_(probabilities)`: each thread draws four numbers for four elements in a row."""
-    ops = _shared(control)
+    ops = shared(control)
 
     def call(keyset: Any, output: Tensor, p: Tensor, *args: Any, **kwargs: Any) -> Any:
         small = control.is_small(output) and control.is_small(p) and output.numel() > 0
@@ -116,7 +116,7 @@ def bernoulli_of_tensor(control: ControlTensors, operation: Any, kernel: Kernel)
             numel = output.numel()
             drawn = ops.distributions(output.device).groups(state, -(-numel // 4)).flatten()[:numel]
             probabilities = control.host_view(p) if p.is_cuda else p
-            expanded = probabilities.expand(output.shape).permute(_memory_order(output))
+            expanded = probabilities.expand(output.shape).permute(memory_order(output))
             return drawn <= expanded.reshape(-1)
 
         ops.fill(output, values)
@@ -129,7 +129,7 @@ def dropout(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """`native_dropout`: a thread draws for four elements in a row if their number allows that."""
     import torch
 
-    ops = _shared(control)
+    ops = shared(control)
 
     def call(keyset: Any, x: Tensor, p: float, train: Any = None) -> Any:
         small = control.is_small(x) and x.numel() > 0
@@ -172,9 +172,9 @@ def dropout(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 def other(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """Other random operations: computed by their CPU kernel, with a generator of the same seed and offset."""
-    from .computed_op import ComputedOp
+    from ..computed_op import ComputedOp
 
-    ops = _shared(control)
+    ops = shared(control)
     op = ComputedOp(control, operation, kernel)
     takes_generator = any(a.name == "generator" for a in operation._schema.arguments)
 
@@ -210,14 +210,14 @@ def other(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             return result
         for target, value in zip(as_tuple(result), as_tuple(values), strict=True):
             if value.shape == target.shape:
-                ordered = value.permute(_memory_order(target)).reshape(-1)
+                ordered = value.permute(memory_order(target)).reshape(-1)
                 ops.fill(target, functools.partial(ordered.clone))
         return result
 
     return call
 
 
-def _memory_order(tensor: Tensor) -> list[int]:
+def memory_order(tensor: Tensor) -> list[int]:
     """The dimensions, the one with the largest stride first."""
     strides = tensor.stride()
     return sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
@@ -231,5 +231,5 @@ def _name(operation: Any) -> str:
 _instances: dict[int, RandomOps] = {}
 
 
-def _shared(control: ControlTensors) -> RandomOps:
+def shared(control: ControlTensors) -> RandomOps:
     return _instances.setdefault(id(control), RandomOps(control))

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..interpreter.hook_library import Hook
+from ...interpreter.hook_library import Hook
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -58,6 +58,21 @@ class Philox:
         out = torch.empty((calls, threads, 4), dtype=torch.int32, device="cpu")
         self._hook.philox(state.seed, state.offset, threads, calls, out.data_ptr())
         return out.to(torch.int64) & 0xFFFFFFFF, launched
+
+    def thread(self, state: GeneratorState, thread: int, count: int) -> list[int]:
+        """The first words that one thread draws."""
+        import torch
+
+        calls = -(-count // 4)
+        out = torch.empty((calls, thread + 1, 4), dtype=torch.int32, device="cpu")
+        self._hook.philox(state.seed, state.offset, thread + 1, calls, out.data_ptr())
+        words: list[int] = (out[:, thread].to(torch.int64) & 0xFFFFFFFF).flatten().tolist()
+        return words
+
+    def offset_after_integers(self, state: GeneratorState, numel: int) -> GeneratorState:
+        """The state after a kernel that draws 64 bits for each element."""
+        launched = min(-(-numel // BLOCK) * BLOCK, self._threads_at_once)
+        return GeneratorState(state.seed, state.offset + ((numel - 1) // (launched * 2) + 1) * 4)
 
     def spread(self, drawn: Tensor, numel: int) -> Tensor:
         """Values [calls, threads, unroll] in the order of the elements that get them."""
