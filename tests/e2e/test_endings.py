@@ -129,6 +129,23 @@ def test_a_rank_that_ends_without_python_s_end(run: Run, tmp_path: Path, lines: 
     assert done.report["exit_code"] == exit_code
 
 
+def test_sparse_tensors_whose_indices_are_not_computed(run: Run, tmp_path: Path) -> None:
+    lines = (
+        "x = torch.randn(512, 512, device=device) @ torch.randn(512, 512, device=device)\n"
+        "    at = torch.randint(0, 1000, (2, 200_000), device=device)\n"
+        "    torch.sparse_coo_tensor(at, torch.randn(200_000, device=device), (1000, 1000)).coalesce()\n"
+        "    torch.cuda.synchronize()"
+    )
+    assert run(ends(tmp_path, lines), n=2, options=("--stall-timeout", "60")).exit_code == 0
+
+
+def test_escapes_in_an_exception_do_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
+    done = run(ends(tmp_path, "raise ValueError(chr(27) + '[31mred')"), n=2, options=("--show-ranks", "none"))
+    assert done.exit_code == 1
+    assert "ValueError: \\x1b[31mred" in done.output
+    assert "\x1b" not in done.output
+
+
 def test_an_exit_handler_that_does_not_end(run: Run, tmp_path: Path) -> None:
     lines = "def loop():\n        while True:\n            pass\n    atexit.register(loop)"
     done = run(ends(tmp_path, lines), n=2, options=("--stall-timeout", "5"))
