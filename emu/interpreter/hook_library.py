@@ -35,6 +35,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
     "data_pending": (_int, (_u64, _u64)),
+    "data_in_use": (_int, (_u64, _u64)),
     "data_known": (_int, (_u64, _u64)),
     "data_mark_known": (None, (_u64, _u64)),
     "data_forget": (None, (_u64, _u64)),
@@ -96,6 +97,7 @@ class Hook:
         self.advance_ns: Callable[[int], None] = functions["advance_ns"]
         self.data_wait: Callable[[int, int], None] = functions["data_wait"]
         self.data_pending: Callable[[int, int], int] = functions["data_pending"]
+        self.data_in_use: Callable[[int, int], int] = functions["data_in_use"]
         self.data_known: Callable[[int, int], int] = functions["data_known"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_forget: Callable[[int, int], None] = functions["data_forget"]
