@@ -163,6 +163,7 @@ class Coordinator:
 
     def closed(self, rank: int) -> None:
         """Without a BYE before, the process was ended from within (os._exit) or from outside."""
+        self._connections.disconnected(rank)
         if rank in self._run_end.exits and self._run_end.exits[rank].well:
             self._ended_well(rank)
         self._check_over()

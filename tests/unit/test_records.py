@@ -45,7 +45,7 @@ def test_parts_are_read_from_a_payload() -> None:
         (struct.pack("<HHIQ", 23, 0, 24, 0), "HOST_ADVANCE of 24 bytes, expected 16"),
         (
             struct.pack("<HHIQIIIIII", 1, 0, 2**31, 0, 1, 0, 1, 0, 0, 0),
-            "HELLO of 2147483648 bytes, expected 40 or more",
+            "HELLO of 2147483648 bytes, expected 48 or more",
         ),
     ],
 )
