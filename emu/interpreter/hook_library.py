@@ -26,6 +26,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "join_later": (None, (_u32, _JOIN)),
     "start": (_int, (_str, _str, _u32, _u32, _u32, _u32)),
     "finish": (None, (_int, _str)),
+    "flush": (None, ()),
     "clock_ns": (_u64, ()),
     "advance_ns": (None, (_u64,)),
     "host_clock_ns": (_u64, ()),
@@ -151,6 +152,10 @@ class Hook:
     def finish(self, exit_code: int, last_words: str = "") -> None:
         """In the rank: sends its last records and disconnects. `last_words`: the exception that ended it, if any."""
         self._functions["finish"](exit_code, last_words.encode(errors="replace"))
+
+    def flush(self) -> None:
+        """In the rank: sends what has gathered."""
+        self._functions["flush"]()
 
     def warn_once(self, name: str, text: str) -> None:
         """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""
