@@ -100,6 +100,10 @@ class FactBuilder:
                 facts.append(fact)
         return facts
 
+    def process_joins(self, rank: int) -> None:
+        """Another process of the rank will say HELLO."""
+        self.rank_info[rank].hello = None
+
     def take_answers(self) -> Answers:
         """What ranks are to be sent now, since the last call."""
         answers, self._answers = self._answers, []
@@ -117,6 +121,12 @@ class FactBuilder:
     def answered(self, rank: int) -> None:
         """Virtual time has answered one question of the rank."""
         self.rank_info[rank].questions -= 1
+
+    def warn(self, rank: int, text: str, count: int = 1) -> None:
+        """A warning about the rank, for the report."""
+        warning = self.warnings.setdefault(text, WarningCount())
+        warning.ranks.add(rank)
+        warning.count += count
 
     def site(self, rank: int, number: int) -> Site | None:
         """The call site that the rank announced under that number; None if it announced none."""
@@ -158,9 +168,7 @@ class FactBuilder:
         return record
 
     def _warning(self, rank: int, record: records.Warning) -> records.Warning:
-        warning = self.warnings.setdefault(_text(record.payload), WarningCount())
-        warning.ranks.add(rank)
-        warning.count += record.count
+        self.warn(rank, _text(record.payload), record.count)
         return record
 
     def _launch(self, rank: int, record: records.NcclLaunch) -> NcclKernelFact:

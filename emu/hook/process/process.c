@@ -11,6 +11,8 @@
 #include "core/host.h"
 #include "costs/cost.h"
 #include "memory/memory.h"
+#include "streams/event.h"
+#include "streams/segment.h"
 #include "streams/stream.h"
 
 #include <dlfcn.h>
@@ -106,8 +108,18 @@ static void emit_hello(void) {
                              .world_size = ph_run.world_size,
                              .server = ph_run.server,
                              .local_rank = ph_run.local_rank,
-                             .pid = (uint32_t)getpid()};
+                             .pid = (uint32_t)getpid(),
+                             .process = ph_run.process};
     ph_emit(PH_KIND_HELLO, &hello, sizeof hello, host, strlen(host));
+}
+
+/* Before phantora_start: this process continues a rank's op stream, or works beside the rank's first process. Its
+ * streams, recordings and questions get numbers that no other process of the rank uses. */
+PH_EXPORT void phantora_number_process(uint32_t process) {
+    ph_run.process = process;
+    ph_streams_number_from(process << 16);
+    ph_recordings_number_from((uint64_t)process << 40);
+    ph_questions_number_from((uint64_t)process << 40);
 }
 
 PH_EXPORT void phantora_join_later(uint32_t server, ph_join_function join) {
@@ -122,6 +134,8 @@ void ph_join(int device) {
 }
 
 uint32_t ph_rank(void) { return ph_run.rank; }
+
+void phantora_flush(void);
 
 /* 0, or a negative errno: -EPROTO for a cost table of another version. */
 PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_path, uint32_t rank, uint32_t world_size,
@@ -139,6 +153,7 @@ PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_pat
     ph_run.started = true;
     ph_streams_announce();
     ph_flush();
+    atexit(phantora_flush); /* of a program that calls C's exit */
     return 0;
 }
 
@@ -149,6 +164,15 @@ PH_EXPORT void phantora_memory(uint32_t device, uint64_t allocated_peak, uint64_
                                .reserved_peak = reserved_peak,
                                .device_peak = ph_memory_peak((int)device)};
     ph_emit(PH_KIND_MEMORY, &record, sizeof record, NULL, 0);
+}
+
+/* Sends what has gathered: the process may be about to become another program. */
+PH_EXPORT void phantora_flush(void) {
+    if (!ph_run.started || ph_run.finished) return;
+    ph_record_lock();
+    ph_close_segments();
+    ph_record_unlock();
+    ph_flush();
 }
 
 /* Sends everything. Records of calls that the program makes while it exits are dropped. */

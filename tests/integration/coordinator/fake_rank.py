@@ -16,7 +16,7 @@ class FakeRank:
     def __init__(self, path: Path, rank: int, world_size: int, version: int = records.VERSION) -> None:
         self._path = path
         self.rank = rank
-        self._hello = records.Hello.encode(0, version, rank, world_size, 0, rank, 1, payload=b"node000")
+        self._hello = records.Hello.encode(0, version, rank, world_size, 0, rank, 1, 0, 0, payload=b"node000")
         self._questions = 0
         self._rest = b""
         self._got: list[Any] = []
@@ -34,6 +34,10 @@ class FakeRank:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._writer.close()
+
+    def close(self) -> None:
+        """Says nothing more."""
         self._writer.close()
 
     def say(self, *encoded: bytes) -> None:
