@@ -24,13 +24,16 @@ Times = Mapping[str, float]
 """Nanoseconds of one run, by program."""
 _PRIOR_WEIGHT = 0.1
 _SWEEPS = 5_000
+MAIN_PART, SMALL_PART = 0.2, 0.05
+"""Shares of a program's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
     cost_ns: dict[str, float]
     errors: dict[str, float]
-    """Model's time over the measured one, less 1, by program; each with costs that were found without it."""
+    """Model's time over the measured one, less 1, by program; each with costs that were found without it. Left out are
+    programs that alone tell of a kind: without them its cost is that of another host."""
 
     @property
     def error(self) -> float:
@@ -49,13 +52,26 @@ def fit(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, de
         raise ValueError("no program has both counts and times")
     costs = _costs(programs, counts, prior_ns, real_ns, detached_ns)
     errors = {}
-    for left_out in programs:
+    kinds = WORK_KINDS if real_ns is None else (*CALL_KINDS, *WORK_KINDS)
+    only = _only_witnesses(programs, counts, timed, costs, kinds)
+    for left_out in [name for name in programs if name not in only] or programs:
         others = [name for name in programs if name != left_out]
         found = _costs(others, counts, prior_ns, real_ns, detached_ns) if len(programs) > 1 else costs
-        kinds = WORK_KINDS if real_ns is None else (*CALL_KINDS, *WORK_KINDS)
         modelled = sum(counts[left_out].get(kind, 0.0) * found[kind] for kind in kinds)
         errors[left_out] = modelled / timed[left_out] - 1
     return Fit(costs, errors)
+
+
+def _only_witnesses(
+    programs: Sequence[str], counts: Counts, times: Times, cost_ns: Mapping[str, float], kinds: Sequence[str]
+) -> set[str]:
+    """Programs that owe a part of their time to a kind that takes a far smaller part of every other program's."""
+    found = set()
+    for kind in kinds:
+        shares = sorted((counts[name].get(kind, 0.0) * cost_ns[kind] / times[name], name) for name in programs)
+        if len(shares) > 1 and shares[-1][0] > MAIN_PART and shares[-2][0] < SMALL_PART:
+            found.add(shares[-1][1])
+    return found
 
 
 def _costs(

@@ -27,6 +27,8 @@ MAX_NBYTES = 1 << 30
 """A longer record is a lost place in the stream, not a record."""
 
 HEADER = struct.Struct("<HHIQ")
+QID_BITS = 40
+"""Above them, a qid has the number of the process that asks, see HELLO."""
 _PEEK = struct.Struct("<HHI").unpack_from
 
 
@@ -125,6 +127,12 @@ def _decode(decoders: dict[int, Decoder], data: bytes) -> tuple[list[Any], int]:
             expected = f"{size} or more" if has_payload else f"{size}"
             raise RecordError(f"{name} of {nbytes} bytes, expected {expected}", tuple(records))
     return records, offset
+
+
+def process_asking(answer: bytes) -> int:
+    """The number of the process that has asked for this encoded answer; -1 if it was not asked for."""
+    qid: int = HEADER.unpack_from(answer)[3]
+    return qid >> QID_BITS if qid else -1
 
 
 def nbytes_of(beginning: bytes | bytearray) -> int:

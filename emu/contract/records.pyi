@@ -12,6 +12,7 @@ NAMES: Final[dict[int, str]]
 REPLY_OF: Final[dict[int, int]]
 
 def class_name(name: str) -> str: ...
+def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
 Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
@@ -61,9 +62,11 @@ class Hello(NamedTuple):
     server: int
     local_rank: int
     pid: int
+    process: int
+    pad: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, version: int, rank: int, world_size: int, server: int, local_rank: int, pid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, version: int, rank: int, world_size: int, server: int, local_rank: int, pid: int, process: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Bye(NamedTuple):
     kind: int

@@ -18,6 +18,7 @@ def stub() -> Iterator[str]:
     yield from ("MAX_NBYTES: Final[int]", "VERSION: Final[int]")
     yield from ("NAMES: Final[dict[int, str]]", "REPLY_OF: Final[dict[int, int]]", "")
     yield "def class_name(name: str) -> str: ..."
+    yield "def process_asking(answer: bytes) -> int: ..."
     yield "def nbytes_of(beginning: bytes | bytearray) -> int: ..."
     numbered = [entry for entry in ENTRIES if entry.is_record]
     for macros, union in ((("UP", "ASK"), "Up"), (("DOWN",), "Down")):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
@@ -105,9 +105,16 @@ class ControlTensors:
             self.hook.data_wait(*span(tensor))
 
     def mark(self, tensors: Iterable[Tensor], *, known: bool) -> None:
-        """From now on they are known, or unknown."""
+        """From now on they are known, or unknown; earlier operations that are deferred find them as they were."""
         for tensor in tensors:
-            (self.hook.data_mark_known if known else self.hook.data_forget)(*span(tensor))
+            where = span(tensor)
+            if known:
+                self.hook.data_mark_known(*where)
+            elif self.hook.data_in_use(*where):
+                start, nbytes = self.hook.device_range()  # what is computed from its end is unknown: no tensor is there
+                self._defer([start + nbytes - 8, 8], where, lambda: None)
+            else:
+                self.hook.data_forget(*where)
 
     def warn_of_unknown_read(self, tensor: Tensor) -> None:
         """The program reads values that are unknown. Integers and bools are worth a warning; floats are not, because
@@ -141,13 +148,13 @@ class ControlTensors:
     def compute_when_arrived(
         self, inputs: list[Tensor], outputs: list[Tensor], compute: Callable[[bool], None]
     ) -> None:
-        """Calls `compute(known)` now, or when no input and no output is pending any more. `known`: all inputs are
-        known; then the outputs are known afterwards, otherwise unknown. While a CUDA graph is captured: at each of its
-        launches.
+        """Calls `compute(known)` now, or when no input is pending and no earlier operation is to read or write an
+        output any more. `known`: all inputs are known; then the outputs are known afterwards, otherwise unknown. While
+        a CUDA graph is captured: at each of its launches.
         """
         if self._captured.take(inputs, outputs, compute):
             return
-        if not self.pending(inputs) and not self.pending(outputs):
+        if not self.pending(inputs) and not any(self.hook.data_in_use(*span(output)) for output in outputs):
             known = self.known(inputs)
             self.unrecorded(lambda: compute(known))
             self.mark(outputs, known=known)
@@ -155,11 +162,16 @@ class ControlTensors:
         # The deferred call holds addresses, not the inputs: these must not live longer than on a GPU.
         reads = [span(tensor) for tensor in inputs]
         writes = [span(tensor) for tensor in outputs]
-        self._last_deferred += 1
-        self._deferred[self._last_deferred] = lambda: compute(all(self.hook.data_known(*read) for read in reads))
-        self._submit(
-            [part for read in reads for part in read], [part for write in writes for part in write], self._last_deferred
+        self._defer(
+            [part for read in reads for part in read],
+            [part for write in writes for part in write],
+            lambda: compute(all(self.hook.data_known(*read) for read in reads)),
         )
+
+    def _defer(self, reads: Sequence[int], writes: Sequence[int], work: Callable[[], None]) -> None:
+        self._last_deferred += 1
+        self._deferred[self._last_deferred] = work
+        self._submit(reads, writes, self._last_deferred)
 
     def _run_deferred(self, number: int) -> None:
         """Called by the hook library, which then marks the outputs itself."""

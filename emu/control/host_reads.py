@@ -62,7 +62,7 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 def _known_or_pending(control: ControlTensors, tensor: Tensor) -> bool:
     where = span(tensor)
-    return bool(control.hook.data_known(*where) or control.hook.data_pending(*where))
+    return bool(control.hook.data_pending(*where) or control.hook.data_known(*where))
 
 
 def _wait(control: ControlTensors, tensors: list[Tensor]) -> bool:

@@ -21,6 +21,7 @@ _ranges = ctypes.POINTER(_u64)
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_int, ()),
     "load": (_int, (_str,)),
+    "number_process": (None, (_u32,)),
     "join_later": (None, (_u32, _JOIN)),
     "start": (_int, (_str, _str, _u32, _u32, _u32, _u32)),
     "finish": (None, (_int, _str)),
@@ -35,6 +36,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
     "data_pending": (_int, (_u64, _u64)),
+    "data_in_use": (_int, (_u64, _u64)),
     "data_known": (_int, (_u64, _u64)),
     "data_mark_known": (None, (_u64, _u64)),
     "data_forget": (None, (_u64, _u64)),
@@ -96,6 +98,7 @@ class Hook:
         self.advance_ns: Callable[[int], None] = functions["advance_ns"]
         self.data_wait: Callable[[int, int], None] = functions["data_wait"]
         self.data_pending: Callable[[int, int], int] = functions["data_pending"]
+        self.data_in_use: Callable[[int, int], int] = functions["data_in_use"]
         self.data_known: Callable[[int, int], int] = functions["data_known"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_forget: Callable[[int, int], None] = functions["data_forget"]
@@ -116,9 +119,19 @@ class Hook:
         self._learn_versions()
 
     def start(
-        self, socket_path: str, cost_table: str, *, rank: int, world_size: int, server: int, local_rank: int
+        self,
+        socket_path: str,
+        cost_table: str,
+        *,
+        rank: int,
+        world_size: int,
+        server: int,
+        local_rank: int,
+        process: int = 0,
     ) -> None:
-        """In the rank: connects to the coordinator. Raises HookError."""
+        """In the rank: connects to the coordinator. `process` tells a rank's processes apart. Raises HookError."""
+        if process:
+            self._functions["number_process"](process)
         if self._functions["start"](socket_path.encode(), cost_table.encode(), rank, world_size, server, local_rank):
             raise HookError(f"rank {rank} cannot reach the coordinator at {socket_path}")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
-from ..compiler import compile_time, graph_cache, split_graphs, triton_cache
+from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
 from ..contract import routing_policy
 from ..contract.job import Job
 from ..control import dispatcher
@@ -79,7 +79,8 @@ def prepare(job: Job) -> Prepared:
     graph_cache.install(_check_torch())
     split_graphs.install()
     hook = _load_hook(job)
-    _import_modules(job.preload)
+    _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
+    _preload(job.preload)
     hook.learn_versions()
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
@@ -133,11 +134,14 @@ def _load_hook(job: Job) -> Hook:
     return hook
 
 
-def _import_modules(preload: tuple[str, ...]) -> None:
-    for name in COMMON_MODULES:
+def _import_modules(names: tuple[str, ...]) -> None:
+    for name in names:
         with contextlib.suppress(ModuleNotFoundError):  # an older or newer torch may lack some
             importlib.import_module(name)
-    for name in preload:
+
+
+def _preload(names: tuple[str, ...]) -> None:
+    for name in names:
         try:
             importlib.import_module(name)
         except Exception as error:

@@ -63,8 +63,8 @@ class Connection:
         self._pid = 0
         self._open = False
 
-    def open(self, job: Job, seat: Seat) -> None:
-        """Its GPU's work and its time are simulated from now on."""
+    def open(self, job: Job, seat: Seat, process: int = 0) -> None:
+        """Its GPU's work and its time are simulated from now on. `process` tells the processes of one rank apart."""
         prepared = self._prepared
         stack_dump.register(job.runtime_dir, seat.rank)
         prepared.hook.start(
@@ -74,6 +74,7 @@ class Connection:
             world_size=job.world_size,
             server=seat.server,
             local_rank=seat.local_rank,
+            process=process,
         )
         self._pid = os.getpid()
         self._open = True

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import traceback
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from ..contract.records import ExitKind
 from ..interpreter import real_time
 from . import launching, processes, rank, warm_children
 from .prepare import Prepared
+
+_CREDENTIALS = struct.Struct("3i")
+"""struct ucred: process id, user id, group id."""
 
 
 def main(job: Job, index: int, prepared: Prepared, control: ControlSocket, forker: int) -> NoReturn:
@@ -76,6 +80,8 @@ class _Server:
         first = job.first_rank(index)
         self._unused = set(range(first, first + job.servers[index])) if job.launcher else set()
         """Ranks that no process has become."""
+        self._of_others: set[int] = set()
+        """Ranks that children of the forked processes have become: their parents see how they end."""
         self._ended_well: list[Seat] = []
         """Ranks whose end is reported when the user's launcher has ended."""
         self._deadline_s: float | None = None
@@ -166,6 +172,7 @@ class _Server:
                     self._note_rank(child)
 
     def _fork_for(self, stub: socket.socket) -> None:
+        asking = _peer(stub)
         request = warm_children.receive(stub)
         if request is None:
             stub.close()
@@ -177,13 +184,15 @@ class _Server:
             stub.close()
             return
         self._forked += 1
+        # A rank that executes Python in its place is the stub now, and stays a rank.
+        seat = self._ranks.get(asking) or request.seat(self._job, self._index)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
             self._leave()
             stub.close()
             ours.close()
-            warm_children.main(self._job, self._index, self._prepared, request, what, self._forked, theirs)
+            warm_children.main(self._job, self._index, self._prepared, request, what, seat, self._forked, theirs)
         theirs.close()
         request.close()
         self._add(_Child(pid, stub, ours))
@@ -220,9 +229,11 @@ class _Server:
         if not said:
             self._poll.unregister(child.joined)
             return
-        number = int(said)
+        number, pid = map(int, said.split())
         self._unused.discard(number)
-        if number not in (seat.rank for seat in self._ranks.values()):
+        if pid != child.pid:
+            self._of_others.add(number)
+        elif number not in (seat.rank for seat in self._ranks.values()):
             first = self._job.first_rank(self._index)
             self._ranks[child.pid] = Seat(rank=number, local_rank=number - first, server=self._index)
             self._control.send("started", rank=number, server=self._index, pid=child.pid)
@@ -269,9 +280,15 @@ class _Server:
         first = self._job.first_rank(self._index)
         for seat in self._ended_well:
             self._report(seat, 0, 0)
-        for number in sorted(self._unused):
+        for number in sorted(self._unused | self._of_others):
             self._report(Seat(number, number - first, self._index), 0, 0)
 
     def _kill(self, number: signal.Signals) -> None:
         for pid in (*self._ranks, *([self._command] if self._command and self._command_ended is None else [])):
             os.kill(pid, number)
+
+
+def _peer(end: socket.socket) -> int:
+    """The process id of the other side."""
+    credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[0])

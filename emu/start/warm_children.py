@@ -34,6 +34,8 @@ OF_RANK = "PHANTORA_RANK"
 _NUMBER = struct.Struct("I")
 _ANSWER = struct.Struct("II")
 _MAX_DESCRIPTORS = 253
+_PROCESSES = (1 << 16) - 1
+"""How many processes of one rank can be told apart. 0 is the process that the server has forked as a rank."""
 
 
 class _Answer(IntEnum):
@@ -156,6 +158,7 @@ def main(
     prepared: Prepared,
     request: Request,
     what: program.Program,
+    seat: Seat | None,
     number: int,
     joined: socket.socket,
 ) -> NoReturn:
@@ -171,7 +174,7 @@ def main(
     except BaseException:
         traceback.print_exc()
         rank.leave(ExitKind.INTERNAL)
-    run(job, server, prepared, what, request.seat(job, server), number, joined_at)
+    run(job, server, prepared, what, seat, number, joined_at)
 
 
 def run(
@@ -216,10 +219,10 @@ class _Join:
         self._joined = joined
 
     def __call__(self, seat: Seat) -> None:
-        os.write(self._joined, b"%d" % seat.rank)
+        os.write(self._joined, b"%d %d" % (seat.rank, os.getpid()))
         os.environ[OF_RANK] = str(seat.rank)
         rank.name_process(seat.rank)
-        self._connection.open(self._job, seat)
+        self._connection.open(self._job, seat, process=1 + os.getpid() % _PROCESSES)
 
     def by_device(self, device: int) -> None:
         """The process uses this GPU of its server."""

@@ -101,7 +101,7 @@ def start_of(rank: int, world_size: int) -> bytes:
     unique = b"bench".ljust(128, b"\0")
     return b"".join(
         (
-            records.Hello.encode(0, records.VERSION, rank, world_size, rank // 8, rank % 8, 1),
+            records.Hello.encode(0, records.VERSION, rank, world_size, rank // 8, rank % 8, 1, 0, 0),
             records.StreamCreate.encode(0, 1, rank % 8, 0, 0),
             records.StreamCreate.encode(0, 2, rank % 8, 0, 0),
             records.CommInit.encode(0, 1, world_size, rank, rank % 8, 0, payload=unique),

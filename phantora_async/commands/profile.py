@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from datetime import date
+from math import hypot
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 KNOWN_HOST = "xeon-h200"
 """Costs that the programs say little about stay near this host's."""
+DRIFT = 0.15
+"""How much a host's speed changes between its measurement and a job, relative standard deviation: docs/host.md."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +62,7 @@ def run(given: argparse.Namespace) -> int:
         target.write_text(
             host_toml(
                 found.cost_ns,
-                Spread(measured.fast, measured.slow, max(0.05, found.error)),
+                Spread(measured.fast, measured.slow, hypot(found.error, DRIFT)),
                 provenance(measured, given.rounds),
                 queue_depth=known.queue_depth,
                 comment=f"Measured by phantora-async profile --host on {date.today().isoformat()}.",

@@ -12,6 +12,9 @@ from phantora_async.ingest.communicators import Answers
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Timeline
 
+ANY = -1
+"""In place of a process's number."""
+
 
 class Connections:
     """Feeds the timeline what ranks send, sends ranks what they are answered, and pauses those that are far ahead."""
@@ -22,6 +25,10 @@ class Connections:
         self._world_size = world_size
         self._backpressure = Backpressure(timeline, world_size)
         self._channels: dict[int, Channel] = {}
+        """Of each rank's latest process that is connected; the last one, if all have gone."""
+        self._processes: dict[int, list[Channel]] = {}
+        """By rank: all that have connected. A rank has several if it executes another program, or if a child of it uses
+        its GPU."""
         self.pids: dict[int, int] = {}
         """Process ids, as this process sees them, of the ranks that have connected."""
 
@@ -29,10 +36,26 @@ class Connections:
         """Raises ProtocolError if there is no such rank, or it has connected before."""
         if not 0 <= hello.rank < self._world_size:
             raise ProtocolError(hello.rank, f"there are {self._world_size} ranks")
-        if hello.rank in self._channels:
-            raise ProtocolError(hello.rank, "a second process says it is this rank")
+        processes = self._processes.setdefault(hello.rank, [])
+        if processes:
+            if any(hello.process == other.process for other in processes):
+                raise ProtocolError(hello.rank, "a second process says it is this rank")
+            channel.beside_another = any(other.open for other in processes)
+            self._fact_builder.process_joins(hello.rank)
+        processes.append(channel)
         self._channels[hello.rank] = channel
         self.pids[hello.rank] = channel.pid
+
+    def disconnected(self, rank: int) -> None:
+        """One of the rank's processes has gone: an older one goes on, if there is one."""
+        left = [channel for channel in self._processes.get(rank, ()) if channel.open]
+        if left and not self._channels[rank].open:
+            self._channels[rank] = left[-1]
+            self.pids[rank] = left[-1].pid
+
+    def is_connected(self, rank: int) -> bool:
+        """Can one of the rank's processes still say something?"""
+        return any(channel.open for channel in self._processes.get(rank, ()))
 
     def take(self, rank: int, arrived: list[Any]) -> None:
         """Records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
@@ -48,13 +71,21 @@ class Connections:
             self._timeline.feed(rank, self._fact_builder.rank_ended(rank))
 
     def send(self, answers: Answers) -> None:
-        """One write for each rank."""
-        parts: dict[int, list[bytes]] = {}
+        """One write for each process."""
+        parts: dict[tuple[int, int], list[bytes]] = {}
         for rank, encoded in answers:
-            parts.setdefault(rank, []).append(encoded)
-        for rank, encoded_parts in parts.items():
+            process = records.process_asking(encoded) if len(self._processes.get(rank, ())) > 1 else ANY
+            parts.setdefault((rank, process), []).append(encoded)
+        for (rank, process), encoded_parts in parts.items():
             if rank in self._channels:
-                self._channels[rank].send(b"".join(encoded_parts))
+                self._channel(rank, process).send(b"".join(encoded_parts))
+
+    def _channel(self, rank: int, process: int) -> Channel:
+        """Of the process that has asked; of the latest one, for what was not asked for."""
+        for channel in self._processes[rank] if process != ANY else ():
+            if channel.process == process:
+                return channel
+        return self._channels[rank]
 
     def resume(self) -> None:
         """Reads again from paused ranks that virtual time has nearly caught up with."""

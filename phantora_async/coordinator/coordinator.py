@@ -37,8 +37,6 @@ from profiles import CostModel
 
 TURN = 2_000
 """Events that virtual time executes before the loop looks at sockets again: about 10 ms."""
-EXIT_S = 2.0
-"""A process that has ended is reported within this time after its connection has closed."""
 GC_THRESHOLD = (200_000, 100, 100)
 """Facts and simulated state form no garbage cycles. Looking for them would take a third of the time."""
 
@@ -70,8 +68,6 @@ class Coordinator:
         """The run has ended, or has failed."""
         self._server: asyncio.Server | None = None
         self._channels: list[Channel] = []
-        self._gone: set[int] = set()
-        """Ranks whose connection has closed."""
         self._gc_threshold = gc.get_threshold()
         self._turn_due = False
         self._stop = Stop.STARVED
@@ -95,7 +91,7 @@ class Coordinator:
         exit = self._run_end.exits[rank] = Exit(returncode, signal or 0)
         if not exit.well:
             self._fail(self._run_end.rank_died(rank))
-        elif rank in self._gone or rank not in self._connections.pids:
+        elif not self._connections.is_connected(rank):
             self._ended_well(rank)
         self._check_over()
 
@@ -169,17 +165,11 @@ class Coordinator:
         """Without a BYE, the process was ended from within (C's `exit`) or from outside, or it goes on as another
         program (`exec`). Its exit code counts, which may come before or after this.
         """
-        self._gone.add(rank)
-        if rank in self._run_end.exits:
-            if self._run_end.exits[rank].well:
-                self._ended_well(rank)
-        elif self._fact_builder.rank_info[rank].bye is None:
-            asyncio.get_running_loop().call_later(EXIT_S, self._note_exec, rank)
+        self._connections.disconnected(rank)
+        exit = self._run_end.exits.get(rank)
+        if exit is not None and exit.well and not self._connections.is_connected(rank):
+            self._ended_well(rank)
         self._check_over()
-
-    def _note_exec(self, rank: int) -> None:
-        if rank not in self._run_end.exits and self._run_end.failure is None:
-            self._fact_builder.warn(rank, "the process is no longer emulated: it has executed another program")
 
     def failed(self, error: Exception) -> None:
         if isinstance(error, RunFailure):

@@ -44,6 +44,11 @@ class Channel(asyncio.Protocol):
         self.rank = -1
         self.pid = 0
         """The rank's process id as this process sees it. HELLO has the id inside the rank's own pid namespace."""
+        self.process = 0
+        """Tells the processes of one rank apart."""
+        self.beside_another = False
+        """Another process of the rank goes on after this one: the rank does not end with it."""
+        self.open = True
         self.paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -70,6 +75,8 @@ class Channel(asyncio.Protocol):
             if arrived:
                 if self.rank < 0:
                     self._introduce(arrived[0])
+                if self.beside_another:
+                    arrived = [record for record in arrived if record.kind != records.BYE]
                 self._receiver.received(self.rank, arrived, used)
             if malformed is not None:
                 raise ProtocolError(self.rank, str(malformed))
@@ -89,6 +96,7 @@ class Channel(asyncio.Protocol):
                 f"it uses version {first.version} of the records and this coordinator version {records.VERSION}; "
                 "the hook library and the Python package are of different builds",
             )
+        self.process = first.process
         self._receiver.connected(self, first)
         self.rank = first.rank
 
@@ -97,6 +105,7 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """A killed rank may leave an incomplete record; the server that watches the process reports its death."""
+        self.open = False
         if self.rank >= 0:
             self._receiver.closed(self.rank)
 

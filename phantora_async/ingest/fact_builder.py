@@ -100,6 +100,10 @@ class FactBuilder:
                 facts.append(fact)
         return facts
 
+    def process_joins(self, rank: int) -> None:
+        """Another process of the rank will say HELLO."""
+        self.rank_info[rank].hello = None
+
     def take_answers(self) -> Answers:
         """What ranks are to be sent now, since the last call."""
         answers, self._answers = self._answers, []

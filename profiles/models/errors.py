@@ -25,7 +25,7 @@ ERROR_SHARES: dict[str, float] = {
     "depthwise convolution": 0.44,
     "depthwise convolution of PyTorch": 0.11,
     "element-wise": 0.07,
-    "element-wise, cast": 0.05,
+    "element-wise, cast": 0.06,
     "element-wise, strided": 0.32,
     "embedding": 0.24,
     "embedding bag": 0.21,

@@ -82,14 +82,14 @@ def descendants_of(group: int) -> list[int]:
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
     """`run(script, *args, n=2, options=(...))` runs one emulated job. Afterwards no process of it may be left. With the
-    option `-m` the script is a module.
+    option `-m` the script is a module, with `--launcher` a command.
     """
     needs_torch()
     started: list[subprocess.Popen[str]] = []
 
     def run_job(script: str | Path, *args: str, n: int = 2, options: tuple[str, ...] = ()) -> Finished:
         report, run_dir = tmp_path / f"report{len(started)}.json", tmp_path / f"run{len(started)}"
-        path = script if "-m" in options else SCRIPTS / script
+        path = script if "-m" in options or "--launcher" in options else SCRIPTS / script
         command = [sys.executable, "-m", "phantora_async", "run", "-n", str(n), "--report", str(report)]
         command += ["--python", RANKS_PYTHON, "--run-dir", str(run_dir), *options, str(path), *args]
         process = subprocess.Popen(

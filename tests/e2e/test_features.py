@@ -69,10 +69,21 @@ def check_replayed_steps(done: Finished) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("cc") and not shutil.which("gcc"), reason="Triton needs a C compiler")
-def test_compiled_model_runs(run: Run) -> None:
-    done = run("compiled.py", n=2)
-    assert done.exit_code == 0, done.output
-    assert "PASSED" in done.output
+def test_one_rank_compiles_for_all_ranks_and_later_runs(run: Run, tmp_path: Path) -> None:
+    """And the time of a step does not depend on what was compiled before."""
+    cache = ("--compile-cache", str(tmp_path / "cache"))
+    first, second = (run("compiled.py", n=2, options=cache) for _ in range(2))
+    for done in (first, second):
+        assert done.exit_code == 0, done.output
+        assert "PASSED" in done.output
+    assert sum(_compiled_graphs(first)) == 2, "the model has two graphs, and one rank compiles each"
+    assert sum(_compiled_graphs(second)) == 0
+    assert first.simulated["step"]["median_ns"] == second.simulated["step"]["median_ns"]
+
+
+def _compiled_graphs(done: Finished) -> list[int]:
+    """By rank."""
+    return [int(done.log(rank).split("compiled ")[1].split()[0]) for rank in range(2)]
 
 
 def test_profiler_of_the_script_works(run: Run, tmp_path: Path) -> None:

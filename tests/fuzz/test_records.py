@@ -22,7 +22,7 @@ from .damage import fuzz
 UP = [entry for entry in ENTRIES if entry.macro in ("UP", "ASK") and entry.name != "HELLO"]
 KINDS = {"u32": (0, 2**32 - 1), "i32": (-(2**31), 2**31 - 1), "u64": (0, 2**64 - 1), "i64": (-(2**63), 2**63 - 1)}
 MODEL = CostModel(load_gpu("h200"))
-HELLO = records.Hello.encode(0, records.VERSION, 0, 2, 0, 0, 1, payload=b"node000")
+HELLO = records.Hello.encode(0, records.VERSION, 0, 2, 0, 0, 1, 0, 0, payload=b"node000")
 
 
 def field(kind: str) -> st.SearchStrategy[Any]:

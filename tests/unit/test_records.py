@@ -45,7 +45,7 @@ def test_parts_are_read_from_a_payload() -> None:
         (struct.pack("<HHIQ", 23, 0, 24, 0), "HOST_ADVANCE of 24 bytes, expected 16"),
         (
             struct.pack("<HHIQIIIIII", 1, 0, 2**31, 0, 1, 0, 1, 0, 0, 0),
-            "HELLO of 2147483648 bytes, expected 40 or more",
+            "HELLO of 2147483648 bytes, expected 48 or more",
         ),
     ],
 )
@@ -55,10 +55,10 @@ def test_what_is_no_record_is_refused(data: bytes, message: str) -> None:
 
 
 def test_an_unpadded_payload_is_padded_on_the_wire() -> None:
-    counted = struct.pack("<HHIQIIIIII", 1, 0, 43, 0, 1, 0, 1, 0, 0, 0) + b"abc" + b"\0" * 5
+    counted = struct.pack("<HHIQ8I", 1, 0, 51, 0, 1, 0, 1, 0, 0, 0, 0, 0) + b"abc" + b"\0" * 5
     found, used = records.decode_up(counted + records.HostAdvance.encode(5))
     assert [record.payload for record in found] == [b"abc", b""]
-    assert used == 64
+    assert used == 72
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=40)), max_size=20), st.integers(0, 400))

@@ -37,6 +37,7 @@ void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_
 /* Under the record lock, when a segment is opened: the reader will close it if nothing follows. */
 void ph_channel_wake_for_segments(void);
 
+void ph_questions_number_from(uint64_t first);
 int ph_channel_open(const char *path);
 void ph_channel_close(void);
 void ph_channel_drop_in_child(void);

@@ -21,6 +21,8 @@ static struct {
     ph_waiter *first;
 } waiters = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+void ph_questions_number_from(uint64_t first) { waiters.last_qid = first; }
+
 uint64_t ph_waiter_add(ph_waiter *waiter) {
     pthread_mutex_lock(&waiters.lock);
     waiter->qid = ++waiters.last_qid;

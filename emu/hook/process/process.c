@@ -11,6 +11,7 @@
 #include "core/host.h"
 #include "costs/cost.h"
 #include "memory/memory.h"
+#include "streams/event.h"
 #include "streams/segment.h"
 #include "streams/stream.h"
 
@@ -107,8 +108,18 @@ static void emit_hello(void) {
                              .world_size = ph_run.world_size,
                              .server = ph_run.server,
                              .local_rank = ph_run.local_rank,
-                             .pid = (uint32_t)getpid()};
+                             .pid = (uint32_t)getpid(),
+                             .process = ph_run.process};
     ph_emit(PH_KIND_HELLO, &hello, sizeof hello, host, strlen(host));
+}
+
+/* Before phantora_start: this process continues a rank's op stream, or works beside the rank's first process. Its
+ * streams, recordings and questions get numbers that no other process of the rank uses. */
+PH_EXPORT void phantora_number_process(uint32_t process) {
+    ph_run.process = process;
+    ph_streams_number_from(process << 16);
+    ph_recordings_number_from((uint64_t)process << 40);
+    ph_questions_number_from((uint64_t)process << 40);
 }
 
 PH_EXPORT void phantora_join_later(uint32_t server, ph_join_function join) {

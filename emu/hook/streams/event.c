@@ -50,6 +50,8 @@ int ph_event_destroy(ph_event *event) {
     return CUDA_OK;
 }
 
+void ph_recordings_number_from(uint64_t first) { events.last_recording = first; }
+
 uint64_t ph_record_on(ph_stream *stream, uint64_t drop) {
     ph_close_segments();
     struct ph_EVENT_RECORD record = {.stream = stream->id, .recording = ++events.last_recording, .drop = drop};

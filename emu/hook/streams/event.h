@@ -35,6 +35,7 @@ int ph_event_elapsed(float *ms, ph_event *start, ph_event *end);
 /* Under the record lock: makes a recording on the stream (dropping another one, if not 0); makes a stream wait for one;
  * drops one. */
 uint64_t ph_record_on(ph_stream *stream, uint64_t drop);
+void ph_recordings_number_from(uint64_t first);
 void ph_recording_wait(ph_stream *stream, uint64_t recording);
 void ph_recording_drop(uint64_t recording);
 

@@ -23,7 +23,7 @@ static struct {
     ph_stream *all,
         *retired; /* destroyed ones are kept for reuse and never freed, so that a stale handle is recognised */
     ph_stream *legacy[PH_MAX_DEVICES];
-    uint32_t last_id;
+    uint32_t first_id, last_id; /* ids begin after the first */
 } streams;
 int ph_blocking_streams;
 
@@ -70,9 +70,15 @@ int ph_streams_make_defaults(void) {
     return CUDA_OK;
 }
 
+void ph_streams_number_from(uint32_t first) {
+    for (ph_stream *stream = streams.all; stream; stream = stream->next) stream->id += first;
+    streams.first_id = first;
+    streams.last_id += first;
+}
+
 void ph_streams_announce(void) {
     ph_record_lock();
-    for (uint32_t id = 1; id <= streams.last_id;
+    for (uint32_t id = streams.first_id + 1; id <= streams.last_id;
          id++) /* the list has the newest first, but streams are announced by number */
         for (ph_stream *stream = streams.all; stream; stream = stream->next)
             if (stream->id == id) {

@@ -1,4 +1,6 @@
-"""torch.compile: every rank runs the kernels that Triton made, forward and backward."""
+"""torch.compile: every rank runs the kernels that Triton made, forward and backward. DistributedDataParallel splits the
+model into several graphs.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,10 @@ import torch.distributed as dist
 
 dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.LayerNorm(512)).cuda()
-compiled = torch.compile(torch.nn.parallel.DistributedDataParallel(model))
+model = torch.nn.Sequential(
+    torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 512), torch.nn.LayerNorm(512)
+).cuda()
+compiled = torch.nn.parallel.DistributedDataParallel(torch.compile(model), bucket_cap_mb=1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 x = torch.randn(64, 256, device="cuda")
 for _ in range(4):
@@ -21,4 +25,5 @@ torch.cuda.synchronize()
 frames = torch._dynamo.utils.counters["frames"]
 assert frames["ok"] > 0, frames
 dist.destroy_process_group()
+print(f"compiled {torch._dynamo.utils.counters['aot_autograd']['autograd_cache_miss']} graphs")
 print("PASSED")

@@ -16,7 +16,7 @@ class FakeRank:
     def __init__(self, path: Path, rank: int, world_size: int, version: int = records.VERSION) -> None:
         self._path = path
         self.rank = rank
-        self._hello = records.Hello.encode(0, version, rank, world_size, 0, rank, 1, payload=b"node000")
+        self._hello = records.Hello.encode(0, version, rank, world_size, 0, rank, 1, 0, 0, payload=b"node000")
         self._questions = 0
         self._rest = b""
         self._got: list[Any] = []

@@ -466,7 +466,7 @@ async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
         (records.NcclData.encode(0, 5, 0, 1, 0), "rank 1: .*was not announced"),
         (records.CommSplit.encode(0, 1, 77, 0, 0, 0), "rank 1: .*communicator 0x4d is unknown"),
         (records.Cost.encode(0, 1, 0, payload=b"memset;8"), "rank 1: .*COST with key 0"),
-        (records.Hello.encode(0, records.VERSION, 1, 2, 0, 1, 1), "rank 1: .*HELLO twice"),
+        (records.Hello.encode(0, records.VERSION, 1, 2, 0, 1, 1, 0, 0), "rank 1: .*HELLO twice"),
     ],
 )
 async def test_impossible_records_end_the_run_naming_the_rank(two: Run, sent: bytes, message: str) -> None:
@@ -556,7 +556,7 @@ async def test_a_rank_that_ends_without_a_word_in_either_order(two: Run, first: 
         if first == "exit":
             two.coordinator.rank_exited(rank.rank, 0, 0)
         rank.close()
-        while rank.rank not in two.coordinator._gone:
+        while two.coordinator._connections.is_connected(rank.rank):
             await asyncio.sleep(0)
         two.coordinator.rank_exited(rank.rank, 0, 0)
         ended.set()

@@ -10,7 +10,7 @@ from emu.contract import records
 from phantora_async.ingest import channel as channel_module
 from phantora_async.ingest.channel import Channel
 
-HELLO = records.Hello.encode(0, records.VERSION, 0, 1, 0, 0, 1, payload=b"node000")
+HELLO = records.Hello.encode(0, records.VERSION, 0, 1, 0, 0, 1, 0, 0, payload=b"node000")
 
 
 class Receiver:

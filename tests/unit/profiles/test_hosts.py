@@ -110,3 +110,15 @@ def test_the_error_is_that_of_programs_left_out() -> None:
     assert fit({"p1": counts["p1"]}, KNOWN.cost_ns, times, None).errors.keys() == {"p1"}
     with pytest.raises(ValueError, match="no program"):
         fit(counts, KNOWN.cost_ns, {}, None)
+
+
+def test_the_only_program_with_a_kind_says_nothing_about_the_error() -> None:
+    """Without it the cost of that kind is the known host's, which may be far from this one's."""
+    counts = {f"p{i}": {"op": 1000.0 + 100 * i, "frame": 500.0 * i} for i in range(6)}
+    times = {name: 2.0 * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items()) for name, units in counts.items()}
+    counts["tables"] = {"fresh_table_kib": 1000.0, "op": 10.0}
+    times["tables"] = 2 * KNOWN.cost_ns["fresh_table_kib"] * 1000.0
+    found = profiles.fit(counts, KNOWN.cost_ns, None, times)
+    assert "tables" not in found.errors
+    assert set(found.errors) == {f"p{i}" for i in range(6)}
+    assert found.cost_ns["fresh_table_kib"] == pytest.approx(2 * KNOWN.cost_ns["fresh_table_kib"], rel=0.1)

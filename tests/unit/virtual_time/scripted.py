@@ -70,7 +70,7 @@ class Script:
         self._recordings = 0
         self._questions = 0
         self._calls: dict[object, int] = {}
-        self.add(records.Hello.encode(0, records.VERSION, rank, world_size, 0, rank, 1))
+        self.add(records.Hello.encode(0, records.VERSION, rank, world_size, 0, rank, 1, 0, 0))
         for stream in (1, 2, 3):
             self.add(records.StreamCreate.encode(0, stream, 0, 0, 0))
 

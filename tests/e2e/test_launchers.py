@@ -1,0 +1,144 @@
+"""Every way to start a job: launchers and scripts that start their own ranks, once on each server."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from .conftest import SCRIPTS, Finished, Run, needs
+
+pytestmark = pytest.mark.torch
+SCRIPT = str(SCRIPTS / "launched.py")
+HOW = ("spawn", "forkserver", "fork")
+
+
+def launch(run: Run, *command: str, servers: int = 2, gpus: int = 2) -> Finished:
+    """`phantora-async run --launcher -- command`, on servers of two GPUs."""
+    options = ("--nproc-per-node", str(gpus), "--launcher")
+    return run(Path(command[0]), *command[1:], n=servers * gpus, options=(*options, "--"))
+
+
+def check(done: Finished, servers: int = 2, gpus: int = 2) -> None:
+    assert done.exit_code == 0, done.output
+    line = next(line for line in done.log(0).splitlines() if line.startswith("SEEN "))
+    seen = ast.literal_eval(line.removeprefix("SEEN "))
+    assert [(rank, device) for rank, device, _, _ in seen] == [(r, r % gpus) for r in range(servers * gpus)]
+    if seen[0][2] == "node000":
+        assert [host for _, _, host, _ in seen] == [f"node{rank // gpus:03}" for rank in range(servers * gpus)]
+    assert len(done.simulated["ranks"]) == servers * gpus
+    assert all(0 < time_us < 10_000 for _, _, _, times in seen for time_us in times), "virtual time"
+    assert done.simulated["collectives"] > 0
+
+
+def test_torchrun(run: Run) -> None:
+    check(launch(run, "torchrun", "--nproc-per-node", "2", SCRIPT, "ranks"))
+
+
+def test_torchrun_with_arguments_of_each_server(run: Run) -> None:
+    command = ["torchrun", "--nnodes", "$NNODES", "--node-rank", "$NODE_RANK", "--nproc-per-node", "$GPUS_PER_NODE"]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "$MASTER_ADDR:$MASTER_PORT"]
+    done = launch(run, *command, SCRIPT, "ranks")
+    assert done.exit_code == 0, done.output
+    assert "SEEN [(0, 0" in done.log(0) + done.log(2)
+
+
+def test_torchrun_as_a_module(run: Run) -> None:
+    check(launch(run, "python", "-m", "torch.distributed.run", "--nproc-per-node=2", SCRIPT, "ranks"))
+
+
+def test_a_shell_script(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "launch.sh"
+    script.write_text(f"#!/bin/sh\nexec torchrun --nproc-per-node 2 {SCRIPT} ranks\n")
+    check(launch(run, "sh", str(script)))
+
+
+def test_deepspeed(run: Run) -> None:
+    needs("deepspeed")
+    check(launch(run, "deepspeed", "--num_gpus", "2", SCRIPT, "ranks", servers=1), servers=1)
+
+
+def test_accelerate(run: Run) -> None:
+    needs("accelerate")
+    command = ["accelerate", "launch", "--multi_gpu", "--num_machines", "2", "--num_processes", "4"]
+    command += [
+        "--machine_rank",
+        "$NODE_RANK",
+        "--main_process_ip",
+        "$MASTER_ADDR",
+        "--main_process_port",
+        "$MASTER_PORT",
+    ]
+    check(launch(run, *command, "--mixed_precision", "no", "--dynamo_backend", "no", SCRIPT, "ranks"))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_script_that_starts_its_own_ranks(run: Run, how: str) -> None:
+    done = launch(run, "python", SCRIPT, how)
+    check(done)
+    assert "ALL ENDED" in done.log(0)
+
+
+def test_times_do_not_depend_on_the_launcher(run: Run) -> None:
+    """The steps of ranks that a launcher starts take what those of ranks take that are started without one."""
+    launched = launch(run, "torchrun", "--nproc-per-node", "2", SCRIPT, "ranks", servers=1)
+    spawned = launch(run, "python", SCRIPT, "spawn", servers=1)
+    plain = run("launched.py", "ranks", n=2)
+    times = [done.simulated["step"]["median_ns"] for done in (launched, spawned, plain)]
+    assert times[0] == times[1] == times[2]
+
+
+def test_fewer_ranks_than_gpus(run: Run) -> None:
+    done = launch(run, "torchrun", "--nproc-per-node", "1", SCRIPT, "ranks")
+    assert done.exit_code == 0, done.output
+    assert "SEEN [(0, 0, " in done.log(0)
+
+
+@pytest.mark.parametrize(
+    "command", [("torchrun", "--nproc-per-node", "2", SCRIPT, "ranks"), ("python", SCRIPT, "spawn")]
+)
+def test_a_rank_that_fails(run: Run, command: tuple[str, ...]) -> None:
+    done = launch(run, *command, "fails", servers=1)
+    assert done.exit_code == 1, done.output
+    assert "ValueError: no such luck" in done.output
+
+
+def test_a_launcher_that_cannot_start(run: Run) -> None:
+    done = launch(run, "no-such-launcher", "train.py", servers=1)
+    assert done.exit_code == 127, done.output
+    assert "no-such-launcher on server 0 ended with exit code 127" in done.output
+
+
+def test_a_launcher_that_fails(run: Run) -> None:
+    done = launch(run, "torchrun", "--no-such-option", servers=1)
+    assert done.exit_code == 2, done.output
+    assert "torchrun on server 0 ended with exit code 2" in done.output
+
+
+def test_a_child_of_a_rank_has_its_gpus(run: Run) -> None:
+    done = run("launched.py", "spawn", n=1)
+    check(done, servers=1, gpus=1)
+
+
+def test_a_rank_that_executes_another_program_stays_a_rank(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "executes.py"
+    script.write_text(
+        "import os, sys, time, torch\n"
+        "if len(sys.argv) == 1:\n"
+        "    torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"
+        "    torch.ones(1 << 20, device='cuda')\n"
+        "    time.sleep(5)\n"
+        "    os.execv(sys.executable, [sys.executable, __file__, str(time.time())])\n"
+        "assert 0 <= time.time() - float(sys.argv[1]) < 1, 'virtual time goes on'\n"
+        "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"
+        "torch.distributed.init_process_group('nccl')\n"
+        "total = torch.ones(4, device='cuda')\n"
+        "torch.distributed.all_reduce(total)\n"
+        "print('SUM', total.tolist())\n"
+        "torch.distributed.destroy_process_group()\n"
+    )
+    done = run(script, n=2)
+    assert done.exit_code == 0, done.output
+    assert [f"SUM {[2.0] * 4}" in done.log(rank) for rank in (0, 1)] == [True, True]
+    assert done.simulated["virtual_ns"] > 5 * 10**9
