@@ -53,8 +53,8 @@ class Connections:
             self._channels[rank] = left[-1]
             self.pids[rank] = left[-1].pid
 
-    def is_connected(self, rank: int) -> bool:
-        """Can one of the rank's processes still say something?"""
+    def connected(self, rank: int) -> bool:
+        """Has the rank a process that is connected?"""
         return any(channel.open for channel in self._processes.get(rank, ()))
 
     def take(self, rank: int, arrived: list[Any]) -> None:

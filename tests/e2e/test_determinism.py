@@ -74,8 +74,7 @@ def test_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path) -
 def test_a_thread_that_polls_clocks_makes_no_difference(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "polls.py"
     script.write_text(
-        "import threading, time, torch
-"
+        "import threading, time, torch\n"
         "def poll():\n    while True:\n        time.perf_counter()\n"
         "threading.Thread(target=poll, daemon=True).start()\n"
         "layer = torch.nn.Linear(64, 64, device='cuda')\n"
