@@ -65,7 +65,6 @@ class Initialisation:
             and tensor.layout is torch.strided
             and tensor.is_contiguous()
             and tensor.numel() * tensor.element_size() >= LEAST_NBYTES
-            and not torch.compiler.is_compiling()
             and not torch._C._len_torch_dispatch_stack()
             and os.getpid() != self._forker
         )
@@ -76,28 +75,29 @@ class Initialisation:
         import torch
 
         generator = options.get("generator") or torch.default_generator
-        others = {option: value for option, value in options.items() if option != "generator"}
-        before = generator.get_state().numpy().tobytes()
-        asked = f"{name} {arguments} {sorted(others.items())} {tuple(tensor.shape)} {tensor.dtype}"
-        key = hashlib.blake2b(before + asked.encode(), digest_size=20).hexdigest()
-        small = torch.empty(2, 2, dtype=tensor.dtype)
-        state = generator.get_state()
         self._drawing = True
+        self._hook.uncounted(1)
         try:
-            function(small, *arguments, **options)  # for its host time
+            state = generator.get_state()
+            small = torch.empty(2, 2, dtype=tensor.dtype)
+            self._hook.uncounted(-1)
+            try:
+                function(small, *arguments, **options)  # for its host time
+            finally:
+                self._hook.uncounted(1)
             generator.set_state(state)
 
             def draw() -> bytes:
-                self._hook.uncounted(1)
-                try:
-                    function(tensor.detach(), *arguments, **options)
-                finally:
-                    self._hook.uncounted(-1)
+                function(tensor.detach(), *arguments, **options)
                 return bytes(generator.get_state().numpy().tobytes())
 
+            others = sorted((option, value) for option, value in options.items() if option != "generator")
+            asked = f"{name} {arguments} {others} {tuple(tensor.shape)} {tensor.dtype}"
+            key = hashlib.blake2b(state.numpy().tobytes() + asked.encode(), digest_size=20).hexdigest()
             block = Block(tensor.data_ptr(), tensor.numel() * tensor.element_size())
             after = self._store.fill(key, block, draw)
+            generator.set_state(torch.frombuffer(bytearray(after), dtype=torch.uint8))
         finally:
+            self._hook.uncounted(-1)
             self._drawing = False
-        generator.set_state(torch.frombuffer(bytearray(after), dtype=torch.uint8))
         return tensor
