@@ -26,6 +26,7 @@ from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_n
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
+from ..weights.initialisation import Initialisation
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -99,6 +100,8 @@ def prepare(job: Job) -> Prepared:
     call_sites.note_backward_passes(hook)
     frame_counter.install(hook)
     thread_names.install()
+    if job.share_weights:
+        Initialisation(Path(job.runtime_dir, "weights"), hook).install()
     _check_single_threaded()
     gc.collect()
     heap.return_large_blocks()
