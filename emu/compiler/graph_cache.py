@@ -32,12 +32,15 @@ _WAIT_S = 1800.0
 
 
 def install(torch_version: str) -> None:
-    """In the forker, once, before torch is imported."""
+    """In the forker, or a process that a launcher starts, once, before torch is imported."""
     folder = os.environ.get(FOLDER)
     if not folder:
         return
-    os.environ[FOLDER] = str(Path(folder) / f"torch-{torch_version}")
-    locks = GraphLocks(Path(folder) / "locks")
+    root, version = Path(folder), f"torch-{torch_version}"
+    if root.name == version:  # a launcher's rank has the environment of a process that has done this
+        root = root.parent
+    os.environ[FOLDER] = str(root / version)
+    locks = GraphLocks(root / "locks")
     when_imported("torch._dynamo.callback", functools.partial(_release_at_the_end, locks))
     when_imported("torch._inductor.codecache", functools.partial(_graph_cache, locks))
     when_imported("torch._functorch._aot_autograd.autograd_cache", functools.partial(_autograd_cache, locks))
