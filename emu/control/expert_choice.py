@@ -32,13 +32,13 @@ def choose(policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int
     by_mask, start = torch.argsort(mask_of, stable=True), 0
     for mask, count in zip(masks, torch.bincount(mask_of, minlength=len(masks)).tolist(), strict=True):
         members = by_mask[start : start + count]
-        start += count
         inside = mask.nonzero().flatten()
         taken = min(k, len(inside))
         if taken:
-            result[members, :taken] = inside[_choose(policy, len(members), candidates, taken, layer, inside)]
+            result[members, :taken] = inside[_choose(policy, len(members), candidates, taken, layer, inside, start)]
         if taken < k:
             result[members, taken:] = (~mask).nonzero().flatten()[: k - taken]
+        start += count
     return result
 
 
@@ -55,8 +55,10 @@ def order(policy: RoutingPolicy, rows: int, candidates: int, layer: int) -> Tens
     return keys.argsort(dim=1, descending=True)
 
 
-def _choose(policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int, inside: Tensor | None) -> Tensor:
-    """Places in `inside`, or candidates if that is None."""
+def _choose(
+    policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: int, inside: Tensor | None, start: int = 0
+) -> Tensor:
+    """Places in `inside`, or candidates if that is None. `start`: how many rows have chosen before."""
     import torch
 
     count = candidates if inside is None else len(inside)
@@ -67,7 +69,7 @@ def _choose(policy: RoutingPolicy, rows: int, candidates: int, k: int, layer: in
         return torch.rand(rows, count, generator=generator, device="cpu").topk(k, dim=1).indices
     weights = policy.weights(candidates, layer)
     if weights is None:
-        return (torch.arange(rows, device="cpu")[:, None] * k + torch.arange(k, device="cpu")) % count
+        return (torch.arange(start, start + rows, device="cpu")[:, None] * k + torch.arange(k, device="cpu")) % count
     shares = torch.tensor(weights, dtype=torch.float64, device="cpu")
     return _systematic(shares if inside is None else shares[inside], rows, k)
 

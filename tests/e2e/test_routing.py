@@ -1,0 +1,63 @@
+"""Mixture of experts: what nobody computed is chosen by `--moe`, alike on all ranks, and all that follows is true."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Finished, Run
+
+pytestmark = pytest.mark.torch
+PAIRS = 2048
+
+
+def told(done: Finished, rank: int) -> dict[str, Any]:
+    line = next(line for line in done.log(rank).splitlines() if line.startswith("{"))
+    return json.loads(line)  # type: ignore[no-any-return]
+
+
+def check(done: Finished) -> list[dict[str, Any]]:
+    """What holds under every policy."""
+    assert done.exit_code == 0, done.output
+    both = [told(done, rank) for rank in (0, 1)]
+    assert both[0]["sent"] == both[1]["sent"]
+    for rank, one in enumerate(both):
+        assert len(one["sent"]) == 8, "two steps, two layers, each computed again for the backward pass"
+        assert {sum(sent) for sent in one["sent"]} == {PAIRS}
+        mine = slice(8 * rank, 8 * rank + 8)
+        assert one["received"] == [sent[mine] * 2 for sent in one["sent"]]
+        ((same, _),) = one["second"]
+        assert same == 0, "no token has an expert twice"
+        ((inside, _),) = one["groups"]
+        assert inside
+    assert done.simulated["warnings"] == []
+    return both
+
+
+def test_balanced(run: Run) -> None:
+    done = run("experts.py", n=2)
+    one, _ = check(done)
+    assert one["sent"] == [[128] * 16] * 8
+    assert one["kept"] == [[100] * 16]
+    assert one["second"][0][1] == pytest.approx([64] * 16, abs=4)
+    assert one["groups"][0][1] == [128] * 16
+    assert "policy balanced (--moe)" in done.output
+    routing = done.simulated["routing"]
+    (router,) = (place for place in routing["places"] if place["module"] == "Router")
+    assert (router["operation"], router["chosen"], router["candidates"]) == ("topk", 2, 16)
+    assert [layer["loads"] for layer in router["layers"]] == [[128 * 8] * 16] * 2, "four calls on each of two ranks"
+
+
+def test_uneven_loads(run: Run, tmp_path: Path) -> None:
+    trace = tmp_path / "loads.txt"
+    trace.write_text("8 8 " + "4 " * 14 + "\n" + "1 " * 15 + "17\n")
+    done = run("experts.py", n=2, options=("--moe", f"trace:{trace}"))
+    one, _ = check(done)
+    first, second = one["sent"][:2]
+    assert first == pytest.approx([PAIRS * 8 / 72] * 2 + [PAIRS * 4 / 72] * 14, abs=1)
+    assert second == pytest.approx([1024 / 15] * 15 + [1024], abs=1)
+    assert one["sent"][2:4] == [second, first], "computed again, the last layer first"
+    assert one["kept"] == [[min(100, load) for load in first]]

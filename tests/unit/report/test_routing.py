@@ -1,0 +1,56 @@
+"""The load of each expert, from ROUTING records to the report's text."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from emu.contract import records
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest.routing_loads import RoutingLoads
+from phantora_async.report.routing import routing_document, routing_notes
+
+
+def record(
+    loads: list[int], *, layer: int = 0, calls: int = 1, text: bytes = b"a.py:3\nRouter\ntopk"
+) -> records.Routing:
+    payload = struct.pack(f"<{len(loads)}Q", *loads) + text
+    (decoded,), _ = records.decode_up(records.Routing.encode(0, calls, layer, 2, len(loads), 0, payload=payload))
+    assert isinstance(decoded, records.Routing)
+    return decoded
+
+
+def test_totals_replace_those_before_and_ranks_add_up() -> None:
+    loads = RoutingLoads()
+    loads.take(0, record([1, 1, 1, 1]))
+    loads.take(0, record([2, 2, 2, 2], calls=2))
+    loads.take(1, record([8, 0, 0, 0], calls=2))
+    loads.take(1, record([1, 0, 0, 1], layer=1))
+    (place,) = routing_document("zipf:1", loads)["places"]
+    assert (place["line"], place["module"], place["operation"]) == ("a.py:3", "Router", "topk")
+    assert (place["chosen"], place["candidates"], place["ranks"]) == (2, 4, 2)
+    assert place["layers"] == [
+        {"layer": 0, "calls": 4, "loads": [10, 2, 2, 2]},
+        {"layer": 1, "calls": 1, "loads": [1, 0, 0, 1]},
+    ]
+
+
+def test_the_text_names_policy_place_and_loads() -> None:
+    loads = RoutingLoads()
+    loads.take(0, record([3, 1, 0, 0]))
+    heading, line = routing_notes(routing_document("zipf:1", loads))
+    assert "zipf:1 (--moe)" in heading
+    assert "Router (a.py:3): topk chooses 2 of 4" in line
+    assert "3.00 times the mean load" in line
+    assert line.endswith("75.0% 25.0% 0.0% 0.0%")
+
+
+def test_a_run_without_routing_says_nothing() -> None:
+    assert routing_notes(routing_document("balanced", RoutingLoads())) == []
+
+
+@pytest.mark.parametrize("text", [b"", b"a.py:3", b"a\nb\nc\nd"])
+def test_a_record_of_another_form_is_refused(text: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        RoutingLoads().take(0, record([1, 1], text=text))
