@@ -35,7 +35,7 @@ SLOWEST = 0.15
 
 
 WORKING = 0.5
-"""Share of the phases in which the GPU waits for the host that it spends working, an assumption."""
+"""Share of the phases in which the GPU waits for a slow host that it spends working, an assumption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,12 @@ def interval(parts: StepParts, kernel_error: float, host: HostModel | None, rank
 
 def _changed_ns(parts: StepParts, factor: float) -> float:
     """By how much the GPU's waits change if the host takes `factor` of the modelled time: by the host's work in the
-    phases in which the GPU waits, unless there are no waits left."""
+    phases in which the GPU waits, until there are no waits left. These phases may be the whole step, so a faster host
+    may do away with more than a slower one adds."""
     waiting_ns = parts.step_ns - parts.gpu_ns
-    phases_ns = min(parts.host_ns, waiting_ns / (1 - WORKING))
-    return max(-waiting_ns, (factor - 1) * phases_ns)
+    if factor < 1:
+        return max(-waiting_ns, (factor - 1) * parts.host_ns)
+    return (factor - 1) * min(parts.host_ns, waiting_ns / (1 - WORKING))
 
 
 def _host_bound_ns(parts: StepParts) -> float:

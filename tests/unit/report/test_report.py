@@ -167,7 +167,8 @@ def test_the_report_names_what_bounds_a_kernel_and_what_a_host_bound_step_may_ta
         "gpu_ns": 9000,
         "signatures": [
             {"title": "a product", "source": "roofline", "bound": "compute", "launches": 3, "mean_ns": 2000},
-            {"title": "a fill", "source": "roofline", "bound": "latency", "launches": 3, "mean_ns": 1000},
+            {"title": "a fill", "source": "unrecognised", "bound": "latency", "launches": 1_000_000, "mean_ns": 1},
+            {"title": "x" * 200, "source": "interpolated", "bound": "memory", "launches": 3, "mean_ns": 999_999},
         ],
         "ranks": [],
     }
@@ -177,3 +178,7 @@ def test_the_report_names_what_bounds_a_kernel_and_what_a_host_bound_step_may_ta
     (head,) = (line for line in lines if "GPU work of all ranks" in line)
     (product,) = (line for line in lines if "a product" in line)
     assert product[head.index("bound by") :].startswith("compute ")
+    (fill,) = (line for line in lines if "a fill" in line)
+    assert fill.split()[1:] == ["1.00", "ms", "1,000,000", "0.0", "µs", "unrecognised", "latency", "a", "fill"]
+    (long,) = (line for line in lines if "xxx" in line)
+    assert long.split()[1:6] == ["3.00", "ms", "3", "1000.0", "µs"]
