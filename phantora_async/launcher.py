@@ -97,9 +97,11 @@ def check_open_files(ranks: int) -> None:
 
 def make_runtime() -> Runtime:
     """Raises EnvironmentUnusable if the hook library was not built."""
-    if not HOOK.is_file():
+    for built in (HOOK, installed.PYTHON_STUB):
+        if built.is_file():
+            continue
         raise EnvironmentUnusable(
-            f"the hook library {HOOK} is missing",
+            f"{built} is missing",
             f"in a source checkout, build it: {sys.executable} emu/hook/build.py",
         )
     runtime = Runtime(_runtime_folder(), int(time.time()))

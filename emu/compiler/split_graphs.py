@@ -84,12 +84,13 @@ def _note_returned(returned: _ByKey, module: ModuleType) -> None:
         if traced is not None and context is not None:
             # New ones, as for a cached graph: Inductor has marked the traced ones, which the next graph's key tells.
             self.out_metas = _fakes(traced, context.fake_mode)
-        result = post_compile(self, compiled_fn, aot_config, **named)
+        wrapped = post_compile(self, compiled_fn, aot_config, **named)
         info = getattr(aot_config, "cache_info", None)
         final = describe(self.out_metas, own_device)  # the strides are now those that Inductor has chosen
-        if final is not None and info is not None:
-            returned[info.cache_key] = final
-        return result
+        if final is None or info is None:
+            return wrapped
+        returned[info.cache_key] = final
+        return _first_call_returns(wrapped([]), compiled_fn)
 
     wrapper.post_compile = post_compile_and_note
 
@@ -165,15 +166,19 @@ class _FirstCallReturns:
         return getattr(self._graph, name)
 
     def post_compile(self, result: Any, fx_config: Any) -> Callable[[list[Any]], Any]:
-        compiled: Callable[[list[Any]], Any] = self._graph.post_compile(result, fx_config)
-        values: list[Any] | None = self._values
+        return _first_call_returns(self._values, self._graph.post_compile(result, fx_config))
 
-        def call(arguments: list[Any]) -> Any:
-            nonlocal values
-            if values is not None:
-                returned, values = values, None
-                return returned
-            return compiled(arguments)
 
-        vars(call)["_boxed_call"] = True
-        return call
+def _first_call_returns(values: list[Any] | None, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The same for a graph compiled just now and for a cached one: both take the same host time."""
+
+    @functools.wraps(compiled)  # AOTAutograd looks for attributes of the compiled graph when it saves its entry
+    def call(arguments: list[Any]) -> Any:
+        nonlocal values
+        if values is not None:
+            returned, values = values, None
+            return returned
+        return compiled(arguments)
+
+    vars(call)["_boxed_call"] = True
+    return call

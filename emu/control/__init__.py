@@ -1,9 +1,10 @@
-"""Control tensors: small tensors that steer the program are computed for real, on the CPU.
+"""Small tensors are computed for real, on the CPU, so that values that a script reads are right.
 
-Lives here: which ATen operations are computed (`op_lists`), the functions that stand before torch's CUDA kernels
-(`dispatcher` registers them; `device_ops` have results on the device, `host_reads` bring values to the program),
-what these share (`control_tensors`, `computed_op`, `equivalents`, `host_views`), and what follows a policy because its
-scores are not computed (`routing`, `expert_choice`, `score_masks`, `routing_loads`).
+Lives here: functions before torch's CUDA kernels (`dispatcher` registers them; `device_ops` have results on the device,
+`host_reads` bring values to the program, those of `random_numbers` draw), what must be known of single operations
+(`op_rules`, `equivalents`), how one is computed (`computed_op`, `control_tensors`, `host_views`), what launches of
+graphs compute (`captured`), and what follows a policy because its scores are not computed (`routing`, `expert_choice`,
+`score_masks`, `routing_loads`).
 Comes in: calls of ATen operations with CUDA tensors; the bytes of emulated device memory.
 Goes out: values in emulated device memory, and which of its bytes are known; warnings about values that are not;
 ROUTING records.

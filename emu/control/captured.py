@@ -1,43 +1,41 @@
-"""Control tensors of a CUDA graph: computed at each launch, as on a GPU, and not while the graph is captured."""
+"""What the launches of CUDA graphs compute: the operations that were captured, as on a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..interpreter.hook_library import Hook
-from .host_views import span
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .host_views import Place
 
 
 class CapturedOps:
-    """What the launches of graphs compute. It is kept as long as the process: few operations of a graph are on control
-    tensors, and a launch may be waiting for bytes of other ranks when its graph is freed.
+    """The captured operations. They are kept as long as the process: few operations of a graph are on small tensors,
+    and a launch may be waiting for bytes of other ranks when its graph is freed.
     """
 
     def __init__(self, hook: Hook, unrecorded: Callable[[Callable[[], Any]], Any]) -> None:
-        self._hook = hook
         self._unrecorded = unrecorded
         self._captured_streams = hook.captured_streams()
         self._submit = hook.capture_action(self._run)
-        self._operations: list[tuple[list[tuple[int, int]], Callable[[bool], None]]] = []
+        self._operations: list[Callable[[], None]] = []
 
-    def take(self, inputs: list[Tensor], outputs: list[Tensor], compute: Callable[[bool], None]) -> bool:
-        """True if the current stream is being captured. Then `compute(known)` is called at each launch of the graph,
-        and the hook library marks the outputs.
-        """
-        if not self._captured_streams.value or not outputs:
+    def capturing(self) -> bool:
+        """Is a stream of this process being captured?"""
+        return bool(self._captured_streams.value)
+
+    def take(self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None]) -> bool:
+        """True if the device's current stream is being captured. Then `work` is called at each launch of the graph."""
+        if not self._captured_streams.value:
             return False
         import torch
 
-        stream = torch._C._cuda_getCurrentRawStream(outputs[0].device.index)
-        reads, writes = [span(tensor) for tensor in inputs], [span(tensor) for tensor in outputs]
-        self._operations.append((reads, compute))
-        flat_reads, flat_writes = ([part for one in ranges for part in one] for ranges in (reads, writes))
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        self._operations.append(work)
+        flat_reads, flat_writes = (
+            [part for place in places for part in (place.address, place.nbytes)] for places in (reads, writes)
+        )
         return self._submit(stream, flat_reads, flat_writes, len(self._operations) - 1)
 
     def _run(self, number: int) -> None:
-        reads, compute = self._operations[number]
-        self._unrecorded(lambda: compute(all(self._hook.data_known(*read) for read in reads)))
+        self._unrecorded(self._operations[number])

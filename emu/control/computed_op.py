@@ -1,26 +1,26 @@
-"""One ATen operation that is computed on the CPU after its CUDA kernel was called.
+"""One ATen operation that is computed on the CPU beside the call of its CUDA kernel.
 
-The CUDA kernel allocates the outputs and launches, so memory and time are those of a GPU. Then, if all tensors are
-small, the same operation runs on host views of their bytes.
+The CUDA kernel allocates the outputs and launches, so memory and time are those of a GPU. If all tensors are small, the
+same operation runs on host views of their bytes. What it gives is known if all inputs are known. If they are not,
+floating-point outputs are unknown, and others are assumed: they are what they would be if unknown numbers were 0.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .control_tensors import ControlTensors
+from . import op_rules
+from .control_tensors import ASSUMED, KNOWN, PENDING, UNKNOWN, ControlTensors
 from .equivalents import EQUIVALENTS
-from .host_views import NoHostView
+from .host_views import NoHostView, Place
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Kernel = Callable[..., Any]
 """`kernel(keyset, *args, **kwargs)`, as the dispatcher calls it."""
-Placeholders = Callable[[list["Tensor"]], None]
-"""Writes to host views of outputs whose values are unknown."""
-
 _NUMBERS = frozenset((int, float, bool))
 
 
@@ -29,97 +29,272 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
-def _integers_become(value: int) -> Placeholders:
-    """Floating-point outputs stay as they are: memory that nothing has written reads as 0."""
-
-    def fill(outputs: list[Tensor]) -> None:
-        for output in outputs:
-            if not output.is_floating_point():
-                output.fill_(value)
-
-    return fill
+def flat(values: Iterable[Any]) -> list[Any]:
+    """The values, and those of lists among them."""
+    found: list[Any] = []
+    for value in values:
+        found += flat(value) if isinstance(value, (list, tuple)) else [value]
+    return found
 
 
-ZEROS, ONES = _integers_become(0), _integers_become(1)
+class DeviceAssert(RuntimeError):
+    """A kernel would have stopped the program by an assertion."""
 
 
 class ComputedOp:
-    """Calls the CUDA kernel of one operation, then computes the operation on host views."""
+    """Calls the CUDA kernel of one operation, and computes it on host views."""
 
-    def __init__(
-        self, control: ControlTensors, operation: Any, kernel: Kernel, placeholders: Placeholders = ZEROS
-    ) -> None:
+    def __init__(self, control: ControlTensors, operation: Any, kernel: Kernel) -> None:
+        schema = operation._schema
+        name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        self.name: str = name
         self._control = control
-        self._operation = EQUIVALENTS.get(operation._schema.name, operation)
         self._kernel = kernel
-        self._placeholders = placeholders
-        self.mutable: bool = operation._schema.is_mutable
-        """Does it write to one of its arguments?"""
-        self.out_arguments = tuple(
-            argument.name
-            for argument in operation._schema.arguments
-            if argument.kwarg_only and argument.alias_info is not None and argument.alias_info.is_write
-        )
-        """Names of keyword arguments that are only written to (`out` and the like)."""
+        self._on_cpu: Callable[..., Any] = EQUIVALENTS.get(name, operation)
+        hidden = op_rules.HIDDEN_WRITES.get(name, ())
+        arguments = list(schema.arguments)
+        self._written = {
+            argument.name: i
+            for i, argument in enumerate(arguments)
+            if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in hidden
+        }
+        """Arguments that it writes, and their places."""
+        self._not_read = {a.name for a in arguments if a.name in self._written and a.kwarg_only}
+        self._not_read.update(op_rules.NOT_READ.get(name, ()))
+        self._not_read_places = {i for i, a in enumerate(arguments) if a.name in self._not_read}
+        self.writes = bool(self._written)
+        self._fresh = [i for i, r in enumerate(schema.returns) if r.alias_info is None]
+        """Places of results that are new tensors."""
 
-    def call(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, reads_first: bool = True) -> Any:
-        """Returns the kernel's results. `reads_first`: does the operation read its first argument?"""
+    # ---- arguments -------------------------------------------------------------------------------------------------
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        values = [value for i, value in enumerate(args) if i not in self._not_read_places]
+        if kwargs:
+            values += [value for name, value in kwargs.items() if name not in self._not_read]
+        return values
+
+    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        """The tensors that a call writes to."""
+        if not self._written:
+            return []
+        return self._control.all_tensors(self._written_values(args, kwargs))
+
+    def _written_values(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+        return [kwargs.get(name) if i >= len(args) else args[i] for name, i in self._written.items()]
+
+    # ---- the call --------------------------------------------------------------------------------------------------
+    def call(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns the kernel's results."""
         control = self._control
-        inputs = control.small(args) if reads_first else control.small(args[1:])
-        named = [value for name, value in kwargs.items() if name not in self.out_arguments]
-        more = control.small(named) if named else []
+        reads = control.small(self._read(args, kwargs))
+        writes = self.written(args, kwargs)
+        if reads is None or not all(map(control.is_small, writes)):
+            return self.call_uncomputed(keyset, args, kwargs)
+        control.use(reads)
+        read_places = [Place(tensor) for tensor in reads]
+        if control.capturing():
+            return self._call_later(keyset, args, kwargs, read_places)
+        state = control.state(read_places)
+        if writes and control.in_use(map(Place, writes)):
+            state = PENDING
+        if state == PENDING:
+            return self._call_later(keyset, args, kwargs, read_places)
+        if not writes:
+            result = self._kernel(keyset, *args, **kwargs)
+            self._after(args, kwargs, result, state)
+            return result
+        if state != KNOWN and not _has_integers(writes, control):
+            result = self._kernel(keyset, *args, **kwargs)
+            if self._fresh:
+                self._after(args, kwargs, result, state)
+            control.overwrite(writes)
+            return result
+        # Kernels call other operations, which are computed, too: the inputs may change while the kernel is called.
+        values = self._values(args, kwargs, state)
         result = self._kernel(keyset, *args, **kwargs)
-        outputs = control.small(as_tuple(result))
-        if not outputs:
-            return result
-        try:
-            if inputs is None or more is None:
-                raise NoHostView
-            compute = self.on_host_views(args, kwargs, outputs)
-        except NoHostView:
-            self.give_up(outputs)
-            return result
-        control.use(inputs + more)
-        control.compute_when_arrived(inputs + more, outputs, compute)
+        self._put(self._targets(args, kwargs, result), values, state)
         return result
 
-    def on_host_views(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[Tensor]
-    ) -> Callable[[bool], None]:
-        """`compute(known)`, which writes the outputs, or placeholders if the inputs are not known. Raises
-        NoHostView.
-        """
-        control, operation = self._control, self._operation
-        cpu_args, cpu_kwargs, cpu_outputs = control.unrecorded(lambda: control.with_host_views([args, kwargs, outputs]))
+    def call_uncomputed(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same where a tensor is not small: what the kernel writes is unknown."""
+        result = self._kernel(keyset, *args, **kwargs)
+        if self._written:
+            self._control.overwrite(self.written(args, kwargs))
+        return result
+
+    def _new(self, result: Any) -> list[Any]:
+        if not self._fresh or result is None:
+            return []
+        results = as_tuple(result) if len(self._fresh) > 1 or self._fresh != [0] else (result,)
+        return [results[i] for i in self._fresh if i < len(results)]
+
+    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int) -> None:
+        """Computes the new tensors that the kernel has returned."""
+        control = self._control
+        slots = self._targets(args, kwargs, result)
+        targets = control.all_tensors(slots)
+        if not targets or (state != KNOWN and not _has_integers(targets, control)):
+            return  # the allocator has just given out the outputs: they are unknown
+        if all(map(control.is_small, targets)):
+            self._put(slots, self._values(args, kwargs, state), state)
+
+    def _call_later(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reads: list[Place]) -> Any:
+        """Calls the kernel, and computes when the inputs have arrived, or at the launches of the graph."""
+        control = self._control
+        nested, control.nested = control.nested, control.nested or self.writes
+        try:
+            result = self._kernel(keyset, *args, **kwargs)
+        finally:
+            control.nested = nested
+        slots = self._targets(args, kwargs, result)
+        targets = control.all_tensors(slots)
+        if not targets:
+            return result
+        try:
+            if not all(map(control.is_small, targets)):
+                raise NoHostView
+            cpu_args, cpu_kwargs = control.unrecorded(lambda: self._on_host(args, kwargs))
+            views = control.unrecorded(lambda: self._views(slots))
+        except NoHostView:
+            control.overwrite(targets)
+            return result
+
+        def compute() -> None:
+            state = control.state(reads)
+            try:
+                self._write(views, self._compute(cpu_args, cpu_kwargs, state), state)
+            except DeviceAssert:
+                self._write(views, None, state)
+
+        places = [view[1] for view in views if view is not None]
+        control.perform(targets[0].device.index, reads, places, compute, later=True)
+        return result
+
+    # ---- values ----------------------------------------------------------------------------------------------------
+    def _on_host(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        cpu_args = self._control_views(args)
+        cpu_kwargs = {name: self._control_views((value,))[0] for name, value in kwargs.items()}
         if "device" in cpu_kwargs:
             cpu_kwargs["device"] = "cpu"
+        return cpu_args, cpu_kwargs
 
-        def compute(known: bool) -> None:
-            if not known:
-                self._placeholders(cpu_outputs)
-            elif self.mutable:
-                operation(*cpu_args, **cpu_kwargs)
-            else:
-                for target, value in zip(cpu_outputs, as_tuple(operation(*cpu_args, **cpu_kwargs)), strict=True):
-                    target.copy_(value)
-
-        return compute
-
-    def give_up(self, results: Iterable[Any]) -> None:
-        """The operation cannot be computed (large inputs, or no host views): its small outputs are unknown."""
+    def _control_views(self, values: Iterable[Any]) -> list[Any]:
         control = self._control
-        outputs = control.small(results)
-        if not outputs:
-            return
+        views: list[Any] = []
+        for value in values:
+            if isinstance(value, control.tensor_type):
+                views.append(control.host_view(value) if value.is_cuda else value)
+            elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
+                views.append(self._control_views(value))
+            else:
+                views.append(value)
+        return views
 
-        def compute(known: bool) -> None:
-            self._placeholders([view for view in map(control.host_view, outputs) if view is not None])
+    def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any], state: int) -> list[Any] | None:
+        """What the operation writes and returns; None if it cannot be computed here. Raises DeviceAssert."""
 
-        if all(output.is_floating_point() for output in outputs):
-            control.mark(outputs, known=False)
+        def values() -> list[Any] | None:
+            try:
+                cpu_args, cpu_kwargs = self._on_host(args, kwargs)
+            except NoHostView:
+                return None
+            return self._compute(cpu_args, cpu_kwargs, state)
+
+        found: list[Any] | None = self._control.unrecorded(values)
+        return found
+
+    def _compute(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any], state: int) -> list[Any] | None:
+        if state != KNOWN:
+            cpu_args, cpu_kwargs = (
+                [self._assumed(v) for v in cpu_args],
+                {n: self._assumed(v) for n, v in cpu_kwargs.items()},
+            )
         else:
-            control.compute_when_arrived([], outputs, compute)
-            control.mark(outputs, known=False)
+            cpu_args, cpu_kwargs = list(cpu_args), dict(cpu_kwargs)
+        for name, i in self._written.items():
+            if i < len(cpu_args):
+                cpu_args[i] = _cloned(cpu_args[i])
+            elif name in cpu_kwargs:
+                cpu_kwargs[name] = _cloned(cpu_kwargs[name])
+        written = self._written_values(cpu_args, cpu_kwargs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                result = self._on_cpu(*cpu_args, **cpu_kwargs)
+            except (NotImplementedError, NoHostView):
+                return None
+            except (RuntimeError, IndexError, ValueError) as error:
+                if state == KNOWN and (isinstance(error, IndexError) or any(t in str(error) for t in op_rules.ASSERTS)):
+                    raise DeviceAssert(
+                        f"CUDA error: device-side assert triggered: {self.name.removeprefix('aten::')} says: {error}"
+                    ) from None
+                return None
+        return flat([*written, *self._new(result)])
+
+    def _assumed(self, value: Any) -> Any:
+        """Numbers that are unknown count as 0."""
+        if isinstance(value, self._control.tensor_type):
+            if self._control.state_of(Place(value)) in (KNOWN, ASSUMED):
+                return value
+            return value.new_zeros(value.shape, device="cpu")
+        if isinstance(value, list):
+            return [self._assumed(item) for item in value]
+        return value
+
+    def _targets(self, args: Any, kwargs: dict[str, Any], result: Any) -> list[Any]:
+        """What the kernel has written and returned, in the order of `_compute`'s values."""
+        return flat([*self._written_values(args, kwargs), *self._new(result)])
+
+    def _views(self, targets: list[Any]) -> list[tuple[Tensor, Place] | None]:
+        control = self._control
+        return [
+            (control.host_view(target), Place(target))
+            if isinstance(target, control.tensor_type) and target.is_cuda
+            else None
+            for target in targets
+        ]
+
+    def _put(self, targets: list[Any], values: list[Any] | None, state: int) -> None:
+        control = self._control
+        try:
+            views = control.unrecorded(lambda: self._views(targets))
+        except NoHostView:
+            control.overwrite(control.all_tensors(targets))
+            return
+        places = [view[1] for view in views if view is not None]
+        if control.in_use(places):  # the memory was that of a tensor that a deferred operation has yet to read
+            control.defer([], places, lambda: self._write(views, values, state))
+        else:
+            control.unrecorded(lambda: self._write(views, values, state))
+
+    def _write(self, views: list[tuple[Tensor, Place] | None], values: list[Any] | None, state: int) -> None:
+        control = self._control
+        if values is None or len(values) != len(views):
+            values = [None] * len(views)
+        for at, value in zip(views, values, strict=True):
+            if at is None:
+                continue
+            view, place = at
+            if value is None or value.shape != view.shape:
+                control.mark(place, UNKNOWN)
+            elif state == KNOWN:
+                view.copy_(value)
+                control.mark(place, KNOWN)
+            elif view.dtype in control.integers:
+                view.copy_(value)
+                control.mark(place, ASSUMED)
+            else:
+                control.mark(place, UNKNOWN)
+
+
+def _has_integers(tensors: list[Tensor], control: ControlTensors) -> bool:
+    return any(tensor.dtype in control.integers for tensor in tensors)
+
+
+def _cloned(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_cloned(item) for item in value]
+    return value.clone() if hasattr(value, "clone") else value
 
 
 class NumberWrapper:
@@ -134,12 +309,12 @@ class NumberWrapper:
 
         self._torch = torch
         self._unrecorded = control.unrecorded
-        self._places = tuple(i for i, a in enumerate(operation._schema.arguments) if str(a.type) == "Tensor")
+        self.places = tuple(i for i, a in enumerate(operation._schema.arguments) if str(a.type) == "Tensor")
         self._wrapped: dict[tuple[type, float, bool], Tensor] = {}
 
     def wrap(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with tensors in place of these numbers."""
-        for place in self._places:
+        for place in self.places:
             if place < len(args) and type(args[place]) in _NUMBERS:
                 args = (*args[:place], self._tensor(args[place], args), *args[place + 1 :])
         return args

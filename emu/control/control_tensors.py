@@ -1,12 +1,19 @@
-"""What all functions before torch's CUDA kernels share: which tensors are control tensors, and what is known of them.
+"""What all functions before torch's CUDA kernels share: which tensors are computed, and what is known of them.
 
-A control tensor is small: its elements are at most `limit_numel` (integers and bools) or `float_limit_numel` (floating
-point). The hook library keeps for every byte of device memory whether it is *known* (something modelled wrote it) or
-*pending* (it has yet to arrive from another rank, in a small collective).
+A tensor is small if its elements are at most `limit_numel` (integers and bools) or `float_limit_numel` (others). The
+hook library keeps for every byte of device memory one of these states:
+
+known     something modelled wrote it: a copy from the host, a computed operation
+assumed   it follows from values that nobody computed, which count as finite numbers or zeros
+pending   it has yet to arrive from another rank, in a small collective
+unknown   anything else
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -14,45 +21,55 @@ from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
 from .captured import CapturedOps
-from .host_views import HostViews, NoHostView, span
+from .host_views import HostViews, NoHostView, Place
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+UNKNOWN, KNOWN, PENDING, ASSUMED = range(4)
+"""As emu/hook/data/strided.c has them."""
+
 
 class ControlTensors:
-    """The control tensors of one process."""
+    """The small tensors of one process."""
 
-    def __init__(self, hook: Hook, limit_nbytes: int, float_limit_numel: int) -> None:
+    def __init__(self, hook: Hook, limit_numel: int, float_limit_numel: int) -> None:
         import torch
 
         self.hook = hook
-        self.limit_numel = limit_nbytes // 8
+        self.limit_numel = limit_numel
         self.float_limit_numel = float_limit_numel
         self.tensor_type = torch.Tensor
+        self.integers = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
         self._views = HostViews(hook)
-        self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
         self._deferred: dict[int, Callable[[], None]] = {}
         self._last_deferred = 0
         self._submit = hook.action(self._run_deferred)
         self._captured = CapturedOps(hook, self.unrecorded)
-        self._enable_record_function = torch._C._autograd._enable_record_function
-        self._any_size: OrderedDict[int, None] = OrderedDict()
+        self.capturing = self._captured.capturing
+        self.nested = False
+        """Is a kernel being called whose operation is computed later? Then operations that it calls are not."""
+        self.any_size: OrderedDict[int, None] = OrderedDict()
+        """By the address of their memory: tensors that count as small whatever their size."""
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
         """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
+        self._enable_record_function = torch._C._autograd._enable_record_function
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
+    def is_small(self, tensor: Tensor) -> bool:
+        numel = tensor.numel()
+        return (
+            numel <= self.float_limit_numel
+            or (numel <= self.limit_numel and tensor.dtype in self.integers)
+            or (bool(self.any_size) and tensor.untyped_storage().data_ptr() in self.any_size)
+        )
+
     def small(self, values: Iterable[Any]) -> list[Tensor] | None:
-        """The CUDA tensors among a call's arguments or results, and in lists of them; None if a tensor is larger than
-        a control tensor.
-        """
+        """The CUDA tensors among a call's arguments or results, and in lists of them; None if one is not small."""
         found: list[Tensor] = []
         for value in values:
             if isinstance(value, self.tensor_type):
-                limit = self.limit_numel if value.dtype in self.integers else self.float_limit_numel
-                if value.numel() > limit and not (
-                    self._any_size and value.untyped_storage().data_ptr() in self._any_size
-                ):
+                if not self.is_small(value):
                     return None
                 if value.is_cuda:
                     found.append(value)
@@ -63,78 +80,105 @@ class ControlTensors:
                 found += inner
         return found
 
+    def all_tensors(self, values: Iterable[Any]) -> list[Tensor]:
+        """The same of any size."""
+        found: list[Tensor] = []
+        for value in values:
+            if isinstance(value, self.tensor_type):
+                if value.is_cuda:
+                    found.append(value)
+            elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
+                found += self.all_tensors(value)
+        return found
+
     def computed_at_any_size(self, tensor: Tensor) -> None:
         """Operations that read the tensor's memory are computed although it is not small."""
-        self._any_size[tensor.untyped_storage().data_ptr()] = None
-        if len(self._any_size) > 64:
-            self._any_size.popitem(last=False)
+        self.any_size[tensor.untyped_storage().data_ptr()] = None
+        if len(self.any_size) > 64:
+            self.any_size.popitem(last=False)
 
-    def host_view(self, tensor: Tensor) -> Tensor | None:
+    def find_view(self, tensor: Tensor) -> Tensor | None:
         """The CPU tensor over the same bytes, None if there is none. Call it within `unrecorded`."""
         return self._views.view(tensor)
 
-    def with_host_views(self, value: Any) -> Any:
-        """A call's arguments with every CUDA tensor replaced by its host view. Raises NoHostView. Call it within
-        `unrecorded`.
-        """
-        if isinstance(value, self.tensor_type):
-            if not value.is_cuda:
-                return value
-            view = self._views.view(value)
-            if view is None:
-                raise NoHostView
-            return view
-        if isinstance(value, (list, tuple)):
-            return [self.with_host_views(item) for item in value]
-        if isinstance(value, dict):
-            return {name: self.with_host_views(item) for name, item in value.items()}
-        return value
+    def host_view(self, tensor: Tensor) -> Tensor:
+        """The CPU tensor over the same bytes. Raises NoHostView. Call it within `unrecorded`."""
+        view = self._views.view(tensor)
+        if view is None:
+            raise NoHostView
+        return view
 
     # ---- what is known of them -------------------------------------------------------------------------------------
+    def state(self, places: Iterable[Place]) -> int:
+        """PENDING if one of them is, else UNKNOWN if one of them is, else ASSUMED if one of them is, else KNOWN."""
+        worst = KNOWN
+        for place in places:
+            state = self.state_of(place)
+            if state == PENDING:
+                return PENDING
+            if state == UNKNOWN or (state == ASSUMED and worst == KNOWN):
+                worst = state
+        return worst
+
+    def state_of(self, place: Place) -> int:
+        if place.dense:
+            return self.hook.data_state(place.address, place.nbytes)
+        n, sizes, strides = _dimensions(place)
+        return self.hook.data_strided_state(place.address, place.item, n, sizes, strides)
+
     def known(self, tensors: Iterable[Tensor]) -> bool:
         """Are all of them known?"""
-        return all(self.hook.data_known(*span(tensor)) for tensor in tensors)
+        return self.state(map(Place, tensors)) == KNOWN
 
     def pending(self, tensors: Iterable[Tensor]) -> bool:
         """Is one of them pending?"""
-        return any(self.hook.data_pending(*span(tensor)) for tensor in tensors)
+        return self.state(map(Place, tensors)) == PENDING
+
+    def in_use(self, places: Iterable[Place]) -> bool:
+        """Is an earlier operation that is deferred still to read or to write one of them?"""
+        return any(self.hook.data_in_use(place.address, place.nbytes) for place in places)
+
+    def mark(self, place: Place, state: int) -> None:
+        """From now on it is known, assumed or unknown. For what happens at once: not ordered with pending writes."""
+        if place.dense and state == KNOWN:
+            self.hook.data_mark_known(place.address, place.nbytes)
+            return
+        n, sizes, strides = _dimensions(place)
+        self.hook.data_strided_mark(_MARKS[state], place.address, place.item, n, sizes, strides)
+
+    def overwrite(self, tensors: Sequence[Tensor]) -> None:
+        """A kernel that is not executed writes to them: now and at each launch of a graph that is being captured."""
+        if self.capturing():
+            for tensor in tensors:
+                place = Place(tensor)
+                self._captured.take(tensor.device.index, [], [place], functools.partial(self.mark, place, UNKNOWN))
+        ranges: list[int] = []
+        for tensor in tensors:
+            if tensor.is_contiguous():
+                ranges += (tensor.data_ptr(), tensor.numel() * tensor.element_size())
+            else:
+                ranges += _span(tensor)
+        if ranges:
+            self.hook.overwrite(ranges)
 
     def wait(self, tensors: Iterable[Tensor]) -> None:
         """Waits until none of them is pending."""
         for tensor in tensors:
-            self.hook.data_wait(*span(tensor))
+            self.hook.data_wait(*_span(tensor))
 
-    def mark(self, tensors: Iterable[Tensor], *, known: bool) -> None:
-        """From now on they are known, or unknown; earlier operations that are deferred find them as they were."""
-        for tensor in tensors:
-            where = span(tensor)
-            if known:
-                self.hook.data_mark_known(*where)
-            elif self.hook.data_in_use(*where):
-                start, nbytes = self.hook.device_range()  # what is computed from its end is unknown: no tensor is there
-                self._defer([start + nbytes - 8, 8], where, lambda: None)
-            else:
-                self.hook.data_forget(*where)
-
-    def warn_of_unknown_read(self, tensor: Tensor) -> None:
-        """The program reads values that are unknown. Integers and bools are worth a warning; floats are not, because
-        a training script prints its loss. The hook library counts both.
+    def warn_of_unknown_read(self, tensor: Tensor, state: int = UNKNOWN) -> None:
+        """The program reads values that nobody computed. Integers and bools are worth a warning; floats are not,
+        because a training script prints its loss. The hook library counts both.
         """
-        if not tensor.is_floating_point():
-            line = self.hook.line()
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            self.hook.warn_once(
-                f"read {line}",
-                f"{line or 'the script'} reads {dtype} values that depend on floating-point kernels, which are not "
-                "executed: the values are placeholders",
-            )
-
-    def use(self, tensors: Iterable[Tensor]) -> None:
-        """They are read by the program or by an operation that is computed."""
-        for tensor in tensors if self.unused_choices else ():
-            owner, report = self.unused_choices.pop(tensor.untyped_storage().data_ptr(), (None, None))
-            if owner is not None and report is not None and owner() is not None:
-                report()
+        if tensor.is_floating_point() or tensor.is_complex() or _prints_floats():
+            return
+        line = self.hook.line()
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        values = "they follow from values taken as finite" if state == ASSUMED else "0 was read"
+        self.hook.warn_once(
+            f"read {line}",
+            f"{line or 'the script'} reads {dtype} values that depend on kernels that are not executed: {values}",
+        )
 
     # ---- computing -------------------------------------------------------------------------------------------------
     def unrecorded(self, work: Callable[[], Any]) -> Any:
@@ -145,34 +189,83 @@ class ControlTensors:
         finally:
             self._enable_record_function(True)
 
-    def compute_when_arrived(
-        self, inputs: list[Tensor], outputs: list[Tensor], compute: Callable[[bool], None]
+    def perform(
+        self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None], *, later: bool
     ) -> None:
-        """Calls `compute(known)` now, or when no input is pending and no earlier operation is to read or write an
-        output any more. `known`: all inputs are known; then the outputs are known afterwards, otherwise unknown. While
-        a CUDA graph is captured: at each of its launches.
+        """Calls `work`: at each launch of the graph if one is being captured, else now, or if `later` when no read is
+        pending and no write is in use any more. `work` must not raise.
         """
-        if self._captured.take(inputs, outputs, compute):
+        if self._captured.take(device, reads, writes, work):
             return
-        if not self.pending(inputs) and not any(self.hook.data_in_use(*span(output)) for output in outputs):
-            known = self.known(inputs)
-            self.unrecorded(lambda: compute(known))
-            self.mark(outputs, known=known)
-            return
-        # The deferred call holds addresses, not the inputs: these must not live longer than on a GPU.
-        reads = [span(tensor) for tensor in inputs]
-        writes = [span(tensor) for tensor in outputs]
-        self._defer(
-            [part for read in reads for part in read],
-            [part for write in writes for part in write],
-            lambda: compute(all(self.hook.data_known(*read) for read in reads)),
-        )
+        if later:
+            self.defer(reads, writes, work)
+        else:
+            self.unrecorded(work)
 
-    def _defer(self, reads: Sequence[int], writes: Sequence[int], work: Callable[[], None]) -> None:
+    def compute_when_arrived(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], compute: Callable[[bool], None]
+    ) -> None:
+        """Calls `compute(known)` as `perform` says. `known`: all inputs are known; then the outputs are known
+        afterwards, otherwise unknown.
+        """
+        reads, writes = [Place(tensor) for tensor in inputs], [Place(tensor) for tensor in outputs]
+
+        def work() -> None:
+            known = self.state(reads) == KNOWN
+            compute(known)
+            for place in writes:
+                self.mark(place, KNOWN if known else UNKNOWN)
+
+        later = self.state(reads) == PENDING or self.in_use(writes)
+        self.perform(outputs[0].device.index, reads, writes, work, later=later)
+
+    def use(self, tensors: Iterable[Tensor]) -> None:
+        """They are read by the program or by an operation that is computed."""
+        for tensor in tensors if self.unused_choices else ():
+            owner, report = self.unused_choices.pop(tensor.untyped_storage().data_ptr(), (None, None))
+            if owner is not None and report is not None and owner() is not None:
+                report()
+
+    def defer(self, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None]) -> None:
+        """Calls `work` when no read and no write is pending any more: perhaps at once, else on another thread.
+
+        `work` holds addresses, not tensors: these must not live longer than on a GPU. It must not raise.
+        """
         self._last_deferred += 1
         self._deferred[self._last_deferred] = work
-        self._submit(reads, writes, self._last_deferred)
+        self._submit(
+            [part for place in reads for part in (place.address, place.nbytes)],
+            [part for place in writes for part in (place.address, place.nbytes)],
+            self._last_deferred,
+        )
 
     def _run_deferred(self, number: int) -> None:
-        """Called by the hook library, which then marks the outputs itself."""
+        """Called by the hook library."""
         self.unrecorded(self._deferred.pop(number))
+
+
+def _prints_floats() -> bool:
+    """Is the program printing a floating-point tensor? PyTorch then asks which of its numbers are finite."""
+    frame: Any = sys._getframe(2)
+    for _ in range(12):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "__init__" and frame.f_globals.get("__name__") == "torch._tensor_str":
+            return bool(getattr(frame.f_locals.get("self"), "floating_dtype", False))
+        frame = frame.f_back
+    return False
+
+
+_MARKS = {UNKNOWN: 0, KNOWN: 1, ASSUMED: 2}
+
+
+def _dimensions(place: Place) -> tuple[int, Any, Any]:
+    if place.dense:
+        return 1, (ctypes.c_int64 * 1)(place.nbytes // place.item), (ctypes.c_int64 * 1)(1)
+    n = len(place.sizes)
+    return n, (ctypes.c_int64 * n)(*place.sizes), (ctypes.c_int64 * n)(*place.strides)
+
+
+def _span(tensor: Tensor) -> tuple[int, int]:
+    place = Place(tensor)
+    return place.address, place.nbytes

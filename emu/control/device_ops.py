@@ -1,161 +1,119 @@
-"""Functions before the CUDA kernels of operations whose results stay on the device.
+"""The function before the CUDA kernel of any operation whose results stay on the device.
 
-Each maker takes an operation and its CUDA kernel and returns the function that the dispatcher calls instead. Most calls
-of a training step have large tensors: every function first looks for a sign of that, and then only calls the kernel.
+Most calls of a training step have large tensors: the function first looks for a sign of that, and then only calls the
+kernel. A new tensor's bytes are unknown because PyTorch's allocator has just given them out.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .computed_op import ONES, ZEROS, ComputedOp, Kernel, NumberWrapper, as_tuple
-from .control_tensors import ControlTensors
-from .host_views import NoHostView
+from . import op_rules
+from .computed_op import ComputedOp, DeviceAssert, Kernel, NumberWrapper
+from .control_tensors import ASSUMED, KNOWN, ControlTensors
+from .host_views import NoHostView, Place
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def pointwise(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """The outputs are at least as large as the first tensor: if that is large, so are they."""
-    op, tensor_type, limit = ComputedOp(control, operation, kernel), control.tensor_type, control.limit_numel
-    numbers = NumberWrapper(control, operation)
+def any_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
+    """Computes the operation if its tensors are small."""
+    op, numbers = ComputedOp(control, operation, kernel), NumberWrapper(control, operation)
+    tensor_type, limit, float_limit, integers = (
+        control.tensor_type,
+        control.limit_numel,
+        control.float_limit_numel,
+        control.integers,
+    )
+    writes, last = op.writes, len(numbers.places) > 1 or numbers.places[:1] != (0,)
+    check = op_rules.INDEX_CHECKS.get(op.name)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        first = args[0]
-        if type(first) is not tensor_type or type(args[-1]) is not tensor_type:
-            args = numbers.wrap(args)
-        if isinstance(first, tensor_type) and first.numel() > limit:
-            return kernel(keyset, *args, **kwargs)
-        return op.call(keyset, args, kwargs)
-
-    return call
-
-
-def shrinking(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """A small output may come from large inputs: then it is unknown."""
-    # Unknown floats are treated as finite: `all` of a check for finite numbers is True.
-    placeholders = ONES if operation._schema.name == "aten::all" else ZEROS
-    op, numbers = ComputedOp(control, operation, kernel, placeholders), NumberWrapper(control, operation)
-    tensor_type, limit, forget = control.tensor_type, control.limit_numel, control.hook.data_forget
-
-    def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        first = args[0]
-        if type(first) is tensor_type and first.numel() > limit:
-            result = kernel(keyset, *args, **kwargs)
-            if type(result) is tensor_type and result.is_floating_point():
-                if (numel := result.numel()) <= limit and result.is_cuda:
-                    forget(result.data_ptr(), numel * result.element_size())
-                return result
-            op.give_up(as_tuple(result))
-            return result
+        if control.nested:
+            return kernel(keyset, *numbers.wrap(args), **kwargs)
+        if check is not None:
+            check_indices(control, op.name, check, args)
+        first = args[0] if args else None
+        if isinstance(first, tensor_type):
+            numel = first.numel()
+            if (
+                numel > float_limit
+                and (numel > limit or first.dtype not in integers)
+                and not (control.any_size and control.is_small(first))
+            ):
+                if last:
+                    args = numbers.wrap(args)
+                return op.call_uncomputed(keyset, args, kwargs) if writes else kernel(keyset, *args, **kwargs)
         return op.call(keyset, numbers.wrap(args), kwargs)
 
     return call
 
 
-def fill(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """The tensor that it writes to is not read."""
-    op, tensor_type, limit = ComputedOp(control, operation, kernel), control.tensor_type, control.limit_numel
-    in_place = not op.out_arguments and op.mutable
-
-    def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        first = args[0]
-        if isinstance(first, tensor_type) and first.numel() > limit:
-            return kernel(keyset, *args, **kwargs)
-        return op.call(keyset, args, kwargs, reads_first=not in_place)
-
-    return call
-
-
-def comparison(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """Unknown floats are treated as finite, and compare as 0."""
-    op, tensor_type, limit = ComputedOp(control, operation, kernel), control.tensor_type, control.limit_numel
-    pointwise_call, numbers = pointwise(control, operation, kernel), NumberWrapper(control, operation)
-
-    def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        first = args[0]
-        if not isinstance(first, tensor_type) or first.numel() > limit or not _has_float(args, tensor_type):
-            return pointwise_call(keyset, *args, **kwargs)
-        checks_finite = _checks_finite(args)
-        args = numbers.wrap(args)
-        inputs = control.small(args)
-        if inputs is None or control.pending(inputs) or control.known(inputs):
-            return op.call(keyset, args, kwargs)
-        result = kernel(keyset, *args, **kwargs)
-        outputs = control.small(as_tuple(result))
-        if outputs and not control.pending(outputs):
-            control.unrecorded(lambda: compare_zeros(args, outputs))
-            control.mark(outputs, known=checks_finite)
-        return result
-
-    def compare_zeros(args: tuple[Any, ...], outputs: Iterable[Tensor]) -> None:
-        zeros = [
-            value.new_zeros(value.shape, device="cpu") if isinstance(value, tensor_type) else value for value in args
-        ]
-        for output in outputs:
-            view = control.host_view(output)
-            if view is not None:
-                if op.out_arguments:
-                    operation(*zeros, out=view)
-                else:
-                    view.copy_(operation(*zeros))
-
-    return call
-
-
-def _has_float(args: tuple[Any, ...], tensor_type: type[Tensor]) -> bool:
-    return any(isinstance(value, tensor_type) and value.is_floating_point() for value in args)
-
-
-def _checks_finite(args: tuple[Any, ...]) -> bool:
-    """isnan(x), x != x, abs(x) == inf: for all finite numbers the answer is the same."""
-    if len(args) < 2 or args[0] is args[1]:
-        return True
-    other = args[1]
-    return isinstance(other, float) and not math.isfinite(other)
-
-
-def random(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """Integers drawn on the device. They are not those that a GPU would draw, but in the range asked for and the same
-    in every run.
+def number_first(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
+    """`pow(2, tensor)` and the like. Their kernels call the operation of two tensors with a number that PyTorch has
+    wrapped into a tensor on the device, which cannot be passed to Python. This does the same with a tensor of its own.
     """
     import torch
 
-    op, generators = ComputedOp(control, operation, kernel), list[Any]()
+    base = operation._schema.name.removeprefix("aten::")
+    of_tensors = getattr(torch.ops.aten, base)
+    into, new = of_tensors.Tensor_Tensor_out, of_tensors.Tensor_Tensor
 
-    def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        result = kernel(keyset, *args, **kwargs)
-        if result.is_floating_point() or (outputs := control.small((result,))) is None:
-            return result
-        if not generators:
-            generators.append(torch.Generator().manual_seed(torch.initial_seed() % 2**63))
-        options = {**kwargs, "generator": generators[0]}
-        if op.out_arguments:
-            args = tuple(value for value in args if not isinstance(value, torch.Generator))
-        try:
-            compute = op.on_host_views(args, options, outputs)
-        except NoHostView:
-            return result
-        control.compute_when_arrived([], outputs, compute)
-        return result
+    def call(keyset: Any, number: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        dtype = torch.result_type(number, tensor)
+        if tensor.dim() and dtype is tensor.dtype and isinstance(number, (int, float)):
+            dtype = torch.float64 if isinstance(number, float) else torch.int64
+        wrapped = torch.full((), number, dtype=dtype, device=tensor.device)
+        return (into if "out" in kwargs else new)(wrapped, tensor, *args, **kwargs)
 
     return call
 
 
-def list_of_floats(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """The results are floating-point scalars, most often in one allocation; they are not computed."""
+def check_indices(
+    control: ControlTensors, name: str, where: tuple[int, int, int | None], args: tuple[Any, ...]
+) -> None:
+    """Raises DeviceAssert if an index is known to be out of range."""
+    indices, indexed, dim = args[where[0]], args[where[1]], where[2]
+    if not control.is_small(indices) or control.state_of(Place(indices)) != KNOWN or not indices.numel():
+        return
+    size = indexed.size(1 if dim is None and indexed.dim() > 1 else args[dim] if dim else 0)
+    ignored = args[4] if dim is None and len(args) > 4 else None
+
+    def out_of_range() -> bool:
+        view = control.host_view(indices)
+        wrong = (view < 0) | (view >= size)
+        if ignored is not None:
+            wrong &= view != ignored
+        return bool(wrong.any())
+
+    try:
+        if control.unrecorded(out_of_range):
+            raise DeviceAssert(
+                f"CUDA error: device-side assert triggered: an index of {name.removeprefix('aten::')} is out of range: "
+                f"expected 0 to {size - 1}"
+            )
+    except NoHostView:
+        return
+
+
+def all_of(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
+    """`all` of unknown values: they count as finite, and a check of that as passed."""
+    call_small = any_op(control, operation, kernel)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        results = kernel(keyset, *args, **kwargs)
-        if results:
-            first, last = results[0].data_ptr(), results[-1].data_ptr()
-            if 0 <= last - first <= len(results) * 16:
-                control.hook.data_forget(first, last - first + results[-1].element_size())
-            else:
-                control.mark(results, known=False)
-        return results
+        result = call_small(keyset, *args, **kwargs)
+        if isinstance(result, control.tensor_type) and control.is_small(result) and not control.is_small(args[0]):
+            assume_ones(result)
+        return result
+
+    def assume_ones(result: Tensor) -> None:
+        place, view = Place(result), control.unrecorded(lambda: control.host_view(result))
+
+        def fill() -> None:
+            view.fill_(1)
+            control.mark(place, ASSUMED)
+
+        control.perform(result.device.index, [], [place], fill, later=control.in_use([place]))
 
     return call

@@ -1,33 +1,57 @@
-"""Puts our functions before torch's CUDA kernels, in PyTorch's dispatcher."""
+"""Puts our functions before torch's CUDA kernels, in PyTorch's dispatcher: before all of ATen's, but for a few."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..contract.routing_policy import RoutingPolicy
 from ..interpreter.hook_library import Hook
-from . import device_ops, host_reads, op_lists
+from . import device_ops, host_reads, op_rules
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
+from .random_numbers import choices, distributions, fills
 from .routing import Routing
 
 Maker = Callable[[ControlTensors, Any, Kernel], Kernel]
 """`maker(control, operation, cuda_kernel)` returns the function that is called in the kernel's place."""
-_MAKERS: tuple[tuple[Iterable[str], Maker], ...] = (
-    (op_lists.POINTWISE, device_ops.pointwise),
-    (op_lists.SHRINKING, device_ops.shrinking),
-    (op_lists.FILLS, device_ops.fill),
-    (op_lists.COMPARISONS, device_ops.comparison),
-    (op_lists.RANDOM, device_ops.random),
-    (op_lists.LISTS_OF_FLOATS, device_ops.list_of_floats),
-    (op_lists.UNIQUE, host_reads.unique),
-    (("aten::copy_",), host_reads.copy),
-    (("aten::_local_scalar_dense",), host_reads.item),
-    (("aten::nonzero",), host_reads.nonzero),
-    (("aten::equal",), host_reads.equal),
-)
+_OWN: dict[str, Maker] = {
+    "aten::all": device_ops.all_of,
+    "aten::all.dim": device_ops.all_of,
+    "aten::pow.Scalar": device_ops.number_first,
+    "aten::pow.Scalar_out": device_ops.number_first,
+    "aten::isin.Scalar_Tensor": device_ops.number_first,
+    "aten::isin.Scalar_Tensor_out": device_ops.number_first,
+    "aten::copy_": host_reads.copy,
+    "aten::_local_scalar_dense": host_reads.item,
+    "aten::_assert_async": host_reads.assertion,
+    "aten::_assert_async.msg": host_reads.assertion,
+    "aten::nonzero": host_reads.nonzero,
+    "aten::equal": host_reads.equal,
+    "aten::_unique": host_reads.unique,
+    "aten::_unique2": host_reads.unique,
+    "aten::unique_dim": host_reads.unique,
+    "aten::unique_consecutive": host_reads.unique,
+    "aten::bernoulli_.Tensor": fills.bernoulli_of_tensor,
+    **dict.fromkeys(choices.NORMALS, choices.normal_of_tensors),
+    "aten::native_dropout": fills.dropout,
+    "aten::multinomial": choices.multinomial,
+    "aten::multinomial.out": choices.multinomial,
+    "aten::randperm.generator_out": choices.permutation,
+    **dict.fromkeys(distributions.IN_PLACE, fills.in_place),
+}
+INTEGER_LIMIT = 1 << 20
+"""Elements of the largest integer tensors that are computed."""
+
+
+def _maker(name: str, operation: Any) -> Maker:
+    own = _OWN.get(name)
+    if own is not None:
+        return own
+    if any(a.name == "generator" for a in operation._schema.arguments):
+        return fills.other
+    return device_ops.any_op
 
 
 class Installed(NamedTuple):
@@ -38,28 +62,28 @@ class Installed(NamedTuple):
     routing: Routing
 
 
-def install(hook: Hook, limit_nbytes: int, float_limit_numel: int, policy: RoutingPolicy) -> Installed:
+def install(hook: Hook, limit_numel: int, float_limit_numel: int, policy: RoutingPolicy) -> Installed:
     """In the forker, once: registers the functions.
 
-    Integer and bool tensors are control tensors up to `limit_nbytes` (counted as 8 bytes an element), floating-point
-    ones up to `float_limit_numel` elements.
+    Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`.
     """
     import torch
 
-    control = ControlTensors(hook, limit_nbytes, float_limit_numel)
+    control = ControlTensors(hook, limit_numel, float_limit_numel)
     routing = Routing(control, policy)
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")
-    for names, make in _MAKERS:
-        for name in names:
-            try:
-                kernel = torch.library.get_kernel(name, "CUDA")
-            except RuntimeError:
-                continue  # this version of torch lacks the operation, or composes it of others
-            base, _, overload = name.removeprefix("aten::").partition(".")
-            operation = getattr(getattr(torch.ops.aten, base), overload or "default")
-            ours = routing.before(operation, make(control, operation, kernel.call_boxed))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch warns of overrides
-                library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
+    for name in sorted({*registered, *op_rules.OF_ALL_DEVICES}):
+        if not name.startswith("aten::") or name in op_rules.LEFT_ALONE:
+            continue
+        base, _, overload = name.removeprefix("aten::").partition(".")
+        operation = getattr(getattr(torch.ops.aten, base, None), overload or "default", None)
+        if operation is None:
+            continue
+        kernel = torch.library.get_kernel(name, "CUDA")
+        ours = routing.before(operation, _maker(name, operation)(control, operation, kernel.call_boxed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of overrides
+            library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
     return Installed(library, routing)

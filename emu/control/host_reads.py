@@ -7,86 +7,101 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .computed_op import ComputedOp, Kernel, as_tuple
-from .control_tensors import ControlTensors
-from .host_views import NoHostView, span
+from .computed_op import ComputedOp, DeviceAssert, Kernel, as_tuple
+from .control_tensors import ASSUMED, KNOWN, PENDING, UNKNOWN, ControlTensors
+from .host_views import NoHostView, Place
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`tensor.item()`: an unknown number reads as 0, an unknown bool as its placeholder."""
+    """`tensor.item()`: an unknown number reads as 0, an unknown bool as False."""
 
     def call(keyset: Any, tensor: Tensor) -> Any:
+        control.use([tensor])
         value = kernel(keyset, tensor)  # waits for the GPU, and for bytes that have yet to arrive
-        if control.hook.data_known(*span(tensor)):
-            return value
-        control.warn_of_unknown_read(tensor)
-        return value if isinstance(value, bool) else type(value)(0)
+        state = control.state_of(Place(tensor))
+        if state != KNOWN:
+            control.warn_of_unknown_read(tensor, state)
+        return value
+
+    return call
+
+
+def assertion(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
+    """`torch._assert_async`: a kernel that stops the program if a number is 0."""
+    import torch
+
+    def call(keyset: Any, tensor: Tensor, *message: Any) -> Any:
+        result = kernel(keyset, tensor, *message)
+        if control.is_small(tensor) and control.state_of(Place(tensor)) == KNOWN:
+            view = control.unrecorded(lambda: control.host_view(tensor))
+            if not control.unrecorded(lambda: bool(torch.all(view != 0))):
+                raise DeviceAssert(f"CUDA error: device-side assert triggered: {message[0] if message else ''}")
+        return result
 
     return call
 
 
 def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """The hook library copies bytes. A kernel would convert dtypes and strides; that is computed here."""
-    limit = control.limit_numel
-    op = ComputedOp(control, operation, kernel)
+    op, integers, limit = ComputedOp(control, operation, kernel), control.integers, control.limit_numel
+    float_limit, allow = control.float_limit_numel, control.hook.allow_copies
 
     def call(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
-        if target.numel() > limit or source.numel() > limit:
-            return kernel(keyset, target, source, non_blocking)
-        if source.is_cuda:
+        dtype = target.dtype
+        integer = dtype in integers and source.dtype in integers
+        numel = target.numel()
+        same = dtype == source.dtype and target.is_contiguous() and source.is_contiguous()
+        if control.unused_choices and source.is_cuda:
             control.use([source])
-        copies_bytes = target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous()
         if not target.is_cuda:
-            unknown = copies_bytes and source.numel() > 0 and not _known_or_pending(control, source)
+            state = KNOWN
+            if same and integer and numel:
+                state = control.state_of(Place(source))
             result = kernel(keyset, target, source, non_blocking)
-            if unknown:
-                control.warn_of_unknown_read(source)
-                control.unrecorded(target.zero_)
+            if state in (UNKNOWN, ASSUMED):
+                control.warn_of_unknown_read(source, state)
             return result
-        if not source.is_cuda or copies_bytes:
+        if integer and numel > float_limit and numel <= limit:
+            allow(numel * 8)
+            try:
+                if same or not source.is_cuda:
+                    return kernel(keyset, target, source, non_blocking)
+                return op.call(keyset, (target, source, non_blocking), {})
+            finally:
+                allow(0)
+        if same or not source.is_cuda:
             return kernel(keyset, target, source, non_blocking)
-        result = kernel(keyset, target, source, non_blocking)
-        try:
-            compute = op.on_host_views((target, source), {}, [target])
-        except NoHostView:
-            control.mark([target], known=False)
-        else:
-            control.compute_when_arrived([source], [target], compute)
-        return result
+        return op.call(keyset, (target, source, non_blocking), {})
 
     return call
 
 
-def _known_or_pending(control: ControlTensors, tensor: Tensor) -> bool:
-    where = span(tensor)
-    return bool(control.hook.data_pending(*where) or control.hook.data_known(*where))
-
-
-def _wait(control: ControlTensors, tensors: list[Tensor]) -> bool:
-    """Waits for the GPU, as the real operation does before it knows its output's size. Returns whether the inputs are
-    known.
-    """
+def _wait(control: ControlTensors, tensors: list[Tensor]) -> int:
+    """Waits for the GPU, as the real operation does before it knows its output's size. Returns the inputs' state."""
     import torch
 
-    control.use(tensors)
     torch.cuda.current_stream(tensors[0].device).synchronize()
+    control.use(tensors)
     control.wait(tensors)
-    return control.known(tensors)
+    return control.state(map(Place, tensors))
 
 
 def _host_view(control: ControlTensors, tensor: Tensor) -> Tensor | None:
-    """Of a control tensor; None if it is too large, or has no host view."""
+    """Of a small tensor; None if it is too large, or has no host view."""
     if not control.small((tensor,)):
         return None
-    view: Tensor | None = control.unrecorded(lambda: control.host_view(tensor))
+    try:
+        view: Tensor = control.unrecorded(lambda: control.host_view(tensor))
+    except NoHostView:
+        return None
     return view
 
 
-def _to_device(control: ControlTensors, value: Tensor, like: Tensor, *, transposed: bool = False) -> Tensor:
-    """`value`, computed on the CPU, as a known tensor in the memory of `like`'s device. Raises NoHostView."""
+def _to_device(control: ControlTensors, value: Tensor, like: Tensor, state: int, *, transposed: bool = False) -> Tensor:
+    """`value`, computed on the CPU, in the memory of `like`'s device. Raises NoHostView."""
     import torch
 
     shape = tuple(reversed(value.shape)) if transposed else value.shape
@@ -95,11 +110,13 @@ def _to_device(control: ControlTensors, value: Tensor, like: Tensor, *, transpos
         output = output.t()
     if output.numel():
         view = control.unrecorded(lambda: control.host_view(output))
-        if view is None:
-            raise NoHostView
-        control.wait([output])
-        control.unrecorded(lambda: view.copy_(value))
-        control.mark([output], known=True)
+        place = Place(output)
+
+        def write() -> None:
+            view.copy_(value)
+            control.mark(place, KNOWN if state == KNOWN else ASSUMED)
+
+        control.perform(output.device.index, [], [place], write, later=control.in_use([place]))
     return output
 
 
@@ -109,12 +126,16 @@ def nonzero(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     def call(keyset: Any, tensor: Tensor) -> Any:
         view = _host_view(control, tensor)
         if view is None:
-            return kernel(keyset, tensor)
-        known = _wait(control, [tensor])
-        if not known:
             control.warn_of_unknown_read(tensor)
-        value = control.unrecorded(view.nonzero if known else lambda: view.new_zeros(view.shape).nonzero())
-        return _to_device(control, value, tensor, transposed=value.dim() == 2)
+            return kernel(keyset, tensor)
+        state = _wait(control, [tensor])
+        if state != KNOWN:
+            control.warn_of_unknown_read(tensor, state)
+        if state == UNKNOWN:
+            value = control.unrecorded(lambda: view.new_zeros(view.shape, device="cpu").nonzero())
+        else:
+            value = control.unrecorded(view.nonzero)
+        return _to_device(control, value, tensor, state, transposed=value.dim() == 2)
 
     return call
 
@@ -123,33 +144,40 @@ def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """Unknown tensors count as equal."""
 
     def call(keyset: Any, one: Tensor, other: Tensor) -> Any:
-        small = control.small((one, other))
-        if not small or one.shape != other.shape:
+        if one.shape != other.shape or not one.numel():
             return kernel(keyset, one, other)
-        known = _wait(control, small)
-        if not known:
-            control.warn_of_unknown_read(one)
+        small = control.small((one, other))
+        state = UNKNOWN if small is None else _wait(control, small)
+        if state not in (KNOWN, PENDING):
+            kernel(keyset, one, other)
+            line = control.hook.line()
+            control.hook.warn_once(
+                f"read {line}", f"{line or 'the script'} asks whether tensors are equal that nobody computed: yes"
+            )
             return True
-        return bool(control.unrecorded(lambda: operation(control.with_host_views(one), control.with_host_views(other))))
+        views = control.unrecorded(lambda: (control.host_view(one), control.host_view(other)))
+        return bool(control.unrecorded(lambda: operation(*views)))
 
     return call
 
 
 def unique(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An unknown tensor counts as zeros."""
-    sorts = operation._schema.name == "aten::_unique2"
+    sorts = operation._schema.name in ("aten::_unique", "aten::_unique2")
 
     def call(keyset: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         view = _host_view(control, tensor)
         if view is None:
-            return kernel(keyset, tensor, *args, **kwargs)
-        known = _wait(control, [tensor])
-        if not known:
             control.warn_of_unknown_read(tensor)
-            view = view.new_zeros(view.shape)
+            return kernel(keyset, tensor, *args, **kwargs)
+        state = _wait(control, [tensor])
+        if state != KNOWN:
+            control.warn_of_unknown_read(tensor, state)
+        if state == UNKNOWN:
+            view = view.new_zeros(view.shape, device="cpu")
         if sorts:  # the GPU's kernel always does
             args, kwargs = (True, *args[1:]), {name: value for name, value in kwargs.items() if name != "sorted"}
         values = control.unrecorded(lambda: operation(view, *args, **kwargs))
-        return tuple(_to_device(control, value, tensor) for value in as_tuple(values))
+        return tuple(_to_device(control, value, tensor, state) for value in as_tuple(values))
 
     return call

@@ -15,6 +15,29 @@ from ..interpreter.hook_library import Hook
 if TYPE_CHECKING:
     from torch import Tensor, dtype
 
+_DTYPES = [
+    "bool",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex32",
+    "complex64",
+    "complex128",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+]
+
 
 class NoHostView(Exception):
     """The tensor's bytes cannot be seen as a CPU tensor."""
@@ -37,25 +60,17 @@ class HostViews:
             return
         window = (ctypes.c_char * self._nbytes).from_address(self._start)
         all_bytes = torch.frombuffer(window, dtype=torch.uint8)
-        for dtype in (
-            torch.bool,
-            torch.uint8,
-            torch.int8,
-            torch.int16,
-            torch.int32,
-            torch.int64,
-            torch.float16,
-            torch.bfloat16,
-            torch.float32,
-            torch.float64,
-        ):
-            self._whole_range[dtype] = all_bytes.view(dtype)
+        for name in _DTYPES:
+            if hasattr(torch, name):
+                self._whole_range[getattr(torch, name)] = all_bytes.view(getattr(torch, name))
 
     def view(self, tensor: Tensor) -> Tensor | None:
         """The CPU tensor over the same bytes; None for other dtypes, other memory and unaligned tensors."""
         if not self._whole_range:
             self._map()
         base = self._whole_range.get(tensor.dtype)
+        if base is not None and tensor.numel() == 0:  # it has no bytes, and perhaps no address
+            return base.new_empty(tensor.size(), device="cpu")
         offset = tensor.data_ptr() - self._start
         if base is None or not 0 <= offset < self._nbytes:
             return None
@@ -63,12 +78,22 @@ class HostViews:
         return None if rest else base.as_strided(tensor.size(), tensor.stride(), index)
 
 
-def span(tensor: Tensor) -> tuple[int, int]:
-    """Address and bytes of the memory from a tensor's first element to its last."""
-    item = tensor.element_size()
-    if tensor.is_contiguous():
-        return tensor.data_ptr(), tensor.numel() * item
-    if tensor.numel() == 0:
-        return tensor.data_ptr(), 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
-    return tensor.data_ptr(), (last + 1) * item
+class Place:
+    """Where a tensor's elements lie: what is left of it if the tensor itself must not be kept alive."""
+
+    __slots__ = ("address", "dense", "item", "nbytes", "sizes", "strides")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.address: int = tensor.data_ptr()
+        self.item: int = tensor.element_size()
+        numel: int = tensor.numel()
+        self.dense: bool = tensor.is_contiguous() or numel <= 1
+        """Its elements have no gaps between them."""
+        if self.dense:
+            self.nbytes = numel * self.item
+            return
+        self.sizes, self.strides = tuple(tensor.size()), tuple(tensor.stride())
+        last = sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)) if numel else -1
+        self.nbytes = (last + 1) * self.item
+        """From its first element to its last."""
+        self.dense = self.nbytes == numel * self.item and 0 not in self.strides

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from ..contract.routing_policy import RoutingPolicy
 from . import expert_choice
 from .computed_op import Kernel, as_tuple
-from .control_tensors import ControlTensors
-from .host_views import span
+from .control_tensors import KNOWN, ControlTensors
+from .host_views import Place
 from .routing_loads import RoutingLoads
 from .score_masks import MAX_NUMEL, ScoreMasks, excluded_of
 
@@ -108,7 +108,7 @@ class Routing:
             if candidates < 2 or (candidates > MAX_CANDIDATES and excluded is None):
                 return result
             arriving = self._computed_from(scores)
-            if arriving is None:
+            if arriving is True:
                 return result
             last = indices
             if choice.count == "" and not choice.ordered and indices.dim() < scores.dim():
@@ -121,16 +121,16 @@ class Routing:
 
         return choose
 
-    def _computed_from(self, scores: Tensor) -> tuple[int, int] | None:
-        """None if the operation is computed from the scores; else the memory of scores that have yet to arrive from
-        another rank and may be known then (of no bytes if there is none).
+    def _computed_from(self, scores: Tensor) -> Place | bool:
+        """True if the operation is computed from the scores; else the memory of scores that have yet to arrive from
+        another rank and may be known then, or False if there is none.
         """
         control = self._control
         if not control.small([scores]):
-            return 0, 0
+            return False
         if control.pending([scores]):
-            return span(scores)
-        return None if control.known([scores]) else (0, 0)
+            return Place(scores)
+        return control.known([scores])
 
     def _fill(
         self,
@@ -139,7 +139,7 @@ class Routing:
         count: int | None,
         excluded: Tensor | None,
         dim: int,
-        arriving: tuple[int, int],
+        arriving: Place | bool,
     ) -> Callable[[], tuple[str, str, int, list[int]]] | None:
         """Writes the indices, whose last dimension is that of the candidates. Returns what gives the line, the module,
         its number and the candidates' loads; None if the indices cannot be written.
@@ -149,13 +149,13 @@ class Routing:
         rows = indices.numel() // indices.size(-1)
         if excluded is not None:
             excluded = excluded.movedim(dim, -1).reshape(rows, candidates)
-        view = control.unrecorded(lambda: control.host_view(indices))
+        view = control.unrecorded(lambda: control.find_view(indices))
         if view is None:
             return None
         found = [0] * candidates
 
         def fill(_: bool) -> None:
-            if arriving[1] and control.hook.data_known(*arriving):
+            if isinstance(arriving, Place) and control.state_of(arriving) == KNOWN:
                 return
             chosen, found[:] = self._chosen(rows, candidates, count, layer, excluded)
             view.copy_(chosen.view(view.shape))

@@ -102,7 +102,7 @@ class ScoreMasks:
         def excluded() -> Tensor | None:
             import torch
 
-            view = control.host_view(index)
+            view = control.find_view(index)
             if view is None:
                 return None
             return torch.ones(result.shape, dtype=torch.bool, device="cpu").scatter_(dim, view, False)
@@ -119,7 +119,7 @@ class ScoreMasks:
         value = _filled_with(source)
         if value is None or result.dtype not in control.integers or not result.is_cuda:
             return
-        view = control.unrecorded(lambda: control.host_view(result))
+        view = control.unrecorded(lambda: control.find_view(result))
         if view is not None:
             control.compute_when_arrived([], [result], lambda _: view.fill_(value))
 
@@ -129,7 +129,7 @@ class ScoreMasks:
         filled = _filled_with(before)
         if not self._is_matrix(result) or index.untyped_storage().data_ptr() not in self._chosen:
             return
-        views = control.unrecorded(lambda: [control.host_view(tensor) for tensor in (result, before, index)])
+        views = control.unrecorded(lambda: [control.find_view(tensor) for tensor in (result, before, index)])
         if any(view is None for view in views):
             return
         in_place, (to, was, where) = result is before, views
@@ -165,7 +165,7 @@ class ScoreMasks:
             return bool(self._control.unrecorded(lambda: value <= 0))
         if not self._is_known(value):
             return False
-        view = self._control.unrecorded(lambda: self._control.host_view(value))
+        view = self._control.unrecorded(lambda: self._control.find_view(value))
         return view is not None and bool(self._control.unrecorded(lambda: view <= 0))
 
     def _note(self, result: Tensor, mask: Tensor, scores: Any, *, excluded: bool = True) -> None:
@@ -177,7 +177,7 @@ class ScoreMasks:
             return
 
         def found() -> Tensor | None:
-            view = control.host_view(mask)
+            view = control.find_view(mask)
             if view is None:
                 return None
             now, before = (view != 0) if excluded else (view == 0), excluded_of(scores)

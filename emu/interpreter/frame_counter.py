@@ -46,6 +46,11 @@ _COMPILING_FUNCTIONS = (
     ("/torch/_inductor/runtime/triton_heuristics.py", "CachingAutotuner._precompile_worker"),
     ("/triton/runtime/jit.py", "JITFunction._do_compile"),
 )
+_FRESH_GRAPH = (
+    "/torch/_functorch/_aot_autograd/runtime_wrappers.py",
+    "EffectTokensWrapper.post_compile.<locals>.inner_fn",
+)
+"""Around a graph that was compiled in this process, but not around one from the cache."""
 _POLLING_FUNCTIONS = (
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._get_data"),
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._try_get_data"),
@@ -79,4 +84,5 @@ def rules() -> list[tuple[str, str, int]]:
         *((os.path.join(STDLIB_FOLDER, file), function, FREE) for file, function in _REMOVING),
         *(("*" + file, function, ASIDE) for file, function in (*_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS)),
         *(("*" + file, "", ASIDE) for file in _COMPILING),
+        ("*" + _FRESH_GRAPH[0], _FRESH_GRAPH[1], FREE),
     ]

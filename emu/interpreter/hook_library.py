@@ -16,7 +16,8 @@ _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 _STEP = ctypes.CFUNCTYPE(None)
 _JOIN = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
-_ranges = ctypes.POINTER(_u64)
+_i64 = ctypes.c_int64
+_ranges, _dims = ctypes.POINTER(_u64), ctypes.POINTER(_i64)
 
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_int, ()),
@@ -25,6 +26,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "join_later": (None, (_u32, _JOIN)),
     "start": (_int, (_str, _str, _u32, _u32, _u32, _u32)),
     "finish": (None, (_int, _str)),
+    "flush": (None, ()),
     "clock_ns": (_u64, ()),
     "advance_ns": (None, (_u64,)),
     "host_clock_ns": (_u64, ()),
@@ -34,11 +36,14 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
-    "data_pending": (_int, (_u64, _u64)),
+    "data_state": (_int, (_u64, _u64)),
     "data_in_use": (_int, (_u64, _u64)),
-    "data_known": (_int, (_u64, _u64)),
+    "data_strided_state": (_int, (_u64, _i64, _int, _dims, _dims)),
+    "data_strided_mark": (None, (_int, _u64, _i64, _int, _dims, _dims)),
     "data_mark_known": (None, (_u64, _u64)),
-    "data_forget": (None, (_u64, _u64)),
+    "data_overwrite": (None, (_ranges, _int)),
+    "data_allow": (None, (_u64,)),
+    "philox": (None, (_u64, _u64, _u64, _u64, ctypes.c_void_p)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
     "capture_action": (_int, (_u64, _ranges, _int, _ranges, _int, _RUN, _u64)),
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
@@ -54,8 +59,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
+    "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str)),
     "routing": (None, (_u64, _u32, _u32, _ranges, _u32, _str)),
-    "kernel_program": (None, (ctypes.c_void_p, _str, _str)),
 }
 
 
@@ -96,11 +101,13 @@ class Hook:
         self.activity: Callable[[], int] = functions["activity"]
         self.advance_ns: Callable[[int], None] = functions["advance_ns"]
         self.data_wait: Callable[[int, int], None] = functions["data_wait"]
-        self.data_pending: Callable[[int, int], int] = functions["data_pending"]
+        self.data_state: Callable[[int, int], int] = functions["data_state"]
         self.data_in_use: Callable[[int, int], int] = functions["data_in_use"]
-        self.data_known: Callable[[int, int], int] = functions["data_known"]
+        self.data_strided_state: Callable[[int, int, int, Any, Any], int] = functions["data_strided_state"]
+        self.data_strided_mark: Callable[[int, int, int, int, Any, Any], None] = functions["data_strided_mark"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
-        self.data_forget: Callable[[int, int], None] = functions["data_forget"]
+        self.allow_copies: Callable[[int], None] = functions["data_allow"]
+        self.philox: Callable[[int, int, int, int, int], None] = functions["philox"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
         self.is_uncounted: Callable[[], int] = functions["is_uncounted"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
@@ -144,6 +151,10 @@ class Hook:
         """In the rank: sends its last records and disconnects. `last_words`: the exception that ended it, if any."""
         self._functions["finish"](exit_code, last_words.encode(errors="replace"))
 
+    def flush(self) -> None:
+        """In the rank: sends what has gathered."""
+        self._functions["flush"]()
+
     def warn_once(self, name: str, text: str) -> None:
         """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""
         self._functions["warn_once"](name.encode(errors="replace"), text.encode(errors="replace"))
@@ -154,13 +165,17 @@ class Hook:
             calls, layer, chosen, (_u64 * len(loads))(*loads), len(loads), text.encode(errors="replace")
         )
 
-    def kernel_program(self, function: int, program: str, parameter_widths: str) -> None:
+    def kernel_program(self, function: int, program: str, parameter_widths: str, written: str) -> None:
         """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
-        self._functions["kernel_program"](function, program.encode(), parameter_widths.encode())
+        self._functions["kernel_program"](function, program.encode(), parameter_widths.encode(), written.encode())
 
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""
         return self._functions["device_base"](), self._functions["device_nbytes"]()
+
+    def overwrite(self, ranges: Sequence[int]) -> None:
+        """A launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are unknown."""
+        self._functions["data_overwrite"]((_u64 * len(ranges))(*ranges), len(ranges) // 2)
 
     def at_step(self, run: Callable[[], None]) -> None:
         """From now on `run` is called at the end of every step of this rank. It must not raise."""

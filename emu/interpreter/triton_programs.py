@@ -70,7 +70,7 @@ def _install_for_inductor(hook: Hook) -> None:
 def _tell(hook: Hook, function: int, program: str | None) -> None:
     if program:
         text = one_line(program)
-        hook.kernel_program(function, text, parameter_widths(text))
+        hook.kernel_program(function, text, parameter_widths(text), stored_through(text))
 
 
 def one_line(program: str) -> str:
@@ -81,11 +81,83 @@ def one_line(program: str) -> str:
 
 def parameter_widths(text: str) -> str:
     """A character for each parameter of the kernel: the bytes of an integer that decides the work, or `-`."""
-    lines = text.split(LINE_END)
-    head = next((line for line in lines if line.startswith("tt.func public")), "")
-    parameters = re.findall(r"%([\w.]+):\s*(!?[\w.]+)", head)
-    deciding = set(_deciding([line for line in lines if line != head], {f"%{name}" for name, _ in parameters}))
+    parameters = _parameters(text)
+    lines = [line for line in text.split(LINE_END) if not line.startswith("tt.func public")]
+    deciding = set(_deciding(lines, {f"%{name}" for name, _ in parameters}))
     return "".join(_WIDTHS.get(kind, "-") if f"%{name}" in deciding else "-" for name, kind in parameters)
+
+
+def _parameters(text: str) -> list[tuple[str, str]]:
+    """Name and type of each parameter of the kernel."""
+    head = next((line for line in text.split(LINE_END) if line.startswith("tt.func public")), "")
+    return re.findall(r"%([\w.]+):\s*(!?[\w.]+)", head)
+
+
+_STORES = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_reduce",
+           "tt.descriptor_scatter", "tt.experimental_descriptor_store")  # fmt: skip
+_VALUE = re.compile(r"%[\w.]+(?:#\d+)?")
+
+
+def stored_through(text: str) -> str:
+    """A character for each parameter of the kernel: `w` for a pointer that the kernel may store through, or `-`.
+
+    Addresses are followed from the stores to the parameters. A program that passes pointers to functions or makes
+    them of integers may store through all of them.
+    """
+    parameters = _parameters(text)
+    lines = [line for line in text.split(LINE_END) if not line.startswith("tt.func public")]
+    everything = any("tt.call" in line or "tt.int_to_ptr" in line for line in lines)
+    made_of, pending = _made_of(lines)
+    stored: set[str] = set()
+    while pending:
+        value = pending.pop()
+        if value not in stored:
+            stored.add(value)
+            pending += made_of.get(value, ())
+    return "".join(
+        "w" if kind.startswith("!tt") and (everything or f"%{name}" in stored) else "-" for name, kind in parameters
+    )
+
+
+def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """What each value is made of, as far as that matters for addresses, and the addresses that are stored to."""
+    made_of: dict[str, list[str]] = {}
+    addresses: list[str] = []
+    regions: list[tuple[list[str], list[str]]] = []
+    """Of the loops and branches around a line: the values that it gives, and the loop's own names of them."""
+    for line in lines:
+        results, is_assignment, operation = line.partition(" = ")
+        if not is_assignment or not results.startswith("%"):
+            results, operation = "", line
+        values = _VALUE.findall(operation)
+        if operation.startswith(_STORES):
+            addresses += values[:1]
+        elif operation.startswith(("scf.for", "scf.while", "scf.if")):
+            carried = re.findall(r"(%[\w.]+) = (%[\w.]+(?:#\d+)?)", operation.partition("(")[2])
+            given = _given(results)
+            for i, (inner, first) in enumerate(carried):
+                made_of.setdefault(inner, []).append(first)
+                if i < len(given):
+                    made_of.setdefault(given[i], []).append(first)
+            regions.append((given, [inner for inner, _ in carried]))
+        elif operation.startswith(("scf.yield", "scf.condition")):
+            for names in regions[-1] if regions else ():
+                for name, value in zip(names, values, strict=False):
+                    made_of.setdefault(name, []).append(value)
+        elif results and not operation.startswith("tt.load"):
+            for name in _given(results):
+                made_of.setdefault(name, []).extend(values[:1] if operation.startswith("tt.addptr") else values)
+        if regions and line.startswith("}") and not line.startswith(("})", "} else", "} do")):
+            regions.pop()
+    return made_of, addresses
+
+
+def _given(results: str) -> list[str]:
+    """The names of an operation's results: `%a:2` gives %a#0 and %a#1."""
+    names = []
+    for name, count in re.findall(r"(%[\w.]+)(?::(\d+))?", results):
+        names += [f"{name}#{i}" for i in range(int(count))] if count else [name]
+    return names
 
 
 def _deciding(lines: list[str], parameters: set[str]) -> Iterator[str]:

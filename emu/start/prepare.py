@@ -92,7 +92,7 @@ def prepare(job: Job) -> Prepared:
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
     policy = routing_policy.parse(job.routing)
-    computed = dispatcher.install(hook, job.data_limit_nbytes, job.float_limit_count, policy)
+    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy)
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)

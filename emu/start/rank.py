@@ -14,8 +14,9 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..contract.job import Job, Seat, torchrun_environment
 from ..contract.records import ExitKind
@@ -78,6 +79,7 @@ class Connection:
         self._pid = os.getpid()
         self._open = True
         os._exit = self._exit_at_once
+        os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
         prepared.peaks.report_every_step(prepared.hook)
@@ -94,9 +96,19 @@ class Connection:
             self._prepared.computed.routing.loads.report()
             self._prepared.hook.finish(end.code, end.last_words)
 
+    def _flushing_before(self, execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+        """For `os.exec...`: another program takes over the process, and what it was to send would be lost."""
+
+        def flush_and_execute(*arguments: Any) -> NoReturn:
+            if self._open and self._pid == os.getpid():
+                self._prepared.hook.flush()
+            execute(*arguments)
+
+        return flush_and_execute
+
     def _exit_at_once(self, status: int) -> NoReturn:
-        """In the place of `os._exit`, which worker processes call too."""
-        self.close(script.ScriptEnd(status))
+        """In the place of `os._exit`, which worker processes call too. Linux keeps the code's last eight bits."""
+        self.close(script.ScriptEnd(status & 0xFF))
         _exit(status)
 
 

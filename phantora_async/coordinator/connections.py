@@ -53,6 +53,10 @@ class Connections:
             self._channels[rank] = left[-1]
             self.pids[rank] = left[-1].pid
 
+    def connected(self, rank: int) -> bool:
+        """Has the rank a process that is connected?"""
+        return any(channel.open for channel in self._processes.get(rank, ()))
+
     def take(self, rank: int, arrived: list[Any]) -> None:
         """Records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
         facts = self._fact_builder.take(rank, arrived)

@@ -37,6 +37,8 @@ from profiles import CostModel
 
 TURN = 2_000
 """Events that virtual time executes before the loop looks at sockets again: about 10 ms."""
+EXIT_S = 2.0
+"""A process that has ended is reported within this time after its connection has closed."""
 GC_THRESHOLD = (200_000, 100, 100)
 """Facts and simulated state form no garbage cycles. Looking for them would take a third of the time."""
 
@@ -91,7 +93,7 @@ class Coordinator:
         exit = self._run_end.exits[rank] = Exit(returncode, signal or 0)
         if not exit.well:
             self._fail(self._run_end.rank_died(rank))
-        elif rank not in self._connections.pids:
+        elif not self._connections.connected(rank):
             self._ended_well(rank)
         self._check_over()
 
@@ -162,11 +164,24 @@ class Coordinator:
         self._take_turn_soon()
 
     def closed(self, rank: int) -> None:
-        """Without a BYE before, the process was ended from within (os._exit) or from outside."""
+        """Without a BYE, the process was ended from within (C's `exit`) or from outside, or it goes on as another
+        program (`exec`). Its exit code counts, which may come before or after this.
+        """
         self._connections.disconnected(rank)
-        if rank in self._run_end.exits and self._run_end.exits[rank].well:
-            self._ended_well(rank)
+        if not self._connections.connected(rank):
+            if rank in self._run_end.exits:
+                if self._run_end.exits[rank].well:
+                    self._ended_well(rank)
+            elif self._fact_builder.rank_info[rank].bye is None:
+                asyncio.get_running_loop().call_later(EXIT_S, self._note_exec, rank)
         self._check_over()
+
+    def _note_exec(self, rank: int) -> None:
+        ended = rank in self._run_end.exits or self._run_end.failure is not None
+        if not ended and not self._connections.connected(rank):
+            self._fact_builder.warn(
+                rank, "the process has executed another program: it is emulated again once that uses a GPU"
+            )
 
     def failed(self, error: Exception) -> None:
         if isinstance(error, RunFailure):

@@ -122,6 +122,12 @@ class FactBuilder:
         """Virtual time has answered one question of the rank."""
         self.rank_info[rank].questions -= 1
 
+    def warn(self, rank: int, text: str, count: int = 1) -> None:
+        """A warning about the rank, for the report."""
+        warning = self.warnings.setdefault(text, WarningCount())
+        warning.ranks.add(rank)
+        warning.count += count
+
     def site(self, rank: int, number: int) -> Site | None:
         """The call site that the rank announced under that number; None if it announced none."""
         return self.rank_info[rank].sites.get(number)
@@ -162,9 +168,7 @@ class FactBuilder:
         return record
 
     def _warning(self, rank: int, record: records.Warning) -> records.Warning:
-        warning = self.warnings.setdefault(_text(record.payload), WarningCount())
-        warning.ranks.add(rank)
-        warning.count += record.count
+        self.warn(rank, _text(record.payload), record.count)
         return record
 
     def _launch(self, rank: int, record: records.NcclLaunch) -> NcclKernelFact:

@@ -37,7 +37,9 @@ class Stall:
     called: Site | None
     """Its last known call site."""
     waiting: tuple[int, ...]
-    """Ranks that wait for an answer; empty if all are asleep."""
+    """Ranks that wait for an answer or have ended; empty if all are asleep."""
+    ended: bool
+    """All of these have ended."""
 
     def __str__(self) -> str:
         """``waiting 35 s for rank 3, which is running at train.py:17 in main``"""
@@ -47,8 +49,11 @@ class Stall:
 
     def notice(self) -> str:
         """The same with the ranks that wait, for a log."""
-        who = f"; {named(self.waiting)} {'waits' if len(self.waiting) == 1 else 'wait'}" if self.waiting else ""
-        return f"{self}{who}"
+        if not self.waiting:
+            return str(self)
+        one = len(self.waiting) == 1
+        what = ("has ended" if one else "have ended") if self.ended else "waits" if one else "wait"
+        return f"{self}; {named(self.waiting)} {what}"
 
 
 class _Asked(NamedTuple):
@@ -97,7 +102,7 @@ class StallWatch:
             self._notice_s = FIRST_NOTICE_S
             return None
         others = (other for other in range(len(self._fact_builder.rank_info)) if other != rank)
-        waiting = tuple(other for other in others if self._waits(other, incomplete))
+        waiting = tuple(other for other in others if self._waits(other, incomplete) or self._has_ended(other))
         asleep = self._blocked_ranks.sleeps(rank)
         if not waiting and not asleep:
             return None
@@ -114,7 +119,10 @@ class StallWatch:
             doing = "is asleep" if asleep else "is running"
         (shown,) = self._timeline.snapshot([rank]).ranks
         called = self._fact_builder.site(rank, shown.last_site)
-        return Stall(rank, for_s, doing, self._stacks.where(rank), called, waiting)
+        return Stall(rank, for_s, doing, self._stacks.where(rank), called, waiting, all(map(self._has_ended, waiting)))
+
+    def _has_ended(self, rank: int) -> bool:
+        return self._fact_builder.rank_info[rank].bye is not None
 
     def _waits(self, rank: int, incomplete: Mapping[int, Collective]) -> bool:
         """Does the rank wait for an answer, or for the data of a collective that others have not called?"""

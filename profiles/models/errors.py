@@ -21,7 +21,7 @@ ERROR_SHARES: dict[str, float] = {
     "convolution f32": 0.40,
     "convolution in groups, without tensor cores": 0.95,
     "convolution tf32": 0.16,
-    "copy on the device": 0.15,
+    "copy on the device": 0.11,
     "depthwise convolution": 0.44,
     "depthwise convolution of PyTorch": 0.11,
     "element-wise": 0.07,

@@ -97,3 +97,58 @@ def test_nothing_survives_the_command(tmp_path: Path, victim: str) -> None:
     finally:
         if descendants_of(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+HEAD = (
+    "import atexit, ctypes, os, sys, time, torch\nfrom common import start\nrank, _, device = start()\n"
+    "x = torch.ones(8, device=device)\ntorch.distributed.all_reduce(x)\ntorch.cuda.synchronize()\n"
+)
+
+
+def ends(tmp_path: Path, lines: str) -> Path:
+    """A script whose rank 1 ends as `lines` say, while rank 0 asks for the time."""
+    (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
+    script = tmp_path / "ends.py"
+    script.write_text(f"{HEAD}if rank == 1:\n    {lines}\ntime.perf_counter()\n")
+    return script
+
+
+@pytest.mark.parametrize(
+    ("lines", "exit_code"),
+    [
+        ("os.execv('/bin/true', ['true'])", 0),
+        ("os.execvp('sh', ['sh', '-c', 'exit 5'])", 5),
+        ("os._exit(256)", 0),  # Linux keeps the last eight bits, so a launcher sees 0
+        ("os._exit(-1)", 255),
+        ("time.sleep(1); time.perf_counter(); ctypes.CDLL(None)._exit(0)", 0),
+    ],
+)
+def test_a_rank_that_ends_without_python_s_end(run: Run, tmp_path: Path, lines: str, exit_code: int) -> None:
+    done = run(ends(tmp_path, lines), n=2, options=("--stall-timeout", "60"))
+    assert done.exit_code == exit_code, done.output
+    assert done.report["exit_code"] == exit_code
+
+
+def test_sparse_tensors_whose_indices_are_not_computed(run: Run, tmp_path: Path) -> None:
+    lines = (
+        "x = torch.randn(512, 512, device=device) @ torch.randn(512, 512, device=device)\n"
+        "    at = torch.randint(0, 1000, (2, 200_000), device=device)\n"
+        "    torch.sparse_coo_tensor(at, torch.randn(200_000, device=device), (1000, 1000)).coalesce()\n"
+        "    torch.cuda.synchronize()"
+    )
+    assert run(ends(tmp_path, lines), n=2, options=("--stall-timeout", "60")).exit_code == 0
+
+
+def test_escapes_in_an_exception_do_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
+    done = run(ends(tmp_path, "raise ValueError(chr(27) + '[31mred')"), n=2, options=("--show-ranks", "none"))
+    assert done.exit_code == 1
+    assert "ValueError: \\x1b[31mred" in done.output
+    assert "\x1b" not in done.output
+
+
+def test_an_exit_handler_that_does_not_end(run: Run, tmp_path: Path) -> None:
+    lines = "def loop():\n        while True:\n            pass\n    atexit.register(loop)"
+    done = run(ends(tmp_path, lines), n=2, options=("--stall-timeout", "5"))
+    assert done.exit_code == 75, done.output
+    assert "for rank 1, which is running at ends.py:" in done.output
+    assert "in loop; rank 0 has ended" in done.output

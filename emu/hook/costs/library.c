@@ -99,11 +99,17 @@ bool ph_library_launch(void *handle, const char *name, uint64_t nbytes) {
     return true;
 }
 
+void ph_assume_zeros(void *start, size_t nbytes) {
+    ph_data_set(start, 0, nbytes);
+    if (!ph_data_pending(start, nbytes)) ph_data_mark_assumed(start, nbytes);
+}
+
 void ph_set_identity_pivots(int *pivots, int64_t n, int64_t batch) {
     if (!pivots || n <= 0 || batch <= 0) return;
     size_t count = (size_t)(n * batch);
     int *values = ph_allocate(count * sizeof *values);
     for (size_t i = 0; i < count; i++) values[i] = (int)(i % (size_t)n) + 1;
     ph_data_copy(pivots, values, count * sizeof *values);
+    if (!ph_data_pending(pivots, count * sizeof *values)) ph_data_mark_assumed(pivots, count * sizeof *values);
     free(values);
 }

@@ -38,7 +38,10 @@ int ph_gemm_launch(void *stream, const gemm *problem);
 /* Puts a library call on the stream. nbytes: what it reads and writes, 0 if unknown. False if there is no such stream.
  */
 bool ph_library_launch(void *stream, const char *name, uint64_t nbytes);
-/* Sets the pivots of `batch` factorisations to 1 ... n: no row is exchanged. Nothing if there are no pivots. */
+/* Status words of a call that is not executed are assumed to be 0: no error. */
+void ph_assume_zeros(void *start, size_t nbytes);
+/* Assumes that the pivots of `batch` factorisations are 1 ... n: no row is exchanged. Nothing if there are no pivots.
+ */
 void ph_set_identity_pivots(int *pivots, int64_t n, int64_t batch);
 
 #endif

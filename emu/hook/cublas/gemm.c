@@ -1,6 +1,6 @@
 /* cuBLAS: matrix products. */
 #include "cublas/cublas.h"
-#include "data/data.h"
+#include "graphs/capture.h"
 
 /* How f32 products are computed: by the handle's math mode, if the call leaves it open. */
 static uint32_t effective(const cublas_handle *handle, int a, uint32_t compute) {
@@ -33,9 +33,11 @@ static uint32_t natural(int dtype) {
 }
 
 /* The result is not computed: its bytes become unknown. `ld` and strides are in elements. */
-static void overwritten(void *c, int64_t m, int64_t n, int64_t ld, int64_t batch, int64_t stride, int dtype) {
-    if (m > 0 && n > 0 && batch > 0)
-        ph_data_forget(c, ph_cuda_dtype_nbytes(dtype, (uint64_t)((batch - 1) * stride + (n - 1) * ld + m)));
+static void overwritten(const cublas_handle *handle, void *c, int64_t m, int64_t n, int64_t ld, int64_t batch,
+                        int64_t stride, int dtype) {
+    if (handle && m > 0 && n > 0 && batch > 0)
+        ph_overwrite_on(ph_stream_of(handle->stream), c,
+                        ph_cuda_dtype_nbytes(dtype, (uint64_t)((batch - 1) * stride + (n - 1) * ld + m)));
 }
 
 #define HEAD cublas_handle *handle, int transa, int transb, int m, int n, int k, const void *alpha
@@ -44,14 +46,14 @@ static void overwritten(void *c, int64_t m, int64_t n, int64_t ld, int64_t batch
 PH_EXPORT int cublasGemmEx(HEAD, const void *a, int at, int lda, const void *b, int bt, int ldb, const void *beta,
                            void *c, int ct, int ldc, int compute, int algo) {
     UNUSED_OPERANDS, (void)algo;
-    overwritten(c, m, n, ldc, 1, 0, ct);
+    overwritten(handle, c, m, n, ldc, 1, 0, ct);
     return launch(handle, PH_GEMM_EX, transa, transb, m, n, k, 1, at, bt, ct, (uint32_t)compute);
 }
 
 PH_EXPORT int cublasSgemmEx(HEAD, const void *a, int at, int lda, const void *b, int bt, int ldb, const void *beta,
                             void *c, int ct, int ldc) {
     UNUSED_OPERANDS;
-    overwritten(c, m, n, ldc, 1, 0, ct);
+    overwritten(handle, c, m, n, ldc, 1, 0, ct);
     return launch(handle, PH_SGEMM_EX, transa, transb, m, n, k, 1, at, bt, ct, COMPUTE_32F);
 }
 
@@ -66,7 +68,7 @@ PH_EXPORT int cublasGemmStridedBatchedEx(HEAD, const void *a, int at, int lda, l
                                          int bt, int ldb, long long stride_b, const void *beta, void *c, int ct,
                                          int ldc, long long stride_c, int batch, int compute, int algo) {
     UNUSED_OPERANDS, (void)stride_a, (void)stride_b, (void)algo;
-    overwritten(c, m, n, ldc, batch, stride_c, ct);
+    overwritten(handle, c, m, n, ldc, batch, stride_c, ct);
     return launch(handle, PH_GEMM_STRIDED_BATCHED_EX, transa, transb, m, n, k, batch, at, bt, ct, (uint32_t)compute);
 }
 
@@ -74,7 +76,7 @@ PH_EXPORT int cublasGemmStridedBatchedEx(HEAD, const void *a, int at, int lda, l
     PH_EXPORT int cublas##T##gemm_v2(HEAD, const void *a, int lda, const void *b, int ldb, const void *beta, void *c,  \
                                      int ldc) {                                                                        \
         UNUSED_OPERANDS;                                                                                               \
-        overwritten(c, m, n, ldc, 1, 0, dtype);                                                                        \
+        overwritten(handle, c, m, n, ldc, 1, 0, dtype);                                                                \
         return launch(handle, PH_##T##GEMM, transa, transb, m, n, k, 1, dtype, dtype, dtype, natural(dtype));          \
     }                                                                                                                  \
     PH_EXPORT int cublas##T##gemmBatched(HEAD, const void *const a[], int lda, const void *const b[], int ldb,         \
@@ -87,7 +89,7 @@ PH_EXPORT int cublasGemmStridedBatchedEx(HEAD, const void *a, int at, int lda, l
                                                 int ldb, long long stride_b, const void *beta, void *c, int ldc,       \
                                                 long long stride_c, int batch) {                                       \
         UNUSED_OPERANDS, (void)stride_a, (void)stride_b;                                                               \
-        overwritten(c, m, n, ldc, batch, stride_c, dtype);                                                             \
+        overwritten(handle, c, m, n, ldc, batch, stride_c, dtype);                                                     \
         return launch(handle, PH_##T##GEMM_STRIDED, transa, transb, m, n, k, batch, dtype, dtype, dtype,               \
                       natural(dtype));                                                                                 \
     }

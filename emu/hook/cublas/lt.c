@@ -7,7 +7,7 @@
 #include "calls/versions.h"
 #include "core/host.h"
 #include "cublas/cublas.h"
-#include "data/data.h"
+#include "graphs/capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -229,8 +229,9 @@ PH_EXPORT int cublasLtMatmul(cublas_handle *handle, const descriptor *operation,
                     .c = (uint8_t)number(d_layout, LAYOUT_TYPE, 0)};
     if (transa < 0 || transa > 2 || transb < 0 || transb > 2) return CUBLAS_INVALID_VALUE;
     if (rows > 0 && cols > 0 && batch > 0)
-        ph_data_forget(
-            d, ph_cuda_dtype_nbytes(problem.c, (uint64_t)((batch - 1) * number(d_layout, LAYOUT_STRIDE, 0) +
-                                                          (cols - 1) * number(d_layout, LAYOUT_LD, rows) + rows)));
+        ph_overwrite_on(
+            ph_stream_of(stream), d,
+            ph_cuda_dtype_nbytes(problem.c, (uint64_t)((batch - 1) * number(d_layout, LAYOUT_STRIDE, 0) +
+                                                       (cols - 1) * number(d_layout, LAYOUT_LD, rows) + rows)));
     return ph_gemm_launch(stream, &problem);
 }

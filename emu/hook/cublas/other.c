@@ -23,7 +23,7 @@ static int reduce(cublas_handle *handle, const char *name, int64_t n, int dtype,
     if (status != CUBLAS_OK) return status;
     if (!result) return CUBLAS_INVALID_VALUE;
     if (handle->pointer_mode == CUBLAS_POINTER_DEVICE) {
-        ph_data_forget(result, result_nbytes);
+        ph_data_overwrite(result, result_nbytes);
         return CUBLAS_OK;
     }
     ph_warn_once(name, "%s returned 0 to the host: floating-point kernels are not executed", name);
@@ -74,7 +74,7 @@ DOT(Zdotc, CUDA_DTYPE_C128)
                                           int *info, int batch) {                                                      \
         (void)a, (void)lda;                                                                                            \
         ph_set_identity_pivots(pivots, n, batch);                                                                      \
-        ph_data_set(info, 0, (size_t)(batch > 0 ? batch : 0) * sizeof(int));                                           \
+        ph_assume_zeros(info, (size_t)(batch > 0 ? batch : 0) * sizeof(int));                                          \
         return charge(handle, "cublas" #T "getrfBatched", 2 * (int64_t)batch * n * n, dtype);                          \
     }                                                                                                                  \
     PH_EXPORT int cublas##T##getrsBatched(cublas_handle *handle, int trans, int n, int nrhs, const void *const a[],    \
@@ -95,7 +95,7 @@ DOT(Zdotc, CUDA_DTYPE_C128)
                                          int lda, void *const c[], int ldc, int *info, int *device_info, int batch) {  \
         (void)trans, (void)a, (void)lda, (void)c, (void)ldc;                                                           \
         if (info) *info = 0;                                                                                           \
-        if (device_info) ph_data_set(device_info, 0, (size_t)(batch > 0 ? batch : 0) * sizeof(int));                   \
+        if (device_info) ph_assume_zeros(device_info, (size_t)(batch > 0 ? batch : 0) * sizeof(int));                  \
         return charge(handle, "cublas" #T "gelsBatched", 2 * (int64_t)batch * (m * (int64_t)n + m * (int64_t)nrhs),    \
                       dtype);                                                                                          \
     }

@@ -73,7 +73,7 @@ int solver_sizes(size_t *device, size_t *host, int64_t elements, int dtype) {
 int solver_charge(solver *handle, const char *name, int64_t elements, int dtype, int *info, int64_t ninfo) {
     if (!handle) return SOLVER_NOT_INITIALIZED;
     if (elements < 0 || ninfo < 0) return SOLVER_INVALID_VALUE;
-    if (info) ph_data_set(info, 0, (size_t)ninfo * sizeof *info);
+    if (info) ph_assume_zeros(info, (size_t)ninfo * sizeof *info);
     uint64_t nbytes = ph_cuda_dtype_nbytes(dtype, (uint64_t)elements);
     return ph_library_launch(handle->stream, name, nbytes) ? SOLVER_OK : SOLVER_INVALID_VALUE;
 }

@@ -7,6 +7,7 @@
 enum ph_action_kind {
     PH_ACTION_COPY,   /* bytes of `source`, or of `staged` (copied when the call was made), to writes[0] */
     PH_ACTION_SET,    /* `value` into writes[0] */
+    PH_ACTION_FORGET, /* writes[0] becomes unknown */
     PH_ACTION_EXPECT, /* bytes that arrive under `token` into writes[0] */
     PH_ACTION_CALL,   /* run(arg): C code, on any thread */
     PH_ACTION_PYTHON, /* run(arg): Python code, on the thread of python_actions.c */

@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 
 #define PAGE ((uintptr_t)4096)
-#define ALWAYS_COPY 4096 /* copies up to this size happen even if no byte of the source is known */
+#define DROPPED_PAGES ((size_t)256 << 10) /* from this size on, host memory is zeroed by giving its pages back */
 
 static bool is_filled(const unsigned char *bytes, unsigned char value, size_t nbytes) {
     return nbytes == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, nbytes - 1) == 0);
@@ -55,21 +55,68 @@ static void set_now(void *dst, int value, size_t nbytes) {
     ph_data_mark_known(dst, nbytes);
 }
 
+/* MADV_FREE is an error for memory that is shared or belongs to a file; there, dropped pages would not read as 0. */
+static void zero_host(unsigned char *dst, size_t nbytes) {
+    unsigned char *from = (unsigned char *)(((uintptr_t)dst + PAGE - 1) & ~(PAGE - 1));
+    unsigned char *to = (unsigned char *)(((uintptr_t)dst + nbytes) & ~(PAGE - 1));
+    if (nbytes < DROPPED_PAGES || madvise(from, (size_t)(to - from), MADV_FREE) != 0 ||
+        madvise(from, (size_t)(to - from), MADV_DONTNEED) != 0) {
+        memset(dst, 0, nbytes);
+        return;
+    }
+    memset(dst, 0, (size_t)(from - dst));
+    memset(to, 0, (size_t)(dst + nbytes - to));
+}
+
+/* Bytes that are neither known nor assumed read as 0. */
+static void read_out(unsigned char *dst, const unsigned char *src, size_t nbytes) {
+    if (ph_data_known(src, nbytes)) {
+        memmove(dst, src, nbytes);
+        return;
+    }
+    ph_count_unmodelled_read();
+    ph_range piece;
+    zero_host(dst, nbytes);
+    for (size_t at = 0; ph_data_next_readable(src + at, nbytes - at, &piece);) {
+        at = (size_t)((unsigned char *)piece.start - src);
+        memcpy(dst + at, piece.start, piece.nbytes);
+        at += piece.nbytes;
+    }
+}
+
+/* What is known, assumed or unknown stays so at its new place. */
+static void copy_states(unsigned char *dst, const unsigned char *src, size_t nbytes) {
+    ph_range piece;
+    ph_data_forget(dst, nbytes);
+    for (size_t at = 0; ph_data_next_readable(src + at, nbytes - at, &piece);) {
+        at = (size_t)((unsigned char *)piece.start - src);
+        if (ph_data_known(piece.start, piece.nbytes))
+            ph_data_mark_known(dst + at, piece.nbytes);
+        else
+            ph_data_mark_assumed(dst + at, piece.nbytes);
+        at += piece.nbytes;
+    }
+}
+
 static void copy_now(void *dst, const void *src, size_t nbytes) {
-    bool to_device = ph_is_device_pointer(dst), known = ph_data_known(src, nbytes);
-    if (to_device && !known && nbytes > ALWAYS_COPY && !ph_data_known_any(src, nbytes)) {
-        ph_data_forget(dst, nbytes); /* no byte of the source is known: no need to move them */
+    if (!ph_is_device_pointer(dst)) {
+        if (ph_is_device_pointer(src))
+            read_out(dst, src, nbytes);
+        else
+            memmove(dst, src, nbytes);
         return;
     }
-    if (!to_device || memcmp(dst, src, nbytes) != 0) memmove(dst, src, nbytes);
-    if (!to_device) {
-        if (!known && ph_is_device_pointer(src)) ph_count_unmodelled_read();
+    ph_range piece;
+    bool known = ph_data_known(src, nbytes);
+    if (!known && !ph_data_next_readable(src, nbytes, &piece)) {
+        ph_data_forget(dst, nbytes); /* no byte of the source is worth moving */
         return;
     }
+    if (memcmp(dst, src, nbytes) != 0) memmove(dst, src, nbytes);
     if (known)
         ph_data_mark_known(dst, nbytes);
     else
-        ph_data_forget(dst, nbytes);
+        copy_states(dst, src, nbytes);
 }
 
 static void arrive_now(const ph_action *action) {
@@ -105,24 +152,34 @@ void ph_action_perform(ph_action *action) {
     case PH_ACTION_SET:
         set_now(to->start, action->value, to->nbytes);
         break;
+    case PH_ACTION_FORGET:
+        ph_data_forget(to->start, to->nbytes);
+        break;
     case PH_ACTION_EXPECT:
         arrive_now(action);
         break;
     case PH_ACTION_CALL:
-    case PH_ACTION_PYTHON:
         call_now(action);
         break;
+    case PH_ACTION_PYTHON: /* it says itself what is known of its results */
     case PH_ACTION_HOST:
         action->run(action->arg);
         break;
     }
 }
 
+/* Copies that this thread makes may be larger than others (the control tensors of emu/control). */
+static _Thread_local size_t allowed;
+
+PH_EXPORT void phantora_data_allow(uint64_t nbytes) { allowed = nbytes; }
+
+static size_t limit(void) { return allowed > ph_cfg.data_limit_nbytes ? allowed : ph_cfg.data_limit_nbytes; }
+
 void ph_data_copy(void *dst, const void *src, size_t nbytes) {
     bool from_device = ph_is_device_pointer(src), to_device = ph_is_device_pointer(dst);
     if (!nbytes || dst == src) return;
-    if ((from_device || to_device) && nbytes > ph_cfg.data_limit_nbytes) {
-        ph_data_forget(dst, nbytes);
+    if (to_device && nbytes > limit()) {
+        ph_data_overwrite(dst, nbytes);
         return;
     }
     ph_range read = {(void *)(uintptr_t)src, nbytes}, write = {dst, nbytes};
@@ -140,6 +197,15 @@ void ph_data_copy(void *dst, const void *src, size_t nbytes) {
         memcpy(action->staged, src, nbytes);
     }
     ph_action_submit(action);
+}
+
+void ph_data_overwrite(const void *start, size_t nbytes) {
+    ph_range write = {(void *)(uintptr_t)start, nbytes};
+    if (!nbytes || !ph_is_device_pointer(start)) return;
+    if (ph_action_conflicts(NULL, 0, &write, 1))
+        ph_action_submit(ph_action_new(PH_ACTION_FORGET, NULL, 0, &write, 1));
+    else
+        ph_data_forget(start, nbytes);
 }
 
 void ph_data_set(void *dst, int value, size_t nbytes) {

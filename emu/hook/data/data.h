@@ -4,7 +4,9 @@
  *
  *   data.c            copies and sets: done at once, deferred, or too large to be done
  *   pending.c         deferred actions, in program order, and which blocks which
- *   known.c           which device bytes are known
+ *   known.c           which device bytes are known, over the sets of intervals.c
+ *   blocks.c          the blocks of PyTorch's allocator
+ *   strided.c         the same for the elements of a tensor
  *   routing.c         what the routing policy chose, for the report
  *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions
  *
@@ -45,10 +47,21 @@ void ph_data_wait_host(void);
 /* Is a write to part of the range pending? */
 bool ph_data_pending(const void *start, size_t nbytes);
 
-/* Is every byte of the range known? */
+/* A launch that is not executed writes to the range: its bytes are unknown after the writes that are pending. */
+void ph_data_overwrite(const void *start, size_t nbytes);
+/* PyTorch's allocator gives a block out, or takes it back (nbytes < 0). */
+void ph_data_block(const void *start, int64_t nbytes);
+/* Bytes from an address within a block to its end; outside of blocks, to the end of the allocation. */
+size_t ph_data_block_rest(const void *address);
+
+/* Is every byte of the range known? See known.c. These functions are not ordered with pending writes. */
 bool ph_data_known(const void *start, size_t nbytes);
 bool ph_data_known_any(const void *start, size_t nbytes); /* Is at least one byte known? */
+bool ph_data_assumed(const void *start, size_t nbytes);   /* Is every byte assumed? */
+/* The first piece of the range whose bytes are known or assumed; false if there is none. */
+bool ph_data_next_readable(const void *start, size_t nbytes, ph_range *out);
 void ph_data_mark_known(const void *start, size_t nbytes);
+void ph_data_mark_assumed(const void *start, size_t nbytes);
 void ph_data_forget(const void *start, size_t nbytes);
 
 #endif

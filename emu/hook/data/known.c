@@ -1,108 +1,94 @@
 /*
- * Which device bytes are known: written by something modelled.
+ * What is known of device bytes.
  *
- * A sorted array of disjoint intervals. Neighbours are merged, so programs that fill tensors leave few intervals. When
- * the array is full the shortest intervals are forgotten. Then known bytes may count as unknown, never the other way
- * round.
+ *   known    something modelled wrote them: they are what a GPU's would be
+ *   assumed  they follow from values that nobody computed, which count as finite numbers or zeros: a program may read
+ *            them, and is told
+ *   unknown  all others, whatever they hold
+ *
+ * Bytes of a block that PyTorch's allocator gives out are unknown (blocks.c), so what a launch writes to a new tensor
+ * is unknown unless it is computed. If the sets grow too large, the shortest intervals become unknown.
  */
 #include "data/data.h"
+#include "data/intervals.h"
 #include "memory/memory.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 
-#define CAPACITY 8192
-
-typedef struct interval {
-    uintptr_t start, end;
-} interval;
+#define CAPACITY ((size_t)1 << 17)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static interval known[CAPACITY];
-static atomic_size_t nknown;
+static ph_intervals known, assumed;
+static atomic_size_t n; /* intervals in both, to be read without the lock */
 
-/* First interval that ends at or after `at`. */
-static size_t first_reaching(uintptr_t at) {
-    size_t low = 0, high = nknown;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (known[middle].end < at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+/* Drops the shortest intervals until at most half of the capacity is used. */
+static void shed(ph_intervals *set) {
+    for (uintptr_t limit = 64; set->n > CAPACITY / 2; limit *= 4)
+        for (ph_place place = {0, 0}; ph_intervals_at(set, place);) {
+            const ph_interval *at = ph_intervals_at(set, place);
+            if (at->end - at->start > limit) {
+                place = ph_intervals_next(set, place);
+                continue;
+            }
+            uintptr_t end = at->end;
+            ph_intervals_erase(set, place);
+            place = ph_intervals_after(set, end);
+        }
 }
 
-static void replace(size_t first, size_t count, const interval *with, size_t nwith) {
-    memmove(&known[first + nwith], &known[first + count], (nknown - first - count) * sizeof *known);
-    if (nwith) memcpy(&known[first], with, nwith * sizeof *known);
-    nknown = nknown - count + nwith;
-}
-
-/* Drops the shortest intervals until at most half of the array is used. */
-static void shed(void) {
-    uintptr_t limit = 64;
-    for (;;) {
-        size_t kept = 0;
-        for (size_t i = 0; i < nknown; i++)
-            if (known[i].end - known[i].start > limit) known[kept++] = known[i];
-        nknown = kept;
-        if (kept <= CAPACITY / 2) return;
-        limit *= 4;
-    }
-}
-
-void ph_data_mark_known(const void *start, size_t nbytes) {
+static void mark(ph_intervals *set, ph_intervals *other, const void *start, size_t nbytes) {
     if (!nbytes || !ph_is_device_pointer(start)) return;
+    uintptr_t from = (uintptr_t)start;
     pthread_mutex_lock(&lock);
-    if (nknown + 2 > CAPACITY) shed();
-    interval merged = {(uintptr_t)start, (uintptr_t)start + nbytes};
-    size_t first = first_reaching(merged.start), last = first;
-    while (last < nknown && known[last].start <= merged.end) {
-        if (known[last].start < merged.start) merged.start = known[last].start;
-        if (known[last].end > merged.end) merged.end = known[last].end;
-        last++;
-    }
-    replace(first, last - first, &merged, 1);
+    if (set->n >= CAPACITY) shed(set);
+    ph_intervals_add(set, from, from + nbytes);
+    ph_intervals_cut(other, from, from + nbytes);
+    n = known.n + assumed.n;
     pthread_mutex_unlock(&lock);
 }
+
+void ph_data_mark_known(const void *start, size_t nbytes) { mark(&known, &assumed, start, nbytes); }
+void ph_data_mark_assumed(const void *start, size_t nbytes) { mark(&assumed, &known, start, nbytes); }
 
 void ph_data_forget(const void *start, size_t nbytes) {
-    if (!nbytes || !nknown) return;
-    uintptr_t from = (uintptr_t)start, to = from + nbytes;
+    if (!nbytes || !n) return;
+    uintptr_t from = (uintptr_t)start;
     pthread_mutex_lock(&lock);
-    if (nknown + 2 > CAPACITY) shed();
-    size_t first = first_reaching(from + 1), last = first, nrest = 0;
-    interval rest[2];
-    while (last < nknown && known[last].start < to) {
-        if (known[last].start < from) rest[nrest++] = (interval){known[last].start, from};
-        if (known[last].end > to) rest[nrest++] = (interval){to, known[last].end};
-        last++;
-    }
-    if (last > first) replace(first, last - first, rest, nrest);
+    ph_intervals_cut(&known, from, from + nbytes);
+    ph_intervals_cut(&assumed, from, from + nbytes);
+    n = known.n + assumed.n;
     pthread_mutex_unlock(&lock);
 }
 
-bool ph_data_known(const void *start, size_t nbytes) {
+static bool ask(const ph_intervals *set, bool (*question)(const ph_intervals *, uintptr_t, uintptr_t),
+                const void *start, size_t nbytes) {
     if (!nbytes || !ph_is_device_pointer(start))
         return true; /* all host memory is known: the program writes it itself */
-    uintptr_t from = (uintptr_t)start;
+    if (!n) return false;
     pthread_mutex_lock(&lock);
-    size_t i = first_reaching(from + 1);
-    bool inside = i < nknown && known[i].start <= from && known[i].end >= from + nbytes;
+    bool answer = question(set, (uintptr_t)start, (uintptr_t)start + nbytes);
     pthread_mutex_unlock(&lock);
-    return inside;
+    return answer;
 }
 
-bool ph_data_known_any(const void *start, size_t nbytes) {
-    if (!nbytes || !ph_is_device_pointer(start)) return true;
-    if (!nknown) return false;
-    uintptr_t from = (uintptr_t)start;
+bool ph_data_known(const void *start, size_t nbytes) { return ask(&known, ph_intervals_cover, start, nbytes); }
+bool ph_data_known_any(const void *start, size_t nbytes) { return ask(&known, ph_intervals_touch, start, nbytes); }
+bool ph_data_assumed(const void *start, size_t nbytes) { return ask(&assumed, ph_intervals_cover, start, nbytes); }
+
+bool ph_data_next_readable(const void *start, size_t nbytes, ph_range *out) {
+    if (!nbytes || !n) return false;
+    uintptr_t from = (uintptr_t)start, to = from + nbytes;
+    ph_interval best = {to, to};
+    const ph_intervals *sets[] = {&known, &assumed};
     pthread_mutex_lock(&lock);
-    size_t i = first_reaching(from + 1);
-    bool touched = i < nknown && known[i].start < from + nbytes;
+    for (int i = 0; i < 2; i++) {
+        const ph_interval *at = ph_intervals_at(sets[i], ph_intervals_after(sets[i], from));
+        if (!at || at->start >= best.start) continue;
+        best.start = at->start > from ? at->start : from;
+        best.end = at->end < to ? at->end : to;
+    }
     pthread_mutex_unlock(&lock);
-    return touched;
+    *out = (ph_range){(void *)best.start, best.end - best.start};
+    return best.start < to;
 }

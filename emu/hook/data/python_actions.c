@@ -75,20 +75,12 @@ PH_EXPORT int phantora_data_action(const uint64_t *reads, int nreads, const uint
 
 PH_EXPORT void phantora_data_wait(uint64_t address, uint64_t nbytes) { ph_data_wait(pointer(address), nbytes); }
 
-PH_EXPORT int phantora_data_pending(uint64_t address, uint64_t nbytes) {
-    return ph_data_pending(pointer(address), nbytes);
-}
-
 /* Is an earlier action still to read or to write part of the range? */
 PH_EXPORT int phantora_data_in_use(uint64_t address, uint64_t nbytes) {
     ph_range range = {pointer(address), nbytes};
     return ph_action_conflicts(NULL, 0, &range, 1);
 }
 
-PH_EXPORT int phantora_data_known(uint64_t address, uint64_t nbytes) { return ph_data_known(pointer(address), nbytes); }
-
 PH_EXPORT void phantora_data_mark_known(uint64_t address, uint64_t nbytes) {
     ph_data_mark_known(pointer(address), nbytes);
 }
-
-PH_EXPORT void phantora_data_forget(uint64_t address, uint64_t nbytes) { ph_data_forget(pointer(address), nbytes); }

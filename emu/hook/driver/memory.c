@@ -119,7 +119,7 @@ static int set(CUdeviceptr dst, uint32_t value, size_t width, size_t n, void *st
         return ph_refuse("a set of 16 or 32 bit elements in a stream capture", CUDA_CAPTURE_UNSUPPORTED);
     int status = ph_set_time(nbytes, on);
     if (status || nbytes > ph_cfg.data_limit_nbytes) {
-        ph_data_forget(pointer_of(dst), nbytes);
+        ph_data_overwrite(pointer_of(dst), nbytes);
         return status;
     }
     pattern *p = ph_allocate(sizeof *p);

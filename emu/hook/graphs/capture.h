@@ -32,6 +32,12 @@ int ph_capture_wait(ph_stream *stream, ph_event *event);
 /* run(stream, arg) is called at each launch of the graph, release(arg) (which may be NULL) when the graph is freed. */
 bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *stream, void *arg), void (*release)(void *arg),
                      void *arg);
+/* The same for work on bytes, which is no node of the graph and takes no time. */
+bool ph_capture_data(ph_stream *stream, void (*run)(ph_stream *stream, void *arg), void (*release)(void *arg),
+                     void *arg);
+/* A launch on the stream writes to the range and is not executed: the bytes are unknown, and again at each launch of
+ * the graph if the stream is being captured. */
+void ph_overwrite_on(ph_stream *stream, const void *start, size_t nbytes);
 /* An optimizer's step has ended on this thread. True if it is being captured: then each launch of the graph ends a
  * step. `name` must stay valid. */
 bool ph_capture_step(const char *name);

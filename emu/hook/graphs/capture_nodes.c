@@ -4,6 +4,7 @@
  */
 #include "core/alloc.h"
 #include "core/cuda_types.h"
+#include "data/data.h"
 #include "graphs/graph.h"
 
 #include <stdlib.h>
@@ -83,6 +84,30 @@ bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (
     item->function = release;
     item->arg = arg;
     return true;
+}
+
+bool ph_capture_data(ph_stream *stream, void (*run)(ph_stream *, void *), void (*release)(void *), void *arg) {
+    if (!stream->capture) return false;
+    ph_graph_item *item = ph_graph_add(stream->capture->graph, ITEM_DATA, stream->branch);
+    item->run = run;
+    item->function = release;
+    item->arg = arg;
+    return true;
+}
+
+static void overwrite_again(ph_stream *stream, void *arg) {
+    (void)stream;
+    const ph_range *written = arg;
+    ph_data_overwrite(written->start, written->nbytes);
+}
+
+void ph_overwrite_on(ph_stream *stream, const void *start, size_t nbytes) {
+    if (UNLIKELY(stream && stream->capture)) {
+        ph_range *written = ph_allocate(sizeof *written);
+        *written = (ph_range){(void *)(uintptr_t)start, nbytes};
+        ph_capture_data(stream, overwrite_again, free, written);
+    }
+    ph_data_overwrite(start, nbytes);
 }
 
 /* cudaEventRecordExternal and cudaEventWaitExternal: each launch of the graph records the event, or waits for it. */

@@ -83,5 +83,6 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
     ph_launch(stream, ph_cost_of(key_of(&l), kernel->program ? describe_triton : describe_kernel, &l));
+    if (UNLIKELY(kernel->program != NULL)) ph_program_overwrites(kernel->program, params, stream);
     return CUDA_OK;
 }

@@ -2,7 +2,10 @@
 #include "kernels/program.h"
 #include "core/alloc.h"
 #include "core/hash.h"
+#include "data/data.h"
+#include "graphs/capture.h"
 #include "kernels/registry.h"
+#include "memory/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,13 +16,14 @@ enum { LONGEST_INTEGER = 21 }; /* characters of an i64 and a separator */
 
 static const char *copy_of(const char *text) { return strcpy(ph_allocate(strlen(text) + 1), text); }
 
-/* `widths`: a character for each parameter: '4' or '8', the bytes of an integer that decides the work, or '-'. */
-PH_EXPORT void phantora_kernel_program(void *function, const char *text, const char *widths) {
+/* `widths`: a character for each parameter: '4' or '8', the bytes of an integer that decides the work, or '-'.
+ * `written`: a character for each parameter: 'w' for a pointer that the kernel stores through, or '-'. */
+PH_EXPORT void phantora_kernel_program(void *function, const char *text, const char *widths, const char *written) {
     ph_kernel *kernel = ph_kernel_of(function);
     if (!kernel || kernel->program) return;
     ph_program *program = ph_allocate(sizeof *program);
-    *program =
-        (ph_program){ph_hash(ph_hash(3, text, strlen(text)), widths, strlen(widths)), copy_of(text), copy_of(widths)};
+    *program = (ph_program){ph_hash(ph_hash(3, text, strlen(text)), widths, strlen(widths)), copy_of(text),
+                            copy_of(widths), copy_of(written)};
     kernel->program = program; /* the kernel stays for as long as the process, and its program with it */
 }
 
@@ -28,6 +32,15 @@ static int64_t value_of(char width, const void *parameter) {
     int64_t wide;
     if (width == '8') return memcpy(&wide, parameter, sizeof wide), wide;
     return memcpy(&narrow, parameter, sizeof narrow), narrow;
+}
+
+void ph_program_overwrites(const ph_program *program, void *const *params, ph_stream *stream) {
+    for (size_t i = 0; params && program->written[i]; i++) {
+        void *to;
+        if (program->written[i] != 'w') continue;
+        memcpy(&to, params[i], sizeof to);
+        if (ph_is_device_pointer(to)) ph_overwrite_on(stream, to, ph_data_block_rest(to));
+    }
 }
 
 uint64_t ph_program_mix(const ph_program *program, void *const *params, uint64_t hash) {

@@ -119,7 +119,7 @@ static void finish(const route *way, size_t nbytes, uint64_t copy_ns, ph_stream 
  * for each layer and step, and PyTorch's cache of pinned memory keeps the sources.
  */
 static void drop_table(void *dst, const void *src, size_t nbytes, bool pinned) {
-    ph_data_forget(dst, nbytes);
+    ph_data_overwrite(dst, nbytes);
     uintptr_t page = 4096, begin = ((uintptr_t)src + page - 1) & ~(page - 1),
               end = ((uintptr_t)src + nbytes) & ~(page - 1);
     if (pinned && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
@@ -165,7 +165,7 @@ int ph_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, s
     const ph_cost *cost = copy_cost(way.direction, nbytes, way.pinned);
     ph_launch(stream, cost);
     if (nbytes > ph_cfg.data_limit_nbytes)
-        ph_data_forget(dst, dst_pitch * height);
+        ph_data_overwrite(dst, dst_pitch * height);
     else
         for (size_t row = 0; row < height; row++)
             ph_data_copy((char *)dst + row * dst_pitch, (const char *)src + row * src_pitch, width);

@@ -39,7 +39,7 @@ static void plan_data(nccl_call *call) {
                  call->op.op != PH_NCCL_RECV;
     bool keeps_own = call->op.op == PH_NCCL_BROADCAST && call->op.peer == call->comm->rank;
     if (!call->travels) {
-        ph_data_forget(call->output, call->output_nbytes);
+        ph_data_overwrite(call->output, call->output_nbytes);
         return;
     }
     if (call->input_nbytes && !local) {

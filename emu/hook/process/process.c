@@ -12,6 +12,7 @@
 #include "costs/cost.h"
 #include "memory/memory.h"
 #include "streams/event.h"
+#include "streams/segment.h"
 #include "streams/stream.h"
 
 #include <dlfcn.h>
@@ -134,6 +135,8 @@ void ph_join(int device) {
 
 uint32_t ph_rank(void) { return ph_run.rank; }
 
+void phantora_flush(void);
+
 /* 0, or a negative errno: -EPROTO for a cost table of another version. */
 PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_path, uint32_t rank, uint32_t world_size,
                              uint32_t server, uint32_t local_rank) {
@@ -150,6 +153,7 @@ PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_pat
     ph_run.started = true;
     ph_streams_announce();
     ph_flush();
+    atexit(phantora_flush); /* of a program that calls C's exit */
     return 0;
 }
 
@@ -160,6 +164,15 @@ PH_EXPORT void phantora_memory(uint32_t device, uint64_t allocated_peak, uint64_
                                .reserved_peak = reserved_peak,
                                .device_peak = ph_memory_peak((int)device)};
     ph_emit(PH_KIND_MEMORY, &record, sizeof record, NULL, 0);
+}
+
+/* Sends what has gathered: the process may be about to become another program. */
+PH_EXPORT void phantora_flush(void) {
+    if (!ph_run.started || ph_run.finished) return;
+    ph_record_lock();
+    ph_close_segments();
+    ph_record_unlock();
+    ph_flush();
 }
 
 /* Sends everything. Records of calls that the program makes while it exits are dropped. */

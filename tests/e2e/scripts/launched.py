@@ -45,7 +45,8 @@ def train_on(device, devices, fails):
 
 
 def main():
-    how, fails = sys.argv[1], "fails" in sys.argv
+    given = [word for word in sys.argv[1:] if not word.startswith("--")]  # DeepSpeed adds --local_rank
+    how, fails = given[0], "fails" in given
     if how == "ranks":
         train(int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), fails)
         return

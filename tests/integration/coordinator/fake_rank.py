@@ -36,6 +36,10 @@ class FakeRank:
     ) -> None:
         self._writer.close()
 
+    def close(self) -> None:
+        """Says nothing more."""
+        self._writer.close()
+
     def say(self, *encoded: bytes) -> None:
         self._writer.write(b"".join(encoded))
 

@@ -544,3 +544,27 @@ async def test_a_rank_that_emulation_ended_says_why(two: Run, exit_code: ExitCod
     failure = failure_of(await two.play(waits, ends))
     assert failure.exit_code == exit_code
     assert f"rank 1 (server 0) ended with exit code {exit_code:d}: {exit_code.meaning}; its log is" in failure.text
+
+
+@pytest.mark.parametrize("first", ["end of file", "exit"])
+async def test_a_rank_that_ends_without_a_word_in_either_order(two: Run, first: str) -> None:
+    """C's `exit` or `exec`: whether the end of its records or its exit is seen first, it has ended."""
+    ended = asyncio.Event()
+
+    async def vanishes(rank: FakeRank) -> None:
+        rank.say(records.HostAdvance.encode(10))
+        if first == "exit":
+            two.coordinator.rank_exited(rank.rank, 0, 0)
+        rank.close()
+        while rank.rank not in two.coordinator._gone:
+            await asyncio.sleep(0)
+        two.coordinator.rank_exited(rank.rank, 0, 0)
+        ended.set()
+
+    async def goes_on(rank: FakeRank) -> None:
+        await ended.wait()
+        await rank.clock(after=1000)
+        rank.bye()
+
+    outcome = await two.play(vanishes, goes_on)
+    assert outcome.failure is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -11,9 +12,13 @@ from typing import Any
 
 import pytest
 
-from phantora_async.launcher import Launcher
+from emu.start.script import ScriptEnd
+from phantora_async.config import Config
+from phantora_async.errors import EnvironmentUnusable
+from phantora_async.launcher import HOOK, Launcher
+from phantora_async.session import INTERRUPTS, Session
 
-from .conftest import Jobs
+from .conftest import Jobs, configure
 
 pytestmark = pytest.mark.torch
 
@@ -156,3 +161,34 @@ def test_termination_is_asked_for_then_forced(job: Jobs, tmp_path: Path) -> None
         on_event=stop,
     )
     assert ran.exits == {0: (9, 0), 1: (0, signal.SIGTERM), 2: (0, signal.SIGKILL)}
+
+
+def test_arguments_may_be_long_and_have_any_bytes(job: Jobs) -> None:
+    long, odd = "x" * 100_000, "new\nline \udcff"
+    ran = job("import sys\nprint([(len(text), ascii(text[-12:])) for text in sys.argv[1:]])\n", long, long, odd)
+    assert ran.exits == {0: (0, 0)}
+    last = "'" + "x" * 12 + "'"
+    assert ran.log(0) == f"{[(100_000, last), (100_000, last), (10, ascii(odd))]}\n"
+
+
+def test_the_text_of_an_exception_is_cut() -> None:
+    assert ScriptEnd(1, "x" * 10**6).last_words == "x" * 2000 + " ..."
+    assert ScriptEnd(1, "x" * 2000).last_words == "x" * 2000
+
+
+def test_a_refusal_of_the_hook_library_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not HOOK.exists():
+        pytest.skip("needs the built hook library")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text("")
+    monkeypatch.setattr(Config, "device_file_lines", lambda config: ["nonsense=1"])
+    config = configure(tmp_path, "script.py")
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTS}
+    try:
+        with pytest.raises(EnvironmentUnusable) as caught:
+            asyncio.run(Session(config).run())
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert "the hook library rejects" in caught.value.message
+    assert "nonsense" in caught.value.details

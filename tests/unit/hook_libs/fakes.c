@@ -169,6 +169,13 @@ static struct {
 } captured[16];
 static int ncaptured;
 
+void ph_join(int device) { (void)device; }
+
+void ph_overwrite_on(ph_stream *stream, const void *start, size_t nbytes) {
+    (void)stream;
+    ph_data_overwrite(start, nbytes);
+}
+
 bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (*release)(void *), void *arg) {
     (void)stream;
     captured[ncaptured].run = run;

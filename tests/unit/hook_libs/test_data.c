@@ -4,6 +4,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+int phantora_data_state(uint64_t, uint64_t);
+int phantora_data_strided_state(uint64_t, int64_t, int, const int64_t *, const int64_t *);
+void phantora_data_strided_mark(int, uint64_t, int64_t, int, const int64_t *, const int64_t *);
 int phantora_data_action(const uint64_t *, int, const uint64_t *, int, void (*)(uint64_t), uint64_t);
 
 static void fill(int *p, int n, int from) {
@@ -129,6 +132,7 @@ static int *computed_from, *computed_to, *then_to;
 static void compute(uint64_t factor) {
     ph_data_wait(computed_from, 4); /* inside an action: does not wait for itself */
     *computed_to = *computed_from * (int)factor;
+    ph_data_mark_known(computed_to, 4);
 }
 
 static void python_actions_run_on_their_own_thread(void) {
@@ -145,6 +149,44 @@ static void python_actions_run_on_their_own_thread(void) {
     ph_data_wait(then_to, 4);
     CHECK(*then_to == 231 && ph_data_known(then_to, 4));
     pthread_join(thread, NULL);
+}
+
+static void what_a_launch_overwrites_is_unknown(void) {
+    char *a = fake_device(4096), *b = fake_device(4096);
+    char host[100] = {1};
+    ph_data_copy(a, host, 100);
+    ph_data_overwrite(a + 40, 20);
+    CHECK(ph_data_known(a, 40) && !ph_data_known_any(a + 40, 20) && ph_data_known(a + 60, 40));
+    /* Pieces that are not known read as 0. */
+    memset(a, 9, 100);
+    memset(host, 1, 100);
+    ph_data_copy(host, a, 100);
+    CHECK(host[39] == 9 && host[40] == 0 && host[59] == 0 && host[60] == 9);
+    /* After writes that are pending: what arrives later is overwritten, too. */
+    pthread_t thread;
+    ph_data_expect(17, b, 4);
+    ph_data_overwrite(b, 64);
+    pthread_create(&thread, NULL, arrive_later, (void *)17);
+    ph_data_wait(b, 64);
+    CHECK(!ph_data_known_any(b, 64));
+    pthread_join(thread, NULL);
+}
+
+static void assumed_bytes_are_not_known(void) {
+    char *a = fake_device(4096);
+    ph_range piece;
+    ph_data_mark_known(a, 100);
+    ph_data_mark_assumed(a + 50, 10);
+    CHECK(!ph_data_known(a, 100) && ph_data_assumed(a + 50, 10) && !ph_data_assumed(a + 45, 10));
+    CHECK(ph_data_next_readable(a + 50, 50, &piece) && piece.start == a + 50 && piece.nbytes == 10);
+    CHECK(phantora_data_state((uintptr_t)a, 100) == 3 && phantora_data_state((uintptr_t)a, 101) == 0 &&
+          phantora_data_state((uintptr_t)a, 50) == 1);
+    const int64_t sizes[] = {4, 2}, strides[] = {8, 1}; /* bytes 0 1, 8 9, 16 17, 24 25 */
+    phantora_data_strided_mark(0, (uintptr_t)a, 1, 2, sizes, strides);
+    CHECK(!ph_data_known_any(a, 2) && ph_data_known(a + 2, 6) && !ph_data_known_any(a + 24, 2));
+    CHECK(phantora_data_strided_state((uintptr_t)a, 1, 2, sizes, strides) == 0);
+    phantora_data_strided_mark(1, (uintptr_t)a, 1, 2, sizes, strides);
+    CHECK(phantora_data_strided_state((uintptr_t)a, 1, 2, sizes, strides) == 1);
 }
 
 static void known_set_is_bounded(void) {
@@ -203,6 +245,8 @@ int main(void) {
     waiting_thread_is_woken();
     python_actions_run_on_their_own_thread();
     known_set_merges_and_splits();
+    what_a_launch_overwrites_is_unknown();
+    assumed_bytes_are_not_known();
     known_set_is_bounded();
     long_chains_end();
     return 0;

@@ -18,7 +18,7 @@ def sources(folder: str, *names: str) -> list[Path]:
 
 
 DATA = [
-    *sources("data", "data", "known", "pending", "python_actions"),
+    *sources("data", "data", "known", "intervals", "strided", "pending", "python_actions"),
     *sources("process", "python"),
     *sources("core", "alloc"),
 ]

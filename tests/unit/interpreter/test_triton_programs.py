@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.interpreter.triton_programs import one_line, parameter_widths
+from emu.interpreter.triton_programs import one_line, parameter_widths, stored_through
 
 PROGRAM = """
 #loc = loc("kernel.py":3:0)
@@ -47,3 +47,33 @@ def test_a_loop_s_carried_integers_decide() -> None:
 
 def test_what_is_no_program_has_no_parameters() -> None:
     assert parameter_widths("nonsense") == ""
+
+
+def test_stores_are_followed_to_the_pointers() -> None:
+    assert stored_through(one_line(PROGRAM)) == "w----"
+
+
+def test_a_pointer_that_is_only_loaded_from_is_not_written() -> None:
+    text = (
+        "tt.func public @k(%in: !tt.ptr<f32>, %out: !tt.ptr<f32>, %count: !tt.ptr<i32>, %n: i32) {"
+        "|%at = tt.addptr %in, %n : !tt.ptr<f32>, i32|%index = tt.load %at : !tt.ptr<f32>"
+        "|%to = tt.addptr %out, %index : !tt.ptr<f32>, i32|tt.store %to, %index : !tt.ptr<f32>"
+        "|%old = tt.atomic_rmw add, acq_rel, gpu, %count, %n : (!tt.ptr<i32>, i32) -> i32|}"
+    )
+    assert stored_through(text) == "-ww-"
+
+
+def test_pointers_that_a_loop_carries_are_followed_one_by_one() -> None:
+    text = (
+        "tt.func public @k(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %n: i32) {"
+        "|%r:2 = scf.for %i = %n to %n step %n iter_args(%p = %a, %q = %b) -> (!tt.ptr<f32>, !tt.ptr<f32>) : i32 {"
+        "|%v = tt.load %p : !tt.ptr<f32>|tt.store %q, %v : !tt.ptr<f32>"
+        "|%p2 = tt.addptr %p, %n : !tt.ptr<f32>, i32|%q2 = tt.addptr %q, %n : !tt.ptr<f32>, i32"
+        "|scf.yield %p2, %q2 : !tt.ptr<f32>, !tt.ptr<f32>|}|}"
+    )
+    assert stored_through(text) == "-w-"
+
+
+def test_a_program_that_makes_pointers_of_integers_may_store_anywhere() -> None:
+    text = "tt.func public @k(%a: !tt.ptr<f32>, %n: i64) {|%p = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>|}"
+    assert stored_through(text) == "w-"

@@ -1,0 +1,94 @@
+"""What the functions before torch's CUDA kernels must know of single ATen operations, by name.
+
+Everything else follows from an operation's schema: which arguments it writes, and what it returns.
+"""
+
+from __future__ import annotations
+
+LEFT_ALONE = frozenset(
+    f"aten::{name}"
+    for name in [
+        "as_strided",
+        "view",
+        "_reshape_alias",
+        "unfold",
+        "view_as_real",
+        "view_as_complex",
+        "_nested_view_from_buffer",
+        "empty.memory_format",
+        "empty_strided",
+        "resize_",
+        "set_",
+        "set_.source_Storage",
+        "set_.source_Storage_storage_offset",
+        "set_.source_Tensor",
+        "is_set_to",
+        "record_stream",
+        "_fused_sdp_choice",
+        "_use_cudnn_ctc_loss",
+        "_use_cudnn_ctc_loss.Tensor",
+        "_use_miopen_ctc_loss",
+        "_use_miopen_ctc_loss.Tensor",
+        "_validate_compressed_sparse_indices",
+        "_cslt_sparse_mm_search",
+        "_efficient_attention_forward",
+        "_flash_attention_forward",
+        "_cudnn_attention_forward",
+        "_efficient_attention_backward",
+        "_flash_attention_backward",
+        "_cudnn_attention_backward",
+        "_nested_tensor_from_mask_left_aligned",
+        "_cudnn_init_dropout_state",
+        "_cudnn_rnn_flatten_weight",
+    ]
+)
+"""They make views, take memory or answer questions about shapes: no values are computed. (A cuDNN RNN's weights keep
+their bytes when they are flattened: PyTorch copies them first. The six of attention take memory for
+all that they write, and `_scaled_dot_product_...` call them.)
+"""
+
+NOT_READ = {
+    **dict.fromkeys(
+        (
+            f"aten::{name}"
+            for name in ["fill_.Scalar", "fill_.Tensor", "zero_", "copy_", "_foreach_copy_", "_foreach_zero_"]
+        ),
+        ("self",),
+    ),
+    "aten::_cummax_helper": ("values", "indices"),
+    "aten::_cummin_helper": ("values", "indices"),
+    **dict.fromkeys(
+        (f"aten::_scaled_dot_product_{kind}_attention_backward" for kind in ("flash", "efficient", "cudnn")),
+        ("logsumexp", "philox_seed", "philox_offset", "cum_seq_q", "cum_seq_k"),
+    ),
+}
+"""Arguments that do not matter for what an operation computes: it overwrites them, or its equivalent on the CPU does
+without them. Those named `out` and the like need not be here.
+"""
+
+OF_ALL_DEVICES = frozenset(f"aten::{name}" for name in ["copy_", "ldexp.Tensor", "ldexp_", "ldexp.out"])
+"""Operations that launch kernels and have one function for all devices."""
+
+HIDDEN_WRITES = {
+    f"aten::{name}": arguments
+    for names, arguments in (
+        ("native_batch_norm cudnn_batch_norm miopen_batch_norm", ("running_mean", "running_var")),
+        ("batch_norm_gather_stats batch_norm_gather_stats_with_counts", ("running_mean", "running_var")),
+    )
+    for name in names.split()
+}
+"""Arguments that an operation writes although its schema does not say so."""
+
+INDEX_CHECKS = {
+    "aten::embedding": (1, 0, 0),
+    "aten::index_select": (2, 0, 1),
+    "aten::gather": (2, 0, 1),
+    "aten::nll_loss_forward": (1, 0, None),
+    "aten::nll_loss2d_forward": (1, 0, None),
+}
+"""Places of the indices, of the tensor that they index, and of the dimension's argument (0: dimension 0; None: the
+dimension of the classes). A kernel stops the program if an index is out of range, whatever it indexes.
+"""
+
+ASSERTS = ("out of range", "out of bounds", "probability tensor", "should be between 0 and 1", "must be non-negative")
+"""Texts in errors of CPU kernels where a CUDA kernel stops the program by an assertion."""

@@ -1,0 +1,165 @@
+"""The distributions of PyTorch's CUDA kernels: from words of Philox to the numbers that a kernel writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .philox import GeneratorState, Philox, normal, normal_double, uniform, uniform_double
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Given = Callable[[int, str, Any], Any]
+"""`given(place, name, default)`: an argument of the call, whose places are counted after the output."""
+Draw = Callable[["Distributions", GeneratorState, "Output", Given], "Tensor"]
+"""`draw(distributions, state, output, given)` returns what the kernel writes to `output`, one number for each element
+in the order of memory.
+"""
+
+
+class Output(NamedTuple):
+    """What is to be filled. The tensor itself must not live longer than on a GPU."""
+
+    numel: int
+    dtype: Any
+
+
+class Distributions:
+    """Numbers for the elements of an output."""
+
+    def __init__(self, philox: Philox) -> None:
+        self._philox = philox
+
+    def _wide(self, output: Output) -> bool:
+        """Does the kernel draw in double precision?"""
+        import torch
+
+        return output.dtype is torch.float64
+
+    def unit(self, state: GeneratorState, output: Output) -> Tensor:
+        wide, numel = self._wide(output), output.numel
+        words, _ = self._philox.words(state, numel, 2 if wide else 4)
+        return self._philox.spread((uniform_double if wide else uniform)(words), numel)
+
+    def gaussian(self, state: GeneratorState, output: Output) -> Tensor:
+        wide, numel = self._wide(output), output.numel
+        words, _ = self._philox.words(state, numel, 2 if wide else 4)
+        return self._philox.spread((normal_double if wide else normal)(words), numel)
+
+    def integers(self, state: GeneratorState, numel: int, wide: bool) -> Tensor:
+        """Words of 32 or 64 bits; those of 64 as signed integers."""
+        words, _ = self._philox.words(state, numel, 2 if wide else 4)
+        return self._philox.spread(words[..., 0::2] << 32 | words[..., 1::2] if wide else words, numel)
+
+    def between(self, state: GeneratorState, numel: int, low: int, high: int) -> Tensor:
+        """Integers from low to high - 1, as `random_` draws them."""
+        span = high - low
+        wide = span >= 1 << 28
+        words = self.integers(state, numel, wide)
+        return (_unsigned_remainder(words, span) if wide else words % span) + low
+
+    def after_integers(self, state: GeneratorState, numel: int) -> GeneratorState:
+        """The generator's state after `between` of a wide range."""
+        return self._philox.offset_after_integers(state, numel)
+
+    def thread(self, state: GeneratorState, thread: int, count: int) -> list[int]:
+        """The first words of one thread."""
+        return self._philox.thread(state, thread, count)
+
+    def groups(self, state: GeneratorState, threads: int) -> Tensor:
+        """The first four uniform numbers of each of so many threads."""
+        words, _ = self._philox.words(state, threads, 4)
+        return uniform(words)[0]
+
+
+def _uniform(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    low, high = float(given(0, "from", 0.0)), float(given(1, "to", 1.0))
+    unit = d.unit(state, output)
+    value = (unit * (high - low) + low).to(output.dtype)
+    value[value == high] = low  # the kernel turns (0, 1] into [0, 1)
+    return value
+
+
+def _normal(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    mean, std = float(given(0, "mean", 0.0)), float(given(1, "std", 1.0))
+    return d.gaussian(state, output) * std + mean
+
+
+def _log_normal(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    mean, std = float(given(0, "mean", 1.0)), float(given(1, "std", 2.0))
+    return (d.gaussian(state, output) * std + mean).exp()
+
+
+def _exponential(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    import torch
+
+    rate, unit = float(given(0, "lambd", 1.0)), d.unit(state, output)
+    half = torch.finfo(unit.dtype).eps / 2  # the logarithm of 1 would be 0, which the distribution excludes
+    return torch.where(unit >= 1 - half, unit.new_full((), -half, device="cpu"), unit.log()) * (-1.0 / rate)
+
+
+def _cauchy(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    import torch
+
+    median, sigma = float(given(0, "median", 0.0)), float(given(1, "sigma", 1.0))
+    unit = d.unit(state, output)
+    eps = torch.finfo(unit.dtype).eps
+    return torch.tan((unit.clamp(eps, 1 - eps) - 0.5) * math.pi) * sigma + median
+
+
+def _geometric(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    p = float(given(0, "p", 0.5))
+    return (d.unit(state, output).log() / math.log1p(-p)).ceil()
+
+
+def _bernoulli(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    return d.unit(state, output) < float(given(0, "p", 0.5))
+
+
+def _unsigned_remainder(words: Tensor, divisor: int) -> Tensor:
+    if divisor >= 1 << 63:
+        return words
+    return ((words >> 1 & 0x7FFFFFFFFFFFFFFF) % divisor * 2 + (words & 1)) % divisor
+
+
+def _random(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    """`random_` without bounds: all values of an integer, or all integers that a float represents exactly."""
+    import torch
+
+    if output.dtype is torch.bool:
+        return d.integers(state, output.numel, False) & 1
+    if output.dtype.is_floating_point:
+        digits = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}[output.dtype]
+        return d.integers(state, output.numel, output.dtype is torch.float64) % ((1 << digits) + 1)
+    limit = torch.iinfo(output.dtype).max
+    if output.dtype is torch.int64:
+        return d.integers(state, output.numel, True) & limit
+    return d.integers(state, output.numel, False) % (limit + 1)
+
+
+def _random_to(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    return d.between(state, output.numel, 0, int(given(0, "to", 1)))
+
+
+def _random_from(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
+    low, high = int(given(0, "from", 0)), given(1, "to", None)
+    if high is None:
+        raise NotImplementedError
+    return d.between(state, output.numel, low, int(high))
+
+
+IN_PLACE: dict[str, Draw] = {
+    "aten::uniform_": _uniform,
+    "aten::normal_": _normal,
+    "aten::log_normal_": _log_normal,
+    "aten::exponential_": _exponential,
+    "aten::cauchy_": _cauchy,
+    "aten::geometric_": _geometric,
+    "aten::bernoulli_.float": _bernoulli,
+    "aten::random_": _random,
+    "aten::random_.to": _random_to,
+    "aten::random_.from": _random_from,
+}
+"""Operations that fill the tensor that they get."""

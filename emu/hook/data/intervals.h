@@ -1,0 +1,40 @@
+/* Sorted sets of disjoint address intervals. Not thread-safe: the caller serialises calls. */
+#ifndef PHANTORA_INTERVALS_H
+#define PHANTORA_INTERVALS_H
+
+#include "core/base.h"
+
+typedef struct ph_interval {
+    uintptr_t start, end;
+} ph_interval;
+
+/* The intervals lie in leaves of bounded size, so that adding one moves few bytes however many there are. */
+typedef struct ph_intervals {
+    struct ph_leaf **leaves;
+    size_t nleaves, capacity;
+    size_t n; /* intervals */
+} ph_intervals;
+
+/* The position of an interval. It is invalid once the set has changed. */
+typedef struct ph_place {
+    size_t leaf, index;
+} ph_place;
+
+/* The first interval that ends after `at`, or the end of the set. */
+ph_place ph_intervals_after(const ph_intervals *set, uintptr_t at);
+/* NULL at the end of the set. */
+ph_interval *ph_intervals_at(const ph_intervals *set, ph_place place);
+ph_place ph_intervals_next(const ph_intervals *set, ph_place place);
+
+/* `interval` must overlap no other one, and belong at the place. */
+void ph_intervals_insert(ph_intervals *set, ph_place place, ph_interval interval);
+void ph_intervals_erase(ph_intervals *set, ph_place place);
+
+/* Adds [start, end) and merges it with the intervals that it touches. */
+void ph_intervals_add(ph_intervals *set, uintptr_t start, uintptr_t end);
+/* Removes [start, end) from all intervals. */
+void ph_intervals_cut(ph_intervals *set, uintptr_t start, uintptr_t end);
+bool ph_intervals_cover(const ph_intervals *set, uintptr_t start, uintptr_t end);
+bool ph_intervals_touch(const ph_intervals *set, uintptr_t start, uintptr_t end);
+
+#endif

@@ -1,0 +1,74 @@
+"""Values that a script reads are right, or reported as not computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_value_is_right_or_counted(run: Run, seed: int) -> None:
+    done = run("values.py", str(seed), "300", n=1)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED" in done.log(0)
+
+
+def test_so_is_every_value_of_compiled_functions(run: Run) -> None:
+    pytest.importorskip("triton")
+    done = run("values.py", "3", "40", "compile", n=1)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED" in done.log(0)
+
+
+def test_a_compiled_function_leaves_nothing_stale(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    script = tmp_path / "stale.py"
+    script.write_text(
+        "import torch\n"
+        "x = torch.arange(8, device='cuda')\n"
+        "@torch.compile\n"
+        "def double_(x):\n    x.mul_(2)\n    return x + 1\n"
+        "y = double_(x)\n"
+        "print('X', x.tolist())\nprint('Y', y.tolist())\n"
+    )
+    done = run(script, n=1)
+    assert done.exit_code == 0, done.output
+    assert "X [0, 0, 0, 0, 0, 0, 0, 0]" in done.log(0)
+    assert "Y [0, 0, 0, 0, 0, 0, 0, 0]" in done.log(0)
+    places = {warning["text"].split(" reads ")[0] for warning in done.simulated["warnings"]}
+    assert places == {f"{script}:8", f"{script}:9"}
+
+
+def test_a_graph_computes_and_overwrites_at_each_launch(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "graph.py"
+    script.write_text(
+        "import torch\n"
+        "x = torch.ones(4, device='cuda')\n"
+        "s = torch.cuda.Stream()\n"
+        "with torch.cuda.stream(s):\n    x * 2\n"
+        "g = torch.cuda.CUDAGraph()\n"
+        "with torch.cuda.graph(g):\n    y = x * 2\n    x.add_(1)\n"
+        "for _ in range(3):\n    g.replay()\n"
+        "print('X', x.tolist(), 'Y', y.tolist())\n"
+    )
+    done = run(script, n=1)
+    assert done.exit_code == 0, done.output
+    assert "X [4.0, 4.0, 4.0, 4.0] Y [6.0, 6.0, 6.0, 6.0]" in done.log(0)
+
+
+def test_an_index_that_is_out_of_range_stops_the_program(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "range.py"
+    script.write_text(
+        "import torch\n"
+        "weight = torch.empty(100, 5000, device='cuda')\n"
+        "torch.nn.functional.embedding(torch.tensor([3, 100]).cuda(), weight)\n"
+    )
+    done = run(script, n=1)
+    assert done.exit_code == 1
+    assert "device-side assert" in done.output
+    assert "range.py:3" in done.output
