@@ -134,6 +134,16 @@ static void large_and_unknown_data_stays(void) {
     CHECK(ncclAllGather(a + (2 << 20), b, 4000, FLOAT, it, NULL) == 0 && op_of(4, 0)->token != 0); /* of each rank */
 }
 
+static void half_written_numbers_do_not_travel(void) {
+    comm *it = make(2, 0);
+    int *a = fake_device(64), *b = fake_device(64), value = 3;
+    ph_data_copy(a, &value, 4);
+    CHECK(ncclAllReduce(a, b, 2, INT32, 0, it, NULL) == 0 && op_of(0, 0)->data_nbytes == 0);
+    ph_data_arrived(op_of(0, 0)->token, NULL, 0);
+    CHECK(ncclAllReduce(a, b, 1, INT32, 0, it, NULL) == 0 && op_of(1, 0)->data_nbytes == 4);
+    ph_data_arrived(op_of(1, 0)->token, &value, 4);
+}
+
 static void broadcast_root_expects_nothing(void) {
     comm *root = make(2, 0), *other = make(2, 1);
     int *a = fake_device(64), *b = fake_device(64), value = 3;
@@ -147,8 +157,9 @@ static void broadcast_root_expects_nothing(void) {
 
 static void groups_become_one_launch_per_stream(void) {
     comm *it = make(4, 1);
-    int *a = fake_device(4096), one = 1;
-    ph_data_copy(a, &one, 4);
+    int *a = fake_device(4096);
+    int64_t one = 1;
+    ph_data_copy(a, &one, 8);
     ncclGroupStart();
     ncclGroupStart();
     CHECK(ncclSend(a, 1, INT64, 2, it, (void *)3) == 0 && ncclRecv(a + 64, 1, INT64, 0, it, (void *)3) == 0);
@@ -247,6 +258,7 @@ int main(void) {
     creations_of_a_group_go_out_together();
     small_data_travels();
     large_and_unknown_data_stays();
+    half_written_numbers_do_not_travel();
     broadcast_root_expects_nothing();
     groups_become_one_launch_per_stream();
     pending_input_follows();
