@@ -65,6 +65,7 @@ class Config:
     """What the user should know before the run starts."""
     clock: str
     speculation: str
+    share_weights: bool
     isolation: str
     routing: RoutingPolicy
     network: str
@@ -171,6 +172,7 @@ def resolve(given: argparse.Namespace) -> Config:
         remarks=remarks + cache_remarks,
         clock=given.clock,
         speculation=given.speculation,
+        share_weights=not given.no_shared_weights,
         isolation=given.isolation,
         routing=routing,
         network=given.network or ("host" if given.isolation == "none" else "private"),

@@ -194,6 +194,7 @@ class Launcher:
             master_addr=isolation.LOOPBACK,
             master_port=free_port(),
             epoch_s=self._runtime.epoch_s,
+            share_weights=config.share_weights,
             isolation=config.isolation,
             network=config.network,
             data_limit_nbytes=DATA_LIMIT_NBYTES,

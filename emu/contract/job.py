@@ -36,6 +36,8 @@ class Job:
     master_port: int
     epoch_s: int
     """What time.time() returns at virtual time 0."""
+    share_weights: bool
+    """Ranks that initialise equal CPU tensors share their memory."""
     isolation: str
     """What is asked for: one of `isolation.LEVELS`. The forker replaces auto by what is possible."""
     network: str

@@ -109,6 +109,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     machine.add_argument(
+        "--no-shared-weights",
+        action="store_true",
+        help="each rank initialises its CPU tensors itself; otherwise ranks that would draw the same numbers draw them "
+        "once and share the memory until they write to it",
+    )
+    machine.add_argument(
         "--isolation",
         choices=ISOLATIONS,
         default=ISOLATIONS[0],
