@@ -13,7 +13,7 @@ from pathlib import Path
 from profiles.descriptions.catalog import find
 from profiles.descriptions.fields import read_toml
 
-CALL_KINDS = ("query", "launch", "memcpy", "event", "sync", "alloc", "library", "nccl")
+CALL_KINDS = ("query", "launch", "memcpy", "memset", "event", "sync", "alloc", "library", "nccl")
 """API calls: what the driver and NVIDIA's libraries take."""
 WORK_KINDS = (
     "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "boxed_op", "listed_tensor",

@@ -12,6 +12,7 @@ compilation ends, before the program goes on.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import secrets
@@ -31,12 +32,15 @@ _WAIT_S = 1800.0
 
 
 def install(torch_version: str) -> None:
-    """In the forker, once, before torch is imported."""
+    """In the forker, or a process that a launcher starts, once, before torch is imported."""
     folder = os.environ.get(FOLDER)
     if not folder:
         return
-    os.environ[FOLDER] = str(Path(folder) / f"torch-{torch_version}")
-    locks = GraphLocks(Path(folder) / "locks")
+    root, version = Path(folder), f"torch-{torch_version}"
+    if root.name == version:  # a launcher's rank has the environment of a process that has done this
+        root = root.parent
+    os.environ[FOLDER] = str(root / version)
+    locks = GraphLocks(root / "locks")
     when_imported("torch._dynamo.callback", functools.partial(_release_at_the_end, locks))
     when_imported("torch._inductor.codecache", functools.partial(_graph_cache, locks))
     when_imported("torch._functorch._aot_autograd.autograd_cache", functools.partial(_autograd_cache, locks))
@@ -144,14 +148,28 @@ def _autograd_cache(locks: GraphLocks, module: ModuleType) -> None:
     trace before one has stored its entry: a rank that holds a lock compiles both together.
     """
     cache = module.AOTAutogradCache
-    look_up, save = cache._lookup, cache.save
+    try_load, save = cache.try_load, cache.save
 
-    @functools.wraps(look_up)
-    def _lookup(key: str, *rest: Any, **options: Any) -> Any:
-        found = look_up(key, *rest, **options)
-        config: Any = options.get("aot_config", rest[-1] if rest else None)
-        if found is None and locks.holds(key) and hasattr(config, "force_non_lazy_backward_lowering"):
-            config.force_non_lazy_backward_lowering = not _is_compiled_autograd_on()
+    def compile_both(config: Any) -> Any:
+        """The settings for the graph that was not found."""
+        info = config.cache_info
+        if info is None or not locks.holds(info.cache_key) or _is_compiled_autograd_on():
+            return config
+        if dataclasses.fields(config) and config.__dataclass_params__.frozen:
+            return dataclasses.replace(config, force_non_lazy_backward_lowering=True)
+        config.force_non_lazy_backward_lowering = True
+        return config
+
+    @functools.wraps(try_load)
+    def try_load_or_compile_both(*arguments: Any, **named: Any) -> Any:
+        found = try_load(*arguments, **named)
+        if isinstance(found, tuple):  # torch 2.15: with the settings, which do not change
+            compiled, config = found
+            return (compiled, compile_both(config) if compiled is None else config)
+        if found is None:
+            for value in (*arguments, *named.values()):
+                if hasattr(value, "force_non_lazy_backward_lowering"):
+                    compile_both(value)
         return found
 
     @functools.wraps(save)
@@ -161,7 +179,7 @@ def _autograd_cache(locks: GraphLocks, module: ModuleType) -> None:
         finally:
             locks.release(key)
 
-    cache._lookup, cache.save = staticmethod(_lookup), staticmethod(save_and_release)
+    cache.try_load, cache.save = staticmethod(try_load_or_compile_both), staticmethod(save_and_release)
 
 
 def _is_compiled_autograd_on() -> bool:

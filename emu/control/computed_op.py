@@ -62,6 +62,7 @@ class ComputedOp:
         self._not_read = {a.name for a in arguments if a.name in self._written and a.kwarg_only}
         self._not_read.update(op_rules.NOT_READ.get(name, ()))
         self._not_read_places = {i for i, a in enumerate(arguments) if a.name in self._not_read}
+        self._unchanged = op_rules.UNCHANGED.get(name, ())
         self.writes = bool(self._written)
         self._fresh = [i for i, r in enumerate(schema.returns) if r.alias_info is None]
         """Places of results that are new tensors."""
@@ -78,6 +79,12 @@ class ComputedOp:
         if not self._written:
             return []
         return self._control.all_tensors(self._written_values(args, kwargs))
+
+    def _overwrite(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What a call writes to becomes unknown."""
+        values = self._written_values(args, kwargs)
+        kept = [value for name, value in zip(self._written, values, strict=True) if name not in self._unchanged]
+        self._control.overwrite(self._control.all_tensors(kept))
 
     def _written_values(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
         return [kwargs.get(name) if i >= len(args) else args[i] for name, i in self._written.items()]
@@ -107,7 +114,7 @@ class ComputedOp:
             result = self._kernel(keyset, *args, **kwargs)
             if self._fresh:
                 self._after(args, kwargs, result, state)
-            control.overwrite(writes)
+            self._overwrite(args, kwargs)
             return result
         # Kernels call other operations, which are computed, too: the inputs may change while the kernel is called.
         values = self._values(args, kwargs, state)
@@ -119,7 +126,7 @@ class ComputedOp:
         """The same where a tensor is not small: what the kernel writes is unknown."""
         result = self._kernel(keyset, *args, **kwargs)
         if self._written:
-            self._control.overwrite(self.written(args, kwargs))
+            self._overwrite(args, kwargs)
         return result
 
     def _new(self, result: Any) -> list[Any]:

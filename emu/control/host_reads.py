@@ -14,6 +14,9 @@ from .host_views import NoHostView, Place
 if TYPE_CHECKING:
     from torch import Tensor
 
+MANY_TURNS = 1000
+"""So many reads of uncomputed numbers at one line may be a loop that waits for a value."""
+
 
 def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """`tensor.item()`: an unknown number reads as 0, an unknown bool as False."""
@@ -24,7 +27,20 @@ def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         state = control.state_of(Place(tensor))
         if state != KNOWN:
             control.warn_of_unknown_read(tensor, state)
+            note_turn()
         return value
+
+    turns: dict[str, int] = {}
+
+    def note_turn() -> None:
+        line = control.hook.line()
+        turns[line] = turns.get(line, 0) + 1
+        if turns[line] == MANY_TURNS:
+            control.hook.warn_once(
+                f"turns {line}",
+                f"{line or 'the script'} has read a number that nobody computed {MANY_TURNS} times: a loop that waits "
+                "for it does not end",
+            )
 
     return call
 

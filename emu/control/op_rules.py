@@ -79,6 +79,9 @@ HIDDEN_WRITES = {
 }
 """Arguments that an operation writes although its schema does not say so."""
 
+UNCHANGED = {"aten::_amp_foreach_non_finite_check_and_unscale_": ("found_inf",)}
+"""Arguments that keep what they have where an operation is not computed: unknown numbers count as finite."""
+
 INDEX_CHECKS = {
     "aten::embedding": (1, 0, 0),
     "aten::index_select": (2, 0, 1),

@@ -24,7 +24,7 @@ from .computed_op import Kernel, as_tuple
 from .control_tensors import KNOWN, ControlTensors
 from .host_views import Place
 from .routing_loads import RoutingLoads
-from .score_masks import MAX_NUMEL, ScoreMasks, excluded_of
+from .score_masks import MAX_NUMEL, Exclusion, ScoreMasks, excluded_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -137,7 +137,7 @@ class Routing:
         indices: Tensor,
         candidates: int,
         count: int | None,
-        excluded: Tensor | None,
+        excluded: Exclusion | None,
         dim: int,
         arriving: Place | bool,
     ) -> Callable[[], tuple[str, str, int, list[int]]] | None:
@@ -147,8 +147,6 @@ class Routing:
         control, line = self._control, self._control.hook.line()
         module, layer = self._place(candidates)
         rows = indices.numel() // indices.size(-1)
-        if excluded is not None:
-            excluded = excluded.movedim(dim, -1).reshape(rows, candidates)
         view = control.unrecorded(lambda: control.find_view(indices))
         if view is None:
             return None
@@ -157,11 +155,12 @@ class Routing:
         def fill(_: bool) -> None:
             if isinstance(arriving, Place) and control.state_of(arriving) == KNOWN:
                 return
-            chosen, found[:] = self._chosen(rows, candidates, count, layer, excluded)
+            mask = None if excluded is None else excluded.mask().movedim(dim, -1).reshape(rows, candidates)
+            chosen, found[:] = self._chosen(rows, candidates, count, layer, mask)
             view.copy_(chosen.view(view.shape))
 
         self._scores.chosen(indices)
-        control.compute_when_arrived([], [indices], fill)
+        control.compute_when_arrived([] if excluded is None else list(excluded.arriving), [indices], fill)
         return lambda: (line, module, layer, found)
 
     def _when_used(self, indices: Tensor, report: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
@@ -22,15 +22,24 @@ MAX_NUMEL = 1 << 22
 """Elements of the largest tensors of a router."""
 _CHOSEN = 64
 _EXCLUDED = "_phantora_excluded"
-"""The attribute of scores: a bool tensor of their shape, on the CPU."""
+"""The attribute of scores: an Exclusion."""
 _FILLED = "_phantora_filled"
 """The attribute of a large matrix that was filled when it was made: the number. Nothing has written to it since if its
 version is 0.
 """
 
 
-def excluded_of(scores: Tensor) -> Tensor | None:
-    """Which of the scores cannot be chosen: a bool tensor of their shape, on the CPU. None if that is not known."""
+class Exclusion(NamedTuple):
+    """Which scores cannot be chosen."""
+
+    mask: Callable[[], Tensor]
+    """Gives a bool tensor of the scores' shape, on the CPU, once the tensors that it comes from have arrived."""
+    arriving: tuple[Tensor, ...]
+    """Those of these tensors that have not arrived yet."""
+
+
+def excluded_of(scores: Tensor) -> Exclusion | None:
+    """None if nothing is known to be excluded."""
     return getattr(scores, _EXCLUDED, None)
 
 
@@ -95,20 +104,16 @@ class ScoreMasks:
                 self._note(result, other, one, excluded=False)
 
     def _scattered(self, result: Tensor, scores: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
-        control = self._control
-        if not result.is_floating_point() or result.numel() > MAX_NUMEL or not self._is_known(index):
-            return
+        import torch
 
-        def excluded() -> Tensor | None:
-            import torch
-
-            view = control.find_view(index)
-            if view is None:
-                return None
-            return torch.ones(result.shape, dtype=torch.bool, device="cpu").scatter_(dim, view, False)
-
-        if (mask := control.unrecorded(excluded)) is not None:
-            setattr(result, _EXCLUDED, mask)
+        shape = result.shape
+        if result.is_floating_point() and result.numel() <= MAX_NUMEL:
+            self._exclude(
+                result,
+                index,
+                lambda view: torch.ones(shape, dtype=torch.bool, device="cpu").scatter_(dim, view, False),
+                None,
+            )
 
     def _made(self, result: Tensor, _: Tensor, value: float) -> None:
         if self._is_matrix(result) and result._version == 0:
@@ -173,15 +178,28 @@ class ScoreMasks:
         control = self._control
         if not isinstance(scores, control.tensor_type) or not scores.is_floating_point():
             return
-        if not mask.shape == scores.shape == result.shape or mask.numel() > MAX_NUMEL or not self._is_known(mask):
+        if mask.shape == scores.shape == result.shape and mask.numel() <= MAX_NUMEL:
+            self._exclude(result, mask, lambda view: (view != 0) if excluded else (view == 0), excluded_of(scores))
+
+    def _exclude(
+        self, result: Tensor, source: Tensor, mask_of: Callable[[Tensor], Tensor], before: Exclusion | None
+    ) -> None:
+        """Notes what `mask_of` says of the integers in `source`, and what was excluded before."""
+        control = self._control
+        arriving = source.is_cuda and control.pending([source])
+        if not arriving and not self._is_known(source):
+            return
+        view = control.unrecorded(lambda: control.find_view(source))
+        if view is None:
             return
 
-        def found() -> Tensor | None:
-            view = control.find_view(mask)
-            if view is None:
-                return None
-            now, before = (view != 0) if excluded else (view == 0), excluded_of(scores)
-            return now if before is None else now | before
+        def mask() -> Tensor:
+            now = mask_of(view)
+            return now if before is None else now | before.mask()
 
-        if (noted := control.unrecorded(found)) is not None:
-            setattr(result, _EXCLUDED, noted)
+        waiting = () if before is None else before.arriving
+        if arriving or waiting:
+            setattr(result, _EXCLUDED, Exclusion(mask, (*waiting, source)))
+            return
+        found = control.unrecorded(mask)
+        setattr(result, _EXCLUDED, Exclusion(lambda: found, ()))

@@ -303,6 +303,18 @@ def host_copies() -> Run:
 
 
 @workload
+def sorting() -> Run:
+    """Operators of many launches and fills."""
+    keys = torch.arange(1 << 16, device="cuda").flip(0)
+
+    def around(layer: nn.Module, x: Tensor) -> Any:
+        torch.sort(keys)
+        return layer(x)
+
+    return step_of(Model(blocks(4), around).cuda().bfloat16())
+
+
+@workload
 def synchronisations() -> Run:
     def around(layer: nn.Module, x: Tensor) -> Any:
         y = layer(x)

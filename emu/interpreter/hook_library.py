@@ -38,6 +38,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_wait": (None, (_u64, _u64)),
     "data_state": (_int, (_u64, _u64)),
     "data_in_use": (_int, (_u64, _u64)),
+    "data_any": (_int, (_u64, _u64)),
     "data_strided_state": (_int, (_u64, _i64, _int, _dims, _dims)),
     "data_strided_mark": (None, (_int, _u64, _i64, _int, _dims, _dims)),
     "data_mark_known": (None, (_u64, _u64)),
@@ -102,6 +103,7 @@ class Hook:
         self.advance_ns: Callable[[int], None] = functions["advance_ns"]
         self.data_wait: Callable[[int, int], None] = functions["data_wait"]
         self.data_state: Callable[[int, int], int] = functions["data_state"]
+        self.data_any: Callable[[int, int], int] = functions["data_any"]
         self.data_in_use: Callable[[int, int], int] = functions["data_in_use"]
         self.data_strided_state: Callable[[int, int, int, Any, Any], int] = functions["data_strided_state"]
         self.data_strided_mark: Callable[[int, int, int, int, Any, Any], None] = functions["data_strided_mark"]

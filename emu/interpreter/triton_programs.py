@@ -53,8 +53,6 @@ def _install_for_inductor(hook: Hook) -> None:
         return
 
     class Launcher:
-        _launch_kernel = staticmethod(launcher._launch_kernel)
-
         @staticmethod
         def _load_kernel(path: str, *rest: Any) -> Any:
             loaded = launcher._load_kernel(path, *rest)
@@ -62,6 +60,9 @@ def _install_for_inductor(hook: Hook) -> None:
             _tell(hook, loaded[0], program.read_text() if program.is_file() else None)
             return loaded
 
+    for name in vars(launcher):
+        if not name.startswith("__") and name != "_load_kernel":
+            setattr(Launcher, name, staticmethod(getattr(launcher, name)))
     # Cached graphs hold the class: they name it as they name torch's.
     Launcher.__module__, Launcher.__qualname__ = "torch._C", "_StaticCudaLauncher"
     vars(torch._C)["_StaticCudaLauncher"] = Launcher

@@ -22,7 +22,7 @@ from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_c
 from ..contract import routing_policy
 from ..contract.job import Job
 from ..control import dispatcher
-from ..interpreter import call_sites, frame_counter, heap, thread_names, triton_programs
+from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_names, triton_programs
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
@@ -90,6 +90,7 @@ def prepare(job: Job) -> Prepared:
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()
+    data_loader.install(hook)
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
     policy = routing_policy.parse(job.routing)

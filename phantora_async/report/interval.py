@@ -1,7 +1,8 @@
 """The range around a simulated step time: what is not known of kernels, collectives and the host, put together.
 
-A step is a GPU's time (computing, and communication that nothing hides) and a host's work, of which the longer one
-decides, plus what neither of both explains. The range scales both by what is not known of them:
+A step is a GPU's time (computing, and communication that nothing hides) and its waits for the host. Both ends of the
+range are the longer one of two times: the GPU's with the waits that such a host leaves, and the host's own work with
+what of the waits it does not explain. What is not known of them:
 
 * kernels by their models' errors (`profiles.models.errors`), each model by its share;
 * communication that nothing hides by the network model's error; communication beside computation by that of contention;
@@ -31,6 +32,10 @@ REPEAT = 0.01
 """How much repeats of one GPU-bound job differ."""
 SLOWEST = 0.15
 """What waiting for the slowest of four ranks adds to host-bound steps: their work differs at random (docs/host.md)."""
+
+
+WORKING = 0.5
+"""Share of the phases in which the GPU waits for a slow host that it spends working, an assumption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +101,29 @@ def interval(parts: StepParts, kernel_error: float, host: HostModel | None, rank
     known = (Z * kernel_error * computing_ns, Z * NETWORK * parts.exposed_ns, Z * REPEAT * parts.step_ns)
     off_ns = hypot(*known, Z * CONTENTION * parts.hidden_ns)
     fast, slow = (1.0, 1.0) if host is None else host_factors(host, ranks)
-    rest_ns = parts.step_ns - max(parts.gpu_ns, parts.host_ns)
-    low_ns = max(parts.gpu_ns - off_ns, parts.host_ns * fast) + rest_ns
-    high_ns = max(parts.gpu_ns + off_ns, parts.host_ns * slow) + rest_ns
+    low_ns = max(parts.step_ns - hypot(off_ns, _changed_ns(parts, fast)), _host_bound_ns(parts) * fast)
+    high_ns = max(parts.step_ns + hypot(off_ns, _changed_ns(parts, slow)), _host_bound_ns(parts) * slow)
     by_host = [parts.host_ns * factor > parts.gpu_ns for factor in (fast, slow)]
     bound = "host" if all(by_host) else "both" if any(by_host) else "gpu"
     return Interval(
         round(min(low_ns, parts.step_ns)), round(high_ns), 0.9, bound, kernel_error, fast, slow,
         round(parts.host_ns * fast), round(parts.host_ns * slow),
     )  # fmt: skip
+
+
+def _changed_ns(parts: StepParts, factor: float) -> float:
+    """By how much the GPU's waits change if the host takes `factor` of the modelled time: by the host's work in the
+    phases in which the GPU waits, until there are no waits left. These phases may be the whole step, so a faster host
+    may do away with more than a slower one adds."""
+    waiting_ns = parts.step_ns - parts.gpu_ns
+    if factor < 1:
+        return max(-waiting_ns, (factor - 1) * parts.host_ns)
+    return (factor - 1) * min(parts.host_ns, waiting_ns / (1 - WORKING))
+
+
+def _host_bound_ns(parts: StepParts) -> float:
+    """A step in which the GPU never makes the host wait."""
+    return parts.host_ns + max(0.0, parts.step_ns - max(parts.gpu_ns, parts.host_ns))
 
 
 def host_factors(host: HostModel, ranks: int = 1) -> tuple[float, float]:

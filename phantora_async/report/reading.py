@@ -80,7 +80,7 @@ def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
     return dict.fromkeys(names, shape)
 
 
-_SIGNATURE = Fields(_fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"))
+_SIGNATURE = Fields(_fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"), {"bound": TEXT})
 _RANK = Fields(
     _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
     | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}

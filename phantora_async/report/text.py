@@ -21,7 +21,9 @@ BUSIEST = 3
 WARNINGS = 10
 """How many are shown. The JSON report has all."""
 TITLE = 62
-"""Width of the column that names GPU work."""
+"""Width of the column that names GPU work, where there is room."""
+FIGURES = 64
+"""Width of the columns before it."""
 KERNELS = 20
 """How many signatures are listed. The JSON report has all."""
 EXAMPLE = 160
@@ -51,7 +53,7 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
     console.print(_step(simulated["step"], simulated["work"], simulated["host"]), soft_wrap=True, highlight=False)
     console.print(_ranks(simulated["ranks"], document["failure"] is not None))
     if simulated["kernels"]["gpu_ns"]:
-        console.print(_kernels(simulated["kernels"], rank))
+        console.print(_kernels(simulated["kernels"], rank, console.width))
     for note in _notes(simulated) + _early(document["simulator"]):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print(_simulator(document["simulator"]), markup=False, highlight=False, soft_wrap=True)
@@ -128,7 +130,7 @@ def _ranks(ranks: Sequence[Rank], failed: bool) -> Table:
     return table
 
 
-def _kernels(kernels: Mapping[str, Any], rank: int | None) -> Table:
+def _kernels(kernels: Mapping[str, Any], rank: int | None, width: int) -> Table:
     """The signatures that take most GPU time, alone: without what NCCL kernels beside them cost."""
     signatures = kernels["signatures"]
     launches = [one["launches"] for one in signatures]
@@ -139,12 +141,13 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None) -> Table:
     times.sort(key=lambda row: -row[0])
     whose = "all ranks" if rank is None else f"rank {rank}"
     since = "steps that count" if kernels["window"] == "steps" else "whole run"
+    room = max(TITLE // 3, min(TITLE, width - FIGURES))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("share", "total", "launches", "mean"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("source", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
-    table.add_column(f"GPU work of {whose}, {since}", no_wrap=True, overflow="ellipsis", max_width=TITLE)
+    table.add_column(f"GPU work of {whose}, {since}", no_wrap=True, overflow="ellipsis", max_width=room)
     for for_ns, count, one in times[:KERNELS]:
         cells: tuple[str | Text, ...] = (
             f"{for_ns / gpu_ns:.1%}",

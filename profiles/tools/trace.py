@@ -207,7 +207,9 @@ def _flat(dims: list[Any]) -> tuple[Shape, ...]:
 
 
 def _gemm(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Gemm:
-    a, b = [one for one in args["Input Dims"] if len(one) >= 2][-2:]
+    matrices = [one for one in args["Input Dims"] if len(one) >= 2]
+    # addmm adds a third one, which comes first; mm may be given its output, which comes last.
+    a, b = matrices[-2:] if name == "aten::addmm" else matrices[:2]
     dtype = next(DTYPES[one] for one in args["Input type"] if one in DTYPES)
     batch = a[0] if len(a) == 3 else 1
     return Gemm(

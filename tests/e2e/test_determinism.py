@@ -7,10 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from .conftest import Run
+from .conftest import SCRIPTS, Run
 
 pytestmark = pytest.mark.torch
 WORLD = 16
@@ -47,3 +48,55 @@ def test_two_runs_agree_to_the_byte(run: Run, speculation: str) -> None:
     printed = [line for line in quiet.log(0).splitlines() if line.startswith("times ")]
     assert printed
     assert printed == [line for line in busy.log(0).splitlines() if line.startswith("times ")]
+
+
+def test_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path) -> None:
+    """Their batches arrive in another order, and their ends are waited for in another way, in every run."""
+    (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
+    script = tmp_path / "workers.py"
+    script.write_text(
+        "import random, time, torch\nfrom torch.utils.data import DataLoader\nfrom common import start\n"
+        "rank, _, device = start()\nrandom.seed()\n"
+        "class Data(torch.utils.data.Dataset):\n"
+        "    def __len__(self):\n        return 24\n"
+        "    def __getitem__(self, number):\n"
+        "        for _ in range(random.randrange(20_000)):\n            pass\n"
+        "        return torch.full((64,), float(number))\n"
+        "for epoch in range(2):\n"
+        "    for batch in DataLoader(Data(), batch_size=4, num_workers=3):\n        batch.to(device).add_(1)\n"
+        "torch.cuda.synchronize()\nprint(time.perf_counter())\n"
+    )
+    first, second = (run(script, n=1) for _ in range(2))
+    assert first.exit_code == 0, first.output
+    assert first.simulated == second.simulated
+
+
+def test_a_thread_that_polls_clocks_makes_no_difference(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "polls.py"
+    script.write_text(
+        "import threading, time, torch\n"
+        "def poll():\n    while True:\n        time.perf_counter()\n"
+        "threading.Thread(target=poll, daemon=True).start()\n"
+        "layer = torch.nn.Linear(64, 64, device='cuda')\n"
+        "for _ in range(20):\n    layer(torch.ones(8, 64, device='cuda')).sum().backward()\n"
+        "torch.cuda.synchronize()\nprint(time.perf_counter())\n"
+    )
+    quiet = run(script, n=1)
+    with load():
+        busy = run(script, n=1)
+    assert quiet.exit_code == 0, quiet.output
+    assert quiet.simulated == busy.simulated
+
+
+def test_threads_that_launch_side_by_side_are_named(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "threads.py"
+    script.write_text(
+        "import threading, torch\nbarrier = threading.Barrier(2)\n"
+        "def work():\n    for _ in range(4):\n        torch.ones(8, device='cuda')\n        barrier.wait()\n"
+        "threads = [threading.Thread(target=work) for _ in range(2)]\n"
+        "for thread in threads:\n    thread.start()\n"
+        "for thread in threads:\n    thread.join()\n"
+    )
+    done = run(script, n=1)
+    assert done.exit_code == 0, done.output
+    assert "threads of the program give the GPU work side by side" in done.output

@@ -131,7 +131,7 @@ PH_EXPORT int cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, si
 }
 
 static int set(void *dst, int value, size_t nbytes, void *stream, bool async) {
-    ph_host_call(PH_CALL_MEMCPY);
+    ph_host_call(PH_CALL_MEMSET);
     ph_stream *on = ph_stream_of(stream);
     return result(on ? ph_set(dst, value, nbytes, on, async) : CUDA_INVALID_HANDLE);
 }

@@ -57,7 +57,7 @@ PH_EXPORT int cudaMemsetAsync_ptsz(void *dst, int value, size_t nbytes, void *st
 }
 
 PH_EXPORT int cudaMemset_ptds(void *dst, int value, size_t nbytes) {
-    ph_host_call(PH_CALL_MEMCPY);
+    ph_host_call(PH_CALL_MEMSET);
     return result(ph_set(dst, value, nbytes, ph_stream_of((void *)2), false));
 }
 PH_EXPORT int cudaStreamSynchronize_ptsz(void *stream) { return cudaStreamSynchronize(STREAM(stream)); }

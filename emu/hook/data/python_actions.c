@@ -22,10 +22,7 @@ static void *worker(void *unused) {
     for (;;) {
         ph_action_python_wait();
         int entered = ph_python_enter();
-        for (ph_action *action; (action = ph_action_python_take());) {
-            ph_action_perform(action);
-            ph_action_finish(action);
-        }
+        for (ph_action *action; (action = ph_action_python_take());) ph_action_complete(action);
         ph_python_leave(entered);
     }
     return NULL;

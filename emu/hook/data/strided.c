@@ -88,6 +88,12 @@ PH_EXPORT void phantora_data_strided_mark(int mark, uint64_t address, int64_t it
     } while (next(&r));
 }
 
+/* Is at least one byte known or assumed? */
+PH_EXPORT int phantora_data_any(uint64_t address, uint64_t nbytes) {
+    ph_range piece;
+    return ph_data_next_readable((const void *)(uintptr_t)address, nbytes, &piece);
+}
+
 /* n pairs of address and number of bytes, which a launch that is not executed writes to. */
 PH_EXPORT void phantora_data_overwrite(const uint64_t *ranges, int n) {
     for (int i = 0; i < n; i++) ph_data_overwrite((const void *)(uintptr_t)ranges[2 * i], ranges[2 * i + 1]);

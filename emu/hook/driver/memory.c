@@ -109,7 +109,7 @@ static void repeat(void *arg) {
 }
 
 static int set(CUdeviceptr dst, uint32_t value, size_t width, size_t n, void *stream, bool async) {
-    ph_host_call(PH_CALL_MEMCPY);
+    ph_host_call(PH_CALL_MEMSET);
     ph_stream *on = ph_stream_of(stream);
     if (!on) return CUDA_INVALID_HANDLE;
     uint32_t spread = (value & 0xff) * 0x01010101u, mask = width == 4 ? UINT32_MAX : (1u << (8 * width)) - 1;

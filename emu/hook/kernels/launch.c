@@ -5,13 +5,16 @@
  */
 #include "core/hash.h"
 #include "core/host.h"
+#include "core/warn.h"
 #include "costs/signature.h"
 #include "graphs/capture.h"
 #include "kernels/kernel.h"
 #include "kernels/program.h"
 #include "nvtx/nvtx.h"
+#include "process/thread.h"
 #include "streams/segment.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 typedef struct launch {
@@ -68,8 +71,26 @@ static int check(const ph_kernel *kernel, const launch *l) {
     return CUDA_OK;
 }
 
+/* Threads of the program that launch in turns: a thread other than the first that takes over twice, while another has
+ * launched in between. Their order is that of this machine, which is worth knowing.
+ */
+static void note_turn(ph_thread *thread) {
+    static _Atomic(ph_thread *) first, last;
+    if (LIKELY(atomic_load_explicit(&last, memory_order_relaxed) == thread) || thread->uncounted) return;
+    if (ph_thread_kind() != PH_THREAD_PROGRAM) return;
+    atomic_store_explicit(&last, thread, memory_order_relaxed);
+    ph_thread *nobody = NULL;
+    if (atomic_compare_exchange_strong(&first, &nobody, thread) || nobody == thread) return;
+    if (++thread->launch_turns == 2)
+        ph_warn_once(
+            "threads launch in turns",
+            "threads of the program give the GPU work side by side; their order is that of this machine, so times "
+            "and memory may differ from run to run");
+}
+
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream,
                      void *const *params) {
+    note_turn(ph_self());
     ph_host_call(PH_CALL_LAUNCH);
     if (UNLIKELY(!stream)) return CUDA_INVALID_HANDLE;
     if (UNLIKELY(!kernel)) return CUDA_INVALID_DEVICE_FUNCTION;

@@ -33,6 +33,12 @@ bool nccl_in_group(void) { return group.depth > 0; }
 
 static size_t padded(size_t nbytes) { return (nbytes + 7) & ~(size_t)7; }
 
+/* What has travelled counts as known. Buffers of bytes may have an end that nobody has written: the object collectives
+ * of torch.distributed pad them, and do not read it. */
+static bool worth_sending(uint32_t dtype, const void *input, size_t nbytes) {
+    return nccl_dtype_nbytes((int)dtype) == 1 ? ph_data_known_any(input, nbytes) : ph_data_known(input, nbytes);
+}
+
 /* Decides which bytes of this rank travel, by sizes that all members know. */
 static void plan_data(nccl_call *call) {
     bool local = call->comm->nranks == 1 && call->op.redop != PH_REDOP_PREMULSUM && call->op.op != PH_NCCL_SEND &&
@@ -46,13 +52,14 @@ static void plan_data(nccl_call *call) {
         call->deferred = ph_data_pending(call->input, call->input_nbytes);
         if (call->deferred)
             call->op.data_nbytes = UINT64_MAX;
-        else if (ph_data_known_any(call->input, call->input_nbytes))
+        else if (worth_sending(call->op.dtype, call->input, call->input_nbytes))
             call->op.data_nbytes = call->input_nbytes;
     }
     if (call->output_nbytes && !local && !keeps_own) call->op.token = ++last_token;
 }
 
 typedef struct late_input {
+    uint32_t dtype;
     struct ph_NCCL_DATA fields;
     const void *input;
     size_t nbytes;
@@ -60,7 +67,7 @@ typedef struct late_input {
 
 static void send_late_input(void *arg) {
     late_input *it = arg;
-    bool any = ph_data_known_any(it->input, it->nbytes);
+    bool any = worth_sending(it->dtype, it->input, it->nbytes);
     ph_emit_out_of_band(PH_KIND_NCCL_DATA, &it->fields, sizeof it->fields, any ? it->input : NULL,
                         any ? it->nbytes : 0);
     free(it);
@@ -71,6 +78,7 @@ static void follow_up(const nccl_call *call) {
     ph_range read = {call->input, call->input_nbytes};
     it->fields =
         (struct ph_NCCL_DATA){.comm = call->op.comm, .seq = call->op.seq, .op = call->op.op, .peer = call->op.peer};
+    it->dtype = call->op.dtype;
     it->input = call->input;
     it->nbytes = call->input_nbytes;
     ph_data_action(&read, 1, NULL, 0, send_late_input, it);

@@ -57,6 +57,7 @@ typedef struct ph_thread {
     ph_call_config configs[PH_MAX_CONFIGS];
     int nranges; /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
     const struct ph_known_op *ranges[PH_MAX_RANGES];
+    uint32_t launch_turns; /* how often it has launched a kernel after another thread had */
     int optimizer_depth;   /* index + 1 of the outermost Optimizer.step range, 0 if none */
     int kernel_data_depth; /* the same for ops that copy tables to the device for their own kernels */
     struct ph_stream *default_streams[PH_MAX_DEVICES];

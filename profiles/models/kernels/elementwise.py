@@ -29,6 +29,7 @@ ARITHMETIC = (
     ("pow|lgamma|digamma|erf", 50.0), ("sin|cos|exp|log|sqrt|reciprocal|div|Div", 12.0),
 )  # fmt: skip
 PLAIN_ARITHMETIC = 4.0
+PREDICATES = r"is(neg|pos)inf_kernel|logical_(not|and|or|xor)_kernel|isnan_kernel|signbit_kernel"  # they write bools
 BASES = (
     "vectorized_elementwise_kernel", "vectorized_templated_elementwise_kernel", "unrolled_elementwise_kernel",
     "elementwise_kernel",
@@ -103,7 +104,7 @@ def functor_of(text: str) -> Functor:
     if lambdas := re.findall(r"\{lambda\(([^(){}]*)\)#\d+\}", text):
         sizes = tuple(item_nbytes(one) for one in lambdas[-1].split(",") if one.strip())
         narrow = re.search(r"b?float16_copy_kernel|float8_copy_kernel", text)
-        output = 2.0 if narrow else sizes[0] if sizes else 4.0
+        output = 1.0 if re.search(PREDICATES, text) else 2.0 if narrow else sizes[0] if sizes else 4.0
         return Functor(sizes, output)
     size = item_nbytes(arguments[0] if arguments else text)
     return Functor((size,) if "OnSelf" in head else (size, size), size)

@@ -556,7 +556,7 @@ async def test_a_rank_that_ends_without_a_word_in_either_order(two: Run, first: 
         if first == "exit":
             two.coordinator.rank_exited(rank.rank, 0, 0)
         rank.close()
-        while rank.rank not in two.coordinator._gone:
+        while two.coordinator._connections.connected(rank.rank):
             await asyncio.sleep(0)
         two.coordinator.rank_exited(rank.rank, 0, 0)
         ended.set()

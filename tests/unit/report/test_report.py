@@ -158,3 +158,27 @@ def test_only_so_many_warnings_are_listed() -> None:
     assert simulated["warnings"][-1]["text"] == "warning 0499"
     assert simulated["warnings_left_out"] == 200
     assert "690 more warnings" in terminal_report(report)
+
+
+def test_the_report_names_what_bounds_a_kernel_and_what_a_host_bound_step_may_take() -> None:
+    report = document(*(train(script, 5, marked=True) for script in scripts(2)))
+    simulated = report["simulated"]
+    simulated["kernels"] |= {
+        "gpu_ns": 9000,
+        "signatures": [
+            {"title": "a product", "source": "roofline", "bound": "compute", "launches": 3, "mean_ns": 2000},
+            {"title": "a fill", "source": "unrecognised", "bound": "latency", "launches": 1_000_000, "mean_ns": 1},
+            {"title": "x" * 200, "source": "interpolated", "bound": "memory", "launches": 3, "mean_ns": 999_999},
+        ],
+        "ranks": [],
+    }
+    simulated["step"]["interval"] |= {"bound": "host", "host_low_ns": 21_000_000, "host_high_ns": 33_000_000}
+    lines = terminal_report(report).splitlines()
+    assert any("host-bound: 21.00 ms to 33.00 ms of host work; calibrate your host with" in line for line in lines)
+    (head,) = (line for line in lines if "GPU work of all ranks" in line)
+    (product,) = (line for line in lines if "a product" in line)
+    assert product[head.index("bound by") :].startswith("compute ")
+    (fill,) = (line for line in lines if "a fill" in line)
+    assert fill.split()[1:] == ["1.00", "ms", "1,000,000", "0.0", "µs", "unrecognised", "latency", "a", "fill"]
+    (long,) = (line for line in lines if "xxx" in line)
+    assert long.split()[1:6] == ["3.00", "ms", "3", "1000.0", "µs"]

@@ -1,0 +1,36 @@
+"""Data loaders with worker processes: what depends on the workers' real speed is no host time of the rank.
+
+How often the loader's iterator looks for a batch, in which order batches arrive, and how it waits for its workers' end
+differ from run to run. What it does with a batch afterwards is counted as ever.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from .hook_library import Hook
+
+WAITS = ("_get_data", "_shutdown_workers")
+"""Methods of torch's iterator that wait for workers."""
+
+
+def install(hook: Hook) -> None:
+    """In the forker, once, after torch is imported."""
+    import torch.utils.data.dataloader
+
+    iterator = torch.utils.data.dataloader._MultiProcessingDataLoaderIter
+    for name in WAITS:
+        setattr(iterator, name, _uncounted(hook, getattr(iterator, name)))
+
+
+def _uncounted(hook: Hook, method: Any) -> Any:
+    @functools.wraps(method)
+    def wait(self: Any) -> Any:
+        hook.uncounted(1)
+        try:
+            return method(self)
+        finally:
+            hook.uncounted(-1)
+
+    return wait
