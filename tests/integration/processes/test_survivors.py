@@ -30,8 +30,9 @@ with open("ready", "w") as ready:
 threading.Event().wait()
 """
 HOLD = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background commands ignore it
 from tests.integration.processes.conftest import configure, run_processes
 folder = Path(sys.argv[1])
 asyncio.run(run_processes(configure(folder, "-n", "3", "--nproc-per-node", "2", str(folder / "script.py"))))
