@@ -60,7 +60,7 @@ class ScoreMasks:
             "mul.Tensor": self._multiplied,
             **dict.fromkeys(("scatter.src", "scatter_.src"), self._scattered),
             **dict.fromkeys(("scatter.value", "scatter_.value"), self._marked),
-            "fill_.Scalar": self._made,
+            **dict.fromkeys(("fill_.Scalar", "zero_"), self._made),  # since torch 2.15 zero_ does not call fill_
             "copy_": self._converted,
         }
 
@@ -115,7 +115,7 @@ class ScoreMasks:
                 None,
             )
 
-    def _made(self, result: Tensor, _: Tensor, value: float) -> None:
+    def _made(self, result: Tensor, _: Tensor, value: float = 0.0) -> None:
         if self._is_matrix(result) and result._version == 0:
             setattr(result, _FILLED, value)
 
