@@ -2,7 +2,8 @@
 
 TRUTH.jsonl holds one JSON object a line, as the job script printed it on real GPUs: job, world, free_running_step_s
 (or tps_median), max_alloc, max_reserved. A job with several lines was measured several times: errors are distances
-from the range of its real runs.
+from the range of its real runs. Lines with op, world, bytes and us_median are collectives, timed on GPUs that the host
+keeps busy; they need no script.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=4, help="steps that count (default: %(default)s)")
     parser.add_argument("--warm", type=int, default=2, help="steps before them (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows for programs")
+    parser.add_argument(
+        "--traces",
+        type=Path,
+        metavar="DIR",
+        help="traces of torch.profiler, JOB.json or JOB.r0.json.gz: compare kernels",
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a picture (.png, .svg)")
     parser.add_argument(
         "--docs", type=Path, metavar="FILE", help="write the table between <!-- validate: NAME --> and <!-- end -->"
@@ -41,28 +48,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from phantora_async.validation import comparison, emulation, tables, truth
+    from phantora_async.validation import collectives, comparison, emulation, kernels, tables, truth
 
     found = truth.load(given.truth)
+    if given.traces is not None and not given.traces.is_dir():
+        raise UsageError(f"--traces {given.traces}: no such folder")
     only, skip = _names(given.only), _names(given.skip)
     if unknown := only - {job.job for job in found.jobs}:
         raise UsageError(f"--only: no such job: {', '.join(sorted(unknown))}", "the truth files' jobs are meant")
     jobs = [job for job in found.jobs if job.job not in skip and (not only or job.job in only)]
-    if not jobs:
+    pairs = collectives.compare(found.collectives) if found.collectives else []
+    if pairs:
+        print(collectives.text(pairs), flush=True)
+    if not jobs and not pairs:
         raise UsageError("there is no job to run", "a truth file's line of a job has the keys job and world")
+    if not jobs:
+        if given.json is not None:
+            _write(given.json, json.dumps({"collectives": collectives.document(pairs)}, indent=1) + "\n")
+        return 0
     if given.script is None or not given.script.is_file():
         raise UsageError("--script: name the script that runs the jobs", "it printed the truth file's lines")
     options = tuple(shlex.split(given.run_options))
     command = emulation.JobCommand(given.script, given.arguments, given.steps, given.warm, options)
-    rows = []
+    rows, compared = [], []
     print(tables.HEADER)
     for number, job in enumerate(jobs, start=1):
         print(f"{number}/{len(jobs)}: {job.job} on {job.world} GPUs ...", file=sys.stderr, flush=True)
-        rows.append(comparison.compare(job, emulation.emulate(command, job)))
+        emulated = emulation.emulate(command, job)
+        rows.append(comparison.compare(job, emulated))
         print(tables.line(rows[-1]), flush=True)
+        if given.traces is not None and (trace := kernels.find(given.traces, job.job)) is not None:
+            compared.append(kernels.compare(trace, job.job, emulated.report))
     print(tables.summary(rows))
+    for one in compared:
+        print(one.text())
     if given.json is not None:
-        _write(given.json, json.dumps(comparison.document(rows), indent=1) + "\n")
+        document = comparison.document(rows) | {
+            "kernels": [one.document() for one in compared],
+            "collectives": collectives.document(pairs),
+        }
+        _write(given.json, json.dumps(document, indent=1) + "\n")
     if given.plot is not None:
         from phantora_async.validation.plot import plot
 

@@ -10,7 +10,7 @@ import pytest
 
 from phantora_async import cli
 from phantora_async.errors import UsageError
-from phantora_async.validation import comparison, emulation, tables, truth
+from phantora_async.validation import comparison, emulation, kernels, tables, truth
 from phantora_async.validation.emulation import Emulated
 
 
@@ -116,3 +116,38 @@ def test_the_command_compares_and_reports_failures(
     assert "1 of 2 jobs failed: broken" in printed.err
     assert json.loads(out.read_text())["summary"]["failed"] == 1
     assert cli.run(["validate", str(real), "--script", str(script), "--only", "nobody"]) == 2
+
+
+def test_collectives_are_compared_without_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"op": "all_reduce", "world": 2, "bytes": 1 << size, "us_median": 10.0 + 2 ** (size - 18)} for size in (12, 26)
+    ]
+    measured, out = write(tmp_path / "nccl.jsonl", *rows, rows[0] | {"op": "gather"}), tmp_path / "out.json"
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["validate", str(measured), "--json", str(out)])
+    assert "NCCL, 2 measured kernels" in capsys.readouterr().out
+    found = json.loads(out.read_text())["collectives"]
+    assert [(one["op"], one["nbytes"]) for one in found] == [("all_reduce", 1 << 12), ("all_reduce", 1 << 26)]
+    assert 0 < found[0]["simulated_us"] < found[1]["simulated_us"]
+
+
+def test_a_trace_is_compared_by_family(tmp_path: Path) -> None:
+    fill = {"name": "void vectorized_elementwise_kernel<4, FillFunctor<float> >", "cat": "kernel", "ph": "X", "ts": 0}
+    args = {"grid": [64, 1, 1], "block": [128, 1, 1], "stream": 7, "correlation": 1}
+    (tmp_path / "a.r0.json").write_text(json.dumps({"traceEvents": [fill | {"dur": 2.0, "args": args}]}))
+    path = kernels.find(tmp_path, "a")
+    assert path == tmp_path / "a.r0.json"
+    assert kernels.find(tmp_path, "b") is None
+    assert kernels.compare(path, "a", {}).problem.startswith("no kernels were simulated")
+    simulated = {"gpu": "h200", "step": {"counted": 2}, "kernels": {"window": "steps", "signatures": []}}
+    report = {"simulated": simulated | {"kernels": simulated["kernels"] | {"ranks": [{"ranks": [0], "launches": []}]}}}
+    (family,) = kernels.compare(path, "a", report).families
+    assert (family.real_calls, family.real_ms, family.simulated_calls) == (1, pytest.approx(0.002), 0)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"traceEvents": 1}', '{"traceEvents": [1]}'])
+def test_what_is_no_trace_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"a\.json: not a trace of torch\.profiler"):
+        kernels.compare(path, "a", {})
