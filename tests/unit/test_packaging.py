@@ -1,0 +1,33 @@
+"""What the build environment must have: `pip install` builds the native libraries in an environment of its own."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LATER = {"tools", "bench"}
+"""Folders of netsim that importing netsim does not import."""
+
+
+def imported_when_loaded(path: Path) -> set[str]:
+    """Top-level packages that a module imports outside functions and `if TYPE_CHECKING`."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_the_build_environment_has_what_netsim_imports() -> None:
+    """setup.py asks netsim how its core is compiled, which imports netsim."""
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    built_with = {re.split(r"[<>=~! ]", requirement)[0] for requirement in requires}
+    modules = [path for path in (ROOT / "netsim").rglob("*.py") if not LATER & set(path.relative_to(ROOT).parts)]
+    needed = set().union(*map(imported_when_loaded, modules)) - {"netsim"} - sys.stdlib_module_names
+    assert needed <= built_with
