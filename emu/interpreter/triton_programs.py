@@ -57,7 +57,8 @@ def _install_for_inductor(hook: Hook) -> None:
         def _load_kernel(path: str, *rest: Any) -> Any:
             loaded = launcher._load_kernel(path, *rest)
             program = Path(path).with_suffix(".ttir")
-            _tell(hook, loaded[0], program.read_text() if program.is_file() else None)
+            function = loaded[-3]  # before the registers and the spills; torch 2.15 gives the module first
+            _tell(hook, function, program.read_text() if program.is_file() else None)
             return loaded
 
     for name in vars(launcher):
