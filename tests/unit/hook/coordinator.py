@@ -121,7 +121,8 @@ class Rank:
     """The library inside a rank, with the few calls that programs repeat."""
 
     def __init__(self, library: Path, device_file: Path) -> None:
-        self.c = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+        # Its own calls come first: another test may have loaded PyTorch, and with it NVIDIA's libraries.
+        self.c = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL | os.RTLD_DEEPBIND)
         for name in ("clock_ns", "host_clock_ns", "device_base", "device_nbytes", "unmodelled_reads"):
             getattr(self.c, f"phantora_{name}").restype = ctypes.c_uint64
         self.c.phantora_advance_ns.argtypes = [ctypes.c_uint64]
