@@ -44,6 +44,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_mark_known": (None, (_u64, _u64)),
     "data_overwrite": (None, (_ranges, _int)),
     "data_allow": (None, (_u64,)),
+    "data_unknown": (_u64, (_u64, _u64)),
+    "store_open": (None, (_str,)),
+    "store_counts": (None, (_ranges,)),
     "philox": (None, (_u64, _u64, _u64, _u64, ctypes.c_void_p)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
     "capture_action": (_int, (_u64, _ranges, _int, _ranges, _int, _RUN, _u64)),
@@ -108,6 +111,7 @@ class Hook:
         self.data_strided_state: Callable[[int, int, int, Any, Any], int] = functions["data_strided_state"]
         self.data_strided_mark: Callable[[int, int, int, int, Any, Any], None] = functions["data_strided_mark"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
+        self.data_unknown: Callable[[int, int], int] = functions["data_unknown"]
         self.allow_copies: Callable[[int], None] = functions["data_allow"]
         self.philox: Callable[[int, int, int, int, int], None] = functions["philox"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
@@ -121,6 +125,10 @@ class Hook:
         """
         if self._functions["load"](device_file.encode()) != 0:
             raise HookError(f"the hook library rejects {device_file}")
+
+    def open_store(self, folder: str) -> None:
+        """In the forker: all ranks keep what their programs give to the device in one file of this folder."""
+        self._functions["store_open"](folder.encode())
 
     def learn_versions(self) -> None:
         """In the forker, once torch is imported: asks cuDNN for its version, which loads a library that ranks share."""

@@ -83,6 +83,7 @@ def prepare(job: Job) -> Prepared:
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
     _preload(job.preload)
     hook.learn_versions()
+    hook.open_store(job.runtime_dir)
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()

@@ -51,6 +51,7 @@ static bool next(runs *r) {
 
 static int state_of(const void *start, size_t nbytes) {
     if (ph_data_pending(start, nbytes)) return PENDING;
+    ph_data_settle(start, nbytes);
     if (ph_data_known(start, nbytes)) return KNOWN;
     const char *at = start, *end = at + nbytes;
     for (ph_range piece; at < end && ph_data_next_readable(at, (size_t)(end - at), &piece) && piece.start == at;)
@@ -88,9 +89,15 @@ PH_EXPORT void phantora_data_strided_mark(int mark, uint64_t address, int64_t it
     } while (next(&r));
 }
 
+/* Bytes of the range that would be read as 0 because nothing gives them a value. */
+PH_EXPORT uint64_t phantora_data_unknown(uint64_t address, uint64_t nbytes) {
+    return ph_data_unknown((const void *)(uintptr_t)address, nbytes, false);
+}
+
 /* Is at least one byte known or assumed? */
 PH_EXPORT int phantora_data_any(uint64_t address, uint64_t nbytes) {
     ph_range piece;
+    ph_data_settle((const void *)(uintptr_t)address, nbytes);
     return ph_data_next_readable((const void *)(uintptr_t)address, nbytes, &piece);
 }
 
