@@ -157,7 +157,9 @@ class ControlTensors:
             if tensor.is_contiguous():
                 ranges += (tensor.data_ptr(), tensor.numel() * tensor.element_size())
             else:
-                ranges += _span(tensor)
+                place = Place(tensor)
+                n, sizes, strides = _dimensions(place)
+                self.hook.strided_overwrite(place.address, place.item, n, sizes, strides)
         if ranges:
             self.hook.overwrite(ranges)
 

@@ -43,9 +43,23 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_strided_mark": (None, (_int, _u64, _i64, _int, _dims, _dims)),
     "data_mark_known": (None, (_u64, _u64)),
     "data_overwrite": (None, (_ranges, _int)),
+    "data_strided_overwrite": (None, (_u64, _i64, _int, _dims, _dims)),
     "data_allow": (None, (_u64,)),
     "data_unknown": (_u64, (_u64, _u64)),
+    "data_runs": (_u64, (_i64, _int, _dims, _dims)),
+    "data_move": (None, (_u64, _u64, _u64)),
+    "take": (_u64, (_u64, _i64, _int, _dims, _dims)),
+    "taken_drop": (None, (_u64,)),
+    "taken_depth": (_int, (_u64,)),
+    "taken_read": (_int, (_u64, _u64)),
+    "refer": (_int, (_u64, _u64, _i64, _int, _dims, _dims)),
+    "refer_source": (_int, (_str, _u64, _int, _u64, _i64, _int, _dims, _dims)),
+    "source_compute": (None, (_RUN,)),
+    "source_given": (None, (_u64, _u64)),
+    "sources_dropped": (_u64, (_ranges, _u64)),
     "store_open": (None, (_str,)),
+    "store_descriptor": (_int, ()),
+    "store_move": (None, (_int,)),
     "store_counts": (None, (_ranges,)),
     "philox": (None, (_u64, _u64, _u64, _u64, ctypes.c_void_p)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
@@ -110,8 +124,19 @@ class Hook:
         self.data_in_use: Callable[[int, int], int] = functions["data_in_use"]
         self.data_strided_state: Callable[[int, int, int, Any, Any], int] = functions["data_strided_state"]
         self.data_strided_mark: Callable[[int, int, int, int, Any, Any], None] = functions["data_strided_mark"]
+        self.strided_overwrite: Callable[[int, int, int, Any, Any], None] = functions["data_strided_overwrite"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_unknown: Callable[[int, int], int] = functions["data_unknown"]
+        self.data_runs: Callable[[int, int, Any, Any], int] = functions["data_runs"]
+        self.data_move: Callable[[int, int, int], None] = functions["data_move"]
+        self.take: Callable[[int, int, int, Any, Any], int] = functions["take"]
+        self.taken_drop: Callable[[int], None] = functions["taken_drop"]
+        self.taken_depth: Callable[[int], int] = functions["taken_depth"]
+        self.taken_read: Callable[[int, int], int] = functions["taken_read"]
+        self.refer: Callable[[int, int, int, int, Any, Any], int] = functions["refer"]
+        self.refer_source: Callable[[bytes | None, int, int, int, int, int, Any, Any], int] = functions["refer_source"]
+        self.give_source: Callable[[int, int], None] = functions["source_given"]
+        self._dropped = (_u64 * 256)()
         self.allow_copies: Callable[[int], None] = functions["data_allow"]
         self.philox: Callable[[int, int, int, int, int], None] = functions["philox"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
@@ -129,6 +154,27 @@ class Hook:
     def open_store(self, folder: str) -> None:
         """In the forker: all ranks keep what their programs give to the device in one file of this folder."""
         self._functions["store_open"](folder.encode())
+
+    def compute_sources(self, run: Callable[[int], None]) -> None:
+        """From now on `run(number)` is called where a source of that number is read: on any thread, within the read. It
+        calls `give_source(address, nbytes)` with the source's bytes, or does not if it has none. It must not raise.
+        """
+        thunk = _RUN(run)
+        self._callbacks.append(thunk)
+        self._functions["source_compute"](thunk)
+
+    def dropped_sources(self) -> list[int]:
+        """Numbers of sources that nothing refers to any more, each once."""
+        n = self._functions["sources_dropped"](self._dropped, len(self._dropped))
+        return self._dropped[:n]
+
+    def store_descriptor(self) -> int:
+        """Of the file of `open_store`; -1 if there is none."""
+        return int(self._functions["store_descriptor"]())
+
+    def move_store(self, descriptor: int) -> None:
+        """The file has this descriptor from now on."""
+        self._functions["store_move"](descriptor)
 
     def learn_versions(self) -> None:
         """In the forker, once torch is imported: asks cuDNN for its version, which loads a library that ranks share."""

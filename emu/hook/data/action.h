@@ -31,6 +31,7 @@ typedef struct ph_action {
     unsigned char *staged;
     size_t staged_nbytes;
     ph_source *content;
+    uint64_t offset; /* in `content` */
     void (*run)(void *);
     void *arg;
     int nreads, nwrites;

@@ -49,7 +49,7 @@ void ph_action_perform(ph_action *action) {
         ph_move_set(to->start, action->value, to->nbytes);
         break;
     case PH_ACTION_REFER:
-        ph_move_refer(to->start, action->content, to->nbytes);
+        ph_move_refer(to->start, action->content, action->offset, to->nbytes);
         break;
     case PH_ACTION_FORGET:
         ph_data_forget(to->start, to->nbytes);
@@ -82,7 +82,7 @@ void ph_data_copy(void *dst, const void *src, size_t nbytes) {
      * memory are pending themselves (from a copy or a host function) they are read later. */
     bool later = from_device || (ph_host_pinned(src) && ph_data_pending(src, nbytes));
     if (large && !later) {
-        ph_data_refer(dst, ph_source_copy(src, nbytes), nbytes);
+        ph_data_refer(dst, ph_source_copy(src, nbytes), 0, nbytes);
         return;
     }
     ph_range read = {(void *)(uintptr_t)src, nbytes}, write = {dst, nbytes};
@@ -100,14 +100,15 @@ void ph_data_copy(void *dst, const void *src, size_t nbytes) {
     ph_action_submit(action);
 }
 
-void ph_data_refer(void *dst, ph_source *source, size_t nbytes) {
+void ph_data_refer(void *dst, ph_source *source, uint64_t offset, size_t nbytes) {
     ph_range write = {dst, nbytes};
     if (!ph_action_conflicts(NULL, 0, &write, 1)) {
-        ph_move_refer(dst, source, nbytes);
+        ph_move_refer(dst, source, offset, nbytes);
         return;
     }
     ph_action *action = ph_action_new(PH_ACTION_REFER, NULL, 0, &write, 1);
     action->content = source;
+    action->offset = offset;
     ph_action_submit(action);
 }
 

@@ -9,6 +9,7 @@
  *   known.c           which device bytes are known, over the sets of intervals.c
  *   blocks.c          the blocks of PyTorch's allocator
  *   strided.c         the same for the elements of a tensor
+ *   references.c      what tensors refer to, for emu's Python side
  *   routing.c         what the routing policy chose, for the report
  *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions
  *
@@ -49,9 +50,10 @@ void ph_data_wait_host(void);
 /* Is a write to part of the range pending? */
 bool ph_data_pending(const void *start, size_t nbytes);
 
-/* The range refers to this source, whose reference passes on; NULL: it becomes unknown. Ordered with pending writes. */
+/* The range refers to this source, whose reference passes on, from an offset on; NULL: it becomes unknown. Ordered with
+ * pending writes. */
 struct ph_source;
-void ph_data_refer(void *dst, struct ph_source *source, size_t nbytes);
+void ph_data_refer(void *dst, struct ph_source *source, uint64_t offset, size_t nbytes);
 /* Bytes of the range that refer to a source come to lie in device memory and are known. Not ordered. */
 void ph_data_settle(const void *start, size_t nbytes);
 /* How many bytes of the range are unknown and refer to no source? Those that are assumed count if `assumed`. */

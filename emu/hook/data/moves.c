@@ -40,9 +40,9 @@ static void zero_device(unsigned char *dst, size_t nbytes) {
     fill(to, 0, (size_t)(dst + nbytes - to));
 }
 
-void ph_move_refer(void *dst, ph_source *source, size_t nbytes) {
+void ph_move_refer(void *dst, ph_source *source, uint64_t offset, size_t nbytes) {
     ph_data_forget(dst, nbytes);
-    if (source) ph_sources_put(dst, nbytes, source, 0);
+    if (source) ph_sources_put(dst, nbytes, source, offset);
 }
 
 void ph_move_set(void *dst, int value, size_t nbytes) {
@@ -53,7 +53,7 @@ void ph_move_set(void *dst, int value, size_t nbytes) {
     }
     if (byte == 0) zero_device(dst, nbytes);
     if (nbytes > ph_cfg.data_limit_nbytes) {
-        ph_move_refer(dst, ph_source_constant(&byte, 1), nbytes);
+        ph_move_refer(dst, ph_source_constant(&byte, 1), 0, nbytes);
         return;
     }
     if (byte) fill(dst, value, nbytes);
@@ -197,7 +197,7 @@ void ph_move_copy(void *dst, const void *src, size_t nbytes, bool large) {
         return;
     }
     if (large && !ph_is_device_pointer(src)) {
-        ph_move_refer(dst, ph_source_copy(src, nbytes), nbytes);
+        ph_move_refer(dst, ph_source_copy(src, nbytes), 0, nbytes);
         return;
     }
     ph_piece *pieces;

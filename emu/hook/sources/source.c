@@ -17,6 +17,7 @@ struct ph_source {
     size_t nbytes; /* of a constant: of one item */
     unsigned char item[LONGEST_ITEM];
     uint64_t number;
+    int depth;
     _Atomic(uint32_t) entry; /* in the store; of a computed source: once it has been computed */
 };
 
@@ -51,11 +52,14 @@ ph_source *ph_source_copy(const void *bytes, size_t nbytes) {
     return source;
 }
 
-ph_source *ph_source_computed(uint64_t number, size_t nbytes) {
+ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth) {
     ph_source *source = new_source(COMPUTED, nbytes);
     source->number = number;
+    source->depth = depth;
     return source;
 }
+
+int ph_source_depth(const ph_source *source) { return source->entry ? 0 : source->depth; }
 
 ph_source *ph_source_hold(ph_source *source) {
     atomic_fetch_add_explicit(&source->refs, 1, memory_order_relaxed);

@@ -20,8 +20,10 @@ typedef struct ph_source ph_source;
 ph_source *ph_source_constant(const void *item, size_t item_nbytes);
 /* A copy of the bytes; NULL if there is no room. */
 ph_source *ph_source_copy(const void *bytes, size_t nbytes);
-/* What Python's function computes for this number, see phantora_source_given. */
-ph_source *ph_source_computed(uint64_t number, size_t nbytes);
+/* What Python's function computes for this number, see phantora_source_given. `depth`: one more than that of the
+ * sources that it is computed from; 0 for others. */
+ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth);
+int ph_source_depth(const ph_source *source); /* 0 once it has been computed */
 
 ph_source *ph_source_hold(ph_source *source); /* one more reference */
 void ph_source_release(ph_source *source);

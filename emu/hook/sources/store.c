@@ -212,6 +212,10 @@ ph_store_totals ph_store_counts(void) {
 /* ---- called by ctypes -------------------------------------------------------------------------------------------- */
 PH_EXPORT void phantora_store_open(const char *folder) { ph_store_open(folder); }
 
+PH_EXPORT int phantora_store_descriptor(void) { return file; }
+
+PH_EXPORT void phantora_store_move(int descriptor) { file = descriptor; }
+
 /* out: used, peak, budget, refused. */
 PH_EXPORT void phantora_store_counts(uint64_t *out) {
     ph_store_totals totals = ph_store_counts();
