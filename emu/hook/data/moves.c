@@ -111,7 +111,8 @@ static void zero_host(unsigned char *dst, size_t nbytes) {
     memset(to, 0, (size_t)(dst + nbytes - to));
 }
 
-/* Bytes that are neither known nor assumed and refer to no source read as 0. */
+/* Bytes that are neither known nor assumed and refer to no source read as 0. Those that are assumed are counted, too.
+ */
 static void read_out(unsigned char *dst, const unsigned char *src, size_t nbytes) {
     if (ph_data_known(src, nbytes)) {
         memmove(dst, src, nbytes);
@@ -119,7 +120,9 @@ static void read_out(unsigned char *dst, const unsigned char *src, size_t nbytes
     }
     ph_piece *pieces;
     size_t n = ph_sources_list(src, nbytes, &pieces);
-    bool complete = length_of(pieces, n) + readable_bytes(src, nbytes, true) == nbytes;
+    size_t referring = length_of(pieces, n);
+    bool complete = referring + readable_bytes(src, nbytes, true) == nbytes;
+    bool computed = referring + readable_bytes(src, nbytes, false) == nbytes;
     ph_range piece;
     if (!complete) zero_host(dst, nbytes);
     for (size_t at = 0; ph_data_next_readable(src + at, nbytes - at, &piece);) {
@@ -132,10 +135,10 @@ static void read_out(unsigned char *dst, const unsigned char *src, size_t nbytes
         size_t length = pieces[i].end - pieces[i].start;
         if (ph_source_read(pieces[i].source, pieces[i].offset, length, to)) continue;
         memset(to, 0, length);
-        complete = false;
+        computed = false;
     }
     ph_pieces_free(pieces, n);
-    if (!complete) ph_count_unmodelled_read();
+    if (!computed) ph_count_unmodelled_read();
 }
 
 /* What is known, assumed or unknown stays so at its new place. The bytes are there already. */
