@@ -158,7 +158,7 @@ class Deadlock(RunFailure):
 
 
 class Stalled(RunFailure):
-    """Ranks have waited longer than --stall-timeout for a rank that makes no visible progress."""
+    """Ranks have waited longer than --stall-timeout for a rank that makes no visible progress, or none has made any."""
 
     exit_code = ExitCode.STUCK
     kind = "stalled"

@@ -35,7 +35,8 @@ class RunSpec:
     routing: str = BALANCED
     """The policy of `--moe`."""
     stall_timeout_s: float = 0.0
-    """For how long, in real time, ranks may wait for one that makes no visible progress; 0: no limit."""
+    """For how long, in real time, ranks may wait for one that makes no visible progress, or none may make any; 0: no
+    limit."""
 
     @property
     def world_size(self) -> int:

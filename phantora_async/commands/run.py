@@ -145,8 +145,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=float,
         default=STALL_TIMEOUT_S,
-        help="end the run when ranks have waited for so long, in real time, for a rank that makes no visible progress "
-        "(default: %(default)g; 0: no limit)",
+        help="end the run when ranks have waited for so long, in real time, for a rank that makes no visible progress, "
+        "or when no rank has made any (default: %(default)g; 0: no limit)",
     )
     output.add_argument(
         "--no-progress",

@@ -35,7 +35,7 @@ class StatusView:
             if self._stall_watch.notice_due(stall):
                 notice = stall.notice()
             limit_s = self._stall_timeout_s
-            if limit_s and stall.waiting and stall.for_s > limit_s:
+            if limit_s and stall.counts and stall.for_s > limit_s:
                 raise Stalled(f"{stall.notice()}; that is longer than --stall-timeout {limit_s:g}")
         progress = Progress.of(self._timeline.snapshot(examples(self._fact_builder)), self._fact_builder)
         return Status(line(progress, str(stall) if stall else ""), notice)
