@@ -99,8 +99,8 @@ class StallWatch:
         self._heard_s[rank] = monotonic()
 
     def look(self) -> Stall | None:
-        """The rank that others wait for, if they have waited for more than STALL_S; if none waits, the rank that virtual
-        time waits for, if no rank has made visible progress for so long. Asks that rank for its stack.
+        """The rank that others wait for, if they have waited for more than STALL_S. If none waits: the rank that
+        virtual time waits for, if no rank has made visible progress for so long. Asks that rank for its stack.
         """
         starved = self._timeline.starved
         if starved is None or self._fact_builder.rank_info[starved].bye is not None:
