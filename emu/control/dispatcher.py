@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..contract.routing_policy import RoutingPolicy
 from ..interpreter.hook_library import Hook
+from ..reads.uncomputed import UncomputedReads
 from . import device_ops, host_reads, large_ops, op_rules
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
@@ -62,14 +63,17 @@ class Installed(NamedTuple):
     routing: Routing
 
 
-def install(hook: Hook, limit_numel: int, float_limit_numel: int, policy: RoutingPolicy) -> Installed:
+def install(
+    hook: Hook, limit_numel: int, float_limit_numel: int, policy: RoutingPolicy, reads: UncomputedReads
+) -> Installed:
     """In the forker, once: registers the functions.
 
-    Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`.
+    Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`. `reads` is told
+    of values that the program reads although nobody computed them.
     """
     import torch
 
-    control = ControlTensors(hook, limit_numel, float_limit_numel)
+    control = ControlTensors(hook, limit_numel, float_limit_numel, reads)
     routing = Routing(control, policy)
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")

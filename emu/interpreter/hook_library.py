@@ -61,6 +61,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "store_descriptor": (_int, ()),
     "store_move": (None, (_int,)),
     "store_counts": (None, (_ranges,)),
+    "data_writer": (_str, (_u64,)),
+    "stated_value": (None, (_u32, _u64, _u64)),
+    "loop": (None, (_u64, _u32, _int, _str)),
     "philox": (None, (_u64, _u64, _u64, _u64, ctypes.c_void_p)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
     "capture_action": (_int, (_u64, _ranges, _int, _ranges, _int, _RUN, _u64)),
@@ -113,6 +116,7 @@ class Hook:
         self._functions = functions
         self._learn_versions = library.cudnnGetVersion
         self._callbacks: list[Any] = []  # ctypes' thunks must outlive the library's use of them
+        self._at_step: list[Callable[[], None]] = []
         # The simple ones are the C functions themselves.
         self.clock_ns: Callable[[], int] = functions["clock_ns"]
         self.host_clock_ns: Callable[[], int] = functions["host_clock_ns"]
@@ -234,10 +238,18 @@ class Hook:
         self._functions["data_overwrite"]((_u64 * len(ranges))(*ranges), len(ranges) // 2)
 
     def at_step(self, run: Callable[[], None]) -> None:
-        """From now on `run` is called at the end of every step of this rank. It must not raise."""
-        thunk = _STEP(run)
-        self._callbacks.append(thunk)
-        self._functions["at_step"](thunk)
+        """From now on `run` is called at the end of every step of this rank, after those that were given before. It must
+        not raise.
+        """
+        self._at_step.append(run)
+        if len(self._at_step) == 1:
+            thunk = _STEP(self._step_ends)
+            self._callbacks.append(thunk)
+            self._functions["at_step"](thunk)
+
+    def _step_ends(self) -> None:
+        for run in self._at_step:
+            run()
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes
@@ -284,6 +296,34 @@ class Hook:
         text = ctypes.create_string_buffer(1024)
         self._functions["line"](text, len(text))
         return text.value.decode(errors="replace")
+
+    def writer(self, address: int) -> str:
+        """The operation that should have written these bytes of the device, which are unknown; "" if that is unknown."""
+        name: bytes = self._functions["data_writer"](address)
+        return name.decode(errors="replace")
+
+    def stated_value(self, number: int, reads: int, computed: int) -> None:
+        """Sends a STATED_VALUE record."""
+        self._functions["stated_value"](number, reads, computed)
+
+    def loop(self, turns: int, line: int, stated: bool, text: str) -> None:
+        """Sends a LOOP record."""
+        self._functions["loop"](turns, line, stated, text.encode(errors="replace"))
+
+    def watch_loop(self, frame: Any, lines: Sequence[int]) -> bool:
+        """Counts turns of a loop of this frame, which the calling thread runs, until it is left: see
+        emu/hook/process/loop_turns.c. False if this interpreter does not let us.
+        """
+        watch = ctypes.PYFUNCTYPE(_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32))
+        return bool(watch(("phantora_watch_loop", self._library))(id(frame), (ctypes.c_int32 * 6)(*lines)) == 0)
+
+    def loop_turns(self) -> int:
+        """Turns of the loop that is watched; -1 if it has been left."""
+        return int(ctypes.PYFUNCTYPE(_i64)(("phantora_loop_turns", self._library))())
+
+    def forget_loop(self) -> None:
+        """Ends the watch."""
+        ctypes.PYFUNCTYPE(None)(("phantora_forget_loop", self._library))()
 
     def frame_rule(self, file: str, function: str, kind: int) -> None:
         """See emu.interpreter.frame_counter."""

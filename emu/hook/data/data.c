@@ -115,6 +115,7 @@ void ph_data_refer(void *dst, ph_source *source, uint64_t offset, size_t nbytes)
 void ph_data_overwrite(const void *start, size_t nbytes) {
     ph_range write = {(void *)(uintptr_t)start, nbytes};
     if (!nbytes || !ph_is_device_pointer(start)) return;
+    ph_data_note_writer(start);
     if (ph_action_conflicts(NULL, 0, &write, 1))
         ph_action_submit(ph_action_new(PH_ACTION_FORGET, NULL, 0, &write, 1));
     else

@@ -10,6 +10,7 @@
  *   blocks.c          the blocks of PyTorch's allocator
  *   strided.c         the same for the elements of a tensor
  *   references.c      what tensors refer to, for emu's Python side
+ *   reads.c           what emu/reads tells of values that nobody computed
  *   routing.c         what the routing policy chose, for the report
  *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions
  *
@@ -61,10 +62,15 @@ size_t ph_data_unknown(const void *start, size_t nbytes, bool assumed);
 
 /* A launch that is not executed writes to the range: its bytes are unknown after the writes that are pending. */
 void ph_data_overwrite(const void *start, size_t nbytes);
+/* The calling thread's operation does so: see reads.c. */
+void ph_data_note_writer(const void *start);
 /* PyTorch's allocator gives a block out, or takes it back (nbytes < 0). */
 void ph_data_block(const void *start, int64_t nbytes);
 /* Bytes from an address within a block to its end; outside of blocks, to the end of the allocation. */
 size_t ph_data_block_rest(const void *address);
+
+/* Where the block begins that holds the address; 0 if none does. */
+uintptr_t ph_data_block_start(const void *address);
 
 /* Is every byte of the range known? See known.c. These functions are not ordered with pending writes. */
 bool ph_data_known(const void *start, size_t nbytes);
