@@ -81,6 +81,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
     "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str)),
+    "groups": (None, (_ranges,)),
     "routing": (None, (_u64, _u32, _u32, _ranges, _u32, _str)),
 }
 
@@ -224,6 +225,10 @@ class Hook:
         self._functions["routing"](
             calls, layer, chosen, (_u64 * len(loads))(*loads), len(loads), text.encode(errors="replace")
         )
+
+    def groups(self, sizes: Sequence[int] | None) -> None:
+        """What this thread launches belongs to a product of such groups (emu/hook/kernels/groups.h); None: no more."""
+        self._functions["groups"](None if sizes is None else (_u64 * len(sizes))(*sizes))
 
     def kernel_program(self, function: int, program: str, parameter_widths: str, written: str) -> None:
         """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
