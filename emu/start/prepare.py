@@ -26,7 +26,8 @@ from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_n
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
-from ..weights.initialisation import Initialisation
+from ..weights import installation
+from ..weights.store import Store
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -71,6 +72,8 @@ class Prepared:
     peaks: PeakMemory
     computed: dispatcher.Installed
     """Our functions in PyTorch's dispatcher."""
+    store: Store | None
+    """CPU-side weights that ranks share; None: they share none."""
 
 
 def prepare(job: Job) -> Prepared:
@@ -100,13 +103,14 @@ def prepare(job: Job) -> Prepared:
     call_sites.note_backward_passes(hook)
     frame_counter.install(hook)
     thread_names.install()
+    store = None
     if job.share_weights:
-        Initialisation(Path(job.runtime_dir, "weights"), hook).install()
+        store = installation.install(Path(job.runtime_dir, "weights"), job.world_size, hook)
     _check_single_threaded()
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, peaks, computed)
+    return Prepared(hook, clock, ranges, peaks, computed, store)
 
 
 def _check_torch() -> str:

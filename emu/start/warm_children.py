@@ -22,6 +22,7 @@ from typing import NoReturn
 from ..contract.job import Job, Seat
 from ..contract.records import ExitKind
 from ..interpreter import seeds
+from ..weights.store import Store
 from . import processes, program, rank, script
 from .prepare import Prepared
 
@@ -166,7 +167,7 @@ def main(
     `joined` it tells the server which rank it has become.
     """
     try:
-        joined_at = _take_descriptors(request.descriptors, joined.detach())
+        joined_at = _take_descriptors(request.descriptors, joined.detach(), prepared.store)
         os.chdir(request.folder)
         os.environ.clear()
         os.environ.update(request.environment)
@@ -231,14 +232,15 @@ class _Join:
             self(seat)
 
 
-def _take_descriptors(given: Mapping[int, int], joined: int) -> int:
-    """Leaves open the stub's descriptors, by their numbers, and `joined`, whose new number it returns."""
+def _take_descriptors(given: Mapping[int, int], joined: int, store: Store | None) -> int:
+    """Leaves open the stub's descriptors, by their numbers, the store's, and `joined`, whose new number it returns."""
     above = max([2, *given]) + 1
     moved = {number: fcntl.fcntl(here, fcntl.F_DUPFD_CLOEXEC, above) for number, here in given.items()}
     kept = fcntl.fcntl(joined, fcntl.F_DUPFD_CLOEXEC, max([above, *moved.values()]) + 1)
+    stored = {store.inherited_descriptor(kept + 1)} if store is not None else set()
     for number, here in moved.items():
         os.dup2(here, number)
-    taken = {0, 1, 2, *given, kept}
+    taken = {0, 1, 2, *given, kept, *stored}
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in taken:
             with contextlib.suppress(OSError):  # the folder's own
