@@ -26,6 +26,8 @@ from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_n
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
+from ..preload import automatic
+from ..preload.automatic import Preloaded
 from ..weights import installation
 from ..weights.store import Store
 
@@ -74,6 +76,8 @@ class Prepared:
     """Our functions in PyTorch's dispatcher."""
     store: Store | None
     """CPU-side weights that ranks share; None: they share none."""
+    preloaded: Preloaded | None
+    """What has been imported for all ranks because the script imports it; None: nothing."""
 
 
 def prepare(job: Job) -> Prepared:
@@ -85,6 +89,7 @@ def prepare(job: Job) -> Prepared:
     hook = _load_hook(job)
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
     _preload(job.preload)
+    preloaded = automatic.preload(job) if job.auto_preload else None
     hook.learn_versions()
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
@@ -110,7 +115,7 @@ def prepare(job: Job) -> Prepared:
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, peaks, computed, store)
+    return Prepared(hook, clock, ranges, peaks, computed, store, preloaded)
 
 
 def _check_torch() -> str:
@@ -166,5 +171,5 @@ def _check_single_threaded() -> None:
         names = sorted(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in running)
         raise CannotPrepare(
             f"the imported modules have started threads ({', '.join(names)}), which forked ranks would lack",
-            "leave out the --preload module that starts threads",
+            "leave out the --preload module that starts threads, or use --no-auto-preload",
         )
