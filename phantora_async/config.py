@@ -76,6 +76,7 @@ class Config:
     network: str
     python: Path
     preload: tuple[str, ...]
+    auto_preload: bool
     compile_cache: Path | None
     """Where ranks keep what they compile; None: in a folder that ends with the run."""
     claimed: RunDir
@@ -189,6 +190,7 @@ def resolve(given: argparse.Namespace) -> Config:
         network=given.network or ("host" if given.isolation == "none" else "private"),
         python=python,
         preload=tuple(given.preload),
+        auto_preload=not given.no_auto_preload,
         compile_cache=cache,
         claimed=claimed,
         report=_report(given.report, claimed.path),
