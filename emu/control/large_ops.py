@@ -13,7 +13,7 @@ from . import device_ops, host_reads
 from .computed_op import Kernel
 from .control_tensors import KNOWN, ControlTensors
 from .host_views import NoHostView, Place
-from .references import shared
+from .references import Layout, Recipe, shared
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -178,7 +178,8 @@ def list_zero(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel
 def elementwise(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An operation on one tensor, and numbers."""
     inner, references = device_ops.any_op(control, operation, kernel), shared(control)
-    in_place = operation._schema.name.endswith("_")
+    in_place, name = operation._schema.name.endswith("_"), str(operation)
+    references.kinds[name] = lambda layout, *values: operation(values[-1].clone(), *values[:-1])
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs or (len(args) > 1 and type(args[1]) not in _NUMBERS and args[1] is not None):
@@ -189,9 +190,7 @@ def elementwise(control: ControlTensors, operation: Any, kernel: Kernel) -> Kern
         snapshot = references.snapshot(tensor)
         result = inner(keyset, *args)
         if snapshot is not None:
-            references.computed(
-                tensor if in_place else result, lambda values: operation(values.clone(), *rest), (snapshot,)
-            )
+            references.computed(tensor if in_place else result, Recipe(name, rest), (snapshot,))
         return result
 
     return call
@@ -201,13 +200,17 @@ def numbered(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """`arange` and the like, whose values follow from numbers. They have an argument `out`."""
     import torch
 
-    inner, references = device_ops.any_op(control, operation, kernel), shared(control)
+    inner, references, name = device_ops.any_op(control, operation, kernel), shared(control), str(operation)
+
+    def made(layout: Layout, *args: Any) -> Any:
+        return operation(*args, out=torch.empty(layout.shape, dtype=layout.dtype, device="cpu"))
+
+    references.kinds[name] = made
 
     def call(keyset: Any, *args: Any, out: Tensor) -> Any:
         result = inner(keyset, *args, out=out)
         if not control.is_small(out) and not control.capturing():
-            shape, dtype = out.shape, out.dtype
-            references.computed(out, lambda: operation(*args, out=torch.empty(shape, dtype=dtype, device="cpu")))
+            references.computed(out, Recipe(name, args))
         return result
 
     return call

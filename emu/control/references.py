@@ -8,9 +8,9 @@ program reads the values, or an operation that is computed needs them.
 from __future__ import annotations
 
 import ctypes
+import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .host_views import Place
 
@@ -36,6 +36,18 @@ class Layout:
         self.dtype: dtype = tensor.dtype
         self.shape = tuple(tensor.size())
         self.sizes, self.strides = list(self.shape), list(tensor.stride())
+
+    @classmethod
+    def of(cls, dtype: Any, item: int, sizes: list[int], strides: list[int]) -> Layout:
+        """Of a tensor of another rank."""
+        layout = cls.__new__(cls)
+        layout.address, layout.dtype, layout.item = 0, dtype, item
+        layout.shape, layout.sizes, layout.strides = tuple(sizes), sizes, strides
+        return layout
+
+    def told(self) -> tuple[Any, int, list[int], list[int]]:
+        """For `of`."""
+        return self.dtype, self.item, self.sizes, self.strides
 
     def dimensions(self) -> tuple[int, Any, Any]:
         n = len(self.sizes)
@@ -70,6 +82,20 @@ class Snapshot:
         if self._handle:
             self._hook.taken_drop(self._handle)
 
+    @classmethod
+    def of(cls, hook: Any, table: bytes, span: int, layout: tuple[Any, ...]) -> Snapshot:
+        """Of another rank. Raises LookupError if it has gone."""
+        snapshot = cls.__new__(cls)
+        snapshot._hook, snapshot.layout, snapshot.span, snapshot.depth = hook, Layout.of(*layout), span, 0
+        snapshot._handle = hook.take_table(table, len(table))
+        if not snapshot._handle:
+            raise LookupError
+        return snapshot
+
+    def told(self) -> tuple[bytes, int, tuple[Any, ...]]:
+        """For `of`."""
+        return self._hook.taken_table(self._handle), self.span, self.layout.told()
+
     def read(self) -> Tensor:
         """A CPU tensor of the same shape. Raises LookupError if the values cannot be had."""
         import torch
@@ -97,12 +123,24 @@ class Snapshot:
         return bool(self._hook.refer(self._handle, target.address, target.item, n, sizes, strides))
 
 
-@dataclass(frozen=True, slots=True)
-class _Computation:
-    function: Callable[..., Tensor]
+class Recipe(NamedTuple):
+    """How values are computed. It can be told to another rank."""
+
+    kind: str
+    """Of `References.kinds`."""
+    parameters: tuple[Any, ...]
+
+
+class _Computation(NamedTuple):
+    recipe: Recipe
     inputs: tuple[Snapshot, ...]
     layout: Layout
-    in_memory_order: bool
+
+
+Maker = Callable[..., "Tensor"]
+"""`maker(layout, *parameters, *inputs)` returns the values for a tensor of that layout: of its shape, or of one
+dimension, in the order of memory.
+"""
 
 
 class References:
@@ -113,7 +151,8 @@ class References:
         self._hook = control.hook
         self._computations: dict[int, _Computation] = {}
         self._last = 0
-        control.hook.compute_sources(self._compute)
+        self.kinds: dict[str, Maker] = {"copy": _copy}
+        control.hook.compute_sources(self._compute, self._tell)
 
     def snapshot(self, tensor: Tensor) -> Snapshot | None:
         """None if it has a value that nobody knows."""
@@ -149,23 +188,15 @@ class References:
         layout = Layout(target)
         if layout.dtype == source.layout.dtype and layout.shape == source.layout.shape and source.give(layout):
             return
-        dtype, shape = layout.dtype, layout.shape
-        self.computed(target, lambda values: values.expand(shape).to(dtype), (source,))
+        self.computed(target, Recipe("copy", ()), (source,))
 
-    def computed(
-        self,
-        target: Tensor,
-        function: Callable[..., Tensor],
-        inputs: Sequence[Snapshot] = (),
-        *,
-        in_memory_order: bool = False,
-    ) -> None:
-        """The target's values are `function(*inputs)`, of its shape, or its elements in the order of memory."""
+    def computed(self, target: Tensor, recipe: Recipe, inputs: Sequence[Snapshot] = ()) -> None:
+        """The target's values are computed from these inputs when they are read."""
         self._forget_dropped()
         layout = Layout(target)
         self._last += 1
         depth = 1 + max((snapshot.depth for snapshot in inputs), default=0)
-        self._computations[self._last] = _Computation(function, tuple(inputs), layout, in_memory_order)
+        self._computations[self._last] = _Computation(recipe, tuple(inputs), layout)
         if not self._refer(layout, None, self._last, depth):
             del self._computations[self._last]
             self._control.overwrite([target])
@@ -180,17 +211,16 @@ class References:
 
     def _compute(self, number: int) -> None:
         """Called by the hook library, from any thread. Where it fails, the values count as unknown."""
-        computation = self._computations.get(number)
-        if computation is None:
-            return
         import torch
 
         def values() -> Tensor:
+            computation = self._computations[number] if number else _told(self._hook, self._hook.recipe())
+            recipe, layout = computation.recipe, computation.layout
             with torch.no_grad():
-                layout = computation.layout
-                made = computation.function(*[snapshot.read() for snapshot in computation.inputs]).to(layout.dtype)
-                if not computation.in_memory_order:
-                    made = made.expand(layout.shape).permute(layout.order())
+                inputs = [snapshot.read() for snapshot in computation.inputs]
+                made = self.kinds[recipe.kind](layout, *recipe.parameters, *inputs).to(layout.dtype)
+                if tuple(made.shape) == layout.shape:
+                    made = made.permute(layout.order())
                 return made.contiguous()
 
         try:
@@ -200,6 +230,28 @@ class References:
                 self._hook.warn_once("computation", f"values cannot be computed when they are read: {error}")
             return
         self._hook.give_source(made.data_ptr(), made.numel() * made.element_size())
+
+    def _tell(self, number: int) -> None:
+        """Called by the hook library: another rank will refer to the computation."""
+        computation = self._computations.get(number)
+        if computation is None:
+            return
+        recipe, inputs, layout = computation
+        try:
+            told = pickle.dumps((recipe, [snapshot.told() for snapshot in inputs], layout.told()))
+        except (pickle.PicklingError, TypeError, AttributeError):  # a parameter that means something here alone
+            return
+        self._hook.give_recipe(told)
+
+
+def _told(hook: Any, recipe: bytes) -> _Computation:
+    """Of another rank. Raises LookupError if its inputs have gone."""
+    how, inputs, layout = pickle.loads(recipe)
+    return _Computation(how, tuple(Snapshot.of(hook, *told) for told in inputs), Layout.of(*layout))
+
+
+def _copy(layout: Layout, values: Tensor) -> Tensor:
+    return values.expand(layout.shape)
 
 
 def inverse(order: Sequence[int]) -> list[int]:
