@@ -91,7 +91,7 @@ def prepare(job: Job) -> Prepared:
     compile_time.install(hook, peaks)
     timeouts.install()
     data_loader.install(hook)
-    clock, ranges = VirtualClock(hook), NvtxRanges()
+    clock, ranges = VirtualClock(hook), NvtxRanges(hook)
     time_functions.install(clock)
     policy = routing_policy.parse(job.routing)
     computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy)
