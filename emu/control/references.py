@@ -123,6 +123,16 @@ class Snapshot:
         return bool(self._hook.refer(self._handle, target.address, target.item, n, sizes, strides))
 
 
+class Values(NamedTuple):
+    """Of a tensor, at one place of the program."""
+
+    layout: Layout
+    place: Place
+    snapshot: Snapshot | None
+    """None: they are unknown, or have yet to arrive."""
+    pending: bool
+
+
 class Recipe(NamedTuple):
     """How values are computed. It can be told to another rank."""
 
@@ -154,11 +164,17 @@ class References:
         self.kinds: dict[str, Maker] = {"copy": _copy}
         control.hook.compute_sources(self._compute, self._tell)
 
-    def snapshot(self, tensor: Tensor) -> Snapshot | None:
-        """None if it has a value that nobody knows."""
-        layout = Layout(tensor)
+    def values_of(self, tensor: Tensor) -> Values:
+        """What the tensor has before a kernel is called: for `assign_values` and `computed`, afterwards."""
+        layout, place = Layout(tensor), Place(tensor)
         if not tensor.numel():
-            return None
+            return Values(layout, place, None, pending=False)
+        if self._hook.data_pending(place.address, place.nbytes):
+            return Values(layout, place, None, pending=True)
+        return Values(layout, place, self._snapshot(layout), pending=False)
+
+    def _snapshot(self, layout: Layout) -> Snapshot | None:
+        """None if it has a value that nobody knows."""
         try:
             snapshot = Snapshot(self._hook, layout)
             if snapshot.depth >= DEEPEST:
@@ -177,29 +193,49 @@ class References:
         if target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous():
             self._hook.data_move(target.data_ptr(), source.data_ptr(), target.numel() * target.element_size())
             return
-        snapshot = self.snapshot(source)
-        if snapshot is None:
-            self._control.overwrite([target])
-        else:
-            self.assign_snapshot(target, snapshot)
+        self.assign_values(target, self.values_of(source))
 
-    def assign_snapshot(self, target: Tensor, source: Snapshot) -> None:
+    def assign_values(self, target: Tensor, source: Values) -> None:
         """The same with the values that the source had."""
-        layout = Layout(target)
-        if layout.dtype == source.layout.dtype and layout.shape == source.layout.shape and source.give(layout):
-            return
-        self.computed(target, Recipe("copy", ()), (source,))
 
-    def computed(self, target: Tensor, recipe: Recipe, inputs: Sequence[Snapshot] = ()) -> None:
-        """The target's values are computed from these inputs when they are read."""
-        self._forget_dropped()
-        layout = Layout(target)
-        self._last += 1
-        depth = 1 + max((snapshot.depth for snapshot in inputs), default=0)
-        self._computations[self._last] = _Computation(recipe, tuple(inputs), layout)
-        if not self._refer(layout, None, self._last, depth):
-            del self._computations[self._last]
+        def give(layout: Layout, snapshot: Snapshot) -> bool:
+            plain = layout.dtype == snapshot.layout.dtype and layout.shape == snapshot.layout.shape
+            return (plain and snapshot.give(layout)) or self._remember(layout, Recipe("copy", ()), (snapshot,))
+
+        self._derive(target, source, give)
+
+    def computed(self, target: Tensor, recipe: Recipe, source: Values | None = None) -> None:
+        """The target's values are computed when they are read; from the values of `source`, if it is given."""
+        if source is not None:
+            self._derive(target, source, lambda layout, snapshot: self._remember(layout, recipe, (snapshot,)))
+        elif not self._remember(Layout(target), recipe, ()):
             self._control.overwrite([target])
+
+    def _derive(self, target: Tensor, source: Values, give: Callable[[Layout, Snapshot], bool]) -> None:
+        """Calls `give` when the source's values have arrived. Without them the target is unknown."""
+        layout, place = Layout(target), Place(target)
+        if not source.pending:
+            if source.snapshot is None or not give(layout, source.snapshot):
+                self._control.overwrite([target])
+            return
+
+        def arrived() -> None:
+            snapshot = self._snapshot(source.layout)
+            if snapshot is None or not give(layout, snapshot):
+                self._control.forget(place)
+
+        self._control.defer([source.place], [place], arrived)
+
+    def _remember(self, layout: Layout, recipe: Recipe, inputs: tuple[Snapshot, ...]) -> bool:
+        self._forget_dropped()
+        self._last += 1
+        number = self._last
+        depth = 1 + max((snapshot.depth for snapshot in inputs), default=0)
+        self._computations[number] = _Computation(recipe, inputs, layout)
+        if self._refer(layout, None, number, depth):
+            return True
+        del self._computations[number]
+        return False
 
     def _refer(self, layout: Layout, item: bytes | None, number: int, depth: int) -> bool:
         n, sizes, strides = layout.dimensions()

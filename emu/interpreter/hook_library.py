@@ -46,6 +46,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_strided_overwrite": (None, (_u64, _i64, _int, _dims, _dims)),
     "data_allow": (None, (_u64,)),
     "data_unknown": (_u64, (_u64, _u64)),
+    "data_pending": (_int, (_u64, _u64)),
     "data_runs": (_u64, (_i64, _int, _dims, _dims)),
     "data_move": (None, (_u64, _u64, _u64)),
     "take": (_u64, (_u64, _i64, _int, _dims, _dims)),
@@ -139,6 +140,7 @@ class Hook:
         self.strided_overwrite: Callable[[int, int, int, Any, Any], None] = functions["data_strided_overwrite"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_unknown: Callable[[int, int], int] = functions["data_unknown"]
+        self.data_pending: Callable[[int, int], int] = functions["data_pending"]
         self.data_runs: Callable[[int, int, Any, Any], int] = functions["data_runs"]
         self.data_move: Callable[[int, int, int], None] = functions["data_move"]
         self.take: Callable[[int, int, int, Any, Any], int] = functions["take"]

@@ -209,7 +209,7 @@ class FactBuilder:
         self._answers += self._exchange.late(rank, record)
 
     def _told(self, rank: int, record: records.NcclSources) -> None:
-        self._sources.told(rank, record)
+        self._answers += self._sources.told(record)
 
     def _sources_of(self, rank: int, record: records.SourcesOf) -> None:
         self._answers += self._sources.ask(rank, record)

@@ -16,6 +16,8 @@ from phantora_async.ingest.communicators import Answers, Communicators
 
 MOST_CALLS = 1 << 16
 """Calls whose tables are remembered: the latest."""
+FOLLOWS = (1 << 32) - 1
+"""The entry of a table that is told later."""
 _ROOTED = (NcclKind.BROADCAST, NcclKind.SCATTER)
 
 
@@ -45,15 +47,20 @@ class SourceTables:
         """Calls that a rank has made: by communicator, rank, and receiver of sends or -1."""
         self._asked: dict[tuple[int, int, int], list[_Asked]] = {}
         """Questions that wait for a rank's calls, by the same."""
+        self._late: dict[_Call, list[_Asked]] = {}
+        """Questions that wait for tables that follow."""
 
-    def told(self, rank: int, record: records.NcclSources) -> None:
-        """A member has told its table, before it makes the call."""
+    def told(self, record: records.NcclSources) -> Answers:
+        """A member has told its table, before it makes the call, or that it will. Returns answers that waited."""
         sends = record.op == NcclKind.SEND
         place = record.root if sends else record.place
         call = _Call(record.comm, record.seq, record.root, record.place) if sends else _collective(record)
         self._tables.setdefault(call, {})[place] = record
         if len(self._tables) > MOST_CALLS:
             self._tables.popitem(last=False)
+        if record.entry == FOLLOWS:
+            return []
+        return [answer for asked in self._late.pop(call, ()) for answer in self.ask(asked.rank, asked.question)]
 
     def made(self, rank: int, op: records.NcclOp) -> Answers:
         """A rank has made a call. Returns answers that waited for it."""
@@ -84,6 +91,9 @@ class SourceTables:
                 return []
         tables = self._tables.get(call, {})
         found = [tables.get(place) for place in places]
+        if any(table is not None and table.entry == FOLLOWS for table in found):
+            self._late.setdefault(call, []).append(_Asked(rank, question))
+            return []
         payload = b"".join(
             records.SourceTable.encode(table.key_low, table.key_high, table.entry, 0)
             if table is not None

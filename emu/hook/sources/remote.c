@@ -49,24 +49,29 @@ static void keep(uint32_t entry, const ph_piece *pieces, size_t n) {
     free(dropped);
 }
 
-void ph_remote_tell(const ph_remote *where, const ph_piece *pieces, size_t n) {
-    size_t nbytes;
-    unsigned char *table = ph_table_write(pieces, n, &nbytes);
-    uint32_t entry = table ? ph_store_add(table, nbytes) : 0;
-    free(table);
-    if (!entry) return;
+static void name(const ph_remote *where, uint32_t entry) {
     struct ph_NCCL_SOURCES record = {.comm = where->comm,
                                      .seq = where->seq,
                                      .op = where->op,
                                      .root = where->root,
                                      .place = where->place,
                                      .entry = entry};
-    uint64_t key[2];
-    ph_store_key(entry, key);
+    uint64_t key[2] = {0};
+    if (entry && entry != UINT32_MAX) ph_store_key(entry, key);
     record.key_low = key[0];
     record.key_high = key[1];
     ph_emit_out_of_band(PH_KIND_NCCL_SOURCES, &record, sizeof record, NULL, 0);
-    keep(entry, pieces, n);
+}
+
+void ph_remote_tell_later(const ph_remote *where) { name(where, UINT32_MAX); }
+
+void ph_remote_tell(const ph_remote *where, const ph_piece *pieces, size_t n) {
+    size_t nbytes;
+    unsigned char *table = ph_table_write(pieces, n, &nbytes);
+    uint32_t entry = table ? ph_store_add(table, nbytes) : 0;
+    free(table);
+    name(where, entry);
+    if (entry) keep(entry, pieces, n);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 
 /* The pieces of this member's input, `start` and `end` counted from its start. Before the record of the call. They are
  * kept for the others; the caller still owns them. `place`: this member, of a send: the receiver. */
+void ph_remote_tell_later(const ph_remote *where); /* and then, at any time: */
 void ph_remote_tell(const ph_remote *where, const ph_piece *pieces, size_t n);
 
 /* What the members have told about one member's output. */

@@ -4,6 +4,7 @@
  *
  *   source.c       sources: a constant, bytes of the store, what emu's Python side computes, or what a collective gives
  *   source_map.c   which range of device memory refers to which part of a source
+ *   taken.c        what tensors refer to, for emu's Python side
  *   store.c        bytes that programs gave to the device, once for all ranks
  *   table.c        the sources of a range as text, for other ranks
  *   remote.c       what members of a collective tell each other

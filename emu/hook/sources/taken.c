@@ -84,6 +84,10 @@ static size_t count(const ph_runs *r) {
 
 /* ---- called by ctypes -------------------------------------------------------------------------------------------- */
 
+PH_EXPORT int phantora_data_pending(uint64_t address, uint64_t nbytes) {
+    return ph_data_pending((const void *)(uintptr_t)address, nbytes);
+}
+
 PH_EXPORT uint64_t phantora_data_runs(int64_t item, int ndims, const int64_t *sizes, const int64_t *strides) {
     ph_runs r;
     return ph_runs_begin(&r, 0, item, ndims, sizes, strides) ? count(&r) : 0;
