@@ -100,6 +100,7 @@ class Connection:
             self._prepared.peaks.report(self._prepared.hook)
             self._prepared.computed.routing.loads.report()
             self._prepared.reads.report()
+            self._prepared.hook.report_kept()
             self._prepared.hook.finish(end.code, end.last_words)
 
     def _flushing_before(self, execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
