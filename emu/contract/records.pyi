@@ -134,8 +134,9 @@ class LaunchCounts(NamedTuple):
 class LaunchCount(NamedTuple):
     key: int
     launches: int
+    slowed_ns: int
     @staticmethod
-    def encode(key: int, launches: int) -> bytes: ...  # noqa: E501
+    def encode(key: int, launches: int, slowed_ns: int) -> bytes: ...  # noqa: E501
     @staticmethod
     def size() -> int: ...
     @classmethod
@@ -465,10 +466,12 @@ class CostOf(NamedTuple):
     contended_ns: int
     flops: float
     source: int
+    power: int
+    clocked: int
     pad: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, solo_ns: int, contended_ns: int, flops: float, source: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, solo_ns: int, contended_ns: int, flops: float, source: int, power: int, clocked: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class CostHeader(NamedTuple):
     version: int
@@ -487,9 +490,11 @@ class CostEntry(NamedTuple):
     contended_ns: int
     flops: float
     source: int
+    power: int
+    clocked: int
     pad: int
     @staticmethod
-    def encode(key: int, solo_ns: int, contended_ns: int, flops: float, source: int, pad: int) -> bytes: ...  # noqa: E501
+    def encode(key: int, solo_ns: int, contended_ns: int, flops: float, source: int, power: int, clocked: int, pad: int) -> bytes: ...  # noqa: E501
     @staticmethod
     def size() -> int: ...
     @classmethod
