@@ -2,7 +2,7 @@
 
 A GPU whose kernels of the last tens of milliseconds would draw more than its limit lowers its clock. Who follows the
 kernels of a rank in order (emu/hook/costs/power.c) can tell when: costs alone cannot. Watts were read off H200s that
-ran one kind of kernel for a second, and are shares of that GPU's limit here; docs/costs.md has them.
+ran one kind of kernel for a second; docs/costs.md has them.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ from profiles.signature import Kernel, Signature
 
 BUSY_TENSOR_CORES = 0.80
 """Share of the peak rate at which products draw most."""
-PRODUCTS = (0.43, 0.92)
-"""With idle tensor cores, and more with busy ones; shares of the limit."""
-CONVOLUTION = (0.64, 0.71)
-ATTENTION = (0.64, 0.89)
+PRODUCTS = (0.32, 0.68)
+"""With idle tensor cores, and more with busy ones. This and what follows are shares of what large products draw."""
+CONVOLUTION = (0.475, 0.525)
+ATTENTION = (0.475, 0.66)
+WITHOUT_TENSOR_CORES = 0.73
+"""Products in f32 and f64."""
 OTHERS = {
-    "softmax": 0.95,
-    "loss": 0.95,
-    "layer norm": 0.95,
-    "batch norm": 0.61,
-    "element-wise, cast": 0.73,
-    "element-wise, strided": 0.72,
-    "reduction": 0.80,
-    "memory fill": 0.49,
+    "softmax": 0.70,
+    "loss": 0.70,
+    "layer norm": 0.70,
+    "batch norm": 0.45,
+    "element-wise, cast": 0.54,
+    "element-wise, strided": 0.53,
+    "reduction": 0.59,
+    "memory fill": 0.36,
 }
-HALF_PRECISION = 0.84
+HALF_PRECISION = 0.62
 """Element-wise kernels of 16-bit numbers: twice the instructions for the same bytes."""
-FUNCTIONS = 1.04
+FUNCTIONS = 0.77
 """The same, with exponentials and their like."""
-MEMORY = 0.75
+MEMORY = 0.55
 """Any other kernel that keeps the memory busy."""
 SHORT_NS = 20_000
 """A kernel outside the tensor cores that is shorter draws less in proportion: it does not fill the GPU all the time."""
@@ -60,22 +62,24 @@ def draw(gpu: Gpu, what: Signature, found: Estimate) -> Draw:
     if gpu.power is None:
         return NOTHING
     if found.peak in ("", "f32", "f64"):
-        return _outside_tensor_cores(gpu, what, found)
+        busy_w = gpu.power.product_w * _outside_tensor_cores(what, found)
+        drawn_w = gpu.power.idle_w + max(busy_w - gpu.power.idle_w, 0.0) * min(found.solo_ns / SHORT_NS, 1.0)
+        return Draw(drawn_w / gpu.power_limit_w, CLOCKED_NORM if found.model == "layer norm" else 0.0)
     busy = min(found.flops / gpu.peak_flops(found.peak) * 1e9 / max(found.solo_ns, 1.0) / BUSY_TENSOR_CORES, 1.0)
+    clocked = 1.0
+    least, more = PRODUCTS
     if found.model.startswith("attention"):
         least, more = ATTENTION
-        return Draw(least + more * busy, CLOCKED_ATTENTION)
-    least, more = CONVOLUTION if found.model.startswith("convolution") else PRODUCTS
-    return Draw(least + more * busy, 1.0)
+        clocked = CLOCKED_ATTENTION
+    elif found.model.startswith("convolution"):
+        least, more = CONVOLUTION
+    return Draw((least + more * busy) * gpu.power.product_w / gpu.power_limit_w, clocked)
 
 
-def _outside_tensor_cores(gpu: Gpu, what: Signature, found: Estimate) -> Draw:
-    assert gpu.power is not None
-    power = OTHERS.get(found.model, MEMORY)
+def _outside_tensor_cores(what: Signature, found: Estimate) -> float:
+    """Of what large products draw."""
+    if found.flops and found.peak:
+        return WITHOUT_TENSOR_CORES
     if found.model == "element-wise" and isinstance(what, Kernel) and re.search("BFloat16|Half", what.name):
-        power = FUNCTIONS if re.search("(?i)gelu|silu|tanh|sigmoid|exp|erf|pow", what.name) else HALF_PRECISION
-    elif found.flops and found.peak:
-        power = 1.0  # products in f32 and f64: at the limit, and just not over it
-    idle = gpu.power.idle_w / gpu.power.limit_w
-    power = idle + max(power - idle, 0.0) * min(found.solo_ns / SHORT_NS, 1.0)
-    return Draw(power, CLOCKED_NORM if found.model == "layer norm" else 0.0)
+        return FUNCTIONS if re.search("(?i)gelu|silu|tanh|sigmoid|exp|erf|pow", what.name) else HALF_PRECISION
+    return OTHERS.get(found.model, MEMORY)

@@ -22,7 +22,7 @@ class Clock:
         if gpu.power is None:
             raise ValueError(f"{gpu.name}: no [power]")
         self._window = float(gpu.power.window_ns)
-        self._idle = gpu.power.idle_w / gpu.power.limit_w
+        self._idle = gpu.power.idle_w / gpu.power_limit_w
         self._clocked = self._clocked_energy = 0.0
         self._energy = self._idle * self._window
 
