@@ -11,7 +11,6 @@ from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time.output import WARM_UP
 
 
-
 class Launched(NamedTuple):
     """Of one signature."""
 

@@ -209,7 +209,9 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
     if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
         full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
-        notes.append(f"the GPUs' power limit makes GPU work {slowed_ns / full_clock_ns:.1%} longer than at the full clock")
+        notes.append(
+            f"the GPUs' power limit makes GPU work {slowed_ns / full_clock_ns:.1%} longer than at the full clock"
+        )
     notes += _unrecognised(sources.get("unrecognised_signatures", []))
     if any(rank["window"] == "run" for rank in simulated["ranks"]):
         notes.append("for ranks without two optimizer steps, shares are of the whole run")

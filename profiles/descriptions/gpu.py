@@ -240,21 +240,21 @@ def _gpu(top: Fields) -> Gpu:
             graph_gap_ns=achieved.integer("graph_gap_ns", 0),
         ),
         nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
-        power=_power(top, power_limit_w),
+        power=_power(top),
         peaks=tuple((dtype, peaks.number(dtype) * 1e12) for dtype in PEAK_DTYPES),
         attributes=tuple(sorted((known | _overrides(top)).items())),
         path=top.path,
     )
 
 
-def _power(top: Fields, limit_w: int) -> Power | None:
+def _power(top: Fields) -> Power | None:
     """[power], which a file may leave out."""
     if "power" not in top.keys():  # noqa: SIM118 - Fields is no mapping
         return None
     table = top.table("power")
     return Power(
         product_w=table.integer("product_w", least=1, most=MOST_WATTS),
-        idle_w=table.integer("idle_w", most=limit_w - 1),
+        idle_w=table.integer("idle_w", most=MOST_WATTS),
         window_ns=table.integer("window_ms", least=1, most=MOST_WINDOW_MS) * 1_000_000,
     )
 

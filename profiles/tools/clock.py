@@ -42,17 +42,18 @@ class Clock:
         if self._energy <= self._window or not self._clocked:
             return 1.0
         half = (self._window - self._clocked - self._energy + self._clocked_energy) / 2
-        return min(max((sqrt(half * half + self._clocked * self._clocked_energy) - half) / self._clocked, 1.0),
-                   LONGEST_STRETCH)  # fmt: skip
+        found = (sqrt(half * half + self._clocked * self._clocked_energy) - half) / self._clocked
+        return min(max(found, 1.0), LONGEST_STRETCH)
 
 
 def stretches(gpu: Gpu, works: Sequence[Work]) -> list[float]:
     """For each piece of work of a trace, in order: how many times longer it takes than at the full clock."""
     if gpu.power is None:
         return [1.0] * len(works)
-    clock, found = Clock(gpu), []
+    clock, found = Clock(gpu), list[float]()
     for _ in range(ROUNDS):
-        found, free_us = [], works[0].at_us if works else 0.0
+        found.clear()
+        free_us = works[0].at_us if works else 0.0
         for work in works:
             what = parse(work.signature)
             modelled = estimate(gpu, what)
