@@ -1,4 +1,4 @@
-"""The GPU's clock under its power limit, followed through a trace: what emu/hook/costs/power.c does while a rank runs."""
+"""The GPU's clock under its power limit, followed through a trace, as emu/hook/costs/power.c follows it in a rank."""
 
 from __future__ import annotations
 

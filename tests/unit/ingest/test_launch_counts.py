@@ -9,8 +9,7 @@ import pytest
 from emu.contract import records
 from emu.contract.records import MarkerKind
 from phantora_async.errors import ProtocolError
-from phantora_async.ingest.launch_counts import Launched, LaunchCounts
-
+from phantora_async.ingest.launch_counts import LaunchCounts, Launched
 
 SLOWED_NS = 7
 """Of each launch."""
