@@ -46,6 +46,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_strided_overwrite": (None, (_u64, _i64, _int, _dims, _dims)),
     "data_allow": (None, (_u64,)),
     "data_unknown": (_u64, (_u64, _u64)),
+    "data_pending": (_int, (_u64, _u64)),
     "data_runs": (_u64, (_i64, _int, _dims, _dims)),
     "data_move": (None, (_u64, _u64, _u64)),
     "take": (_u64, (_u64, _i64, _int, _dims, _dims)),
@@ -55,6 +56,12 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "refer": (_int, (_u64, _u64, _i64, _int, _dims, _dims)),
     "refer_source": (_int, (_str, _u64, _int, _u64, _i64, _int, _dims, _dims)),
     "source_compute": (None, (_RUN,)),
+    "source_recipes": (None, (_RUN,)),
+    "recipe_given": (None, (_str, _u64)),
+    "recipe": (_u64, (ctypes.c_void_p, _u64)),
+    "taken_table": (_u64, (_u64, ctypes.POINTER(ctypes.c_void_p))),
+    "table_drop": (None, (ctypes.c_void_p,)),
+    "take_table": (_u64, (_str, _u64)),
     "source_given": (None, (_u64, _u64)),
     "sources_dropped": (_u64, (_ranges, _u64)),
     "store_open": (None, (_str,)),
@@ -133,9 +140,11 @@ class Hook:
         self.strided_overwrite: Callable[[int, int, int, Any, Any], None] = functions["data_strided_overwrite"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_unknown: Callable[[int, int], int] = functions["data_unknown"]
+        self.data_pending: Callable[[int, int], int] = functions["data_pending"]
         self.data_runs: Callable[[int, int, Any, Any], int] = functions["data_runs"]
         self.data_move: Callable[[int, int, int], None] = functions["data_move"]
         self.take: Callable[[int, int, int, Any, Any], int] = functions["take"]
+        self.take_table: Callable[[bytes, int], int] = functions["take_table"]
         self.taken_drop: Callable[[int], None] = functions["taken_drop"]
         self.taken_depth: Callable[[int], int] = functions["taken_depth"]
         self.taken_read: Callable[[int, int], int] = functions["taken_read"]
@@ -162,13 +171,34 @@ class Hook:
         """In the forker: all ranks keep what their programs give to the device in one file of this folder."""
         self._functions["store_open"](folder.encode())
 
-    def compute_sources(self, run: Callable[[int], None]) -> None:
+    def compute_sources(self, run: Callable[[int], None], tell: Callable[[int], None]) -> None:
         """From now on `run(number)` is called where a source of that number is read: on any thread, within the read. It
-        calls `give_source(address, nbytes)` with the source's bytes, or does not if it has none. It must not raise.
+        calls `give_source(address, nbytes)` with the source's bytes, or does not if it has none. Number 0 is one that
+        another rank has told: see `recipe`. `tell(number)` calls `give_recipe`, or does not. Neither must raise.
         """
-        thunk = _RUN(run)
-        self._callbacks.append(thunk)
-        self._functions["source_compute"](thunk)
+        for name, function in (("source_compute", run), ("source_recipes", tell)):
+            thunk = _RUN(function)
+            self._callbacks.append(thunk)
+            self._functions[name](thunk)
+
+    def give_recipe(self, text: bytes) -> None:
+        """How other ranks can compute the source."""
+        self._functions["recipe_given"](text, len(text))
+
+    def recipe(self) -> bytes:
+        """What another rank has told of the source that is read."""
+        nbytes = self._functions["recipe"](None, 0)
+        text = ctypes.create_string_buffer(nbytes + 1)
+        self._functions["recipe"](text, nbytes)
+        return text.raw[:nbytes]
+
+    def taken_table(self, handle: int) -> bytes:
+        """What was taken, as any rank can read it: `take_table`."""
+        table = ctypes.c_void_p()
+        nbytes = self._functions["taken_table"](handle, ctypes.byref(table))
+        text = ctypes.string_at(table, nbytes) if nbytes else b""
+        self._functions["table_drop"](table)
+        return text
 
     def dropped_sources(self) -> list[int]:
         """Numbers of sources that nothing refers to any more, each once."""
