@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from ..interpreter.hook_library import Hook
+from ..interpreter.nvtx_ranges import recorded
 from ..interpreter.peak_memory import PeakMemory
 from .imports import when_imported
 
@@ -56,7 +57,7 @@ class Uncounted:
 
     def cost_ms(self, work: Callable[[], Any]) -> float:
         """GPU time of what `work` launches, by the cost model."""
-        with self.without_memory():
+        with self.without_memory(), recorded(True):
             before_ns = self._uncounted(0)
             work()
             return (self._uncounted(0) - before_ns) / 1e6
@@ -100,6 +101,7 @@ def _compilation(uncounted: Uncounted, module: ModuleType) -> None:
         with contextlib.ExitStack() as stack:
             if trigger.name in _TRIGGERS:
                 stack.enter_context(uncounted())
+                stack.enter_context(recorded(False))
             stack.enter_context(install_callbacks(self, trigger, *rest, **named))
             yield
 

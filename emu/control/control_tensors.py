@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
+from ..interpreter.nvtx_ranges import recording
 from .captured import CapturedOps
 from .host_views import HostViews, NoHostView, Place
 
@@ -189,7 +190,7 @@ class ControlTensors:
         try:
             return work()
         finally:
-            self._enable_record_function(True)
+            self._enable_record_function(recording.on)
 
     def perform(
         self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None], *, later: bool

@@ -41,7 +41,7 @@ def test_balanced(run: Run) -> None:
     done = run("experts.py", n=2)
     one, _ = check(done)
     assert one["sent"] == [[128] * 16] * 8
-    assert one["kept"] == [[100] * 16]
+    assert one["kept"] == [[96] * 16, [12] * 16]
     assert one["second"][0][1] == pytest.approx([64] * 16, abs=4)
     assert one["groups"][0][1] == [128] * 16
     assert "policy balanced (--moe)" in done.output
@@ -60,4 +60,5 @@ def test_uneven_loads(run: Run, tmp_path: Path) -> None:
     assert first == pytest.approx([PAIRS * 8 / 72] * 2 + [PAIRS * 4 / 72] * 14, abs=1)
     assert second == pytest.approx([1024 / 15] * 15 + [1024], abs=1)
     assert one["sent"][2:4] == [second, first], "computed again, the last layer first"
-    assert one["kept"] == [[min(100, load) for load in first]]
+    assert one["kept"][0] == [min(96, load) for load in first]
+    assert one["kept"][1] == pytest.approx([min(12, load / 8) for load in first], abs=1)
