@@ -19,13 +19,14 @@ from pathlib import Path
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
-from ..contract import routing_policy
+from ..contract import routing_policy, stated_values
 from ..contract.job import Job
 from ..control import dispatcher
 from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_names, triton_programs
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
+from ..reads.uncomputed import UncomputedReads
 from ..weights.initialisation import Initialisation
 
 COMMON_MODULES = (
@@ -71,6 +72,7 @@ class Prepared:
     peaks: PeakMemory
     computed: dispatcher.Installed
     """Our functions in PyTorch's dispatcher."""
+    reads: UncomputedReads
 
 
 def prepare(job: Job) -> Prepared:
@@ -83,6 +85,7 @@ def prepare(job: Job) -> Prepared:
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
     _preload(job.preload)
     hook.learn_versions()
+    hook.open_store(job.runtime_dir)
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
@@ -94,7 +97,8 @@ def prepare(job: Job) -> Prepared:
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
     policy = routing_policy.parse(job.routing)
-    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy)
+    reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns)
+    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, reads)
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)
@@ -106,7 +110,7 @@ def prepare(job: Job) -> Prepared:
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, peaks, computed)
+    return Prepared(hook, clock, ranges, peaks, computed, reads)
 
 
 def _check_torch() -> str:

@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
@@ -166,7 +166,11 @@ def main(
     `joined` it tells the server which rank it has become.
     """
     try:
-        joined_at = _take_descriptors(request.descriptors, joined.detach())
+        store = prepared.hook.store_descriptor()
+        kept = (joined.detach(), *([store] if store >= 0 else []))
+        joined_at, *store_at = _take_descriptors(request.descriptors, kept)
+        for descriptor in store_at:
+            prepared.hook.move_store(descriptor)
         os.chdir(request.folder)
         os.environ.clear()
         os.environ.update(request.environment)
@@ -231,14 +235,15 @@ class _Join:
             self(seat)
 
 
-def _take_descriptors(given: Mapping[int, int], joined: int) -> int:
-    """Leaves open the stub's descriptors, by their numbers, and `joined`, whose new number it returns."""
+def _take_descriptors(given: Mapping[int, int], own: Sequence[int]) -> list[int]:
+    """Leaves open the stub's descriptors, by their numbers, and our `own`, whose new numbers it returns."""
     above = max([2, *given]) + 1
     moved = {number: fcntl.fcntl(here, fcntl.F_DUPFD_CLOEXEC, above) for number, here in given.items()}
-    kept = fcntl.fcntl(joined, fcntl.F_DUPFD_CLOEXEC, max([above, *moved.values()]) + 1)
+    first = max([above, *moved.values()]) + 1
+    kept = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, first) for descriptor in own]
     for number, here in moved.items():
         os.dup2(here, number)
-    taken = {0, 1, 2, *given, kept}
+    taken = {0, 1, 2, *given, *kept}
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in taken:
             with contextlib.suppress(OSError):  # the folder's own

@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "emu.interpreter": ["emu.contract"],
     "emu.clock": ["emu.interpreter"],
     "emu.control.random_numbers": ["emu.interpreter", "emu.control.computed_op", "emu.control.control_tensors",
-                                   "emu.control.host_views"],
+                                   "emu.control.host_views", "emu.control.references"],
     "emu.control": ["emu.contract", "emu.interpreter", "emu.control.random_numbers"],
     "emu.compiler": ["emu.interpreter"],
     "emu.hostbench": ["emu.interpreter"],
