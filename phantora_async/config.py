@@ -76,6 +76,7 @@ class Config:
     network: str
     python: Path
     preload: tuple[str, ...]
+    auto_preload: bool
     compile_cache: Path | None
     """Where ranks keep what they compile; None: in a folder that ends with the run."""
     claimed: RunDir
@@ -116,7 +117,7 @@ def _network(cluster: Cluster, servers: int) -> tuple[NcclSettings, tuple[str, .
 
     try:
         nics = netsim.build(cluster.network).server.nics
-        netsim.Network(netsim.build(cluster.network, servers))
+        netsim.Network(netsim.build(cluster.network, cluster.network_servers(servers)))
     except netsim.NetsimError as error:
         raise UsageError(f"cluster {cluster.name}: {error}", "docs/netsim.md describes the [network] table") from None
     try:
@@ -189,6 +190,7 @@ def resolve(given: argparse.Namespace) -> Config:
         network=given.network or ("host" if given.isolation == "none" else "private"),
         python=python,
         preload=tuple(given.preload),
+        auto_preload=not given.no_auto_preload,
         compile_cache=cache,
         claimed=claimed,
         report=_report(given.report, claimed.path),

@@ -32,6 +32,10 @@ class Job:
     launcher: bool
     """`script` and `arguments` are a command that starts the ranks of a server."""
     preload: tuple[str, ...]
+    auto_preload: bool
+    """What the script will import of installed packages is imported once for all ranks."""
+    preload_cache: str
+    """Folder for what is known about that from earlier runs; "": there is none."""
     master_addr: str
     master_port: int
     epoch_s: int

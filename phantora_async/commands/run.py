@@ -65,9 +65,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="import MODULE once for all ranks, which saves memory and time; may be repeated",
     )
     job.add_argument(
+        "--no-auto-preload",
+        action="store_true",
+        help="import for all ranks what --preload names and nothing more; otherwise also what the script imports from "
+        "installed packages, if each rank would import the same",
+    )
+    job.add_argument(
         "--compile-cache",
         metavar="DIR|off",
-        help="where torch.compile and Triton keep what they compile for later runs; off: nowhere "
+        help="where torch.compile and Triton keep what they compile for later runs, and what is known of the script's "
+        "imports; off: nowhere "
         "(default: ~/.cache/phantora-async)",
     )
     machine = parser.add_argument_group("emulated machine")

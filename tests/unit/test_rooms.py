@@ -25,8 +25,9 @@ MAY_IMPORT = {
     "emu.hostbench": ["emu.interpreter"],
     "emu.servers": ["emu.contract"],
     "emu.weights": ["emu.interpreter"],
-    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control", "emu.compiler", "emu.servers",
-                  "emu.weights"],
+    "emu.preload": ["emu.contract"],
+    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control", "emu.compiler", "emu.preload",
+                  "emu.servers", "emu.weights"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
     "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.json_files", "netsim.units"],
