@@ -36,6 +36,13 @@ class Memory(NamedTuple):
     """`read(addresses, element)`: the elements at int64 addresses; None if one of them is not known."""
 
 
+def _alike(*tensors: Tensor) -> Sequence[Tensor]:
+    import torch
+
+    broadcast: Any = torch.broadcast_tensors  # untyped
+    return broadcast(*tensors)  # type: ignore[no-any-return]
+
+
 class _Diverges(Exception):
     """Instances take different ways."""
 
@@ -64,7 +71,7 @@ class Evaluator:
             if len(places) > _MAX_SINGLE_INSTANCES:
                 raise NotEvaluated("instances take different ways") from None
         found: list[Store] = []
-        for place in places.split(1):
+        for place in places[:, None].unbind():
             found += _Run(self, parameters, grid, place).follow(program.body)
         return found
 
@@ -115,9 +122,10 @@ class _Run:
         if name == "scf.if":
             return self._branch(operation, values[0])
         if name in ("tt.reduce", "tt.scan"):
-            if any(value is None for value in values):
+            known = [value for value in values if value is not None]
+            if len(known) < len(values):
                 return [None] * len(operation.results)
-            return self._reduced(operation, values) if name == "tt.reduce" else self._scanned(operation, values)
+            return self._reduced(operation, known) if name == "tt.reduce" else self._scanned(operation, known)
         function = self._table.get(name)
         if name == "scf.while":
             raise NotEvaluated(name)
@@ -162,7 +170,6 @@ class _Run:
 
     # ---- memory ----------------------------------------------------------------------------------------------------
     def _load(self, operation: Operation, values: Sequence[Any]) -> Tensor | None:
-        import torch
 
         addresses, mask = values[0], values[1] if len(values) > 1 else None
         if addresses is None or (len(values) > 1 and mask is None):
@@ -170,7 +177,7 @@ class _Run:
         element = operation.types[0].element
         if mask is None:
             return self._memory.read(addresses, element)
-        addresses, mask = torch.broadcast_tensors(addresses, mask)
+        addresses, mask = _alike(addresses, mask)
         inside = self._memory.read(addresses[mask], element)
         if inside is None:
             return None
@@ -181,14 +188,13 @@ class _Run:
         return result
 
     def _store(self, operation: Operation, values: Sequence[Any]) -> None:
-        import torch
 
         if any(value is None for value in values):
             return
-        addresses, stored = torch.broadcast_tensors(*values[:2])
+        addresses, stored = _alike(*values[:2])
         if len(values) > 2:
             mask = values[2].expand(addresses.shape) if values[2].shape[0] == 1 else values[2]
-            addresses, stored, mask = torch.broadcast_tensors(addresses, stored, mask)
+            addresses, stored, mask = _alike(addresses, stored, mask)
             addresses, stored = addresses[mask], stored[mask]
         if addresses.numel():
             self._stores.append(Store(addresses.reshape(-1), stored.reshape(-1)))
@@ -211,7 +217,8 @@ class _Run:
         """Neighbours are combined until one is left: the operation is associative."""
         axis, state = self._axis(operation), list(values)
         while (length := state[0].shape[axis]) > 1:
-            even = [value.narrow(axis, 0, length // 2 * 2).unflatten(axis, (length // 2, 2)) for value in state]
+            even = [value.narrow(axis, 0, length // 2 * 2) for value in state]
+            even = [value.reshape(*value.shape[:axis], length // 2, 2, *value.shape[axis + 1 :]) for value in even]
             pairs = self._combined(operation, *([value.select(axis + 1, n) for value in even] for n in (0, 1)))
             if length % 2:
                 last = [value.narrow(axis, length - 1, 1) for value in state]

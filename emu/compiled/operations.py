@@ -217,6 +217,7 @@ def table() -> dict[str, Callable[..., Any]]:
         "tt.reshape": _reshaped,
         "tt.addptr": _advanced,
         "arith.index_cast": _converted,
+        "math.absi": lambda _, x: x.abs(),
     }
 
 

@@ -1,5 +1,6 @@
-"""Reads a Triton program (TTIR, one operation a line, as emu.interpreter.triton_programs writes it), and says whether it
-stores integers that follow from integers alone.
+"""Reads a Triton program (TTIR, one operation a line, as emu.interpreter.triton_programs writes it).
+
+It says whether the program stores integers that follow from integers alone.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def read_program(text: str) -> Program:
     for at, line in enumerate(lines):
         if found := _HEAD.match(line):
             parameters = re.findall(r"%([\w.]+):\s*(!tt\.ptr<\w+>|\w+)", found[2])
+            if len(parameters) != found[2].count("%"):
+                raise NotEvaluated("a parameter of another type")
             body, _ = _block(lines, at + 1, [])
             return Program(tuple((f"%{name}", read_types(kind)[0]) for name, kind in parameters), tuple(body))
     raise NotEvaluated("no public function")

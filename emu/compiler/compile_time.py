@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
+from ..interpreter.code_owner import OUR_FOLDER
 from ..interpreter.hook_library import Hook
 from ..interpreter.nvtx_ranges import recorded
 from ..interpreter.peak_memory import PeakMemory
@@ -81,6 +82,7 @@ def install(hook: Hook, peaks: PeakMemory) -> None:
     uncounted = Uncounted(hook, peaks)
     for name, change in (
         ("torch._dynamo.callback", _compilation),
+        ("torch._dynamo.trace_rules", _not_traced),
         ("torch._inductor.utils", _profiled_benchmark),
         ("torch._inductor.runtime.benchmarking", _benchmarkers),
         ("torch._inductor.runtime.triton_heuristics", _kernel_autotuner),
@@ -88,6 +90,12 @@ def install(hook: Hook, peaks: PeakMemory) -> None:
         ("triton.backends.nvidia.driver", _triton_driver),
     ):
         when_imported(name, functools.partial(change, uncounted))
+
+
+def _not_traced(uncounted: Uncounted, module: ModuleType) -> None:
+    """Dynamo traces every Python function that a compiled one calls after a graph break: not those of this package."""
+    module.SKIP_DIRS.append(OUR_FOLDER)
+    module._recompile_re()
 
 
 def _compilation(uncounted: Uncounted, module: ModuleType) -> None:

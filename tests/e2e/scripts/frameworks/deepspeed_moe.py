@@ -1,5 +1,5 @@
-"""Two of DeepSpeed's mixtures of experts. Arguments: `k`, `drop` or `keep` (tokens over the capacity), and over how many
-ranks the experts are spread.
+"""Two of DeepSpeed's mixtures of experts. Arguments: `k`, `drop` or `keep` (tokens over the capacity), and over how
+many ranks the experts are spread.
 
 Each rank prints its tokens per expert, and how many tokens each of its experts gets, in the order of the calls.
 """
