@@ -14,6 +14,7 @@ from ..contract.records_definition import VERSION
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 _STEP = ctypes.CFUNCTYPE(None)
+_COMPUTE = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int)
 _JOIN = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 _i64 = ctypes.c_int64
@@ -88,7 +89,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
-    "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str)),
+    "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str, _u32, _str)),
+    "compute_programs": (None, (_COMPUTE, _STEP)),
     "groups": (None, (_ranges,)),
     "routing": (None, (_u64, _u32, _u32, _ranges, _u32, _str)),
 }
@@ -262,9 +264,21 @@ class Hook:
         """What this thread launches belongs to a product of such groups (emu/hook/kernels/groups.h); None: no more."""
         self._functions["groups"](None if sizes is None else (_u64 * len(sizes))(*sizes))
 
-    def kernel_program(self, function: int, program: str, parameter_widths: str, written: str) -> None:
+    def kernel_program(
+        self, function: int, program: str, parameter_widths: str, written: str, computed: int, nbytes: str
+    ) -> None:
         """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
-        self._functions["kernel_program"](function, program.encode(), parameter_widths.encode(), written.encode())
+        self._functions["kernel_program"](
+            function, program.encode(), parameter_widths.encode(), written.encode(), computed, nbytes.encode()
+        )
+
+    def compute_programs(self, compute: Callable[[int, list[int]], None], store: Callable[[], None]) -> None:
+        """From now on a launch of a program with a number calls `compute(number, values)`, then what the kernel stores
+        to becomes unknown, then it calls `store()`. `values`: the grid, then the parameters. Neither may raise.
+        """
+        thunks = _COMPUTE(lambda number, values, n: compute(number, values[:n])), _STEP(store)
+        self._callbacks += thunks
+        self._functions["compute_programs"](*thunks)
 
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""
