@@ -27,7 +27,6 @@ from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
 from ..preload import automatic
-from ..preload.automatic import Preloaded
 from ..weights import installation
 from ..weights.store import Store
 
@@ -76,8 +75,6 @@ class Prepared:
     """Our functions in PyTorch's dispatcher."""
     store: Store | None
     """CPU-side weights that ranks share; None: they share none."""
-    preloaded: Preloaded | None
-    """What has been imported for all ranks because the script imports it; None: nothing."""
 
 
 def prepare(job: Job) -> Prepared:
@@ -89,7 +86,8 @@ def prepare(job: Job) -> Prepared:
     hook = _load_hook(job)
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
     _preload(job.preload)
-    preloaded = automatic.preload(job) if job.auto_preload else None
+    if job.auto_preload:
+        automatic.preload(job)
     hook.learn_versions()
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
@@ -115,7 +113,7 @@ def prepare(job: Job) -> Prepared:
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, peaks, computed, store, preloaded)
+    return Prepared(hook, clock, ranges, peaks, computed, store)
 
 
 def _check_torch() -> str:
