@@ -202,6 +202,8 @@ class Launcher:
             data_limit_nbytes=DATA_LIMIT_NBYTES,
             float_limit_count=FLOAT_LIMIT_COUNT,
             routing=config.routing.text,
+            values=tuple(value.resolved for value in config.values),
+            loop_turns=config.loop_turns,
             grace_s=GRACE_S,
         )
 

@@ -52,6 +52,10 @@ class Job:
     """Floating-point tensors of more elements are not computed."""
     routing: str
     """The policy of `--moe`, see routing_policy."""
+    values: tuple[str, ...]
+    """What `--value` says, see stated_values. Each names a file."""
+    loop_turns: int
+    """Of a loop that waits for a value that nobody computed: so many end the run; 0: no number does."""
     grace_s: float
     """Time between SIGTERM and SIGKILL when ranks are ended."""
 

@@ -12,6 +12,7 @@ import importlib
 import os
 import re
 import sys
+import weakref
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,7 @@ from pathlib import Path
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
-from ..contract import routing_policy
+from ..contract import routing_policy, stated_values
 from ..contract.job import Job
 from ..control import dispatcher
 from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_names, triton_programs
@@ -27,6 +28,7 @@ from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
 from ..preload import automatic
+from ..reads.uncomputed import UncomputedReads
 from ..weights import installation
 from ..weights.store import Store
 
@@ -73,6 +75,7 @@ class Prepared:
     peaks: PeakMemory
     computed: dispatcher.Installed
     """Our functions in PyTorch's dispatcher."""
+    reads: UncomputedReads
     store: Store | None
     """CPU-side weights that ranks share; None: they share none."""
 
@@ -81,6 +84,7 @@ def prepare(job: Job) -> Prepared:
     """Loads the hook library, imports torch and the modules of `--preload`, and installs everything that changes the
     interpreter. Raises CannotPrepare.
     """
+    gc.disable()  # little of what is imported becomes garbage
     graph_cache.install(_check_torch())
     split_graphs.install()
     hook = _load_hook(job)
@@ -89,6 +93,7 @@ def prepare(job: Job) -> Prepared:
     if job.auto_preload:
         automatic.preload(job)
     hook.learn_versions()
+    hook.open_store(job.runtime_dir)
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
@@ -97,10 +102,11 @@ def prepare(job: Job) -> Prepared:
     compile_time.install(hook, peaks)
     timeouts.install()
     data_loader.install(hook)
-    clock, ranges = VirtualClock(hook), NvtxRanges()
+    clock, ranges = VirtualClock(hook), NvtxRanges(hook)
     time_functions.install(clock)
     policy = routing_policy.parse(job.routing)
-    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy)
+    reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns)
+    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, reads)
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)
@@ -110,10 +116,12 @@ def prepare(job: Job) -> Prepared:
     if job.share_weights:
         store = installation.install(Path(job.runtime_dir, "weights"), job.world_size, hook)
     _check_single_threaded()
+    _keep_operators()
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, peaks, computed, store)
+    gc.enable()
+    return Prepared(hook, clock, ranges, peaks, computed, reads, store)
 
 
 def _check_torch() -> str:
@@ -160,6 +168,16 @@ def _preload(names: tuple[str, ...]) -> None:
                 f"--preload {name}: {type(error).__name__}: {error}",
                 f"check that {sys.executable} can import {name}",
             ) from None
+
+
+def _keep_operators() -> None:
+    """When an interpreter ends, torch.library takes back every operator that was registered. A rank ends without: it
+    would write to thousands of pages that ranks share.
+    """
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        found = finalizer.peek()
+        if found is not None and found[1].__module__ == "torch.library":
+            finalizer.atexit = False
 
 
 def _check_single_threaded() -> None:

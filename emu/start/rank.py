@@ -83,6 +83,7 @@ class Connection:
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
         prepared.peaks.report_every_step(prepared.hook)
+        prepared.reads.start(seat.rank)
         prepared.ranges.start()
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
@@ -94,6 +95,7 @@ class Connection:
             self._prepared.clock.stop()
             self._prepared.peaks.report(self._prepared.hook)
             self._prepared.computed.routing.loads.report()
+            self._prepared.reads.report()
             self._prepared.hook.finish(end.code, end.last_words)
 
     def _flushing_before(self, execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
