@@ -100,6 +100,7 @@ _ROUTED = Fields(
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
+_RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT})
 _ROUTED = Fields(
     _fields(TEXT, "line", "module", "operation")
@@ -130,7 +131,7 @@ _SIMULATED = Fields(
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
     },
-    {"routing": Fields({"policy": TEXT, "places": Each(_ROUTED)})},
+    {"routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}), "restarts": Each(_RESTART)},
 )
 _SPECULATION = Fields(
     _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")

@@ -206,6 +206,9 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     sources = simulated["cost_sources"]
     shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
+    for restart in simulated.get("restarts", []):
+        end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"
+        notes.append(f"restart: {end}; its launcher started the ranks again at {seconds(restart['at_ns'])}")
     notes += _unrecognised(sources.get("unrecognised_signatures", []))
     if any(rank["window"] == "run" for rank in simulated["ranks"]):
         notes.append("for ranks without two optimizer steps, shares are of the whole run")
