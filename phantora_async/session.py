@@ -87,9 +87,11 @@ class Session:
             progress=self._terminal.live,
             run_dir=config.run_dir,
             routing=config.routing.text,
+            values=config.values,
             stall_timeout_s=config.stall_timeout_s,
             launcher=config.launcher,
             restart_delay_ns=config.restart_delay_ns,
+            loop_turns=config.loop_turns,
         )
 
     def _tails(self) -> list[LogTail]:

@@ -28,6 +28,7 @@ from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
+from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.liveness.sleep_detector import Processes, ProcFs
 from phantora_async.liveness.stall_watch import StallWatch
@@ -53,9 +54,9 @@ class Coordinator:
         """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
         self._spec = spec
         rules = spec.nccl.traffic_rules(netsim.build(spec.cluster.network).server.nics)
-        topology = netsim.build(spec.cluster.network, len(spec.servers), rules)
+        topology = netsim.build(spec.cluster.network, spec.cluster.network_servers(len(spec.servers)), rules)
         params = netsim.collectives.load_params(spec.cluster.nccl)
-        network = NetsimNetworkModel(topology, params, spec.servers, spec.nccl)
+        network = NetsimNetworkModel(topology, params, spec.servers, spec.nccl, spec.cluster.servers_per_nvlink_domain)
         optimistic = spec.clock == "optimistic"
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
@@ -66,7 +67,10 @@ class Coordinator:
         self._blocked_ranks = BlockedRanks(self._timeline, self._fact_builder, pids, processes or ProcFs())
         self._stall_watch = StallWatch(self._timeline, self._fact_builder, pids, self._blocked_ranks, stacks)
         self._standstill = Standstill(self._timeline, self._connections, self._blocked_ranks)
-        self._status_view = StatusView(self._timeline, self._fact_builder, self._stall_watch, spec.stall_timeout_s)
+        loop_watch = LoopWatch(self._fact_builder.reads, spec.loop_turns, spec.stall_timeout_s)
+        self._status_view = StatusView(
+            self._timeline, self._fact_builder, self._stall_watch, loop_watch, spec.stall_timeout_s
+        )
         self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks)
         self._restarts = Restarts(
             self._timeline, self._fact_builder, self._connections, self._run_end.exits, spec.restart_delay_ns

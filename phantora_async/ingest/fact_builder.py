@@ -20,6 +20,7 @@ from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.routing_loads import RoutingLoads
+from phantora_async.ingest.uncomputed_reads import UncomputedReads
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
@@ -64,6 +65,7 @@ class FactBuilder:
         self.warnings: dict[str, WarningCount] = {}
         """By their texts."""
         self.routing = RoutingLoads()
+        self.reads = UncomputedReads()
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
@@ -71,6 +73,8 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.STATED_VALUE: self.reads.take_stated,
+            records.LOOP: self.reads.take_loop,
             records.MARKER: self._marker,
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,
@@ -115,6 +119,7 @@ class FactBuilder:
             rank_info.hello = rank_info.bye = rank_info.last_question = None
             rank_info.questions = 0
             rank_info.sites.clear()
+            self.reads.loops.pop(rank, None)
             rank_info.launches.restart(steps)
 
     def take_answers(self) -> Answers:

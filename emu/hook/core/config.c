@@ -8,6 +8,7 @@
  *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_costs.def
  *   runtime_version driver_version   as CUDA numbers them: 13000
  *   nvml_driver                      the driver's name, 580.95.05
+ *   power_limit_w                    the board's default power limit; without it NVML does not know one
  *   nvlink_count                     links of a GPU to the switches of its server
  *   attr.<cudaDeviceAttr>            a device attribute, by its number
  *
@@ -123,6 +124,7 @@ static int set_key(const char *key, const char *value) {
     KEY(runtime_version, parse_int(value, &ph_cfg.runtime_version));
     KEY(driver_version, parse_int(value, &ph_cfg.driver_version));
     KEY(nvlink_count, parse_int(value, &ph_cfg.nvlink_count));
+    KEY(power_limit_w, parse_u32(value, &ph_cfg.power_limit_w));
     KEY(nvml_driver, parse_text(value, ph_cfg.nvml_driver, sizeof ph_cfg.nvml_driver));
 #undef KEY
     if (strcmp(key, "host_scale") == 0) {

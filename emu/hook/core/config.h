@@ -23,6 +23,7 @@ typedef struct ph_config {
         queue_depth; /* launches that a host may be ahead of the device; the scheduler uses it, this library does not */
     int runtime_version, driver_version; /* as CUDA numbers them: 13000 */
     char nvml_driver[32];
+    uint32_t power_limit_w;
     int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */
 } ph_config;
 extern ph_config ph_cfg;
