@@ -35,6 +35,10 @@ class RunSpec:
     """What NCCL's environment variables ask for."""
     routing: str = BALANCED
     """The policy of `--moe`."""
+    launcher: bool = False
+    """The user's launcher starts the ranks, and may start them again when one fails."""
+    restart_delay_ns: int = 0
+    """How long it takes, in virtual time, from the end of a rank that fails to the start of the ranks after it."""
     values: tuple[StatedValue, ...] = ()
     """What `--value` says."""
     stall_timeout_s: float = 0.0

@@ -24,6 +24,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_int, ()),
     "load": (_int, (_str,)),
     "number_process": (None, (_u32,)),
+    "keep_in_step": (None, ()),
     "join_later": (None, (_u32, _JOIN)),
     "start": (_int, (_str, _str, _u32, _u32, _u32, _u32)),
     "finish": (None, (_int, _str)),
@@ -235,6 +236,10 @@ class Hook:
             self._functions["number_process"](process)
         if self._functions["start"](socket_path.encode(), cost_table.encode(), rank, world_size, server, local_rank):
             raise HookError(f"rank {rank} cannot reach the coordinator at {socket_path}")
+
+    def keep_in_step(self) -> None:
+        """In the rank: where it waits for its GPU, it goes on when virtual time is there."""
+        self._functions["keep_in_step"]()
 
     def join_later(self, server: int, join: Callable[[int], None]) -> None:
         """In a process of a server that is not a rank yet: calls `join(device)` when it first uses a GPU."""

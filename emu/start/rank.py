@@ -76,6 +76,9 @@ class Connection:
             local_rank=seat.local_rank,
             process=process,
         )
+        if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+            # What a rank has written when another one fails, such as a checkpoint, outlives the restart.
+            prepared.hook.keep_in_step()
         self._pid = os.getpid()
         self._open = True
         os._exit = self._exit_at_once

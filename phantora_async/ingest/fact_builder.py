@@ -6,7 +6,7 @@ They are answered here when they arrive, so that ranks continue. What remains ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,6 +112,20 @@ class FactBuilder:
         """Another process of the rank will say HELLO."""
         self.rank_info[rank].hello = None
 
+    def restart(self, ranks: Iterable[int], steps: int) -> None:
+        """These ranks start again, after so many steps; all processes have ended."""
+        self._exchange = DataExchange()
+        self.communicators.restart()
+        self._matching.restart(ranks)
+        self._answers.clear()
+        for rank in ranks:
+            rank_info = self.rank_info[rank]
+            rank_info.hello = rank_info.bye = rank_info.last_question = None
+            rank_info.questions = 0
+            rank_info.sites.clear()
+            self.reads.loops.pop(rank, None)
+            rank_info.launches.restart(steps)
+
     def take_answers(self) -> Answers:
         """What ranks are to be sent now, since the last call."""
         answers, self._answers = self._answers, []
@@ -168,11 +182,12 @@ class FactBuilder:
         self.rank_info[rank].hello = record
         return record
 
-    def _bye(self, rank: int, record: records.Bye) -> records.Bye:
+    def _bye(self, rank: int, record: records.Bye) -> records.Bye | records.HostAdvance:
         self.rank_info[rank].bye = record
-        if record.exit_code == 0:
-            self._matching.rank_ended(rank)
-            self.communicators.rank_ended(rank)
+        if record.exit_code:  # it holds virtual time at its end: its launcher may start it again
+            return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
+        self._matching.rank_ended(rank)
+        self.communicators.rank_ended(rank)
         return record
 
     def _warning(self, rank: int, record: records.Warning) -> records.Warning:

@@ -56,6 +56,13 @@ class LaunchCounts:
         if len(self._at_first_steps) <= WARM_UP:
             self._at_first_steps.append(self._at_last_step)
 
+    def restart(self, steps: int) -> None:
+        """The rank's process starts again. Of its step ends, so many count."""
+        self._steps = steps
+        del self._at_first_steps[steps:]
+        while len(self._at_first_steps) < min(steps, WARM_UP + 1):
+            self._at_first_steps.append(self.total.copy())
+
     def between_steps(self, first: int, last: int) -> Counts | None:
         """Launches between two step ends, given by number; None if the counts at one of them are not kept."""
         if first >= len(self._at_first_steps) or last != self._steps - 1:

@@ -100,6 +100,7 @@ _ROUTED = Fields(
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
+_RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT})
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
 _SIMULATED = Fields(
@@ -126,7 +127,11 @@ _SIMULATED = Fields(
         ),
         "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
     },
-    {"routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}), "stated_values": Each(_STATED)},
+    {
+        "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
+        "stated_values": Each(_STATED),
+        "restarts": Each(_RESTART),
+    },
 )
 _SPECULATION = Fields(
     _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")

@@ -1,6 +1,7 @@
 /*
  * Where the host waits for the device, or asks whether it is done. A wait is a record, and the rank goes on at once;
- * only for bytes that have not arrived and for host functions that have not run it really waits. A query is a question.
+ * only for bytes that have not arrived and for host functions that have not run it really waits; a rank that is kept in
+ * step always does. A query is a question.
  */
 #include "streams/wait.h"
 #include "channel/channel.h"
@@ -18,6 +19,7 @@ static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     if (ph_run.started && !ph_thread_is_watcher() && !ph_uncounted()) {
         struct ph_HOST_WAIT record = {.scope = scope, .stream = stream, .recording = recording};
         ph_emit_here(PH_KIND_HOST_WAIT, &record, sizeof record, NULL, 0);
+        if (UNLIKELY(ph_run.in_step)) phantora_clock_ns();
     }
     ph_data_wait_host();
     ph_host_functions_wait();
