@@ -200,6 +200,7 @@ class Launcher:
             data_limit_nbytes=DATA_LIMIT_NBYTES,
             float_limit_count=FLOAT_LIMIT_COUNT,
             routing=config.routing.text,
+            steps=config.steps,
             grace_s=GRACE_S,
         )
 

@@ -48,6 +48,8 @@ class Job:
     """Floating-point tensors of more elements are not computed."""
     routing: str
     """The policy of `--moe`, see routing_policy."""
+    steps: int
+    """After so many steps a rank's script is held; 0: no limit."""
     grace_s: float
     """Time between SIGTERM and SIGKILL when ranks are ended."""
 

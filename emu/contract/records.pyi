@@ -14,9 +14,9 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | Marker | Site | StepsDone | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
-Down = Data | Comm | Clock | ElapsedNs | Done | CostOf
+Down = Stop | Data | Comm | Clock | ElapsedNs | Done | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
 HELLO: Final = 1
 BYE: Final = 2
@@ -27,6 +27,8 @@ LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
 MARKER: Final = 6
 SITE: Final = 7
+STEPS_DONE: Final = 10
+STOP: Final = 103
 STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
@@ -178,6 +180,24 @@ class Site(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, number: int, line: int, via_line: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class StepsDone(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Stop(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StreamCreate(NamedTuple):
     kind: int

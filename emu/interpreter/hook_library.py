@@ -33,6 +33,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
     "at_step": (None, (_STEP,)),
+    "at_stop": (None, (_STEP,)),
+    "steps_done": (None, ()),
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
@@ -184,6 +186,18 @@ class Hook:
         thunk = _STEP(run)
         self._callbacks.append(thunk)
         self._functions["at_step"](thunk)
+
+    def at_stop(self, run: Callable[[], None]) -> None:
+        """In the rank: `run` is to end this process. It is called on a thread of its own when the coordinator ends the
+        run before the script ends.
+        """
+        thunk = _STEP(run)
+        self._callbacks.append(thunk)
+        self._functions["at_stop"](thunk)
+
+    def steps_done(self) -> None:
+        """In the rank: the script has done the steps of `--steps`. Does not return."""
+        self._functions["steps_done"]()
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes

@@ -58,6 +58,8 @@ class RunEnd:
         self._states: Sequence[RankState] = ()
         """What each rank was doing when the first failure was found."""
         self.failure: RunFailure | None = None
+        self.stopped: Document | None = None
+        """Which option has ended the run before its script, if one has."""
         self.exits: dict[int, Exit] = {}
 
     def fail(self, failure: RunFailure, states: Sequence[RankState], pids: Mapping[int, int]) -> None:
@@ -101,7 +103,8 @@ class RunEnd:
         return Outcome(failure, self._report(usage, int(failure.exit_code), document))
 
     def _report(self, usage: Usage, exit_code: int, failure: Document | None) -> Document:
-        return build(self._spec, self._timeline.snapshot(), self._fact_builder, usage, exit_code, failure)
+        snapshot = self._timeline.snapshot()
+        return build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure, self.stopped)
 
     def rank_died(self, rank: int) -> RankDied:
         """The failure of a rank that ended, or said it ends, with an error."""

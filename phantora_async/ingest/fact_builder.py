@@ -20,6 +20,7 @@ from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.routing_loads import RoutingLoads
+from phantora_async.virtual_time.entities import NO_MEMORY, MemoryPeaks
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
@@ -33,6 +34,8 @@ class RankInfo:
     """Questions that are not answered yet."""
     last_question: Any = None
     """The record of the last question."""
+    told_memory: MemoryPeaks = NO_MEMORY
+    """The largest of its devices, whether virtual time has come so far or not."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""
@@ -72,6 +75,8 @@ class FactBuilder:
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
             records.MARKER: self._marker,
+            records.MEMORY: self._memory,
+            records.STEPS_DONE: self._question,
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
@@ -145,6 +150,11 @@ class FactBuilder:
 
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
         self.rank_info[rank].launches.marker(record)
+        return record
+
+    def _memory(self, rank: int, record: records.Memory) -> records.Memory:
+        peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
+        self.rank_info[rank].told_memory = peaks.largest(self.rank_info[rank].told_memory)
         return record
 
     def _launch_counts(self, rank: int, record: records.LaunchCounts) -> records.HostAdvance:

@@ -48,6 +48,8 @@ class HostState(IntEnum):
     PASSED_OVER = 6
     """Asleep where no record tells of it; holds no time back at present."""
     FINISHED = 7
+    HELD = 8
+    """It has done the steps of `--steps`."""
 
 
 class Shares(NamedTuple):
