@@ -89,7 +89,9 @@ class Session:
             progress=self._terminal.live,
             run_dir=config.run_dir,
             routing=config.routing.text,
+            values=config.values,
             stall_timeout_s=config.stall_timeout_s,
+            loop_turns=config.loop_turns,
         )
 
     def _tails(self) -> list[LogTail]:

@@ -62,6 +62,7 @@ class Connection:
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self._pid = 0
+        self._seat: Seat | None = None
         self._open = False
 
     def open(self, job: Job, seat: Seat, process: int = 0) -> None:
@@ -78,12 +79,14 @@ class Connection:
             process=process,
         )
         self._pid = os.getpid()
+        self._seat = seat
         self._open = True
         prepared.hook.at_stop(self._stop)
         os._exit = self._exit_at_once
         os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
+        prepared.reads.start(seat.rank)
         limit = StepLimit(prepared.hook, job.steps, self._last_words)
 
         def step_ends() -> None:
@@ -99,6 +102,8 @@ class Connection:
         """Sends the rank's last records. Does nothing in child processes of the rank, and the second time."""
         if self._open and self._pid == os.getpid():
             self._open = False
+            if self._prepared.preloaded is not None and self._seat is not None:
+                self._prepared.preloaded.remember(self._seat)
             self._prepared.clock.stop()
             self._last_words()
             self._prepared.hook.finish(end.code, end.last_words)
@@ -107,6 +112,7 @@ class Connection:
         """What the report needs of the whole run."""
         self._prepared.peaks.report(self._prepared.hook)
         self._prepared.computed.routing.loads.report()
+        self._prepared.reads.report()
 
     def _stop(self) -> None:
         """The run ends now."""

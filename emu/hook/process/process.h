@@ -1,8 +1,9 @@
 /*
  * process/: the process that the library is loaded in. Its life and its place in the run (process), its threads
- * (thread), where in the user's program a thread is (sites), Python's lock (python), its end before the script's
- * (stop). Comes in: phantora_load, phantora_start and phantora_finish, called by emu's Python side. Goes out: the
- * records HELLO, BYE, MEMORY, STEPS_DONE and SITE; state that other folders read.
+ * (thread), where in the user's program a thread is (sites), how often it goes round a loop (loop_turns), Python's lock
+ * (python), its end before the script's (stop).
+ * Comes in: phantora_load, phantora_start and phantora_finish, called by emu's Python side. Goes out: the records
+ * HELLO, BYE, MEMORY, STEPS_DONE and SITE; state that other folders read.
  */
 #ifndef PHANTORA_PROCESS_H
 #define PHANTORA_PROCESS_H
