@@ -77,6 +77,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
     "ranges_next": (None, (_int,)),
+    "ranges_beside": (_u64, ()),
+    "ranges_end": (None, (_u64,)),
     "measures_host": (_int, ()),
     "own_work": (None, (_u32, _u32, _u32)),
     "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
@@ -152,6 +154,8 @@ class Hook:
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
         self.ranges_next: Callable[[int], None] = functions["ranges_next"]
+        self.ranges_beside: Callable[[], int] = functions["ranges_beside"]
+        self.ranges_end: Callable[[int], None] = functions["ranges_end"]
 
     def load(self, device_file: str) -> None:
         """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.
