@@ -22,7 +22,7 @@ from phantora_async import compile_cache, run_dir
 from phantora_async.errors import UsageError
 from phantora_async.run_dir import RunDir
 from phantora_async.virtual_time.speculation_policy import NEVER
-from phantora_async.wording import short
+from phantora_async.wording import UNITS_NS, short
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ MOST_RANKS = 16_384
 MONITOR_INTERVAL = ("--monitor-interval", "--monitor_interval")
 MONITOR_INTERVAL_S = 0.1
 """torchrun's default."""
+MOST_STEPS = 1_000_000_000
+MOST_UNTIL_NS = 1 << 61
+"""Some 70 years."""
 DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
@@ -66,6 +69,10 @@ class Config:
     cluster: Cluster
     host: HostModel
     host_mode: str
+    steps: int
+    """The run ends when ranks have done so many; 0: when the script does."""
+    until_ns: int
+    """The run ends at this instant of virtual time; 0: when the script does."""
     nccl: NcclSettings
     """From NCCL's environment variables."""
     remarks: tuple[str, ...]
@@ -196,6 +203,8 @@ def resolve(given: argparse.Namespace) -> Config:
         cluster=cluster,
         host=host,
         host_mode=given.host,
+        steps=_steps(given.steps),
+        until_ns=_until_ns(given.until),
         nccl=nccl,
         remarks=remarks + cache_remarks,
         clock=given.clock,
@@ -216,6 +225,22 @@ def resolve(given: argparse.Namespace) -> Config:
         stall_timeout_s=given.stall_timeout,
         loop_turns=given.loop_turns,
     )
+
+
+def _steps(given: int | None) -> int:
+    if given is not None and not 1 <= given <= MOST_STEPS:
+        raise UsageError(f"--steps {given}: expected 1 to {MOST_STEPS:,}")
+    return given or 0
+
+
+def _until_ns(text: str | None) -> int:
+    if text is None:
+        return 0
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|us|s|m|h)", text)
+    for_ns = round(float(found[1]) * UNITS_NS[found[2]]) if found else 0
+    if not 0 < for_ns <= MOST_UNTIL_NS:
+        raise UsageError(f"--until {text}: expected a time greater than 0, such as 500ms, 10s, 2m or 1h")
+    return for_ns
 
 
 def _routing(text: str) -> RoutingPolicy:

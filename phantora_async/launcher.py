@@ -203,6 +203,7 @@ class Launcher:
             data_limit_nbytes=DATA_LIMIT_NBYTES,
             float_limit_count=FLOAT_LIMIT_COUNT,
             routing=config.routing.text,
+            steps=config.steps,
             values=tuple(value.resolved for value in config.values),
             loop_turns=config.loop_turns,
             grace_s=GRACE_S,

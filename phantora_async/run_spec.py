@@ -33,6 +33,10 @@ class RunSpec:
     """The status line is shown as it changes."""
     nccl: NcclSettings = field(default_factory=NcclSettings)
     """What NCCL's environment variables ask for."""
+    steps: int = 0
+    """The run ends when ranks have done so many; 0: when the script does."""
+    until_ns: int = 0
+    """The run ends at this instant of virtual time; 0: when the script does."""
     routing: str = BALANCED
     """The policy of `--moe`."""
     launcher: bool = False

@@ -82,6 +82,8 @@ class Session:
             host=config.host,
             host_mode=config.host_mode,
             nccl=config.nccl,
+            steps=config.steps,
+            until_ns=config.until_ns,
             clock=config.clock,
             speculation=config.speculation,
             progress=self._terminal.live,

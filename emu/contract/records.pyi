@@ -14,9 +14,9 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Marker | Site | StepsDone | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
-Down = Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
+Down = Stop | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
 HELLO: Final = 1
 BYE: Final = 2
@@ -29,6 +29,8 @@ STATED_VALUE: Final = 10
 LOOP: Final = 11
 MARKER: Final = 6
 SITE: Final = 7
+STEPS_DONE: Final = 12
+STOP: Final = 103
 STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
@@ -209,6 +211,24 @@ class Site(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, number: int, line: int, via_line: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class StepsDone(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Stop(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StreamCreate(NamedTuple):
     kind: int

@@ -59,6 +59,8 @@ class RunEnd:
         self._states: Sequence[RankState] = ()
         """What each rank was doing when the first failure was found."""
         self.failure: RunFailure | None = None
+        self.stopped: Document | None = None
+        """Which option has ended the run before its script, if one has."""
         self.exits: dict[int, Exit] = {}
 
     def fail(self, failure: RunFailure, states: Sequence[RankState], pids: Mapping[int, int]) -> None:
@@ -103,7 +105,7 @@ class RunEnd:
 
     def _report(self, usage: Usage, exit_code: int, failure: Document | None, restarts: Sequence[Restart]) -> Document:
         snapshot = self._timeline.snapshot()
-        document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure)
+        document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure, self.stopped)
         document["simulated"]["restarts"] = [restart._asdict() for restart in restarts]
         return document
 

@@ -73,6 +73,7 @@ class Hosts:
             records.HOST_ADVANCE: self._pass,
             records.COST: self._pass,
             records.BYE: self._bye,
+            records.STEPS_DONE: self._steps_done,
             records.MEMORY: self._memory,
             records.COUNTERS: self._counters,
             records.MARKER: self._marker,
@@ -128,6 +129,10 @@ class Hosts:
     def _bye(self, host: Host, record: records.Bye) -> bool:
         host.cursor += 1
         return self.block(host, HostState.FINISHED)
+
+    def _steps_done(self, host: Host, record: records.StepsDone) -> bool:
+        host.cursor += 1
+        return self.block(host, HostState.HELD)
 
     def _memory(self, host: Host, record: records.Memory) -> bool:
         peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
