@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from emu.contract import isolation, routing_policy
 from emu.contract.routing_policy import RoutingPolicy
-from phantora_async import compile_cache, run_dir
+from phantora_async import compile_cache, run_dir, trace_request
 from phantora_async.errors import UsageError
 from phantora_async.run_dir import RunDir
+from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time.speculation_policy import NEVER
 from phantora_async.wording import short
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
@@ -80,6 +81,7 @@ class Config:
     progress: bool
     stall_timeout_s: float
     """0: never."""
+    trace: TraceRequest | None = None
 
     @property
     def run_dir(self) -> Path:
@@ -96,6 +98,7 @@ class Config:
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
+            *(self.trace.device_file_lines() if self.trace else ()),
             *self.host.device_file_lines(),
         ]
 
@@ -152,6 +155,7 @@ def resolve(given: argparse.Namespace) -> Config:
     if not given.launcher:
         script = _module(script) if given.module else _script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
+    trace = trace_request.resolve(given.trace, given.trace_ranks, given.trace_steps, sum(servers))
     routing = _routing(given.moe)
     python = find_python(given.python)
     cache, cache_remarks = _compile_cache(given.compile_cache)
@@ -184,6 +188,7 @@ def resolve(given: argparse.Namespace) -> Config:
         shown_ranks=shown,
         progress=not given.no_progress,
         stall_timeout_s=given.stall_timeout,
+        trace=trace,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from emu.contract.routing_policy import BALANCED
 from netsim import NcclSettings
+from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import ON_DEMAND
 from profiles import Cluster, Gpu, HostModel
 
@@ -36,6 +37,8 @@ class RunSpec:
     """The policy of `--moe`."""
     stall_timeout_s: float = 0.0
     """For how long, in real time, ranks may wait for one that makes no visible progress; 0: no limit."""
+
+    trace: TraceRequest | None = None
 
     @property
     def world_size(self) -> int:

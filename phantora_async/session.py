@@ -88,6 +88,7 @@ class Session:
             run_dir=config.run_dir,
             routing=config.routing.text,
             stall_timeout_s=config.stall_timeout_s,
+            trace=config.trace,
         )
 
     def _tails(self) -> list[LogTail]:

@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | Marker | Site | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Data | Comm | Clock | ElapsedNs | Done | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -27,6 +27,8 @@ LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
 MARKER: Final = 6
 SITE: Final = 7
+TRACE: Final = 10
+TRACE_NAME: Final = 11
 STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
@@ -178,6 +180,42 @@ class Site(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, number: int, line: int, via_line: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Trace(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    entries: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, entries: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class TraceEntry(NamedTuple):
+    what: int
+    thread: int
+    at_ns: int
+    key: int
+    value: int
+    number: int
+    correlation: int
+    @staticmethod
+    def encode(what: int, thread: int, at_ns: int, key: int, value: int, number: int, correlation: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[TraceEntry]: ...
+
+class TraceName(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    key: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, key: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StreamCreate(NamedTuple):
     kind: int
@@ -502,6 +540,14 @@ class ExitKind(IntEnum):
 class MarkerKind(IntEnum):
     STEP = 1
     NAMED = 2
+
+class TraceKind(IntEnum):
+    LAUNCH = 1
+    CALL = 2
+    RANGE = 3
+    RANGE_END = 4
+    NCCL = 5
+    MEMORY = 6
 
 class ScopeKind(IntEnum):
     STREAM = 1

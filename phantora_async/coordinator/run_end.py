@@ -34,6 +34,8 @@ class Outcome:
     failure: RunFailure | None
     """None if the run ended well."""
     report: Document
+    unwritten: str = ""
+    """Why the trace is incomplete."""
 
 
 class Exit(NamedTuple):

@@ -15,6 +15,7 @@
 #include "graphs/capture.h"
 #include "process/process.h"
 #include "process/thread.h"
+#include "trace/trace.h"
 
 enum { SEGMENT_LAUNCHES = 256 };
 
@@ -52,9 +53,10 @@ static void open_segment(ph_stream *stream, uint64_t now) {
     ph_channel_wake_for_segments();
 }
 
-static void fold(ph_stream *stream, uint64_t solo_ns, uint64_t contended_ns, bool queued) {
+static void fold(ph_stream *stream, uint64_t key, uint64_t solo_ns, uint64_t contended_ns, bool queued) {
     uint64_t now = ph_host_clock();
     if (stream->launches == 0) open_segment(stream, now);
+    if (UNLIKELY(ph_tracing)) ph_trace_launch(stream->id, key, now, solo_ns);
     /* tail_ns is the maximum over launches i of h_i - h_1 + sum of d_j for j >= i. This launch adds its duration to
      * each earlier launch's term, and a term of its own. */
     uint64_t launched_after = now - stream->first_ns;
@@ -82,7 +84,7 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
         ph_count_launch(cost);
         ph_order_default(stream);
         uint64_t gap_ns = queued ? ph_cfg.launch_gap_ns : ph_cfg.graph_gap_ns;
-        fold(stream, cost->solo_ns + gap_ns, cost->contended_ns + gap_ns, queued);
+        fold(stream, cost->key, cost->solo_ns + gap_ns, cost->contended_ns + gap_ns, queued);
     }
     ph_record_unlock();
 }
@@ -91,6 +93,6 @@ void ph_stream_occupy(ph_stream *stream, uint64_t for_ns) {
     if (!ph_run.started) return;
     ph_record_lock();
     ph_order_default(stream);
-    fold(stream, for_ns, for_ns, false);
+    fold(stream, 0, for_ns, for_ns, false);
     ph_record_unlock();
 }
