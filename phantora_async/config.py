@@ -14,8 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.contract import isolation, routing_policy
+from emu.contract import isolation, routing_policy, stated_values
 from emu.contract.routing_policy import RoutingPolicy
+from emu.contract.stated_values import StatedValue
 from phantora_async import compile_cache, run_dir, trace_request
 from phantora_async.errors import UsageError
 from phantora_async.run_dir import RunDir
@@ -37,6 +38,8 @@ FLOAT_LIMIT_COUNT = 4096
 """The same for floating-point control tensors and collectives (per rank) of more elements."""
 STALL_TIMEOUT_S = 1800.0
 """gloo's default and three times NCCL's: many ranks share few processors here."""
+LOOP_TURNS = 1000
+"""A shorter loop may be one whose end we have overlooked. So many turns of a training loop take minutes here."""
 MOST_RANKS = 16_384
 DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
@@ -69,9 +72,12 @@ class Config:
     share_weights: bool
     isolation: str
     routing: RoutingPolicy
+    values: tuple[StatedValue, ...]
+    """What the script reads at lines where nobody computed what it reads."""
     network: str
     python: Path
     preload: tuple[str, ...]
+    auto_preload: bool
     compile_cache: Path | None
     """Where ranks keep what they compile; None: in a folder that ends with the run."""
     claimed: RunDir
@@ -81,6 +87,8 @@ class Config:
     progress: bool
     stall_timeout_s: float
     """0: never."""
+    loop_turns: int
+    """Of a loop that waits for a value that nobody computed; 0: any number."""
     trace: TraceRequest | None = None
 
     @property
@@ -143,6 +151,8 @@ def resolve(given: argparse.Namespace) -> Config:
         )
     if not given.stall_timeout >= 0:
         raise UsageError(f"--stall-timeout {given.stall_timeout:g}: expected seconds, or 0 for no limit")
+    if not 0 <= given.loop_turns < 2**62:
+        raise UsageError(f"--loop-turns {given.loop_turns}: expected a number of turns, or 0 for no limit")
     servers = _servers(given, cluster)
     if given.isolation == "none" and given.network == "private":
         raise UsageError("--network private needs isolated servers", "leave out --isolation none")
@@ -157,6 +167,7 @@ def resolve(given: argparse.Namespace) -> Config:
     shown = _shown_ranks(given.show_ranks, sum(servers))
     trace = trace_request.resolve(given.trace, given.trace_ranks, given.trace_steps, sum(servers))
     routing = _routing(given.moe)
+    values = tuple(_value(text, "" if given.module or given.launcher else script) for text in given.value)
     python = find_python(given.python)
     cache, cache_remarks = _compile_cache(given.compile_cache)
     claimed = _run_dir(given.run_dir, given.script, sum(servers))
@@ -179,15 +190,18 @@ def resolve(given: argparse.Namespace) -> Config:
         share_weights=not given.no_shared_weights,
         isolation=given.isolation,
         routing=routing,
+        values=values,
         network=given.network or ("host" if given.isolation == "none" else "private"),
         python=python,
         preload=tuple(given.preload),
+        auto_preload=not given.no_auto_preload,
         compile_cache=cache,
         claimed=claimed,
         report=_report(given.report, claimed.path),
         shown_ranks=shown,
         progress=not given.no_progress,
         stall_timeout_s=given.stall_timeout,
+        loop_turns=given.loop_turns,
         trace=trace,
     )
 
@@ -203,6 +217,24 @@ def _routing(text: str) -> RoutingPolicy:
         raise UsageError(f"--moe {text}: {error.strerror or error}", "name a file that can be read") from None
     except ValueError as error:
         raise UsageError(f"--moe {text}: {error}", f"forms: --moe {routing_policy.FORMS}") from None
+
+
+def _value(text: str, script: str) -> StatedValue:
+    """`script`: the file that a line without a file belongs to; "" if there is none."""
+    try:
+        value = stated_values.parse(text)
+    except stated_values.ValueProblem as problem:
+        raise UsageError(f"--value {text}: {problem}", f"forms: --value {stated_values.FORMS}") from None
+    if not value.file and not script:
+        raise UsageError(f"--value {text}: which file?", "name it: --value FILE:LINE=EXPRESSION")
+    value = value.for_script(str(Path(script).absolute()))
+    for path in (Path(value.file), Path(script).parent / value.file):
+        if path.is_file():
+            lines = path.read_bytes().count(b"\n") + 1
+            if value.line > lines:
+                raise UsageError(f"--value {text}: {value.file} has {lines} lines")
+            break
+    return value
 
 
 def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:

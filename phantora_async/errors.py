@@ -34,6 +34,7 @@ class ExitCode(enum.IntEnum):
     NOT_WRITTEN = 74, "a file could not be written (for example, the disk is full)"
     STUCK = 75, "the script cannot continue (mismatched collectives, a deadlock, --stall-timeout)"
     DISCONNECTED = int(ExitKind.DISCONNECTED), "a rank lost its connection to the coordinator"
+    UNCOMPUTED = 77, "a loop of the script waits for a value that nobody computed (--value states one)"
     INTERRUPTED = 130, "interrupted (Ctrl-C or SIGTERM)"
 
 
@@ -158,10 +159,18 @@ class Deadlock(RunFailure):
 
 
 class Stalled(RunFailure):
-    """Ranks have waited longer than --stall-timeout for a rank that makes no visible progress."""
+    """Ranks have waited longer than --stall-timeout for a rank that makes no visible progress, or none has made any."""
 
     exit_code = ExitCode.STUCK
     kind = "stalled"
+    shows_ranks = True
+
+
+class WaitsForValue(RunFailure):
+    """A loop can be ended only by a value that nobody computed, and has gone round for too long."""
+
+    exit_code = ExitCode.UNCOMPUTED
+    kind = "uncomputed_value"
     shows_ranks = True
 
 

@@ -191,6 +191,8 @@ class Launcher:
             arguments=config.arguments,
             launcher=config.launcher,
             preload=config.preload,
+            auto_preload=config.auto_preload,
+            preload_cache=str(config.compile_cache / "imports") if config.compile_cache else "",
             master_addr=isolation.LOOPBACK,
             master_port=free_port(),
             epoch_s=self._runtime.epoch_s,
@@ -200,6 +202,8 @@ class Launcher:
             data_limit_nbytes=DATA_LIMIT_NBYTES,
             float_limit_count=FLOAT_LIMIT_COUNT,
             routing=config.routing.text,
+            values=tuple(value.resolved for value in config.values),
+            loop_turns=config.loop_turns,
             grace_s=GRACE_S,
         )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from emu.contract.routing_policy import BALANCED
+from emu.contract.stated_values import StatedValue
 from netsim import NcclSettings
 from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import ON_DEMAND
@@ -35,8 +36,13 @@ class RunSpec:
     """What NCCL's environment variables ask for."""
     routing: str = BALANCED
     """The policy of `--moe`."""
+    values: tuple[StatedValue, ...] = ()
+    """What `--value` says."""
     stall_timeout_s: float = 0.0
-    """For how long, in real time, ranks may wait for one that makes no visible progress; 0: no limit."""
+    """For how long, in real time, ranks may wait for one that makes no visible progress, or none may make any; 0: no
+    limit."""
+    loop_turns: int = 0
+    """Of a loop that waits for a value that nobody computed: so many end the run; 0: no number does."""
 
     trace: TraceRequest | None = None
 

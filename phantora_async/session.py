@@ -87,7 +87,9 @@ class Session:
             progress=self._terminal.live,
             run_dir=config.run_dir,
             routing=config.routing.text,
+            values=config.values,
             stall_timeout_s=config.stall_timeout_s,
+            loop_turns=config.loop_turns,
             trace=config.trace,
         )
 

@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | Marker | Site | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Marker | Site | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Data | Comm | Clock | ElapsedNs | Done | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -25,10 +25,12 @@ MEMORY: Final = 4
 COUNTERS: Final = 5
 LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
+STATED_VALUE: Final = 10
+LOOP: Final = 11
 MARKER: Final = 6
 SITE: Final = 7
-TRACE: Final = 10
-TRACE_NAME: Final = 11
+TRACE: Final = 12
+TRACE_NAME: Final = 13
 STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
@@ -156,6 +158,31 @@ class Routing(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, calls: int, layer: int, chosen: int, candidates: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class StatedValue(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    number: int
+    pad: int
+    reads: int
+    computed: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, number: int, pad: int, reads: int, computed: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Loop(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    turns: int
+    line: int
+    stated: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, turns: int, line: int, stated: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Marker(NamedTuple):
     kind: int

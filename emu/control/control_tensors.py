@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
+from ..reads.uncomputed import UncomputedReads
 from .captured import CapturedOps
 from .host_views import HostViews, NoHostView, Place
 
@@ -33,10 +34,11 @@ UNKNOWN, KNOWN, PENDING, ASSUMED = range(4)
 class ControlTensors:
     """The small tensors of one process."""
 
-    def __init__(self, hook: Hook, limit_numel: int, float_limit_numel: int) -> None:
+    def __init__(self, hook: Hook, limit_numel: int, float_limit_numel: int, reads: UncomputedReads) -> None:
         import torch
 
         self.hook = hook
+        self.reads = reads
         self.limit_numel = limit_numel
         self.float_limit_numel = float_limit_numel
         self.tensor_type = torch.Tensor
@@ -157,7 +159,9 @@ class ControlTensors:
             if tensor.is_contiguous():
                 ranges += (tensor.data_ptr(), tensor.numel() * tensor.element_size())
             else:
-                ranges += _span(tensor)
+                place = Place(tensor)
+                n, sizes, strides = _dimensions(place)
+                self.hook.strided_overwrite(place.address, place.item, n, sizes, strides)
         if ranges:
             self.hook.overwrite(ranges)
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from ..contract.routing_policy import RoutingPolicy
 from ..interpreter.hook_library import Hook
-from . import device_ops, host_reads, op_rules
+from ..reads.uncomputed import UncomputedReads
+from . import device_ops, host_reads, large_ops, op_rules
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .random_numbers import choices, distributions, fills
@@ -23,7 +24,7 @@ _OWN: dict[str, Maker] = {
     "aten::pow.Scalar_out": device_ops.number_first,
     "aten::isin.Scalar_Tensor": device_ops.number_first,
     "aten::isin.Scalar_Tensor_out": device_ops.number_first,
-    "aten::copy_": host_reads.copy,
+    **large_ops.OF_LARGE_TENSORS,
     "aten::_local_scalar_dense": host_reads.item,
     "aten::_assert_async": host_reads.assertion,
     "aten::_assert_async.msg": host_reads.assertion,
@@ -62,14 +63,17 @@ class Installed(NamedTuple):
     routing: Routing
 
 
-def install(hook: Hook, limit_numel: int, float_limit_numel: int, policy: RoutingPolicy) -> Installed:
+def install(
+    hook: Hook, limit_numel: int, float_limit_numel: int, policy: RoutingPolicy, reads: UncomputedReads
+) -> Installed:
     """In the forker, once: registers the functions.
 
-    Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`.
+    Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`. `reads` is told
+    of values that the program reads although nobody computed them.
     """
     import torch
 
-    control = ControlTensors(hook, limit_numel, float_limit_numel)
+    control = ControlTensors(hook, limit_numel, float_limit_numel, reads)
     routing = Routing(control, policy)
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")

@@ -14,33 +14,26 @@ from .host_views import NoHostView, Place
 if TYPE_CHECKING:
     from torch import Tensor
 
-MANY_TURNS = 1000
-"""So many reads of uncomputed numbers at one line may be a loop that waits for a value."""
-
-
 def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
-    """`tensor.item()`: an unknown number reads as 0, an unknown bool as False."""
+    """`tensor.item()`: an unknown number reads as 0, an unknown bool as False, unless `--value` states another one."""
+    import torch
 
     def call(keyset: Any, tensor: Tensor) -> Any:
         control.use([tensor])
         value = kernel(keyset, tensor)  # waits for the GPU, and for bytes that have yet to arrive
         state = control.state_of(Place(tensor))
-        if state != KNOWN:
+        reads = control.reads
+        if state == KNOWN:
+            if reads.stated:
+                reads.computed()
+            return value
+        stated = reads.stated_value(tensor)
+        if stated is None:
             control.warn_of_unknown_read(tensor, state)
-            note_turn()
+        else:
+            value = control.unrecorded(lambda: torch.tensor(stated, dtype=tensor.dtype, device="cpu").item())
+        reads.note(tensor, value, stated=stated is not None)
         return value
-
-    turns: dict[str, int] = {}
-
-    def note_turn() -> None:
-        line = control.hook.line()
-        turns[line] = turns.get(line, 0) + 1
-        if turns[line] == MANY_TURNS:
-            control.hook.warn_once(
-                f"turns {line}",
-                f"{line or 'the script'} has read a number that nobody computed {MANY_TURNS} times: a loop that waits "
-                "for it does not end",
-            )
 
     return call
 
@@ -65,6 +58,24 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     op, integers, limit = ComputedOp(control, operation, kernel), control.integers, control.limit_numel
     float_limit, allow = control.float_limit_numel, control.hook.allow_copies
 
+    def read(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool) -> Any:
+        """To the host. Unknown values read as 0 unless `--value` states another number: then all of them do."""
+        reads = control.reads
+        if reads.stated:
+            control.wait([source])
+        state = control.state_of(Place(source))
+        result = kernel(keyset, target, source, non_blocking)
+        if state in (UNKNOWN, ASSUMED):
+            stated = reads.stated_value(source)
+            if stated is None:
+                control.warn_of_unknown_read(source, state)
+            else:
+                control.unrecorded(lambda: target.fill_(stated))
+            reads.note(source, None, stated=stated is not None)
+        elif reads.stated:
+            reads.computed()
+        return result
+
     def call(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
         dtype = target.dtype
         integer = dtype in integers and source.dtype in integers
@@ -73,13 +84,9 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if control.unused_choices and source.is_cuda:
             control.use([source])
         if not target.is_cuda:
-            state = KNOWN
-            if same and integer and numel:
-                state = control.state_of(Place(source))
-            result = kernel(keyset, target, source, non_blocking)
-            if state in (UNKNOWN, ASSUMED):
-                control.warn_of_unknown_read(source, state)
-            return result
+            if not same or not numel:  # the kernel copies what it converts by a call of its own
+                return kernel(keyset, target, source, non_blocking)
+            return read(keyset, target, source, non_blocking)
         if integer and numel > float_limit and numel <= limit:
             allow(numel * 8)
             try:

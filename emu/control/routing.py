@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..contract.routing_policy import RoutingPolicy
-from . import expert_choice
+from . import expert_choice, routing_groups
 from .computed_op import Kernel, as_tuple
 from .control_tensors import KNOWN, ControlTensors
 from .host_views import Place
-from .routing_loads import RoutingLoads
+from .routing_loads import CountedChoice, RoutingLoads
+from .routing_loads import Place as ChoicePlace
 from .score_masks import MAX_NUMEL, Exclusion, ScoreMasks, excluded_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class Routing:
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
         if name in CHOICES:
             return self._choosing(CHOICES[name], schema, call)
+        if name in routing_groups.PRODUCTS:
+            return routing_groups.told(self._control, operation, call)
         return self._scores.before(name, call)
 
     # ---- choices ---------------------------------------------------------------------------------------------------
@@ -114,9 +117,9 @@ class Routing:
             if choice.count == "" and not choice.ordered and indices.dim() < scores.dim():
                 last = indices.unsqueeze(dim)
             last = last.movedim(dim, -1)
-            loads = self._fill(last, candidates, None if choice.ordered else count, excluded, dim, arriving)
-            if loads is not None and dim in (-1, scores.dim() - 1):  # others choose tokens, not experts
-                self._when_used(indices, lambda: self.loads.add(*loads(), verb, count))
+            counted = self._fill(last, candidates, None if choice.ordered else count, excluded, dim, arriving, verb)
+            if counted is not None and dim in (-1, scores.dim() - 1):  # others choose tokens, not experts
+                self._when_used(indices, counted.used)
             return result
 
         return choose
@@ -140,28 +143,29 @@ class Routing:
         excluded: Exclusion | None,
         dim: int,
         arriving: Place | bool,
-    ) -> Callable[[], tuple[str, str, int, list[int]]] | None:
-        """Writes the indices, whose last dimension is that of the candidates. Returns what gives the line, the module,
-        its number and the candidates' loads; None if the indices cannot be written.
-        """
-        control, line = self._control, self._control.hook.line()
+        verb: str,
+    ) -> CountedChoice | None:
+        """Writes the indices, whose last dimension is that of the candidates; None if they cannot be written."""
+        control = self._control
         module, layer = self._place(candidates)
-        rows = indices.numel() // indices.size(-1)
+        rows, chosen_by_row = indices.numel() // indices.size(-1), 1 if count is None else count
         view = control.unrecorded(lambda: control.find_view(indices))
         if view is None:
             return None
-        found = [0] * candidates
+        place = ChoicePlace(module, verb, layer, chosen_by_row, candidates)
+        counted = CountedChoice(self.loads, place, control.hook.line())
 
         def fill(_: bool) -> None:
             if isinstance(arriving, Place) and control.state_of(arriving) == KNOWN:
                 return
             mask = None if excluded is None else excluded.mask().movedim(dim, -1).reshape(rows, candidates)
-            chosen, found[:] = self._chosen(rows, candidates, count, layer, mask)
+            chosen, loads = self._chosen(rows, candidates, count, layer, mask)
             view.copy_(chosen.view(view.shape))
+            counted.known(loads)
 
         self._scores.chosen(indices)
         control.compute_when_arrived([] if excluded is None else list(excluded.arriving), [indices], fill)
-        return lambda: (line, module, layer, found)
+        return counted
 
     def _when_used(self, indices: Tensor, report: Callable[[], None]) -> None:
         """A choice is reported when its indices are used: of many a maximum the program needs the value alone."""

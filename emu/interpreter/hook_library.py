@@ -43,7 +43,27 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_strided_mark": (None, (_int, _u64, _i64, _int, _dims, _dims)),
     "data_mark_known": (None, (_u64, _u64)),
     "data_overwrite": (None, (_ranges, _int)),
+    "data_strided_overwrite": (None, (_u64, _i64, _int, _dims, _dims)),
     "data_allow": (None, (_u64,)),
+    "data_unknown": (_u64, (_u64, _u64)),
+    "data_runs": (_u64, (_i64, _int, _dims, _dims)),
+    "data_move": (None, (_u64, _u64, _u64)),
+    "take": (_u64, (_u64, _i64, _int, _dims, _dims)),
+    "taken_drop": (None, (_u64,)),
+    "taken_depth": (_int, (_u64,)),
+    "taken_read": (_int, (_u64, _u64)),
+    "refer": (_int, (_u64, _u64, _i64, _int, _dims, _dims)),
+    "refer_source": (_int, (_str, _u64, _int, _u64, _i64, _int, _dims, _dims)),
+    "source_compute": (None, (_RUN,)),
+    "source_given": (None, (_u64, _u64)),
+    "sources_dropped": (_u64, (_ranges, _u64)),
+    "store_open": (None, (_str,)),
+    "store_descriptor": (_int, ()),
+    "store_move": (None, (_int,)),
+    "store_counts": (None, (_ranges,)),
+    "data_writer": (_str, (_u64,)),
+    "stated_value": (None, (_u32, _u64, _u64)),
+    "loop": (None, (_u64, _u32, _int, _str)),
     "philox": (None, (_u64, _u64, _u64, _u64, ctypes.c_void_p)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
     "capture_action": (_int, (_u64, _ranges, _int, _ranges, _int, _RUN, _u64)),
@@ -61,6 +81,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
     "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str)),
+    "groups": (None, (_ranges,)),
     "routing": (None, (_u64, _u32, _u32, _ranges, _u32, _str)),
 }
 
@@ -96,6 +117,7 @@ class Hook:
         self._functions = functions
         self._learn_versions = library.cudnnGetVersion
         self._callbacks: list[Any] = []  # ctypes' thunks must outlive the library's use of them
+        self._at_step: list[Callable[[], None]] = []
         # The simple ones are the C functions themselves.
         self.clock_ns: Callable[[], int] = functions["clock_ns"]
         self.host_clock_ns: Callable[[], int] = functions["host_clock_ns"]
@@ -107,7 +129,19 @@ class Hook:
         self.data_in_use: Callable[[int, int], int] = functions["data_in_use"]
         self.data_strided_state: Callable[[int, int, int, Any, Any], int] = functions["data_strided_state"]
         self.data_strided_mark: Callable[[int, int, int, int, Any, Any], None] = functions["data_strided_mark"]
+        self.strided_overwrite: Callable[[int, int, int, Any, Any], None] = functions["data_strided_overwrite"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
+        self.data_unknown: Callable[[int, int], int] = functions["data_unknown"]
+        self.data_runs: Callable[[int, int, Any, Any], int] = functions["data_runs"]
+        self.data_move: Callable[[int, int, int], None] = functions["data_move"]
+        self.take: Callable[[int, int, int, Any, Any], int] = functions["take"]
+        self.taken_drop: Callable[[int], None] = functions["taken_drop"]
+        self.taken_depth: Callable[[int], int] = functions["taken_depth"]
+        self.taken_read: Callable[[int, int], int] = functions["taken_read"]
+        self.refer: Callable[[int, int, int, int, Any, Any], int] = functions["refer"]
+        self.refer_source: Callable[[bytes | None, int, int, int, int, int, Any, Any], int] = functions["refer_source"]
+        self.give_source: Callable[[int, int], None] = functions["source_given"]
+        self._dropped = (_u64 * 256)()
         self.allow_copies: Callable[[int], None] = functions["data_allow"]
         self.philox: Callable[[int, int, int, int, int], None] = functions["philox"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
@@ -121,6 +155,31 @@ class Hook:
         """
         if self._functions["load"](device_file.encode()) != 0:
             raise HookError(f"the hook library rejects {device_file}")
+
+    def open_store(self, folder: str) -> None:
+        """In the forker: all ranks keep what their programs give to the device in one file of this folder."""
+        self._functions["store_open"](folder.encode())
+
+    def compute_sources(self, run: Callable[[int], None]) -> None:
+        """From now on `run(number)` is called where a source of that number is read: on any thread, within the read. It
+        calls `give_source(address, nbytes)` with the source's bytes, or does not if it has none. It must not raise.
+        """
+        thunk = _RUN(run)
+        self._callbacks.append(thunk)
+        self._functions["source_compute"](thunk)
+
+    def dropped_sources(self) -> list[int]:
+        """Numbers of sources that nothing refers to any more, each once."""
+        n = self._functions["sources_dropped"](self._dropped, len(self._dropped))
+        return self._dropped[:n]
+
+    def store_descriptor(self) -> int:
+        """Of the file of `open_store`; -1 if there is none."""
+        return int(self._functions["store_descriptor"]())
+
+    def move_store(self, descriptor: int) -> None:
+        """The file has this descriptor from now on."""
+        self._functions["store_move"](descriptor)
 
     def learn_versions(self) -> None:
         """In the forker, once torch is imported: asks cuDNN for its version, which loads a library that ranks share."""
@@ -167,6 +226,10 @@ class Hook:
             calls, layer, chosen, (_u64 * len(loads))(*loads), len(loads), text.encode(errors="replace")
         )
 
+    def groups(self, sizes: Sequence[int] | None) -> None:
+        """What this thread launches belongs to a product of such groups (emu/hook/kernels/groups.h); None: no more."""
+        self._functions["groups"](None if sizes is None else (_u64 * len(sizes))(*sizes))
+
     def kernel_program(self, function: int, program: str, parameter_widths: str, written: str) -> None:
         """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
         self._functions["kernel_program"](function, program.encode(), parameter_widths.encode(), written.encode())
@@ -180,10 +243,18 @@ class Hook:
         self._functions["data_overwrite"]((_u64 * len(ranges))(*ranges), len(ranges) // 2)
 
     def at_step(self, run: Callable[[], None]) -> None:
-        """From now on `run` is called at the end of every step of this rank. It must not raise."""
-        thunk = _STEP(run)
-        self._callbacks.append(thunk)
-        self._functions["at_step"](thunk)
+        """From now on `run` is called at the end of every step of this rank, after those that were given before. It must
+        not raise.
+        """
+        self._at_step.append(run)
+        if len(self._at_step) == 1:
+            thunk = _STEP(self._step_ends)
+            self._callbacks.append(thunk)
+            self._functions["at_step"](thunk)
+
+    def _step_ends(self) -> None:
+        for run in self._at_step:
+            run()
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes
@@ -230,6 +301,34 @@ class Hook:
         text = ctypes.create_string_buffer(1024)
         self._functions["line"](text, len(text))
         return text.value.decode(errors="replace")
+
+    def writer(self, address: int) -> str:
+        """The operation that should have written these bytes of the device, which are unknown; "" if that is unknown."""
+        name: bytes = self._functions["data_writer"](address)
+        return name.decode(errors="replace")
+
+    def stated_value(self, number: int, reads: int, computed: int) -> None:
+        """Sends a STATED_VALUE record."""
+        self._functions["stated_value"](number, reads, computed)
+
+    def loop(self, turns: int, line: int, stated: bool, text: str) -> None:
+        """Sends a LOOP record."""
+        self._functions["loop"](turns, line, stated, text.encode(errors="replace"))
+
+    def watch_loop(self, frame: Any, lines: Sequence[int]) -> bool:
+        """Counts turns of a loop of this frame, which the calling thread runs, until it is left: see
+        emu/hook/process/loop_turns.c. False if this interpreter does not let us.
+        """
+        watch = ctypes.PYFUNCTYPE(_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32))
+        return bool(watch(("phantora_watch_loop", self._library))(id(frame), (ctypes.c_int32 * 6)(*lines)) == 0)
+
+    def loop_turns(self) -> int:
+        """Turns of the loop that is watched; -1 if it has been left."""
+        return int(ctypes.PYFUNCTYPE(_i64)(("phantora_loop_turns", self._library))())
+
+    def forget_loop(self) -> None:
+        """Ends the watch."""
+        ctypes.PYFUNCTYPE(None)(("phantora_forget_loop", self._library))()
 
     def frame_rule(self, file: str, function: str, kind: int) -> None:
         """See emu.interpreter.frame_counter."""

@@ -19,14 +19,18 @@ from pathlib import Path
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
-from ..contract import routing_policy
+from ..contract import routing_policy, stated_values
 from ..contract.job import Job
 from ..control import dispatcher
 from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_names, triton_programs
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
-from ..weights.initialisation import Initialisation
+from ..preload import automatic
+from ..preload.automatic import Preloaded
+from ..reads.uncomputed import UncomputedReads
+from ..weights import installation
+from ..weights.store import Store
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -71,6 +75,11 @@ class Prepared:
     peaks: PeakMemory
     computed: dispatcher.Installed
     """Our functions in PyTorch's dispatcher."""
+    reads: UncomputedReads
+    store: Store | None
+    """CPU-side weights that ranks share; None: they share none."""
+    preloaded: Preloaded | None
+    """What has been imported for all ranks because the script imports it; None: nothing."""
 
 
 def prepare(job: Job) -> Prepared:
@@ -82,7 +91,9 @@ def prepare(job: Job) -> Prepared:
     hook = _load_hook(job)
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
     _preload(job.preload)
+    preloaded = automatic.preload(job) if job.auto_preload else None
     hook.learn_versions()
+    hook.open_store(job.runtime_dir)
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
@@ -94,19 +105,21 @@ def prepare(job: Job) -> Prepared:
     clock, ranges = VirtualClock(hook), NvtxRanges()
     time_functions.install(clock)
     policy = routing_policy.parse(job.routing)
-    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy)
+    reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns)
+    computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, reads)
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)
     frame_counter.install(hook)
     thread_names.install()
+    store = None
     if job.share_weights:
-        Initialisation(Path(job.runtime_dir, "weights"), hook).install()
+        store = installation.install(Path(job.runtime_dir, "weights"), job.world_size, hook)
     _check_single_threaded()
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, peaks, computed)
+    return Prepared(hook, clock, ranges, peaks, computed, reads, store, preloaded)
 
 
 def _check_torch() -> str:
@@ -162,5 +175,5 @@ def _check_single_threaded() -> None:
         names = sorted(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in running)
         raise CannotPrepare(
             f"the imported modules have started threads ({', '.join(names)}), which forked ranks would lack",
-            "leave out the --preload module that starts threads",
+            "leave out the --preload module that starts threads, or use --no-auto-preload",
         )

@@ -61,6 +61,7 @@ class Connection:
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self._pid = 0
+        self._seat: Seat | None = None
         self._open = False
 
     def open(self, job: Job, seat: Seat, process: int = 0) -> None:
@@ -77,12 +78,14 @@ class Connection:
             process=process,
         )
         self._pid = os.getpid()
+        self._seat = seat
         self._open = True
         os._exit = self._exit_at_once
         os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
         prepared.peaks.report_every_step(prepared.hook)
+        prepared.reads.start(seat.rank)
         prepared.ranges.start()
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
@@ -91,9 +94,12 @@ class Connection:
         """Sends the rank's last records. Does nothing in child processes of the rank, and the second time."""
         if self._open and self._pid == os.getpid():
             self._open = False
+            if self._prepared.preloaded is not None and self._seat is not None:
+                self._prepared.preloaded.remember(self._seat)
             self._prepared.clock.stop()
             self._prepared.peaks.report(self._prepared.hook)
             self._prepared.computed.routing.loads.report()
+            self._prepared.reads.report()
             self._prepared.hook.finish(end.code, end.last_words)
 
     def _flushing_before(self, execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:

@@ -16,6 +16,7 @@ from phantora_async.config import (
     DEFAULT_MOE,
     HOST_MODES,
     ISOLATIONS,
+    LOOP_TURNS,
     NETWORKS,
     STALL_TIMEOUT_S,
     resolve,
@@ -68,9 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="import MODULE once for all ranks, which saves memory and time; may be repeated",
     )
     job.add_argument(
+        "--no-auto-preload",
+        action="store_true",
+        help="import for all ranks what --preload names and nothing more; otherwise also what the script imports from "
+        "installed packages, if each rank would import the same",
+    )
+    job.add_argument(
         "--compile-cache",
         metavar="DIR|off",
-        help="where torch.compile and Triton keep what they compile for later runs; off: nowhere "
+        help="where torch.compile and Triton keep what they compile for later runs, and what is known of the script's "
+        "imports; off: nowhere "
         "(default: ~/.cache/phantora-async)",
     )
     machine = parser.add_argument_group("emulated machine")
@@ -111,6 +119,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how tokens spread over the experts of a mixture of experts, as the routers' scores are not computed: "
         "balanced, zipf:EXPONENT, random:SEED, or trace:FILE with the experts' loads, a line for each layer "
         "(default: %(default)s)",
+    )
+    machine.add_argument(
+        "--value",
+        metavar="LINE=EXPR",
+        action="append",
+        default=[],
+        help="what the script reads at a line where nobody computed what it reads, such as a loss: "
+        "--value 'train.py:42=2.5*exp(-step/100)'. EXPR may use n (reads at this line before), step (steps that have "
+        "ended), rank, random(), and functions of mathematics; or it is MODULE:FUNCTION, called with these. LINE alone "
+        "is a line of SCRIPT. May be repeated",
     )
     machine.add_argument(
         "--no-shared-weights",
@@ -162,8 +180,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=float,
         default=STALL_TIMEOUT_S,
-        help="end the run when ranks have waited for so long, in real time, for a rank that makes no visible progress "
-        "(default: %(default)g; 0: no limit)",
+        help="end the run when ranks have waited for so long, in real time, for a rank that makes no visible progress, "
+        "or when no rank has made any (default: %(default)g; 0: no limit)",
+    )
+    output.add_argument(
+        "--loop-turns",
+        metavar="N",
+        type=int,
+        default=LOOP_TURNS,
+        help="end the run when a loop that only a value can end which nobody computed has gone round N times "
+        "(default: %(default)s; 0: no limit but --stall-timeout)",
     )
     output.add_argument(
         "--no-progress",

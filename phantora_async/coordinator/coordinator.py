@@ -28,6 +28,7 @@ from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
+from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.liveness.sleep_detector import Processes, ProcFs
 from phantora_async.liveness.stall_watch import StallWatch
@@ -71,7 +72,10 @@ class Coordinator:
         self._blocked_ranks = BlockedRanks(self._timeline, self._fact_builder, pids, processes or ProcFs())
         self._stall_watch = StallWatch(self._timeline, self._fact_builder, pids, self._blocked_ranks, stacks)
         self._standstill = Standstill(self._timeline, self._connections, self._blocked_ranks)
-        self._status_view = StatusView(self._timeline, self._fact_builder, self._stall_watch, spec.stall_timeout_s)
+        loop_watch = LoopWatch(self._fact_builder.reads, spec.loop_turns, spec.stall_timeout_s)
+        self._status_view = StatusView(
+            self._timeline, self._fact_builder, self._stall_watch, loop_watch, spec.stall_timeout_s
+        )
         self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks)
         self._usage = Usage()
         self._over = asyncio.Event()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from phantora_async.diagnosis.progress import Progress, examples, line
-from phantora_async.errors import Stalled
+from phantora_async.errors import Stalled, WaitsForValue
 from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.virtual_time import Timeline
 
@@ -20,22 +21,33 @@ class Status(NamedTuple):
 
 class StatusView:
     def __init__(
-        self, timeline: Timeline, fact_builder: FactBuilder, stall_watch: StallWatch, stall_timeout_s: float
+        self,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        stall_watch: StallWatch,
+        loop_watch: LoopWatch,
+        stall_timeout_s: float,
     ) -> None:
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._stall_watch = stall_watch
+        self._loop_watch = loop_watch
         self._stall_timeout_s = stall_timeout_s
 
     def look(self, *, stalls: bool = True) -> Status:
-        """The status now. `stalls`: look for ranks that others wait for; raises Stalled after --stall-timeout."""
+        """The status now. `stalls`: look for ranks that others wait for, and for loops that do not end; raises Stalled and
+        WaitsForValue when these have taken too long.
+        """
+        loop = self._loop_watch.look() if stalls else None
+        if loop is not None and loop.limit:
+            raise WaitsForValue(f"{loop} ({loop.limit})", details=f"  {loop.explanation()}")
         stall = self._stall_watch.look() if stalls else None
         notice = ""
         if stall is not None:
             if self._stall_watch.notice_due(stall):
                 notice = stall.notice()
             limit_s = self._stall_timeout_s
-            if limit_s and stall.waiting and stall.for_s > limit_s:
+            if limit_s and stall.counts and stall.for_s > limit_s:
                 raise Stalled(f"{stall.notice()}; that is longer than --stall-timeout {limit_s:g}")
         progress = Progress.of(self._timeline.snapshot(examples(self._fact_builder)), self._fact_builder)
-        return Status(line(progress, str(stall) if stall else ""), notice)
+        return Status(line(progress, str(loop or stall or "")), notice)

@@ -56,6 +56,7 @@ class FailureReport:
             "rank": failure.rank if isinstance(failure, RankDied) else None,
             "calls": sides_document(failure.sides, fact_builder),
             "ranks": [self._rank(state, run_dir) for state in self.states],
+            "loops": [loop.document(rank) for rank, loop in sorted(fact_builder.reads.loops.items())],
         }
 
     def _rank(self, state: RankState, run_dir: Path) -> dict[str, Any]:

@@ -25,8 +25,13 @@ class Line:
 
     def __str__(self) -> str:
         """``train.py:42 in train_step``; the file relative to the working directory or to site-packages."""
-        text = f"{short(_PACKAGES.sub('', self.file))}:{self.line}"
+        text = self.place
         return f"{text} in {self.function}" if self.function and self.function != "<module>" else text
+
+    @property
+    def place(self) -> str:
+        """``train.py:42``"""
+        return f"{short(_PACKAGES.sub('', self.file))}:{self.line}"
 
     def document(self) -> dict[str, Any]:
         return {"file": self.file, "line": self.line, "function": self.function}

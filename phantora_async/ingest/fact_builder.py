@@ -20,6 +20,7 @@ from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.routing_loads import RoutingLoads
+from phantora_async.ingest.uncomputed_reads import UncomputedReads
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
@@ -67,6 +68,7 @@ class FactBuilder:
         self.warnings: dict[str, WarningCount] = {}
         """By their texts."""
         self.routing = RoutingLoads()
+        self.reads = UncomputedReads()
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
@@ -75,6 +77,8 @@ class FactBuilder:
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
             records.TRACE_NAME: self._trace_name,
+            records.STATED_VALUE: self.reads.take_stated,
+            records.LOOP: self.reads.take_loop,
             records.MARKER: self._marker,
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,

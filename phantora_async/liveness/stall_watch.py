@@ -37,14 +37,23 @@ class Stall:
     called: Site | None
     """Its last known call site."""
     waiting: tuple[int, ...]
-    """Ranks that wait for an answer or have ended; empty if all are asleep."""
+    """Ranks that wait for an answer or have ended; empty if all are asleep, or if all run."""
     ended: bool
     """All of these have ended."""
+    asleep: bool
+    """The rank is asleep, not running."""
+
+    @property
+    def counts(self) -> bool:
+        """Does ``--stall-timeout`` apply? Ranks that are all asleep are a deadlock's business."""
+        return bool(self.waiting) or not self.asleep
 
     def __str__(self) -> str:
         """``waiting 35 s for rank 3, which is running at train.py:17 in main``"""
         called = f" (last call at {self.called})" if self.called else ""
         at = f" at {self.site}" if self.site else called
+        if not self.waiting and not self.asleep:
+            return f"no visible progress for {self.for_s:.0f} s: rank {self.rank} {self.doing}{at}"
         return f"waiting {self.for_s:.0f} s for rank {self.rank}, which {self.doing}{at}"
 
     def notice(self) -> str:
@@ -90,7 +99,9 @@ class StallWatch:
         self._heard_s[rank] = monotonic()
 
     def look(self) -> Stall | None:
-        """The rank that others wait for, if they have waited for more than STALL_S. Asks that rank for its stack."""
+        """The rank that others wait for, if they have waited for more than STALL_S. If none waits: the rank that
+        virtual time waits for, if no rank has made visible progress for so long. Asks that rank for its stack.
+        """
         starved = self._timeline.starved
         if starved is None or self._fact_builder.rank_info[starved].bye is not None:
             return None
@@ -98,13 +109,13 @@ class StallWatch:
         incomplete = self._fact_builder.incomplete_collectives() if asleep else {}
         rank = self._blocker(starved, incomplete)
         for_s = monotonic() - self._heard_s.get(rank, self._started_s)
-        if for_s < STALL_S:
-            self._notice_s = FIRST_NOTICE_S
-            return None
         others = (other for other in range(len(self._fact_builder.rank_info)) if other != rank)
         waiting = tuple(other for other in others if self._waits(other, incomplete) or self._has_ended(other))
         asleep = self._blocked_ranks.sleeps(rank)
         if not waiting and not asleep:
+            for_s = monotonic() - max(self._heard_s.values(), default=self._started_s)
+        if for_s < STALL_S:
+            self._notice_s = FIRST_NOTICE_S
             return None
         if asleep:
             self._stacks.forget()
@@ -119,7 +130,8 @@ class StallWatch:
             doing = "is asleep" if asleep else "is running"
         (shown,) = self._timeline.snapshot([rank]).ranks
         called = self._fact_builder.site(rank, shown.last_site)
-        return Stall(rank, for_s, doing, self._stacks.where(rank), called, waiting, all(map(self._has_ended, waiting)))
+        ended = all(map(self._has_ended, waiting))
+        return Stall(rank, for_s, doing, self._stacks.where(rank), called, waiting, ended, asleep)
 
     def _has_ended(self, rank: int) -> bool:
         return self._fact_builder.rank_info[rank].bye is not None

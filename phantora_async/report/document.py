@@ -14,6 +14,7 @@ from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import kernels_document, source_shares, window_counts
 from phantora_async.report.routing import routing_document
 from phantora_async.report.simulator import Usage
+from phantora_async.report.stated_values import stated_document
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import RankSnapshot, Snapshot
@@ -100,6 +101,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
         "routing": routing_document(spec.routing, fact_builder.routing),
+        "stated_values": stated_document(spec.values, fact_builder.reads),
         "warnings": warnings,
         "warnings_left_out": len(fact_builder.warnings) - len(warnings),
         "ranks": ranks,

@@ -106,6 +106,7 @@ _ROUTED = Fields(
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
+_STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
     | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
@@ -130,7 +131,7 @@ _SIMULATED = Fields(
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
     },
-    {"routing": Fields({"policy": TEXT, "places": Each(_ROUTED)})},
+    {"routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}), "stated_values": Each(_STATED)},
 )
 _SPECULATION = Fields(
     _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")

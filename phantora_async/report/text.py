@@ -13,6 +13,7 @@ from rich.text import Text
 
 from phantora_async.report.document import MOST_WARNINGS
 from phantora_async.report.routing import routing_notes
+from phantora_async.report.stated_values import stated_notes
 from phantora_async.wording import printable
 
 ALL_RANKS = 16
@@ -210,9 +211,12 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     if any(rank["window"] == "run" for rank in simulated["ranks"]):
         notes.append("for ranks without two optimizer steps, shares are of the whole run")
     if simulated["unmodelled_reads"]:
-        notes.append(f"{simulated['unmodelled_reads']} reads of values that were not computed (0 was read)")
+        stated = any(one["reads"] for one in simulated.get("stated_values", []))
+        what = "0 was read, or what --value states" if stated else "0 was read"
+        notes.append(f"{simulated['unmodelled_reads']} reads of values that were not computed ({what})")
     if simulated["refused_calls"]:
         notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
+    notes += stated_notes(simulated.get("stated_values", []))
     notes += routing_notes(simulated["routing"]) if "routing" in simulated else []
     for warning in simulated["warnings"][:WARNINGS]:
         who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"

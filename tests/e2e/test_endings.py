@@ -152,3 +152,16 @@ def test_an_exit_handler_that_does_not_end(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == 75, done.output
     assert "for rank 1, which is running at ends.py:" in done.output
     assert "in loop; rank 0 has ended" in done.output
+
+
+def test_a_loop_that_no_other_rank_waits_for(run: Run, tmp_path: Path) -> None:
+    """A rank that runs for ever alone, here in an exit handler, makes no progress, either."""
+    script = tmp_path / "ends.py"
+    script.write_text(
+        "import atexit, torch\ntorch.ones(8, device='cuda').add_(1)\n"
+        "def loop():\n    while True:\n        pass\natexit.register(loop)\n"
+    )
+    done = run(script, n=1, options=("--stall-timeout", "5"))
+    assert done.exit_code == 75, done.output
+    assert "rank 0 is running at ends.py:" in done.output
+    assert done.report["failure"]["kind"] == "stalled"

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 from ..computed_op import Kernel, as_tuple
 from ..control_tensors import KNOWN, ControlTensors
 from ..host_views import NoHostView, Place
-from .distributions import IN_PLACE, Distributions, Output
+from ..references import shared as references_of
+from .distributions import AT_ANY_SIZE, IN_PLACE, Distributions, Draw, Given, Output
 from .philox import BLOCK, GeneratorState, Philox, state_of
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+MOST = 1 << 31
+"""Elements: PyTorch splits larger tensors among several launches."""
 
 
 class RandomOps:
@@ -54,6 +58,19 @@ class RandomOps:
             found = self._distributions[device] = Distributions(Philox(self.control.hook, threads))
         return found
 
+    def drawn(
+        self, distributions: Distributions, draw: Draw, state: GeneratorState, output: Output, given: Given
+    ) -> Tensor:
+        """All numbers of a large output, in the order of memory."""
+        import torch
+
+        values = torch.empty(output.numel, dtype=output.dtype, device="cpu")
+        at = 0
+        for begin, part, count in distributions.parts(state, output):
+            values[at : at + count] = draw(distributions, begin, part, given)[:count]
+            at += count
+        return values
+
     def fill(self, output: Tensor, values: Callable[[], Tensor]) -> None:
         """Writes `values()`, in the order of memory, once no earlier write is pending."""
         control = self.control
@@ -75,11 +92,12 @@ class RandomOps:
 
 def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An operation of `IN_PLACE`."""
-    ops = shared(control)
-    draw = IN_PLACE[_name(operation)]
+    ops, references = shared(control), references_of(control)
+    draw, at_any_size = IN_PLACE[_name(operation)], _name(operation) in AT_ANY_SIZE
 
     def call(keyset: Any, output: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not control.is_small(output) or not output.numel() or output.is_complex():
+        small = control.is_small(output)
+        if not (small or (at_any_size and output.numel() <= MOST)) or not output.numel() or output.is_complex():
             result = kernel(keyset, output, *args, **kwargs)
             control.overwrite([output])
             return result
@@ -94,6 +112,11 @@ def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         def given(place: int, name: str, default: Any) -> Any:
             return kwargs[name] if name in kwargs else args[place] if place < len(args) else default
 
+        if not small:
+            references.computed(
+                output, lambda: ops.drawn(distributions, draw, state, shape, given), in_memory_order=True
+            )
+            return result
         ops.fill(output, lambda: draw(distributions, state, shape, given))
         return result
 

@@ -3,10 +3,12 @@
 #define PHANTORA_ACTION_H
 
 #include "data/data.h"
+#include "sources/source.h"
 
 enum ph_action_kind {
     PH_ACTION_COPY,   /* bytes of `source`, or of `staged` (copied when the call was made), to writes[0] */
     PH_ACTION_SET,    /* `value` into writes[0] */
+    PH_ACTION_REFER,  /* writes[0] refers to `content` */
     PH_ACTION_FORGET, /* writes[0] becomes unknown */
     PH_ACTION_EXPECT, /* bytes that arrive under `token` into writes[0] */
     PH_ACTION_CALL,   /* run(arg): C code, on any thread */
@@ -22,11 +24,14 @@ typedef struct ph_action {
     int blockers; /* earlier actions it waits for, plus one while an EXPECT's bytes are missing */
     enum ph_action_kind kind;
     bool arrived;
+    bool large; /* of a copy, see moves.h */
     int value;
     uint64_t token;
     const void *source;
     unsigned char *staged;
     size_t staged_nbytes;
+    ph_source *content;
+    uint64_t offset; /* in `content` */
     void (*run)(void *);
     void *arg;
     int nreads, nwrites;

@@ -33,6 +33,15 @@ static void taken_back(const void *start) {
     pthread_mutex_unlock(&lock);
 }
 
+uintptr_t ph_data_block_start(const void *address) {
+    uintptr_t from = (uintptr_t)address;
+    pthread_mutex_lock(&lock);
+    const ph_interval *at = ph_intervals_at(&blocks, ph_intervals_after(&blocks, from));
+    uintptr_t start = at && at->start <= from ? at->start : 0;
+    pthread_mutex_unlock(&lock);
+    return start;
+}
+
 size_t ph_data_block_rest(const void *address) {
     uintptr_t from = (uintptr_t)address;
     pthread_mutex_lock(&lock);

@@ -1,12 +1,16 @@
 /*
  * data/: the bytes that steer the program. Small copies, sets and collectives really happen, in stream order; they are
- * deferred while an input has not arrived. Device bytes are "known" if something modelled has written them.
+ * deferred while an input has not arrived. Device bytes are "known" if something modelled has written them. Large
+ * copies and sets move references to sources (sources/), from which bytes are made when somebody reads them.
  *
- *   data.c            copies and sets: done at once, deferred, or too large to be done
+ *   data.c            copies and sets: done at once or deferred
+ *   moves.c           what one of them does to bytes, to what is known of them and to the sources that they refer to
  *   pending.c         deferred actions, in program order, and which blocks which
  *   known.c           which device bytes are known, over the sets of intervals.c
  *   blocks.c          the blocks of PyTorch's allocator
  *   strided.c         the same for the elements of a tensor
+ *   references.c      what tensors refer to, for emu's Python side
+ *   reads.c           what emu/reads tells of values that nobody computed
  *   routing.c         what the routing policy chose, for the report
  *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions
  *
@@ -47,12 +51,26 @@ void ph_data_wait_host(void);
 /* Is a write to part of the range pending? */
 bool ph_data_pending(const void *start, size_t nbytes);
 
+/* The range refers to this source, whose reference passes on, from an offset on; NULL: it becomes unknown. Ordered with
+ * pending writes. */
+struct ph_source;
+void ph_data_refer(void *dst, struct ph_source *source, uint64_t offset, size_t nbytes);
+/* Bytes of the range that refer to a source come to lie in device memory and are known. Not ordered. */
+void ph_data_settle(const void *start, size_t nbytes);
+/* How many bytes of the range are unknown and refer to no source? Those that are assumed count if `assumed`. */
+size_t ph_data_unknown(const void *start, size_t nbytes, bool assumed);
+
 /* A launch that is not executed writes to the range: its bytes are unknown after the writes that are pending. */
 void ph_data_overwrite(const void *start, size_t nbytes);
+/* The calling thread's operation does so: see reads.c. */
+void ph_data_note_writer(const void *start);
 /* PyTorch's allocator gives a block out, or takes it back (nbytes < 0). */
 void ph_data_block(const void *start, int64_t nbytes);
 /* Bytes from an address within a block to its end; outside of blocks, to the end of the allocation. */
 size_t ph_data_block_rest(const void *address);
+
+/* Where the block begins that holds the address; 0 if none does. */
+uintptr_t ph_data_block_start(const void *address);
 
 /* Is every byte of the range known? See known.c. These functions are not ordered with pending writes. */
 bool ph_data_known(const void *start, size_t nbytes);

@@ -37,6 +37,7 @@ static size_t padded(size_t nbytes) { return (nbytes + 7) & ~(size_t)7; }
 /* What has travelled counts as known. Buffers of bytes may have an end that nobody has written: the object collectives
  * of torch.distributed pad them, and do not read it. */
 static bool worth_sending(uint32_t dtype, const void *input, size_t nbytes) {
+    ph_data_settle(input, nbytes);
     return nccl_dtype_nbytes((int)dtype) == 1 ? ph_data_known_any(input, nbytes) : ph_data_known(input, nbytes);
 }
 

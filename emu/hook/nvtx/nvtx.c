@@ -253,6 +253,16 @@ const ph_op *ph_current_op(void) {
     return n > 0 && n <= PH_MAX_RANGES ? &thread->ranges[n - 1]->op : &no_op;
 }
 
+const char *ph_current_work(void) {
+    const ph_thread *thread = ph_self();
+    int n = thread->nranges < PH_MAX_RANGES ? thread->nranges : PH_MAX_RANGES;
+    for (int i = n - 1; i >= 0; i--) {
+        const ph_known_op *op = thread->ranges[i];
+        if (op->dispatched && op->work != PH_WORK_EMPTY && op->work != PH_WORK_VIEW) return op->op.name;
+    }
+    return NULL;
+}
+
 /* The thread is in no operator or node that began after its innermost Python function. */
 static bool called_by_python(const ph_thread *thread) { return thread->ndispatched == thread->frame_dispatched; }
 

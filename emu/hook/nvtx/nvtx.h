@@ -16,6 +16,9 @@ typedef struct ph_op {
     uint64_t key;
 } ph_op;
 const ph_op *ph_current_op(void);
+/* The name of the innermost operator or node of the calling thread that computes, instead of taking memory or making a
+ * view; NULL if there is none. It stays readable. */
+const char *ph_current_work(void);
 
 typedef struct ph_known_op {
     ph_op op;

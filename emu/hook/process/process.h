@@ -1,6 +1,7 @@
 /*
  * process/: the process that the library is loaded in. Its life and its place in the run (process), its threads
- * (thread), where in the user's program a thread is (sites), Python's lock (python).
+ * (thread), where in the user's program a thread is (sites), how often it goes round a loop (loop_turns), Python's lock
+ * (python).
  * Comes in: phantora_load, phantora_start and phantora_finish, called by emu's Python side. Goes out: the records
  * HELLO, BYE, MEMORY and SITE; state that other folders read.
  */

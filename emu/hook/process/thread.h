@@ -5,6 +5,7 @@
 #include "core/base.h"
 #include "core/cuda_types.h"
 #include "core/host.h"
+#include "kernels/groups.h"
 
 enum { PH_MAX_CONFIGS = 8, PH_MAX_RANGES = 128 };
 
@@ -60,6 +61,7 @@ typedef struct ph_thread {
     const struct ph_known_op *ranges[PH_MAX_RANGES];
     uint32_t launch_turns; /* how often it has launched a kernel after another thread had */
     int optimizer_depth;   /* index + 1 of the outermost Optimizer.step range, 0 if none */
+    ph_groups groups;      /* of the grouped product that it launches */
     int kernel_data_depth; /* the same for ops that copy tables to the device for their own kernels */
     struct ph_stream *default_streams[PH_MAX_DEVICES];
 } ph_thread;

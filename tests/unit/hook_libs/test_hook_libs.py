@@ -18,9 +18,10 @@ def sources(folder: str, *names: str) -> list[Path]:
 
 
 DATA = [
-    *sources("data", "data", "known", "intervals", "strided", "pending", "python_actions"),
+    *sources("data", "data", "moves", "known", "intervals", "strided", "pending", "python_actions"),
+    *sources("sources", "source", "source_map", "store"),
     *sources("process", "python"),
-    *sources("core", "alloc"),
+    *sources("core", "alloc", "hash"),
 ]
 TESTS = {
     "test_data.c": DATA,
@@ -30,7 +31,6 @@ TESTS = {
         *sources("cudnn", "handle", "backend", "descriptors", "graph", "work"),
         *sources("cublas", "handle", "gemm", "other", "lt"),
         *sources("costs", "library", "signature"),
-        *sources("core", "hash"),
         *sources("calls", "versions"),
     ],
 }

@@ -1,0 +1,216 @@
+"""The values of `--value LINE=EXPR`: what the program reads at a line where nobody computed what it reads.
+
+The command line checks them, and the ranks evaluate them. An expression has numbers, the operators of Python's
+arithmetic, comparisons, conditions and the names below, and nothing else: it can call no other function and has no side
+effects.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import math
+import operator
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+FORMS = "FILE:LINE=EXPRESSION, LINE=EXPRESSION for a line of the script, or either with =MODULE:FUNCTION"
+COUNTS = ("n", "step", "rank")
+"""Names that an expression may use: reads at the line before this one, steps that have ended, and the rank."""
+MOST_CHARACTERS = 1000
+_MOST_BITS = 4096
+"""Of whole numbers that a power gives. Larger ones are computed as floating-point numbers."""
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_LINE = re.compile(r"(?:(?P<file>.+):)?(?P<line>[0-9]{1,9})", re.DOTALL)
+
+Number = bool | int | float
+_CONSTANTS: Mapping[str, Number] = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
+_FUNCTIONS: Mapping[str, Callable[..., Number]] = {
+    "abs": abs, "bool": bool, "ceil": math.ceil, "cos": math.cos, "exp": math.exp, "float": float, "floor": math.floor,
+    "int": int, "log": math.log, "log10": math.log10, "log2": math.log2, "max": max, "min": min, "round": round,
+    "sin": math.sin, "sqrt": math.sqrt, "tanh": math.tanh,
+}  # fmt: skip
+RANDOM = "random"
+"""`random()`: a number from 0 to 1 that depends on the line and n alone, so it is the same on all ranks."""
+_BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Number]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+_UNARY: Mapping[type[ast.AST], Callable[[Any], Number]] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_,
+}  # fmt: skip
+_COMPARISONS: Mapping[type[ast.AST], Callable[[Any, Any], Number]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}  # fmt: skip
+
+
+class ValueProblem(ValueError):
+    """A stated value that cannot be understood or evaluated. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatedValue:
+    """What one `--value` says."""
+
+    text: str
+    """As the user gave it."""
+    file: str
+    """The end of the file's path, in whole components; "" for the script, see ``for_script``."""
+    line: int
+    expression: str
+    """Or `module:function`."""
+
+    def for_script(self, path: str) -> StatedValue:
+        """The same with the script's path where no file was given."""
+        return self if self.file else replace(self, file=path)
+
+    @property
+    def resolved(self) -> str:
+        """A text that ``parse`` makes the same of."""
+        return f"{self.file}:{self.line}={self.expression}"
+
+    @property
+    def is_function(self) -> bool:
+        return _FUNCTION.fullmatch(self.expression) is not None
+
+    def evaluate(self, n: int, step: int, rank: int) -> Number:
+        """Raises ValueProblem. Not for functions."""
+        try:
+            value = _Evaluation({"n": n, "step": step, "rank": rank}, f"{self.file}:{self.line}:{n}").of(
+                _tree(self.expression)
+            )
+        except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
+            if isinstance(error, ValueProblem):
+                raise
+            reason = error.args[-1] if error.args else type(error).__name__
+            raise ValueProblem(f"{reason} at n={n}, step={step}, rank={rank}") from None
+        return check_number(value)
+
+
+def parse(text: str) -> StatedValue:
+    """Raises ValueProblem."""
+    place, equals, expression = text.partition("=")
+    found, expression = _LINE.fullmatch(place.strip()), expression.strip()
+    if not equals or not expression or found is None:
+        raise ValueProblem(f"expected {FORMS}")
+    if int(found["line"]) < 1:
+        raise ValueProblem("lines are numbered from 1")
+    stated = StatedValue(text, (found["file"] or "").strip(), int(found["line"]), expression)
+    if not stated.is_function:
+        _check(_tree(expression))
+        stated.evaluate(n=0, step=0, rank=0)
+    return stated
+
+
+def check_number(value: object) -> Number:
+    """Raises ValueProblem if it is no number."""
+    if not isinstance(value, (bool, int, float)):
+        raise ValueProblem(f"{value!r:.40} is not a number")
+    return value
+
+
+def fits(stated_file: str, path: str) -> bool:
+    """Is the stated file this one? `path` is absolute."""
+    stated = posixpath.normpath(stated_file)
+    return path == stated or path.endswith(f"/{stated}")
+
+
+def _tree(expression: str) -> ast.expr:
+    if len(expression) > MOST_CHARACTERS:
+        raise ValueProblem(f"longer than {MOST_CHARACTERS} characters")
+    try:
+        return ast.parse(expression, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise ValueProblem(f"not an expression: {reason}") from None
+
+
+def _check(node: ast.expr) -> None:
+    """Raises ValueProblem if a part of the expression is not allowed."""
+    match node:
+        case ast.Constant(value=value) if type(value) in (bool, int, float):
+            return
+        case ast.Name(id=name) if name in COUNTS or name in _CONSTANTS:
+            return
+        case ast.Name(id=name):
+            known = ", ".join((*COUNTS, *_CONSTANTS, *_FUNCTIONS, RANDOM))
+            raise ValueProblem(f"unknown name {name!r}; known ones: {known}")
+        case ast.BinOp(op=op) if type(op) in _BINARY or isinstance(op, ast.Pow):
+            _check(node.left)
+            _check(node.right)
+        case ast.UnaryOp(op=op) if type(op) in _UNARY:
+            _check(node.operand)
+        case ast.BoolOp():
+            for value in node.values:
+                _check(value)
+        case ast.Compare(ops=ops) if all(type(op) in _COMPARISONS for op in ops):
+            for value in (node.left, *node.comparators):
+                _check(value)
+        case ast.IfExp():
+            for value in (node.test, node.body, node.orelse):
+                _check(value)
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=[]) if name == RANDOM:
+            return
+        case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _FUNCTIONS:
+            for value in node.args:
+                _check(value)
+        case _:
+            raise ValueProblem(f"{ast.unparse(node)[:60]!r} is not allowed in an expression")
+
+
+class _Evaluation:
+    """Of an expression that `_check` has accepted."""
+
+    def __init__(self, names: Mapping[str, Number], seed: str) -> None:
+        self._names = {**_CONSTANTS, **names}
+        self._seed = seed
+
+    def of(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                return self._names[name]
+            case ast.BinOp(op=ast.Pow()):
+                return _power(self.of(node.left), self.of(node.right))
+            case ast.BinOp(op=op):
+                return _BINARY[type(op)](self.of(node.left), self.of(node.right))
+            case ast.UnaryOp(op=op):
+                return _UNARY[type(op)](self.of(node.operand))
+            case ast.BoolOp(op=op, values=values):
+                value: Any = False
+                for one in values:
+                    value = self.of(one)
+                    if bool(value) == isinstance(op, ast.Or):
+                        break
+                return value
+            case ast.Compare():
+                left = self.of(node.left)
+                for op, other in zip(node.ops, node.comparators, strict=True):
+                    right = self.of(other)
+                    if not _COMPARISONS[type(op)](left, right):
+                        return False
+                    left = right
+                return True
+            case ast.IfExp():
+                return self.of(node.body if self.of(node.test) else node.orelse)
+            case ast.Call(func=ast.Name(id=name), args=args):
+                if name == RANDOM:
+                    return self._random()
+                return _FUNCTIONS[name](*map(self.of, args))
+        raise AssertionError("an expression that was not checked")
+
+    def _random(self) -> float:
+        """The same for the same line and n."""
+        digest = hashlib.blake2b(self._seed.encode(errors="replace"), digest_size=8).digest()
+        return int.from_bytes(digest) / 2**64
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * abs(exponent) > _MOST_BITS:
+        base = float(base)
+    return check_number(base**exponent)  # a negative number's root is complex

@@ -1,0 +1,49 @@
+"""A read of a value that nobody computed: what the program gets, and what is noted."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..contract.stated_values import Number, StatedValue
+from ..interpreter.hook_library import Hook
+from .loops import WaitingLoops
+from .stated import StatedValues
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class UncomputedReads:
+    """Of one process. `emu.control` calls it for every read of a number or of a tensor's values."""
+
+    def __init__(self, hook: Hook, values: tuple[StatedValue, ...], most_turns: int) -> None:
+        """In the forker, in the folder where the program is started. `most_turns`: of a loop that waits."""
+        folder = os.getcwd()
+        self.stated = StatedValues(hook, values, folder)
+        self._loops = WaitingLoops(hook, most_turns, folder)
+
+    def start(self, rank: int) -> None:
+        """In the rank, before its script runs."""
+        self.stated.start(rank)
+
+    def report(self) -> None:
+        """At the rank's end."""
+        self.stated.report()
+
+    def stated_value(self, tensor: Tensor) -> Number | None:
+        """What `--value` says that the program reads of the tensor now, whose values nobody computed: a number that the
+        tensor's dtype can have. None if it says nothing.
+        """
+        number = self.stated.find() if self.stated else None
+        return self.stated.read(number, tensor) if number is not None else None
+
+    def note(self, tensor: Tensor, value: Any, *, stated: bool) -> None:
+        """The program gets this value of a tensor that nobody computed; None: several values."""
+        self._loops.note_read(tensor, value, stated=stated)
+
+    def computed(self) -> None:
+        """The program reads values that were computed. To be called if a value is stated at all."""
+        number = self.stated.find()
+        if number is not None:
+            self.stated.note_computed(number)

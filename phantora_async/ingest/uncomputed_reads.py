@@ -1,0 +1,71 @@
+"""What the ranks read although nobody computed it, as STATED_VALUE and LOOP records tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from emu.contract import records
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest.call_sites import Line
+
+
+class StatedReads(NamedTuple):
+    """Of one rank, at the line of one `--value`."""
+
+    reads: int
+    computed: int
+    """Reads of values that were computed, which are left as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingLoop:
+    """A loop of a rank that only a value can end which nobody computed."""
+
+    turns: int
+    begins: Line
+    read: Line
+    dtype: str
+    operation: str
+    """Should have computed it; "" if unknown."""
+    stated: bool
+    """The value comes from `--value`."""
+
+    def document(self, rank: int) -> dict[str, Any]:
+        return {
+            "rank": rank,
+            "turns": self.turns,
+            "loop": self.begins.document(),
+            "read": self.read.document(),
+            "dtype": self.dtype,
+            "operation": self.operation,
+            "stated": self.stated,
+        }
+
+
+@dataclass(slots=True)
+class UncomputedReads:
+    stated: dict[int, dict[int, StatedReads]] = field(default_factory=dict)
+    """By the number of the `--value`, then by rank."""
+    loops: dict[int, WaitingLoop] = field(default_factory=dict)
+    """By rank: those that go round now."""
+
+    def take_stated(self, rank: int, record: records.StatedValue) -> None:
+        """A record's totals replace those of the one before."""
+        self.stated.setdefault(record.number, {})[rank] = StatedReads(record.reads, record.computed)
+
+    def take_loop(self, rank: int, record: records.Loop) -> None:
+        """Raises ProtocolError."""
+        text = record.payload.decode(errors="replace").rstrip("\0").split("\n")
+        if len(text) != 6:
+            raise ProtocolError(rank, "LOOP: a payload of another size")
+        read_at, function, file, loop_function, dtype, operation = text
+        read_file, _, read_line = read_at.rpartition(":")
+        if not read_line.isdecimal():
+            raise ProtocolError(rank, "LOOP: a read without a line")
+        if record.turns:
+            begins = Line(file, record.line, loop_function)
+            read = Line(read_file, int(read_line), function)
+            self.loops[rank] = WaitingLoop(record.turns, begins, read, dtype, operation, bool(record.stated))
+        else:
+            self.loops.pop(rank, None)

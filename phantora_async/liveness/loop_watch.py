@@ -1,0 +1,77 @@
+"""Loops of ranks that only a value can end which nobody computed: when have they gone round for too long?
+
+The ranks recognise them (`emu.reads`). Such a rank is busy and launches work, so it makes visible progress and no stall
+is seen. ``--loop-turns`` and, for loops with long turns, ``--stall-timeout`` are the limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+from phantora_async.ingest.call_sites import Line
+from phantora_async.ingest.uncomputed_reads import UncomputedReads, WaitingLoop
+from phantora_async.wording import named
+
+SHOWN_S = 3.0
+"""Loops that have gone round for less are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Ranks that go round the same loop."""
+
+    ranks: tuple[int, ...]
+    loop: WaitingLoop
+    """With the most turns of any of them."""
+    for_s: float
+    limit: str
+    """The option whose limit has been reached; "" if none has."""
+
+    def __str__(self) -> str:
+        """``rank 0 has gone round the loop at train.py:41 in main 35 times, waiting for a value that nobody computed``"""
+        one, loop = len(self.ranks) == 1, self.loop
+        return (
+            f"{named(self.ranks)} {'has' if one else 'have'} gone round the loop at {loop.begins} {loop.turns:,} times, "
+            f"waiting for a value that {'--value states' if loop.stated else 'nobody computed'}"
+        )
+
+    def explanation(self) -> str:
+        loop = self.loop
+        text = f"only what {loop.read} reads can end this loop: {loop.dtype}"
+        text += f" that {loop.operation} should have written" if loop.operation else ""
+        if loop.stated:
+            return text
+        return f"{text}; to state what it reads: --value '{loop.read.place}=EXPRESSION'"
+
+
+class LoopWatch:
+    def __init__(self, reads: UncomputedReads, most_turns: int, most_s: float) -> None:
+        """The limits: 0 stands for none."""
+        self._reads = reads
+        self._most_turns = most_turns
+        self._most_s = most_s
+        self._since: dict[int, tuple[Line, float]] = {}
+        """By rank: which loop it goes round, and since when."""
+
+    def look(self) -> Waiting | None:
+        """The ranks whose loop has gone round for longest in real time."""
+        now_s = monotonic()
+        loops = {rank: (loop.begins, loop) for rank, loop in self._reads.loops.items()}
+        known = self._since
+        self._since = {
+            rank: known[rank] if rank in known and known[rank][0] == place else (place, now_s)
+            for rank, (place, _) in loops.items()
+        }
+        if not loops:
+            return None
+        over = [rank for rank, (_, loop) in loops.items() if 0 < self._most_turns <= loop.turns]
+        first = over[0] if over else min(self._since, key=lambda rank: self._since[rank][1])
+        place, since_s = self._since[first]
+        ranks = [rank for rank, (where, _) in loops.items() if where == place]
+        loop = max((loops[rank][1] for rank in ranks), key=lambda loop: loop.turns)
+        for_s = now_s - since_s
+        limit = "--loop-turns" if over else "--stall-timeout" if 0 < self._most_s < for_s else ""
+        if not limit and for_s < SHOWN_S:
+            return None
+        return Waiting(tuple(sorted(ranks)), loop, for_s, limit)
