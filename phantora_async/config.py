@@ -120,7 +120,7 @@ def _network(cluster: Cluster, servers: int) -> tuple[NcclSettings, tuple[str, .
 
     try:
         nics = netsim.build(cluster.network).server.nics
-        netsim.Network(netsim.build(cluster.network, servers))
+        netsim.Network(netsim.build(cluster.network, cluster.network_servers(servers)))
     except netsim.NetsimError as error:
         raise UsageError(f"cluster {cluster.name}: {error}", "docs/netsim.md describes the [network] table") from None
     try:

@@ -12,7 +12,7 @@ May import: nothing of ours outside this folder. Others import this module alone
 from profiles.activity import COPY, FILL, KERNEL, Activity, activity
 from profiles.cost import Cost, CostModel, Source
 from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
-from profiles.descriptions.cluster import Cluster, load_cluster
+from profiles.descriptions.cluster import Cluster, load_cluster, load_network
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.errors import ProfileError, UnknownProfile
 from profiles.host import CALL_KINDS, WORK_KINDS, HostModel, Spread, host_toml, load_host
@@ -47,6 +47,7 @@ __all__ = [
     "load_cluster",
     "load_gpu",
     "load_host",
+    "load_network",
     "load_table",
     "path_of",
     "title",

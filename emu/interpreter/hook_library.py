@@ -74,6 +74,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "frame_rule": (_int, (_str, _str, _int)),
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
+    "ranges_next": (None, (_int,)),
     "measures_host": (_int, ()),
     "own_work": (None, (_u32, _u32, _u32)),
     "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
@@ -148,6 +149,7 @@ class Hook:
         self.is_uncounted: Callable[[], int] = functions["is_uncounted"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
+        self.ranges_next: Callable[[int], None] = functions["ranges_next"]
 
     def load(self, device_file: str) -> None:
         """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.

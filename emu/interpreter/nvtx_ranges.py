@@ -1,8 +1,9 @@
 """Switches PyTorch's NVTX ranges on for the life of the script: the hook library reads op names and sizes from them.
 
-PyTorch announces every op and every autograd node as an NVTX range; the hook library is the NVTX injection that
-receives them. The profiler state is that of `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's
-threads inherit. Torch allows one profiler at a time: while the script runs a profiler of its own, ours is suspended.
+PyTorch announces every op and every autograd node as a range. The hook library receives them from PyTorch itself
+(emu/hook/nvtx/record_function.c) or, where that fails, as NVTX's injection. The profiler state is that of
+`torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. Torch allows one profiler at
+a time: while the script runs a profiler of its own, ours is suspended.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from .hook_library import Hook
+
 
 class NvtxRanges:
     """The NVTX profiler of one rank's main thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
         self._thread = 0
         self._on = False
         self._enable: Callable[..., Any] | None = None
@@ -52,7 +56,7 @@ class NvtxRanges:
     def _resume(self) -> None:
         if threading.get_ident() != self._thread or self._on:
             return
-        from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
+        from torch._C._profiler import ProfilerConfig, ProfilerState, RecordScope, _ExperimentalConfig
 
         assert self._enable is not None, "install comes first"
         config = ProfilerConfig(
@@ -64,6 +68,7 @@ class NvtxRanges:
             False,  # with modules
             _ExperimentalConfig(),
         )
+        self._hook.ranges_next(len(RecordScope.__members__))
         self._enable(config, set())
         self._on = True
 

@@ -102,7 +102,7 @@ def prepare(job: Job) -> Prepared:
     compile_time.install(hook, peaks)
     timeouts.install()
     data_loader.install(hook)
-    clock, ranges = VirtualClock(hook), NvtxRanges()
+    clock, ranges = VirtualClock(hook), NvtxRanges(hook)
     time_functions.install(clock)
     policy = routing_policy.parse(job.routing)
     reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns)

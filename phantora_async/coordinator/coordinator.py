@@ -56,9 +56,9 @@ class Coordinator:
         """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
         self._spec = spec
         rules = spec.nccl.traffic_rules(netsim.build(spec.cluster.network).server.nics)
-        topology = netsim.build(spec.cluster.network, len(spec.servers), rules)
+        topology = netsim.build(spec.cluster.network, spec.cluster.network_servers(len(spec.servers)), rules)
         params = netsim.collectives.load_params(spec.cluster.nccl)
-        network = NetsimNetworkModel(topology, params, spec.servers, spec.nccl)
+        network = NetsimNetworkModel(topology, params, spec.servers, spec.nccl, spec.cluster.servers_per_nvlink_domain)
         optimistic = spec.clock == "optimistic"
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)

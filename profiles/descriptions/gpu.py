@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiles.descriptions.catalog import find
+from profiles.descriptions.catalog import read
 from profiles.descriptions.cuda_attributes import Attribute
 from profiles.descriptions.device_attributes import attributes
-from profiles.descriptions.fields import MOST_NBYTES, Fields, read_toml
+from profiles.descriptions.fields import MOST_NBYTES, Fields
 from profiles.errors import ProfileError
 
 MOST_SMS = 10_000
@@ -90,6 +90,9 @@ class Gpu:
     cc_minor: int
     sm_count: int
     sm_clock_khz: int
+    """The highest that it reports. Under load it is lower: `achieved` has what products reach."""
+    power_limit_w: int
+    """The board's default."""
     memory: Memory
     limits: Limits
     pcie: Pcie
@@ -100,6 +103,13 @@ class Gpu:
     attributes: tuple[tuple[Attribute, int], ...]
     """Every device attribute that CUDA defines, but the PCI ids of a board."""
     path: Path
+
+    @property
+    def products_by_warp_groups(self) -> bool:
+        """Tensor cores take operands from shared memory for four warps at once: Hopper and Blackwell of data centres.
+        Those of 12.x work for one warp, as Ampere's and Ada's.
+        """
+        return 9 <= self.cc_major < 12
 
     def peak_flops(self, dtype: str) -> float:
         """Dense FLOP/s of the fastest unit for products of this dtype, as the datasheet says; the figure that MFU
@@ -124,24 +134,24 @@ class Gpu:
             f"cc_minor={self.cc_minor}",
             f"launch_gap_ns={self.achieved.launch_gap_ns}",
             f"graph_gap_ns={self.achieved.graph_gap_ns}",
+            f"power_limit_w={self.power_limit_w}",
             *(f"attr.{attribute.value}={value}" for attribute, value in self.attributes),
         ]
 
 
 def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
     """Reads a shipped GPU by name or a user's file by path. Raises UnknownProfile or ProfileError."""
-    path = find("gpu", name_or_path)
-    top = read_toml(path)
-    gpu = _gpu(path, top)
+    top = read("gpu", name_or_path)
+    gpu = _gpu(top)
     top.done()
     if gpu.memory.reserved_nbytes >= gpu.memory.total_nbytes:
-        raise ProfileError(f"{path}: memory.reserved_nbytes: expected less than total_nbytes")
+        raise ProfileError(f"{top.path}: memory.reserved_nbytes: expected less than total_nbytes")
     if gpu.nccl.sms >= gpu.sm_count:
-        raise ProfileError(f"{path}: nccl.sms: expected less than sm_count")
+        raise ProfileError(f"{top.path}: nccl.sms: expected less than sm_count")
     return gpu
 
 
-def _gpu(path: Path, top: Fields) -> Gpu:
+def _gpu(top: Fields) -> Gpu:
     capability = top.text("compute_capability")
     if not (version := re.fullmatch(r"([0-9]{1,2})\.([0-9])", capability)):
         raise top.error("compute_capability", f'expected text like "9.0", found {capability!r}')
@@ -180,12 +190,13 @@ def _gpu(path: Path, top: Fields) -> Gpu:
         async_engines=bounds.async_engines,
     )
     return Gpu(
-        name=path.stem,
+        name=top.path.stem,
         device_name=top.text("device_name"),
         cc_major=major,
         cc_minor=minor,
         sm_count=sm_count,
         sm_clock_khz=sm_clock_khz,
+        power_limit_w=top.integer("power_limit_w", least=1, most=100_000),
         memory=found,
         limits=bounds,
         pcie=Pcie(
@@ -206,7 +217,7 @@ def _gpu(path: Path, top: Fields) -> Gpu:
         nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
         peaks=tuple((dtype, peaks.number(dtype) * 1e12) for dtype in PEAK_DTYPES),
         attributes=tuple(sorted((known | _overrides(top)).items())),
-        path=path,
+        path=top.path,
     )
 
 

@@ -8,6 +8,7 @@
  *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_costs.def
  *   runtime_version driver_version   as CUDA numbers them: 13000
  *   nvml_driver                      the driver's name, 580.95.05
+ *   power_limit_w                    the board's default power limit; without it NVML does not know one
  *   nvlink_count                     links of a GPU to the switches of its server
  *   trace_ranks=A-B                  ranks that the run's trace shows; may be repeated
  *   trace_first_step trace_last_step steps of theirs that it shows
@@ -154,6 +155,7 @@ static int set_key(const char *key, char *value) {
     KEY(trace_ranks, parse_ranks(value));
     KEY(trace_first_step, parse_u64(value, &ph_cfg.trace_first_step));
     KEY(trace_last_step, parse_u64(value, &ph_cfg.trace_last_step));
+    KEY(power_limit_w, parse_u32(value, &ph_cfg.power_limit_w));
     KEY(nvml_driver, parse_text(value, ph_cfg.nvml_driver, sizeof ph_cfg.nvml_driver));
 #undef KEY
     if (strcmp(key, "host_scale") == 0) {
