@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from phantora_async.errors import UsageError
+from phantora_async.errors import EnvironmentUnusable, UsageError
 
 PERFETTO_SUFFIXES = (".perfetto-trace", ".pftrace", ".perfetto")
 CHROME_SUFFIXES = (".pt.trace.json", ".json")
@@ -59,6 +60,10 @@ def resolve(file: str | None, ranks: str | None, steps: str | None, world_size: 
     perfetto = path.name.endswith(PERFETTO_SUFFIXES)
     if not perfetto and not path.name.endswith(CHROME_SUFFIXES) and not path.is_dir():
         raise UsageError(f"--trace {file}: its suffix names no form of trace", f"forms: {FORMS}")
+    if perfetto and importlib.util.find_spec("perfetto") is None:
+        raise EnvironmentUnusable(
+            f"--trace {file}: the package perfetto is missing", "pip install perfetto, or choose the form FILE.json"
+        )
     first, last = _steps(steps)
     request = TraceRequest(path, perfetto, _ranks(ranks, world_size), first, last)
     for written in request.files():

@@ -95,7 +95,7 @@ class Coordinator:
             hello = fact_builder.rank_info[rank].hello
             return hello.pid if hello is not None else 0
 
-        context = Context(fact_builder.costs, network.plan, pid, links)
+        context = Context(fact_builder.costs, network.plan, pid, links, request.chosen())
         trace = RunTrace(request, self._spec, fact_builder, context)
         telling.start(self._timeline, trace)
         return trace

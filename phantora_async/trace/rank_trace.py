@@ -185,7 +185,7 @@ class RankTrace:
         if ended.start_ns < 0:
             return
         name, _, sizes = ended.text.partition("\n")
-        self._emit(Op(thread, ended.start_ns, at_ns, name, sizes, ended.external))
+        self._emit(Op(thread, ended.start_ns, at_ns, name, sizes, ended.external, not ended.depth))
 
     def _release_call(self) -> None:
         if self._held is not None:

@@ -37,6 +37,14 @@ class _ChromeFiles:
                 stack.callback(file.close)
 
 
+def _writer(request: TraceRequest, spec: RunSpec, context: Context) -> Writer:
+    if not request.perfetto:
+        return _ChromeFiles(request, spec, context)
+    from phantora_async.trace.perfetto import PerfettoFile  # its messages take long to import
+
+    return PerfettoFile(request.path, spec, context)
+
+
 class RunTrace:
     """A ``virtual_time`` trace. ``failure`` says why it is incomplete: then nothing more is written."""
 
@@ -46,7 +54,7 @@ class RunTrace:
         self._request = request
         self._fact_builder = fact_builder
         self._costs = context.costs
-        self._writer: Writer = _ChromeFiles(request, spec, context)
+        self._writer = _writer(request, spec, context)
         self._ranks: dict[int, RankTrace] = {}
 
     def tell(self, rank: int, event: TraceEvent) -> None:

@@ -65,6 +65,8 @@ class Op(NamedTuple):
     sizes: str
     """Of its inputs, as PyTorch prints them; "" for a range of the program's."""
     external: int
+    outermost: bool
+    """No other one is around it."""
 
 
 class Step(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -74,6 +74,8 @@ class Context:
     """A rank's process id, as its own processes see it."""
     links: Sequence[str]
     """Names of the cluster's links, by number."""
+    traced: Set[int]
+    """Ranks."""
 
 
 class Writer(Protocol):

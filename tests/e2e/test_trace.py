@@ -128,3 +128,39 @@ def test_a_full_disk_ends_the_trace_and_not_the_run(run: Run, tmp_path: Path) ->
     assert ended.exit_code == 74
     assert "the trace t.json is incomplete: No space left on device" in ended.output
     assert ended.simulated["ranks"][0]["steps"] == 4
+
+
+def test_perfetto_s_form_shows_the_same(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("perfetto")
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
+
+    options = ("--trace-ranks", "0", "--trace-steps", "3")
+    json_form = run("traced.py", options=("--trace", str(tmp_path / "t.json"), *options))
+    own_form = run("traced.py", options=("--trace", str(tmp_path / "t.pftrace"), *options))
+    assert (json_form.exit_code, own_form.exit_code) == (0, 0), own_form.output
+    trace = pb.Trace.FromString((tmp_path / "t.pftrace").read_bytes())
+    names: dict[int, str] = {}
+    tracks: dict[int, str] = {}
+    found: list[tuple[int, int, str]] = []
+    started: dict[int, list[tuple[int, str]]] = {}
+    rates = []
+    packets = sorted(enumerate(trace.packet), key=lambda packet: (packet[1].timestamp, packet[0]))
+    for packet in trace.packet:
+        names |= {entry.iid: entry.name for entry in packet.interned_data.event_names}
+        if packet.HasField("track_descriptor"):
+            tracks[packet.track_descriptor.uuid] = packet.track_descriptor.name
+    for _, packet in packets:
+        event, track = packet.track_event, packet.track_event.track_uuid
+        if event.type == pb.TrackEvent.TYPE_SLICE_BEGIN:
+            started.setdefault(track, []).append((packet.timestamp, names[event.name_iid]))
+        elif event.type == pb.TrackEvent.TYPE_SLICE_END:
+            start_ns, name = started[track].pop()
+            if "stream" not in tracks[track] or not name.startswith("waits for"):
+                found.append((start_ns, packet.timestamp, name))
+        elif event.type == pb.TrackEvent.TYPE_COUNTER and "gpu0:out" in tracks[track]:
+            rates.append(event.double_counter_value)
+    assert not any(started.values())
+    events = events_of(tmp_path / "t.rank0.json")
+    assert sorted(found) == sorted((event["from_ns"], event["to_ns"], event["name"]) for event in events)
+    assert max(rates) > 0
+    assert rates[-1] == 0

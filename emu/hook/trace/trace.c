@@ -31,7 +31,11 @@ static struct {
 } trace;
 
 static uint32_t thread_number(ph_thread *thread) {
-    if (!thread->trace_number) thread->trace_number = (uint32_t)syscall(SYS_gettid);
+    static uint32_t others; /* the kernel's numbers of other threads differ from run to run */
+    if (!thread->trace_number) {
+        bool main = syscall(SYS_gettid) == getpid();
+        thread->trace_number = (uint32_t)getpid() + (main ? 0 : ++others);
+    }
     return thread->trace_number;
 }
 
