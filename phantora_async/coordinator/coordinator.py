@@ -12,6 +12,7 @@ import gc
 import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import netsim
@@ -35,6 +36,10 @@ from phantora_async.liveness.sleep_detector import Processes, ProcFs
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.report import Usage
 from phantora_async.run_spec import RunSpec
+from phantora_async.trace import telling
+from phantora_async.trace.run_trace import RunTrace
+from phantora_async.trace.writing import Context
+from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
 from profiles import CostModel
 
@@ -66,6 +71,9 @@ class Coordinator:
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
         self._fact_builder = FactBuilder(spec.world_size, Costs(CostModel(spec.gpu), CostTable(spec.cost_table)))
+        self._trace: RunTrace | None = None
+        if spec.trace is not None:
+            self._trace = self._start_trace(spec.trace, network, [link.name for link in topology.links])
         self._connections = Connections(self._timeline, self._fact_builder, spec.world_size)
         pids = self._connections.pids
         stacks = Stacks(spec.socket.parent)
@@ -91,6 +99,18 @@ class Coordinator:
         self._stop = Stop.STARVED
         """Why the last turn of virtual time ended."""
         self._look_timer: asyncio.TimerHandle | None = None
+
+    def _start_trace(self, request: TraceRequest, network: NetsimNetworkModel, links: list[str]) -> RunTrace:
+        fact_builder = self._fact_builder
+
+        def pid(rank: int) -> int:
+            hello = fact_builder.rank_info[rank].hello
+            return hello.pid if hello is not None else 0
+
+        context = Context(fact_builder.costs, network.plan, pid, links, request.chosen())
+        trace = RunTrace(request, self._spec, fact_builder, context)
+        telling.start(self._timeline, trace)
+        return trace
 
     # ---- for the session -------------------------------------------------------------------------------------------
 
@@ -146,7 +166,11 @@ class Coordinator:
         self._usage.passed_over = self._standstill.passed_over
         if self._run_end.failure is None and self._run_end.stopped is None and (text := self._early_end.missed()):
             self._fact_builder.warn(0, text)
-        return self._run_end.outcome(self._usage, self._restarts.done)
+        outcome = self._run_end.outcome(self._usage, self._restarts.done)
+        if self._trace is None:
+            return outcome
+        self._trace.close()
+        return replace(outcome, unwritten=self._trace.failure)
 
     async def _stop_ranks(self) -> None:
         """The ranks write out what their scripts have buffered, tell their peaks of memory, and end. One that does not
