@@ -14,6 +14,7 @@ from ..contract.records_definition import VERSION
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 _STEP = ctypes.CFUNCTYPE(None)
+_COMPUTE = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int)
 _JOIN = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 _i64 = ctypes.c_int64
@@ -23,6 +24,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_int, ()),
     "load": (_int, (_str,)),
     "number_process": (None, (_u32,)),
+    "keep_in_step": (None, ()),
     "join_later": (None, (_u32, _JOIN)),
     "start": (_int, (_str, _str, _u32, _u32, _u32, _u32)),
     "finish": (None, (_int, _str)),
@@ -33,6 +35,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
     "at_step": (None, (_STEP,)),
+    "at_stop": (None, (_STEP,)),
+    "steps_done": (None, ()),
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
@@ -83,13 +87,16 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
     "ranges_next": (None, (_int,)),
+    "ranges_beside": (_u64, ()),
+    "ranges_end": (None, (_u64,)),
     "measures_host": (_int, ()),
     "own_work": (None, (_u32, _u32, _u32)),
     "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
     "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
-    "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str)),
+    "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str, _u32, _str)),
+    "compute_programs": (None, (_COMPUTE, _STEP)),
     "groups": (None, (_ranges,)),
     "routing": (None, (_u64, _u32, _u32, _ranges, _u32, _str)),
 }
@@ -162,6 +169,8 @@ class Hook:
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
         self.ranges_next: Callable[[int], None] = functions["ranges_next"]
+        self.ranges_beside: Callable[[], int] = functions["ranges_beside"]
+        self.ranges_end: Callable[[int], None] = functions["ranges_end"]
 
     def load(self, device_file: str) -> None:
         """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.
@@ -237,6 +246,10 @@ class Hook:
         if self._functions["start"](socket_path.encode(), cost_table.encode(), rank, world_size, server, local_rank):
             raise HookError(f"rank {rank} cannot reach the coordinator at {socket_path}")
 
+    def keep_in_step(self) -> None:
+        """In the rank: where it waits for its GPU, it goes on when virtual time is there."""
+        self._functions["keep_in_step"]()
+
     def join_later(self, server: int, join: Callable[[int], None]) -> None:
         """In a process of a server that is not a rank yet: calls `join(device)` when it first uses a GPU."""
         thunk = _JOIN(join)
@@ -265,9 +278,21 @@ class Hook:
         """What this thread launches belongs to a product of such groups (emu/hook/kernels/groups.h); None: no more."""
         self._functions["groups"](None if sizes is None else (_u64 * len(sizes))(*sizes))
 
-    def kernel_program(self, function: int, program: str, parameter_widths: str, written: str) -> None:
+    def kernel_program(
+        self, function: int, program: str, parameter_widths: str, written: str, computed: int, nbytes: str
+    ) -> None:
         """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
-        self._functions["kernel_program"](function, program.encode(), parameter_widths.encode(), written.encode())
+        self._functions["kernel_program"](
+            function, program.encode(), parameter_widths.encode(), written.encode(), computed, nbytes.encode()
+        )
+
+    def compute_programs(self, compute: Callable[[int, list[int]], None], store: Callable[[], None]) -> None:
+        """From now on a launch of a program with a number calls `compute(number, values)`, then what the kernel stores
+        to becomes unknown, then it calls `store()`. `values`: the grid, then the parameters. Neither may raise.
+        """
+        thunks = _COMPUTE(lambda number, values, n: compute(number, values[:n])), _STEP(store)
+        self._callbacks += thunks
+        self._functions["compute_programs"](*thunks)
 
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""
@@ -290,6 +315,18 @@ class Hook:
     def _step_ends(self) -> None:
         for run in self._at_step:
             run()
+
+    def at_stop(self, run: Callable[[], None]) -> None:
+        """In the rank: `run` is to end this process. It is called on a thread of its own when the coordinator ends the
+        run before the script ends.
+        """
+        thunk = _STEP(run)
+        self._callbacks.append(thunk)
+        self._functions["at_stop"](thunk)
+
+    def steps_done(self) -> None:
+        """In the rank: the script has done the steps of `--steps`. Does not return."""
+        self._functions["steps_done"]()
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes
