@@ -73,6 +73,8 @@ class FactBuilder:
         self.warnings: dict[str, WarningCount] = {}
         """By their texts."""
         self.routing = RoutingLoads()
+        self.kept: records.Kept | None = None
+        """What the ranks keep so that it can be read back, as the last one has told."""
         self.reads = UncomputedReads()
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
@@ -91,6 +93,7 @@ class FactBuilder:
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
             records.NCCL_SOURCES: self._told,
+            records.KEPT: self._kept,
             records.SOURCES_OF: self._sources_of,
             records.COMM_INIT: self._comm_init,
             records.COMM_SPLIT: self._comm_split,
@@ -239,6 +242,10 @@ class FactBuilder:
 
     def _data(self, rank: int, record: records.NcclData) -> None:
         self._answers += self._exchange.late(rank, record)
+
+    def _kept(self, rank: int, record: records.Kept) -> None:
+        if self.kept is None or record.peak >= self.kept.peak:
+            self.kept = record
 
     def _told(self, rank: int, record: records.NcclSources) -> None:
         self._answers += self._sources.told(record)

@@ -49,8 +49,17 @@ def build(
             "emulated_calls": sum(rank.counters.api_calls for rank in snapshot.ranks),
             "emulated_ops": sum(rank.counters.ops for rank in snapshot.ranks),
             "speculation": _speculation(figures),
+            "kept": _kept(fact_builder),
         },
     }
+
+
+def _kept(fact_builder: FactBuilder) -> Document | None:
+    """What the ranks kept so that it could be read back; None if no rank told it."""
+    kept = fact_builder.kept
+    if kept is None:
+        return None
+    return {"peak_nbytes": kept.peak, "limit_nbytes": kept.budget, "refused_nbytes": kept.refused}
 
 
 def _speculation(figures: SimulatorFigures) -> Document:
