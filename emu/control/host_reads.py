@@ -14,6 +14,7 @@ from .host_views import NoHostView, Place
 if TYPE_CHECKING:
     from torch import Tensor
 
+
 def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """`tensor.item()`: an unknown number reads as 0, an unknown bool as False, unless `--value` states another one."""
     import torch

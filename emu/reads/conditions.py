@@ -170,7 +170,9 @@ class Evaluation:
         try:
             if isinstance(node, ast.Call):
                 made = self.thing(node.func)
-                return any(made is one for one in _ENDLESS) and (made is not itertools.repeat or len(node.args) + len(node.keywords) == 1)
+                return any(made is one for one in _ENDLESS) and (
+                    made is not itertools.repeat or len(node.args) + len(node.keywords) == 1
+                )
             found = self.thing(node)
         except Unknown:
             return False

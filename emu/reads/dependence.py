@@ -31,9 +31,7 @@ def mentions(node: ast.AST, names: frozenset[str]) -> bool:
 
 def of_callee(names: frozenset[str], module: Sequence[ast.stmt]) -> frozenset[str]:
     """Those that a function's caller sees, too: attributes, and variables that the function declares global."""
-    declared = {
-        name for node in walk(module) if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names
-    }
+    declared = {name for node in walk(module) if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
     return frozenset(name for name in names if name.startswith(".") or name in declared)
 
 
