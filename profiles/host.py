@@ -10,8 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiles.descriptions.catalog import find
-from profiles.descriptions.fields import read_toml
+from profiles.descriptions.catalog import read
 
 CALL_KINDS = ("query", "launch", "memcpy", "memset", "event", "sync", "alloc", "library", "nccl")
 """API calls: what the driver and NVIDIA's libraries take."""
@@ -73,12 +72,11 @@ def device_file_value(kind: str, ns: float) -> int:
 
 def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     """Reads a shipped host model by name or a user's file by path. Raises UnknownProfile or ProfileError."""
-    path = find("host", name_or_path)
-    top = read_toml(path)
+    top = read("host", name_or_path)
     calls, work = top.table("call_ns"), top.table("work_ns")
     spread, measured = top.table("spread", optional=True), top.table("measured", optional=True)
     host = HostModel(
-        name=path.stem,
+        name=top.path.stem,
         cost_ns={kind: calls.number(kind, zero=True, most=MOST_COST_NS) for kind in CALL_KINDS}
         | {kind: work.number(kind, zero=True, most=MOST_COST_NS) for kind in WORK_KINDS},
         host_function_ns=top.integer("host_function_ns", HOST_FUNCTION_NS),
@@ -88,7 +86,7 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
             spread.number("fast", 1.0, most=1.0), spread.number("slow", 1.0, least=1.0), spread.number("error", 0.1)
         ),
         measured={key: measured.text(key) for key in measured.keys()},  # noqa: SIM118
-        path=path,
+        path=top.path,
     )
     top.done()
     return host

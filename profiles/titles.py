@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from profiles.errors import ProfileError
 from profiles.kernel_names.kernel_name import read_name
-from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Rnn, Sdpa, Shape, Triton, parse
+from profiles.signature import Conv, Copy, Gemm, Grouped, Kernel, Library, Memset, Norm, Rnn, Sdpa, Shape, Triton, parse
 
 LONGEST = 96
 """Characters of a title."""
@@ -34,6 +34,9 @@ def title(signature: str) -> str:
             return _with_op(f"attention {what.direction} {what.dtype} {shapes}{causal}", what.op)
         case Kernel():
             return _with_op(f"{_kernel(what.name)} grid={_grid(what.grid)}", what.op)
+        case Grouped():
+            groups = f"groups={what.groups} rows={what.rows} longest={what.longest}"
+            return _with_op(f"{_kernel(what.name)} {groups} grid={_grid(what.grid)}", what.op)
         case Triton():
             return _with_op(f"{what.name} grid={_grid(what.grid)}", what.op)
         case Rnn():

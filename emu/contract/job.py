@@ -32,6 +32,10 @@ class Job:
     launcher: bool
     """`script` and `arguments` are a command that starts the ranks of a server."""
     preload: tuple[str, ...]
+    auto_preload: bool
+    """What the script will import of installed packages is imported once for all ranks."""
+    preload_cache: str
+    """Folder for what is known about that from earlier runs; "": there is none."""
     master_addr: str
     master_port: int
     epoch_s: int
@@ -48,6 +52,8 @@ class Job:
     """Floating-point tensors of more elements are not computed."""
     routing: str
     """The policy of `--moe`, see routing_policy."""
+    steps: int
+    """After so many steps a rank's script is held; 0: no limit."""
     values: tuple[str, ...]
     """What `--value` says, see stated_values. Each names a file."""
     loop_turns: int

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..contract.routing_policy import RoutingPolicy
 from ..interpreter.hook_library import Hook
 from ..reads.uncomputed import UncomputedReads
-from . import device_ops, host_reads, op_rules
+from . import device_ops, host_reads, large_ops, op_rules
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .random_numbers import choices, distributions, fills
@@ -24,7 +24,7 @@ _OWN: dict[str, Maker] = {
     "aten::pow.Scalar_out": device_ops.number_first,
     "aten::isin.Scalar_Tensor": device_ops.number_first,
     "aten::isin.Scalar_Tensor_out": device_ops.number_first,
-    "aten::copy_": host_reads.copy,
+    **large_ops.OF_LARGE_TENSORS,
     "aten::_local_scalar_dense": host_reads.item,
     "aten::_assert_async": host_reads.assertion,
     "aten::_assert_async.msg": host_reads.assertion,
@@ -61,6 +61,7 @@ class Installed(NamedTuple):
     library: Any
     """The functions stay registered as long as this object lives."""
     routing: Routing
+    control: ControlTensors
 
 
 def install(
@@ -90,4 +91,4 @@ def install(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
-    return Installed(library, routing)
+    return Installed(library, routing, control)

@@ -6,7 +6,8 @@ it (counts, offsets, permutations, sizes of collectives) is computed like all in
 
 Which calls are a choice: an operation of CHOICES over a matrix (two dimensions or more) of floating-point numbers that
 are not known, with 2 to 1,024 candidates, or any number if some are excluded by what is known (score_masks.py). A class
-in a metric is chosen in the same way: the report names every place.
+in a metric is chosen in the same way: the report names every place. A router written in Triton chooses unseen: its
+indices are chosen where an operation of COUNTS counts them.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..contract.routing_policy import RoutingPolicy
-from . import expert_choice
+from . import expert_choice, routing_groups
 from .computed_op import Kernel, as_tuple
-from .control_tensors import KNOWN, ControlTensors
+from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
 from .host_views import Place
-from .routing_loads import RoutingLoads
+from .routing_loads import CountedChoice, RoutingLoads
+from .routing_loads import Place as ChoicePlace
 from .score_masks import MAX_NUMEL, Exclusion, ScoreMasks, excluded_of
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ CHOICES = {
 }
 
 
+COUNTS = {"aten::histc": "bins", "aten::bincount": "minlength"}
+"""Operations that count how often each integer occurs, and the argument that says how many there are."""
+
+
 class Routing:
     """The routing of one process: its policy, and what was chosen."""
 
@@ -80,6 +86,10 @@ class Routing:
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
         if name in CHOICES:
             return self._choosing(CHOICES[name], schema, call)
+        if name in routing_groups.PRODUCTS:
+            return routing_groups.told(self._control, operation, call)
+        if schema.name in COUNTS:
+            return self._counting(schema, call)
         return self._scores.before(name, call)
 
     # ---- choices ---------------------------------------------------------------------------------------------------
@@ -114,12 +124,37 @@ class Routing:
             if choice.count == "" and not choice.ordered and indices.dim() < scores.dim():
                 last = indices.unsqueeze(dim)
             last = last.movedim(dim, -1)
-            loads = self._fill(last, candidates, None if choice.ordered else count, excluded, dim, arriving)
-            if loads is not None and dim in (-1, scores.dim() - 1):  # others choose tokens, not experts
-                self._when_used(indices, lambda: self.loads.add(*loads(), verb, count))
+            counted = self._fill(last, candidates, None if choice.ordered else count, excluded, dim, arriving, verb)
+            if counted is not None and dim in (-1, scores.dim() - 1):  # others choose tokens, not experts
+                self._when_used(indices, counted.used)
             return result
 
         return choose
+
+    def _counting(self, schema: Any, call: Kernel) -> Kernel:
+        """Integers that nobody computed (a router of Triton's wrote them) are chosen where they are counted."""
+        names = [argument.name for argument in schema.arguments]
+        place, default = names.index(COUNTS[schema.name]), {a.name: a.default_value for a in schema.arguments}
+        verb, integers = schema.name.removeprefix("aten::"), self._control.integers
+
+        def count(keyset: Any, indices: Tensor, *args: Any, **kwargs: Any) -> Any:
+            control = self._control
+            name = names[place]
+            candidates = kwargs.get(name, args[place - 1] if place <= len(args) else default[name])
+            if (
+                indices.dtype in integers
+                and 2 <= candidates <= MAX_CANDIDATES
+                and 0 < indices.numel() <= MAX_NUMEL
+                and control.small([indices])
+                and control.state([Place(indices)]) in (UNKNOWN, ASSUMED)
+            ):
+                rows = indices if indices.dim() > 1 and indices.size(-1) <= candidates else indices.reshape(-1, 1)
+                counted = self._fill(rows, candidates, rows.size(-1), None, -1, False, verb)
+                if counted is not None:
+                    counted.used()
+            return call(keyset, indices, *args, **kwargs)
+
+        return count
 
     def _computed_from(self, scores: Tensor) -> Place | bool:
         """True if the operation is computed from the scores; else the memory of scores that have yet to arrive from
@@ -140,28 +175,29 @@ class Routing:
         excluded: Exclusion | None,
         dim: int,
         arriving: Place | bool,
-    ) -> Callable[[], tuple[str, str, int, list[int]]] | None:
-        """Writes the indices, whose last dimension is that of the candidates. Returns what gives the line, the module,
-        its number and the candidates' loads; None if the indices cannot be written.
-        """
-        control, line = self._control, self._control.hook.line()
+        verb: str,
+    ) -> CountedChoice | None:
+        """Writes the indices, whose last dimension is that of the candidates; None if they cannot be written."""
+        control = self._control
         module, layer = self._place(candidates)
-        rows = indices.numel() // indices.size(-1)
+        rows, chosen_by_row = indices.numel() // indices.size(-1), 1 if count is None else count
         view = control.unrecorded(lambda: control.find_view(indices))
         if view is None:
             return None
-        found = [0] * candidates
+        place = ChoicePlace(module, verb, layer, chosen_by_row, candidates)
+        counted = CountedChoice(self.loads, place, control.hook.line())
 
         def fill(_: bool) -> None:
             if isinstance(arriving, Place) and control.state_of(arriving) == KNOWN:
                 return
             mask = None if excluded is None else excluded.mask().movedim(dim, -1).reshape(rows, candidates)
-            chosen, found[:] = self._chosen(rows, candidates, count, layer, mask)
+            chosen, loads = self._chosen(rows, candidates, count, layer, mask)
             view.copy_(chosen.view(view.shape))
+            counted.known(loads)
 
         self._scores.chosen(indices)
         control.compute_when_arrived([] if excluded is None else list(excluded.arriving), [indices], fill)
-        return lambda: (line, module, layer, found)
+        return counted
 
     def _when_used(self, indices: Tensor, report: Callable[[], None]) -> None:
         """A choice is reported when its indices are used: of many a maximum the program needs the value alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
 
 from ..interpreter.hook_library import Hook
@@ -19,33 +20,68 @@ class Place(NamedTuple):
     candidates: int
 
 
+class CountedChoice:
+    """One call: it counts once its indices are used and its loads are known, whichever comes last. In a CUDA graph
+    they become known again at each launch.
+    """
+
+    def __init__(self, loads: RoutingLoads, place: Place, line: str) -> None:
+        self._loads, self._place, self._line = loads, place, line
+        self._used = False
+        self._chosen: list[int] | None = None
+
+    def used(self) -> None:
+        """The program uses the indices."""
+        self._used = True
+        if self._count():
+            self._loads.send(self._place)
+
+    def known(self, chosen: list[int]) -> None:
+        """How often each candidate was chosen. It may be called on the hook's thread, which must not send records."""
+        self._chosen = chosen
+        self._count()
+
+    def _count(self) -> bool:
+        with self._loads.lock:
+            chosen = self._chosen
+            if not self._used or chosen is None:
+                return False
+            self._chosen = None
+            self._loads.add(self._place, self._line, chosen)
+            return True
+
+
 class RoutingLoads:
     """Totals since the rank's start."""
 
     def __init__(self, hook: Hook) -> None:
+        self.lock = threading.Lock()
         self._hook = hook
         self._totals: dict[Place, tuple[int, list[int]]] = {}
+        self._sent: dict[Place, int] = {}
         self._lines: dict[Place, str] = {}
 
-    def add(self, line: str, module: str, layer: int, loads: list[int], operation: str, chosen: int) -> None:
-        """One call at `line`, `file:line` of the script ("" if unknown). Sends the totals of its place after 1, 2, 4,
-        8 ... calls.
-        """
-        place = Place(module, operation, layer, chosen, len(loads))
+    def add(self, place: Place, line: str, loads: list[int]) -> None:
+        """One call at `line`, `file:line` of the script ("" if unknown). The caller holds the lock."""
         self._lines.setdefault(place, line)
         calls, before = self._totals.get(place, (0, None))
         total = loads if before is None else [a + b for a, b in zip(before, loads, strict=True)]
-        calls += 1
-        self._totals[place] = calls, total
-        if calls & (calls - 1) == 0:
-            self._send(place, calls, total)
+        self._totals[place] = calls + 1, total
+
+    def send(self, place: Place) -> None:
+        """Sends the totals of the place, after 1, 2, 4, 8 ... calls."""
+        if self._totals[place][0] >= 2 * self._sent.get(place, 0):
+            self._send(place)
 
     def report(self) -> None:
         """Sends all totals, at the rank's end."""
-        for place, (calls, loads) in self._totals.items():
-            if calls & (calls - 1):
-                self._send(place, calls, loads)
+        for place in list(self._totals):
+            self._send(place)
 
-    def _send(self, place: Place, calls: int, loads: list[int]) -> None:
+    def _send(self, place: Place) -> None:
+        calls, loads = self._totals[place]
+        if calls == self._sent.get(place, 0):
+            return
+        self._sent[place] = calls
         text = f"{self._lines[place]}\n{place.module}\n{place.operation}"
         self._hook.routing(calls, place.layer, place.chosen, loads, text)

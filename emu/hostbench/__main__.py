@@ -177,7 +177,7 @@ class _Detached:
 
             call_sites.note_backward_passes(self._hook)
             frame_counter.install(self._hook)
-            ranges = NvtxRanges()
+            ranges = NvtxRanges(self._hook)
             ranges.install()
             ranges.start()
 

@@ -12,12 +12,14 @@ import importlib
 import os
 import re
 import sys
+import weakref
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
+from ..compiled.launches import CompiledKernels
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
 from ..contract import routing_policy, stated_values
 from ..contract.job import Job
@@ -26,8 +28,10 @@ from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_n
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
+from ..preload import automatic
 from ..reads.uncomputed import UncomputedReads
-from ..weights.initialisation import Initialisation
+from ..weights import installation
+from ..weights.store import Store
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -73,43 +77,52 @@ class Prepared:
     computed: dispatcher.Installed
     """Our functions in PyTorch's dispatcher."""
     reads: UncomputedReads
+    store: Store | None
+    """CPU-side weights that ranks share; None: they share none."""
 
 
 def prepare(job: Job) -> Prepared:
     """Loads the hook library, imports torch and the modules of `--preload`, and installs everything that changes the
     interpreter. Raises CannotPrepare.
     """
+    gc.disable()  # little of what is imported becomes garbage
     graph_cache.install(_check_torch())
     split_graphs.install()
     hook = _load_hook(job)
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
     _preload(job.preload)
+    if job.auto_preload:
+        automatic.preload(job)
     hook.learn_versions()
+    hook.open_store(job.runtime_dir)
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
-    triton_programs.install(hook)
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()
     data_loader.install(hook)
-    clock, ranges = VirtualClock(hook), NvtxRanges()
+    clock, ranges = VirtualClock(hook), NvtxRanges(hook)
     time_functions.install(clock)
     policy = routing_policy.parse(job.routing)
     reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns)
     computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, reads)
+    triton_programs.install(hook, CompiledKernels(hook, computed.control))
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)
     frame_counter.install(hook)
     thread_names.install()
+    store = None
     if job.share_weights:
-        Initialisation(Path(job.runtime_dir, "weights"), hook).install()
+        store = installation.install(Path(job.runtime_dir, "weights"), job.world_size, hook)
     _check_single_threaded()
+    _keep_operators()
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, peaks, computed, reads)
+    gc.enable()
+    return Prepared(hook, clock, ranges, peaks, computed, reads, store)
 
 
 def _check_torch() -> str:
@@ -158,6 +171,16 @@ def _preload(names: tuple[str, ...]) -> None:
             ) from None
 
 
+def _keep_operators() -> None:
+    """When an interpreter ends, torch.library takes back every operator that was registered. A rank ends without: it
+    would write to thousands of pages that ranks share.
+    """
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        found = finalizer.peek()
+        if found is not None and found[1].__module__ == "torch.library":
+            finalizer.atexit = False
+
+
 def _check_single_threaded() -> None:
     """A fork copies only the calling thread: what another thread has locked would stay locked for ever."""
     running = os.listdir("/proc/self/task")
@@ -165,5 +188,5 @@ def _check_single_threaded() -> None:
         names = sorted(Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in running)
         raise CannotPrepare(
             f"the imported modules have started threads ({', '.join(names)}), which forked ranks would lack",
-            "leave out the --preload module that starts threads",
+            "leave out the --preload module that starts threads, or use --no-auto-preload",
         )

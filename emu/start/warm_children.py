@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
@@ -22,6 +22,7 @@ from typing import NoReturn
 from ..contract.job import Job, Seat
 from ..contract.records import ExitKind
 from ..interpreter import seeds
+from ..weights.store import Store
 from . import processes, program, rank, script
 from .prepare import Prepared
 
@@ -77,7 +78,14 @@ def seat_of(job: Job, server: int, environment: Mapping[str, str]) -> Seat | Non
     given = all(environment.get(name, "").isdigit() for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     if not given or OF_RANK in environment:
         return None
-    return gpu_seat(job, server, int(local))
+    gpus = visible_gpus(environment)
+    return gpu_seat(job, server, int(local) if gpus is None or int(local) >= len(gpus) else gpus[int(local)])
+
+
+def visible_gpus(environment: Mapping[str, str]) -> list[int] | None:
+    """The GPUs that CUDA_VISIBLE_DEVICES numbers; None if it is not set, or names GPUs in another way."""
+    given = [part.strip() for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    return [int(part) for part in given] if all(part.isdigit() for part in given) else None
 
 
 def gpu_seat(job: Job, server: int, device: int) -> Seat | None:
@@ -166,7 +174,11 @@ def main(
     `joined` it tells the server which rank it has become.
     """
     try:
-        joined_at = _take_descriptors(request.descriptors, joined.detach())
+        on_device = prepared.hook.store_descriptor()
+        kept = (joined.detach(), *([on_device] if on_device >= 0 else []))
+        joined_at, *on_device_at = _take_descriptors(request.descriptors, kept, prepared.store)
+        for descriptor in on_device_at:
+            prepared.hook.move_store(descriptor)
         os.chdir(request.folder)
         os.environ.clear()
         os.environ.update(request.environment)
@@ -231,14 +243,18 @@ class _Join:
             self(seat)
 
 
-def _take_descriptors(given: Mapping[int, int], joined: int) -> int:
-    """Leaves open the stub's descriptors, by their numbers, and `joined`, whose new number it returns."""
+def _take_descriptors(given: Mapping[int, int], own: Sequence[int], weights: Store | None) -> list[int]:
+    """Leaves open the stub's descriptors, by their numbers, the store's of the weights, and our `own`, whose new numbers
+    it returns.
+    """
     above = max([2, *given]) + 1
     moved = {number: fcntl.fcntl(here, fcntl.F_DUPFD_CLOEXEC, above) for number, here in given.items()}
-    kept = fcntl.fcntl(joined, fcntl.F_DUPFD_CLOEXEC, max([above, *moved.values()]) + 1)
+    first = max([above, *moved.values()]) + 1
+    kept = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, first) for descriptor in own]
+    stored = {weights.inherited_descriptor(max(kept) + 1)} if weights is not None else set()
     for number, here in moved.items():
         os.dup2(here, number)
-    taken = {0, 1, 2, *given, kept}
+    taken = {0, 1, 2, *given, *kept, *stored}
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in taken:
             with contextlib.suppress(OSError):  # the folder's own

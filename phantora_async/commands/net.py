@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from netsim import NetsimError, Topology, load
+from netsim import NetsimError, Topology, build, load
 from netsim.collectives import load_params, settings
 from netsim.tools import picture, stats, trace, trace_files
 from netsim.topology import EVERYTHING, ROUTINGS, TrafficRules, astra_sim
 from phantora_async.errors import NotWritten, UsageError
+from profiles import ProfileError, load_network
 
 USAGE = (
     "phantora-async net --network FILE --flows FILE [--servers N] [--routing ecmp|adaptive] [--json FILE] "
@@ -31,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="network description: TOML with a [network] table, or YAML of ASTRA-sim's analytical network",
+        help="network description: TOML with a [network] table, a cluster's name, or YAML of ASTRA-sim's analytical "
+        "network",
     )
     parser.add_argument(
         "--flows",
@@ -80,7 +83,7 @@ def run(given: argparse.Namespace) -> int:
             print(f"simulating {entries:,} entries; this takes minutes ...", file=sys.stderr, flush=True)
         net, done = trace.run(flows, topology, load_params(given.gpu), nccl.settings)
         statistics = stats.take(net, bins=given.bins)
-    except (NetsimError, OSError) as error:
+    except (NetsimError, ProfileError, OSError) as error:
         raise UsageError(str(error)) from None
     try:
         if given.json:
@@ -100,7 +103,16 @@ def run(given: argparse.Namespace) -> int:
 def _topology(given: argparse.Namespace, rules: TrafficRules = EVERYTHING) -> Topology:
     if given.network.suffix.lower() in (".yml", ".yaml"):
         return astra_sim.from_yaml(given.network)
+    if _needs_profiles(given.network):
+        return build(load_network(given.network), given.servers, rules)
     return load(given.network, given.servers, rules)
+
+
+def _needs_profiles(network: Path) -> bool:
+    """A shipped cluster's name, or a file that is based on another one."""
+    if not network.is_file():
+        return not network.suffix
+    return re.search(r"^base\s*=", network.read_text(encoding="utf-8", errors="replace"), re.MULTILINE) is not None
 
 
 def _write(path: Path, topology: Topology, done: dict[str, int | None], statistics: stats.Statistics) -> None:

@@ -25,7 +25,10 @@ NCCLS_OWN = NcclSettings()
 
 
 class NetsimNetworkModel:
-    """``virtual_time.NetworkModel`` over a netsim network. ``servers``: GPUs in use on each server, by rank."""
+    """``virtual_time.NetworkModel`` over a netsim network.
+
+    ``servers``: GPUs in use on each server, by rank. ``servers_per_domain`` of them are one server of the topology.
+    """
 
     def __init__(
         self,
@@ -33,12 +36,19 @@ class NetsimNetworkModel:
         params: Params,
         servers: Sequence[int],
         settings: NcclSettings = NCCLS_OWN,
+        servers_per_domain: int = 1,
     ) -> None:
         self._network = netsim.Network(topology)
         self._topology = topology
         self._params = params
         self._settings = settings
-        self._server_of = [server for server, gpus in enumerate(servers) for _ in range(gpus)]
+        gpus_per_server = topology.server.gpus // servers_per_domain
+        self._place_of = [
+            (server // servers_per_domain, server % servers_per_domain * gpus_per_server)
+            for server, gpus in enumerate(servers)
+            for _ in range(gpus)
+        ]
+        """By rank: its server of the topology, and the place there of its own server's first GPU."""
         self._members: dict[int, tuple[int, ...]] = {}
         self._flows: dict[Collective, dict[int, int | None]] = {}
         """A collective's flows, and when each completes; None if that is not known."""
@@ -97,7 +107,8 @@ class NetsimNetworkModel:
 
     def _endpoint(self, collective: Collective, rank: int) -> int:
         device = collective.comm.devices[collective.comm.place[rank]]
-        return self._topology.gpu(self._server_of[rank], device)
+        server, first = self._place_of[rank]
+        return self._topology.gpu(server, first + device)
 
     def begin(self, collective: Collective, at_ns: int, beside_compute: bool = False) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
@@ -125,7 +136,7 @@ class NetsimNetworkModel:
 
     def _in_one_server(self, collective: Collective) -> bool:
         """Between servers the NICs are the bottleneck, whatever the GPUs do."""
-        servers = {self._server_of[rank] for rank in collective.ranks}
+        servers = {self._place_of[rank][0] for rank in collective.ranks}
         return len(servers) == 1
 
     def retract(self, collective: Collective) -> Sequence[Revised]:

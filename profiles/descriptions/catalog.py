@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from profiles.descriptions.fields import Fields, read_toml
 from profiles.errors import ProfileError, UnknownProfile
 
 Kind = Literal["gpu", "cluster", "host"]
@@ -55,3 +57,8 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     raise UnknownProfile(
         f"unknown {kind} {text!r}; known ones: {', '.join(names(kind))}; or give the path of a .toml file"
     )
+
+
+def read(kind: Kind, name_or_path: str | os.PathLike[str]) -> Fields:
+    """The file that `name_or_path` means, upon its base if it names one. Raises UnknownProfile or ProfileError."""
+    return read_toml(find(kind, name_or_path), partial(find, kind))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profiles.descriptions.catalog import find
-from profiles.descriptions.fields import read_toml
+from profiles.descriptions.catalog import read
+from profiles.descriptions.fields import Fields
 
 MOST_GPUS = 1024
 
@@ -19,6 +19,8 @@ class Cluster:
     gpu: str
     """A GPU's name or path, for load_gpu."""
     gpus_per_server: int
+    servers_per_nvlink_domain: int
+    """How many servers one NVLink network joins: 1, or the servers of a rack (NVL72). To `network` they are one."""
     host: str
     """A host model's name or path, for load_host."""
     nccl: str
@@ -27,19 +29,45 @@ class Cluster:
     """netsim's [network] table, unread: docs/netsim.md says what its keys mean."""
     path: Path
 
+    def network_servers(self, servers: int) -> int:
+        """How many of the servers of `network` so many servers are."""
+        return -(-servers // self.servers_per_nvlink_domain)
+
 
 def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
     """Reads a shipped cluster by name or a user's file by path. Raises UnknownProfile or ProfileError."""
-    path = find("cluster", name_or_path)
-    top = read_toml(path)
+    top = read("cluster", name_or_path)
     cluster = Cluster(
-        name=path.stem,
+        name=top.path.stem,
         gpu=top.text("gpu"),
         gpus_per_server=top.integer("gpus_per_server", least=1, most=MOST_GPUS),
+        servers_per_nvlink_domain=top.integer("servers_per_nvlink_domain", 1, least=1, most=MOST_GPUS),
         host=top.text("host"),
         nccl=top.text("nccl"),
         network=top.raw("network"),
-        path=path,
+        path=top.path,
     )
     top.done()
+    _check_gpus(cluster, top)
     return cluster
+
+
+def load_network(name_or_path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The [network] table of a cluster, or of a file that has nothing else. Raises UnknownProfile or ProfileError."""
+    return read("cluster", name_or_path).raw("network")
+
+
+def _check_gpus(cluster: Cluster, top: Fields) -> None:
+    """The network has as many GPUs in a server as the servers that it joins have."""
+    server = cluster.network.get("server")
+    found = server.get("gpus", 1) if isinstance(server, dict) else None
+    if not isinstance(found, int):
+        return  # a graph, or a fault that netsim names
+    domain = cluster.servers_per_nvlink_domain
+    if found != cluster.gpus_per_server * domain:
+        servers = f" in each of {domain} servers that NVLink joins" if domain > 1 else ""
+        raise top.error(
+            "gpus_per_server",
+            f"{cluster.gpus_per_server} GPUs{servers}, but network.server.gpus is {found}: "
+            f"set it to {cluster.gpus_per_server * domain}",
+        )

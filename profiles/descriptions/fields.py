@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ MOST_NUMBER = 1e12
 """Bounds of fields that have none of their own. The hook library keeps most of them in 32 bits."""
 MOST_NBYTES = 1 << 46
 MOST_TEXT = 1000
+MOST_BASES = 8
+"""A file's base may have a base itself, and so on: a longer chain is one that leads back to its start."""
 
 
 def shown(value: object) -> str:
@@ -27,14 +31,38 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
-class Fields:
-    """One table of a TOML file. Each getter marks its key as known; `done()` rejects the keys left over."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that keys come from."""
 
-    def __init__(self, path: Path, table: dict[str, Any], prefix: str, text: str) -> None:
-        self.path = path
+    path: Path
+    text: str
+
+    def line_of(self, prefix: str, key: str) -> int | None:
+        """The line that sets the key: tomllib keeps no positions, so the text is searched below its table's heading."""
+        wanted = prefix.rstrip(".")
+        heading = ""
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if found := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
+                heading = found[1].replace('"', "")
+                if heading == f"{prefix}{key}":
+                    return number
+            elif heading == wanted and re.match(rf'\s*"?{re.escape(key)}"?\s*[=.]', line):
+                return number
+        return None
+
+
+class Fields:
+    """One table of a TOML file. Each getter marks its key as known; `done()` rejects the keys left over.
+
+    `sources`: the file, then its base, the base of that and so on.
+    """
+
+    def __init__(self, sources: tuple[Source, ...], table: dict[str, Any], prefix: str = "") -> None:
+        self.path = sources[0].path
+        self._sources = sources
         self._table = table
         self._prefix = prefix
-        self._text = text
         self._asked: set[str] = set()
         self._inner: list[Fields] = []
 
@@ -46,7 +74,7 @@ class Fields:
         found = self._take(key, {} if optional else None)
         if not isinstance(found, dict):
             raise self.error(key, f"expected a table, found {shown(found)}")
-        inner = Fields(self.path, found, f"{self._prefix}{key}.", self._text)
+        inner = Fields(self._sources, found, f"{self._prefix}{key}.")
         self._inner.append(inner)
         return inner
 
@@ -101,8 +129,10 @@ class Fields:
             inner.done()
 
     def error(self, key: str, fault: str) -> ProfileError:
-        line = self._line_of(key)
-        return ProfileError(f"{self.path}{f':{line}' if line else ''}: {self._prefix}{key}: {fault}")
+        """Names the file that sets the key: a base, if the file itself does not."""
+        found = ((source.path, source.line_of(self._prefix, key)) for source in self._sources)
+        where = next((f"{path}:{line}" for path, line in found if line), str(self.path))
+        return ProfileError(f"{where}: {self._prefix}{key}: {fault}")
 
     def _take(self, key: str, default: Any) -> Any:
         self._asked.add(key)
@@ -110,24 +140,42 @@ class Fields:
             raise self.error(key, "missing")
         return self._table.get(key, default)
 
-    def _line_of(self, key: str) -> int | None:
-        """The line that sets the key: tomllib keeps no positions, so the text is searched below its table's heading."""
-        wanted = self._prefix.rstrip(".")
-        heading = ""
-        for number, line in enumerate(self._text.splitlines(), start=1):
-            if found := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
-                heading = found[1].replace('"', "")
-                if heading == f"{self._prefix}{key}":
-                    return number
-            elif heading == wanted and re.match(rf'\s*"?{re.escape(key)}"?\s*[=.]', line):
-                return number
-        return None
 
+def read_toml(path: Path, find_base: Callable[[str], Path] | None = None) -> Fields:
+    """The file's top table. If it names a `base`, the base's keys hold where the file has none; `find_base` tells
+    which file is meant.
 
-def read_toml(path: Path) -> Fields:
-    """The file's top table. Raises ProfileError for a file that cannot be read or is no TOML (tomllib names line and
-    column).
+    Raises ProfileError for a file that cannot be read or is no TOML (tomllib names line and column).
     """
+    source, table = _parsed(path)
+    sources = [source]
+    while find_base is not None and "base" in table:
+        here = Fields((sources[-1],), table)
+        name = here.text("base")
+        if len(sources) > MOST_BASES:
+            raise here.error("base", f"{name!r} is based on more than {MOST_BASES} files, or on itself")
+        del table["base"]
+        beside = sources[-1].path.parent / name
+        source, base = _parsed(beside if name.endswith(".toml") and beside.is_file() else find_base(name))
+        table = _over(base, table)
+        sources.append(source)
+    return Fields(tuple(sources), table)
+
+
+def _over(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    """`table`, with what it lacks from `base`. Tables are merged key by key, unless they describe things of another
+    kind: another `kind` of server or fabric, a graph instead of servers.
+    """
+    if "graph" in table or table.get("kind", base.get("kind")) != base.get("kind"):
+        return table
+    merged = base | table
+    for key, inner in table.items():
+        if isinstance(inner, dict) and isinstance(base.get(key), dict):
+            merged[key] = _over(base[key], inner)
+    return merged
+
+
+def _parsed(path: Path) -> tuple[Source, dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -142,4 +190,4 @@ def read_toml(path: Path) -> Fields:
         raise ProfileError(f"{path}: not TOML that can be read: a number has thousands of digits") from None
     except RecursionError:
         raise ProfileError(f"{path}: not TOML that can be read: too many brackets within each other") from None
-    return Fields(path, table, "", text)
+    return Source(path, text), table

@@ -10,13 +10,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiles.descriptions.catalog import find
+from profiles.descriptions.catalog import read
 from profiles.descriptions.cuda_attributes import Attribute
 from profiles.descriptions.device_attributes import attributes
-from profiles.descriptions.fields import MOST_NBYTES, Fields, read_toml
+from profiles.descriptions.fields import MOST_NBYTES, Fields
 from profiles.errors import ProfileError
 
 MOST_SMS = 10_000
+MOST_WINDOW_MS = 1_000
+MOST_WATTS = 100_000
 PEAK_DTYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "i8")
 
 
@@ -59,7 +61,9 @@ class Achieved:
     l2_gb_per_s: float
     """Bandwidth of data that fits the L2 cache."""
     tensor_fraction: float
-    """Share of the tensor cores' peak that a large GEMM's main loop sustains (power limits the clock)."""
+    """Share of the tensor cores' peak that a large GEMM's main loop sustains: at the full clock if the GPU's power is
+    described, else at the clock that power allows.
+    """
     vector_fraction: float
     """The same for arithmetic outside the tensor cores."""
     sm_gb_per_s: float
@@ -83,6 +87,18 @@ class NcclKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Power:
+    """How the clock follows the power that kernels draw."""
+
+    product_w: int
+    """What large matrix products draw at the full clock. More than the limit: the clock falls."""
+    idle_w: int
+    """Between kernels, while the clock is still up."""
+    window_ns: int
+    """Time over which the draw counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     name: str
     device_name: str
@@ -90,16 +106,28 @@ class Gpu:
     cc_minor: int
     sm_count: int
     sm_clock_khz: int
+    """The highest that it reports. Under load it is lower: `achieved` has what products reach."""
+    power_limit_w: int
+    """The board's default."""
     memory: Memory
     limits: Limits
     pcie: Pcie
     achieved: Achieved
     nccl: NcclKernel
+    power: Power | None
+    """None: not described. The clock stays, and `Achieved.tensor_fraction` holds what power costs products."""
     peaks: tuple[tuple[str, float], ...]
     """FLOP/s by dtype of PEAK_DTYPES."""
     attributes: tuple[tuple[Attribute, int], ...]
     """Every device attribute that CUDA defines, but the PCI ids of a board."""
     path: Path
+
+    @property
+    def products_by_warp_groups(self) -> bool:
+        """Tensor cores take operands from shared memory for four warps at once: Hopper and Blackwell of data centres.
+        Those of 12.x work for one warp, as Ampere's and Ada's.
+        """
+        return 9 <= self.cc_major < 12
 
     def peak_flops(self, dtype: str) -> float:
         """Dense FLOP/s of the fastest unit for products of this dtype, as the datasheet says; the figure that MFU
@@ -124,24 +152,31 @@ class Gpu:
             f"cc_minor={self.cc_minor}",
             f"launch_gap_ns={self.achieved.launch_gap_ns}",
             f"graph_gap_ns={self.achieved.graph_gap_ns}",
+            f"power_limit_w={self.power_limit_w}",
+            *self._power_lines(),
             *(f"attr.{attribute.value}={value}" for attribute, value in self.attributes),
         ]
+
+    def _power_lines(self) -> list[str]:
+        if self.power is None:
+            return []
+        idle = round(1000 * self.power.idle_w / self.power_limit_w)
+        return [f"power_window_ns={self.power.window_ns}", f"power_idle={idle}"]
 
 
 def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
     """Reads a shipped GPU by name or a user's file by path. Raises UnknownProfile or ProfileError."""
-    path = find("gpu", name_or_path)
-    top = read_toml(path)
-    gpu = _gpu(path, top)
+    top = read("gpu", name_or_path)
+    gpu = _gpu(top)
     top.done()
     if gpu.memory.reserved_nbytes >= gpu.memory.total_nbytes:
-        raise ProfileError(f"{path}: memory.reserved_nbytes: expected less than total_nbytes")
+        raise ProfileError(f"{top.path}: memory.reserved_nbytes: expected less than total_nbytes")
     if gpu.nccl.sms >= gpu.sm_count:
-        raise ProfileError(f"{path}: nccl.sms: expected less than sm_count")
+        raise ProfileError(f"{top.path}: nccl.sms: expected less than sm_count")
     return gpu
 
 
-def _gpu(path: Path, top: Fields) -> Gpu:
+def _gpu(top: Fields) -> Gpu:
     capability = top.text("compute_capability")
     if not (version := re.fullmatch(r"([0-9]{1,2})\.([0-9])", capability)):
         raise top.error("compute_capability", f'expected text like "9.0", found {capability!r}')
@@ -180,12 +215,13 @@ def _gpu(path: Path, top: Fields) -> Gpu:
         async_engines=bounds.async_engines,
     )
     return Gpu(
-        name=path.stem,
+        name=top.path.stem,
         device_name=top.text("device_name"),
         cc_major=major,
         cc_minor=minor,
         sm_count=sm_count,
         sm_clock_khz=sm_clock_khz,
+        power_limit_w=top.integer("power_limit_w", least=1, most=MOST_WATTS),
         memory=found,
         limits=bounds,
         pcie=Pcie(
@@ -204,9 +240,22 @@ def _gpu(path: Path, top: Fields) -> Gpu:
             graph_gap_ns=achieved.integer("graph_gap_ns", 0),
         ),
         nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
+        power=_power(top),
         peaks=tuple((dtype, peaks.number(dtype) * 1e12) for dtype in PEAK_DTYPES),
         attributes=tuple(sorted((known | _overrides(top)).items())),
-        path=path,
+        path=top.path,
+    )
+
+
+def _power(top: Fields) -> Power | None:
+    """[power], which a file may leave out."""
+    if "power" not in top.keys():  # noqa: SIM118 - Fields is no mapping
+        return None
+    table = top.table("power")
+    return Power(
+        product_w=table.integer("product_w", least=1, most=MOST_WATTS),
+        idle_w=table.integer("idle_w", most=MOST_WATTS),
+        window_ns=table.integer("window_ms", least=1, most=MOST_WINDOW_MS) * 1_000_000,
     )
 
 

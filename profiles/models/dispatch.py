@@ -12,7 +12,7 @@ from profiles.models.products.matrix import gemm
 from profiles.models.products.recurrent import rnn
 from profiles.models.transfers import copy, library, memset, norm
 from profiles.models.triton import triton
-from profiles.signature import Conv, Copy, Gemm, Kernel, Library, Memset, Norm, Rnn, Sdpa, Signature, Triton
+from profiles.signature import Conv, Copy, Gemm, Grouped, Kernel, Library, Memset, Norm, Rnn, Sdpa, Signature, Triton
 
 
 def estimate(gpu: Gpu, what: Signature) -> Estimate:
@@ -35,7 +35,7 @@ def _modelled(gpu: Gpu, what: Signature) -> Estimate:
             return library(gpu, what)
         case Triton():
             return triton(gpu, what)
-        case Kernel():
+        case Kernel() | Grouped():
             return kernel(gpu, what)
         case Copy():
             return copy(gpu, what)

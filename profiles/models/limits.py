@@ -10,7 +10,7 @@ from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate
-from profiles.signature import Conv, Gemm, Kernel, Norm, Sdpa, Signature, Triton, elements
+from profiles.signature import Conv, Gemm, Grouped, Kernel, Norm, Sdpa, Signature, Triton, elements
 
 SLOWEST = 100.0  # times what the work needs at peak rates, and a launch
 SAVED = 4.0  # Winograd's and Fourier transforms save so many of a 32-bit convolution's products
@@ -37,7 +37,7 @@ def least_ns(gpu: Gpu, what: Signature, found: Estimate) -> float:
 
 def _most_ns(gpu: Gpu, what: Signature, found: Estimate, least: float) -> float:
     nbytes = found.nbytes
-    if isinstance(what, Kernel | Triton):
+    if isinstance(what, Kernel | Triton | Grouped):
         said = ITEM_NBYTES * sum(elements(shape) for shape in what.sizes if shape)
         nbytes = max(nbytes, said, THREAD_NBYTES * prod(what.grid) * prod(what.block))
     elif not isinstance(what, Gemm | Norm | Sdpa):

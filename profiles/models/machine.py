@@ -81,7 +81,7 @@ class Machine:
         """SMs for kernels launched as clusters of two blocks: since Hopper, GEMMs are. Both blocks need an SM of one
         GPC, and where NCCL holds an odd number of a GPC's SMs one stays idle.
         """
-        beside = self.sms < self.gpu.sm_count and self.gpu.cc_major >= 9
+        beside = self.sms < self.gpu.sm_count and self.gpu.products_by_warp_groups
         return max(self.sms - GPCS, 2) if beside else self.sms
 
     def quantised(self, blocks: int) -> float:

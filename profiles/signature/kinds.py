@@ -33,6 +33,22 @@ class Triton:
 
 
 @dataclass(frozen=True, slots=True)
+class Grouped:
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_nbytes: int
+    groups: int
+    used: int
+    rows: int
+    longest: int
+    tiles64: int
+    tiles128: int
+    op: str
+    sizes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gemm:
     call: str
     transa: str
@@ -127,9 +143,9 @@ class Memset:
     nbytes: int
 
 
-Signature = Kernel | Triton | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
+Signature = Kernel | Triton | Grouped | Gemm | Conv | Norm | Sdpa | Rnn | Library | Copy | Memset
 
 CLASSES: dict[str, type[Signature]] = {
-    "kernel": Kernel, "triton": Triton, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa, "rnn": Rnn,
-    "library": Library, "copy": Copy, "memset": Memset,
+    "kernel": Kernel, "triton": Triton, "grouped": Grouped, "gemm": Gemm, "conv": Conv, "norm": Norm, "sdpa": Sdpa,
+    "rnn": Rnn, "library": Library, "copy": Copy, "memset": Memset,
 }  # fmt: skip

@@ -91,6 +91,7 @@ def test_profiler_of_the_script_works(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "PASSED" in done.output
     assert (tmp_path / "trace.json").stat().st_size > 0
+    assert done.simulated["ranks"][0]["steps"] == 12  # the profiled one is among them
 
 
 def test_out_of_memory_is_pytorch_s_own(run: Run) -> None:
@@ -98,3 +99,12 @@ def test_out_of_memory_is_pytorch_s_own(run: Run) -> None:
     assert "blocks: CUDA out of memory" in done.output
     assert "torch.OutOfMemoryError: CUDA out of memory" in done.output
     assert done.exit_code == 1
+
+
+def test_a_rack_joined_by_nvlink(run: Run) -> None:
+    done = run("gpu_properties.py", n=8, options=("--cluster", "gb200-nvl72"))
+    assert done.exit_code == 0, done.output
+    assert "NVIDIA GB200, 10.0, 152 SMs, 197901355581 bytes" in done.output
+    assert "L2 132644864, 232448 per block, fp8 True" in done.output
+    assert "4 GPUs, bf16 True" in done.output
+    assert "8 x gb200 on 2 servers (gb200-nvl72)" in done.output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .philox import GeneratorState, Philox, normal, normal_double, uniform, uniform_double
@@ -31,6 +31,26 @@ class Distributions:
 
     def __init__(self, philox: Philox) -> None:
         self._philox = philox
+
+    @property
+    def threads_at_once(self) -> int:
+        return self._philox.threads_at_once
+
+    def parts(self, state: GeneratorState, output: Output) -> Iterator[tuple[GeneratorState, Output, int]]:
+        """A large output in pieces that can be drawn one by one: the state, what is drawn then, and how many of these
+        numbers count. Not for `between` and the like of 64 bits.
+        """
+        each = self._philox.threads_at_once * 4
+        if output.numel <= each:
+            yield state, output, output.numel
+            return
+        words = each // self._philox.threads_at_once // (2 if self._wide(output) else 4) * 4
+        for i in range(-(-output.numel // each)):
+            yield (
+                GeneratorState(state.seed, state.offset + i * words),
+                Output(each, output.dtype),
+                min(each, output.numel - i * each),
+            )
 
     def _wide(self, output: Output) -> bool:
         """Does the kernel draw in double precision?"""
@@ -163,3 +183,9 @@ IN_PLACE: dict[str, Draw] = {
     "aten::random_.from": _random_from,
 }
 """Operations that fill the tensor that they get."""
+
+AT_ANY_SIZE = frozenset(
+    f"aten::{name}"
+    for name in ["uniform_", "normal_", "log_normal_", "exponential_", "cauchy_", "geometric_", "bernoulli_.float"]
+)
+"""Those that may be drawn in `parts`: the kernels draw 64 bits for double precision alone."""

@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING, Any
 from ..computed_op import Kernel, as_tuple
 from ..control_tensors import KNOWN, ControlTensors
 from ..host_views import NoHostView, Place
-from .distributions import IN_PLACE, Distributions, Output
+from ..references import Layout, Recipe
+from ..references import shared as references_of
+from .distributions import AT_ANY_SIZE, IN_PLACE, Distributions, Draw, Given, Output
 from .philox import BLOCK, GeneratorState, Philox, state_of
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+MOST = 1 << 31
+"""Elements: PyTorch splits larger tensors among several launches."""
 
 
 class RandomOps:
@@ -54,6 +59,19 @@ class RandomOps:
             found = self._distributions[device] = Distributions(Philox(self.control.hook, threads))
         return found
 
+    def drawn(
+        self, distributions: Distributions, draw: Draw, state: GeneratorState, output: Output, given: Given
+    ) -> Tensor:
+        """All numbers of a large output, in the order of memory."""
+        import torch
+
+        values = torch.empty(output.numel, dtype=output.dtype, device="cpu")
+        at = 0
+        for begin, part, count in distributions.parts(state, output):
+            values[at : at + count] = draw(distributions, begin, part, given)[:count]
+            at += count
+        return values
+
     def fill(self, output: Tensor, values: Callable[[], Tensor]) -> None:
         """Writes `values()`, in the order of memory, once no earlier write is pending."""
         control = self.control
@@ -75,11 +93,33 @@ class RandomOps:
 
 def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An operation of `IN_PLACE`."""
-    ops = shared(control)
-    draw = IN_PLACE[_name(operation)]
+    ops, references = shared(control), references_of(control)
+    name = _name(operation)
+    draw, at_any_size = IN_PLACE[name], name in AT_ANY_SIZE
+
+    def given_by(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given:
+        return lambda place, name, default: (
+            kwargs[name] if name in kwargs else args[place] if place < len(args) else default
+        )
+
+    def numbers(kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in kwargs.items() if name != "generator"}
+
+    def drawn(layout: Layout, seed: int, offset: int, threads: int, numel: int, args: Any, kwargs: Any) -> Tensor:
+        """All numbers of a large output, in the order of memory."""
+        return ops.drawn(
+            Distributions(Philox(control.hook, threads)),
+            draw,
+            GeneratorState(seed, offset),
+            Output(numel, layout.dtype),
+            given_by(args, kwargs),
+        )
+
+    references.kinds[name] = drawn
 
     def call(keyset: Any, output: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not control.is_small(output) or not output.numel() or output.is_complex():
+        small = control.is_small(output)
+        if not (small or (at_any_size and output.numel() <= MOST)) or not output.numel() or output.is_complex():
             result = kernel(keyset, output, *args, **kwargs)
             control.overwrite([output])
             return result
@@ -91,9 +131,13 @@ def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         distributions = ops.distributions(output.device)
         shape = Output(output.numel(), output.dtype)
 
-        def given(place: int, name: str, default: Any) -> Any:
-            return kwargs[name] if name in kwargs else args[place] if place < len(args) else default
-
+        given = given_by(args, kwargs)
+        if not small:
+            threads = distributions.threads_at_once
+            references.computed(
+                output, Recipe(name, (state.seed, state.offset, threads, shape.numel, args, numbers(kwargs)))
+            )
+            return result
         ops.fill(output, lambda: draw(distributions, state, shape, given))
         return result
 

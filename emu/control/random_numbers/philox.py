@@ -44,7 +44,7 @@ class Philox:
     def __init__(self, hook: Hook, threads_at_once: int) -> None:
         """`threads_at_once`: how many threads of blocks of 256 the GPU holds: the largest grid of these kernels."""
         self._hook = hook
-        self._threads_at_once = threads_at_once
+        self.threads_at_once = threads_at_once
 
     def words(self, state: GeneratorState, numel: int, unroll: int) -> tuple[Tensor, int]:
         """[calls, threads, 4] words for `numel` elements, `unroll` of them a call and thread; and the number of threads
@@ -52,7 +52,7 @@ class Philox:
         """
         import torch
 
-        launched = min(-(-numel // BLOCK) * BLOCK, self._threads_at_once)
+        launched = min(-(-numel // BLOCK) * BLOCK, self.threads_at_once)
         calls = -(-numel // (launched * unroll))
         threads = min(numel, launched)
         out = torch.empty((calls, threads, 4), dtype=torch.int32, device="cpu")
@@ -71,7 +71,7 @@ class Philox:
 
     def offset_after_integers(self, state: GeneratorState, numel: int) -> GeneratorState:
         """The state after a kernel that draws 64 bits for each element."""
-        launched = min(-(-numel // BLOCK) * BLOCK, self._threads_at_once)
+        launched = min(-(-numel // BLOCK) * BLOCK, self.threads_at_once)
         return GeneratorState(state.seed, state.offset + ((numel - 1) // (launched * 2) + 1) * 4)
 
     def spread(self, drawn: Tensor, numel: int) -> Tensor:

@@ -3,10 +3,12 @@
 #define PHANTORA_ACTION_H
 
 #include "data/data.h"
+#include "sources/source.h"
 
 enum ph_action_kind {
     PH_ACTION_COPY,   /* bytes of `source`, or of `staged` (copied when the call was made), to writes[0] */
     PH_ACTION_SET,    /* `value` into writes[0] */
+    PH_ACTION_REFER,  /* writes[0] refers to `content` */
     PH_ACTION_FORGET, /* writes[0] becomes unknown */
     PH_ACTION_EXPECT, /* bytes that arrive under `token` into writes[0] */
     PH_ACTION_CALL,   /* run(arg): C code, on any thread */
@@ -22,11 +24,14 @@ typedef struct ph_action {
     int blockers; /* earlier actions it waits for, plus one while an EXPECT's bytes are missing */
     enum ph_action_kind kind;
     bool arrived;
+    bool large; /* of a copy, see moves.h */
     int value;
     uint64_t token;
     const void *source;
     unsigned char *staged;
     size_t staged_nbytes;
+    ph_source *content;
+    uint64_t offset; /* in `content` */
     void (*run)(void *);
     void *arg;
     int nreads, nwrites;
@@ -45,6 +50,8 @@ ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nr
 bool ph_action_submit(ph_action *action);
 /* Would an action over these ranges be blocked? One atomic load if nothing is pending. */
 bool ph_action_conflicts(const ph_range *reads, int nreads, const ph_range *writes, int nwrites);
+/* Does the calling thread run an action? What that does to its ranges happens at once. */
+bool ph_action_running(void);
 /* Blocks until a Python action can run. */
 void ph_action_python_wait(void);
 /* Takes the next such action, NULL if there is none. The caller performs and finishes it. */

@@ -1,8 +1,10 @@
 /*
  * data/: the bytes that steer the program. Small copies, sets and collectives really happen, in stream order; they are
- * deferred while an input has not arrived. Device bytes are "known" if something modelled has written them.
+ * deferred while an input has not arrived. Device bytes are "known" if something modelled has written them. Large
+ * copies and sets move references to sources (sources/), from which bytes are made when somebody reads them.
  *
- *   data.c            copies and sets: done at once, deferred, or too large to be done
+ *   data.c            copies and sets: done at once or deferred
+ *   moves.c           what one of them does to bytes, to what is known of them and to the sources that they refer to
  *   pending.c         deferred actions, in program order, and which blocks which
  *   known.c           which device bytes are known, over the sets of intervals.c
  *   blocks.c          the blocks of PyTorch's allocator
@@ -47,6 +49,18 @@ void ph_data_wait(const void *start, size_t nbytes);
 void ph_data_wait_host(void);
 /* Is a write to part of the range pending? */
 bool ph_data_pending(const void *start, size_t nbytes);
+
+/* The range refers to this source, whose reference passes on, from an offset on; NULL: it becomes unknown. Ordered with
+ * pending writes. */
+struct ph_source;
+void ph_data_refer(void *dst, struct ph_source *source, uint64_t offset, size_t nbytes);
+/* Bytes of the range that refer to a source come to lie in device memory and are known. Not ordered. */
+void ph_data_settle(const void *start, size_t nbytes);
+/* The other way round: known bytes of a large range are put into the store. Does a part of the range refer to a source
+ * then? */
+bool ph_data_refer_all(void *start, size_t nbytes);
+/* How many bytes of the range are unknown and refer to no source? Those that are assumed count if `assumed`. */
+size_t ph_data_unknown(const void *start, size_t nbytes, bool assumed);
 
 /* A launch that is not executed writes to the range: its bytes are unknown after the writes that are pending. */
 void ph_data_overwrite(const void *start, size_t nbytes);

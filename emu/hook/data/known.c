@@ -6,12 +6,15 @@
  *            them, and is told
  *   unknown  all others, whatever they hold
  *
+ * Bytes that refer to a source (sources/) are none of these until ph_data_settle has made them known.
+ *
  * Bytes of a block that PyTorch's allocator gives out are unknown (blocks.c), so what a launch writes to a new tensor
  * is unknown unless it is computed. If the sets grow too large, the shortest intervals become unknown.
  */
 #include "data/data.h"
 #include "data/intervals.h"
 #include "memory/memory.h"
+#include "sources/source_map.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,6 +43,7 @@ static void shed(ph_intervals *set) {
 static void mark(ph_intervals *set, ph_intervals *other, const void *start, size_t nbytes) {
     if (!nbytes || !ph_is_device_pointer(start)) return;
     uintptr_t from = (uintptr_t)start;
+    ph_sources_cut(start, nbytes);
     pthread_mutex_lock(&lock);
     if (set->n >= CAPACITY) shed(set);
     ph_intervals_add(set, from, from + nbytes);
@@ -52,6 +56,7 @@ void ph_data_mark_known(const void *start, size_t nbytes) { mark(&known, &assume
 void ph_data_mark_assumed(const void *start, size_t nbytes) { mark(&assumed, &known, start, nbytes); }
 
 void ph_data_forget(const void *start, size_t nbytes) {
+    ph_sources_cut(start, nbytes);
     if (!nbytes || !n) return;
     uintptr_t from = (uintptr_t)start;
     pthread_mutex_lock(&lock);

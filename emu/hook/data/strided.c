@@ -1,23 +1,16 @@
 /* The same questions and marks for the elements of a tensor, which may lie apart. emu's Python side calls them. */
+#include "data/strided.h"
 #include "data/data.h"
 
 #include <stdlib.h>
 
-enum { MAX_DIMS = 64 };
 enum state { UNKNOWN, KNOWN, PENDING, ASSUMED };
 enum mark { MARK_UNKNOWN, MARK_KNOWN, MARK_ASSUMED };
 
-/* The elements as runs of bytes without gaps: `inner` bytes at every combination of the outer dimensions. */
-typedef struct runs {
-    const char *start;
-    size_t inner;
-    int nouter;
-    int64_t size[MAX_DIMS], stride[MAX_DIMS], at[MAX_DIMS]; /* strides in bytes */
-} runs;
-
-static bool begin(runs *r, uint64_t address, int64_t item, int ndims, const int64_t *sizes, const int64_t *strides) {
-    int order[MAX_DIMS], n = 0;
-    if (ndims > MAX_DIMS) return false;
+bool ph_runs_begin(ph_runs *r, uint64_t address, int64_t item, int ndims, const int64_t *sizes,
+                   const int64_t *strides) {
+    int order[PH_MAX_DIMS], n = 0;
+    if (ndims > PH_MAX_DIMS) return false;
     for (int i = 0; i < ndims; i++) {
         if (sizes[i] == 0) return false;
         if (sizes[i] == 1 || strides[i] == 0) continue;
@@ -25,7 +18,7 @@ static bool begin(runs *r, uint64_t address, int64_t item, int ndims, const int6
         for (; at > 0 && strides[order[at - 1]] > strides[i]; at--) order[at] = order[at - 1];
         order[at] = i;
     }
-    *r = (runs){.start = (const char *)(uintptr_t)address, .inner = (size_t)item};
+    *r = (ph_runs){.start = (const char *)(uintptr_t)address, .inner = (size_t)item};
     for (int i = 0; i < n; i++) {
         int64_t stride = strides[order[i]] * item;
         if (r->nouter == 0 && stride == (int64_t)r->inner) {
@@ -38,8 +31,7 @@ static bool begin(runs *r, uint64_t address, int64_t item, int ndims, const int6
     return true;
 }
 
-/* Goes to the next run; false after the last one. */
-static bool next(runs *r) {
+bool ph_runs_next(ph_runs *r) {
     for (int i = 0; i < r->nouter; i++) {
         r->start += r->stride[i];
         if (++r->at[i] < r->size[i]) return true;
@@ -51,6 +43,7 @@ static bool next(runs *r) {
 
 static int state_of(const void *start, size_t nbytes) {
     if (ph_data_pending(start, nbytes)) return PENDING;
+    ph_data_settle(start, nbytes);
     if (ph_data_known(start, nbytes)) return KNOWN;
     const char *at = start, *end = at + nbytes;
     for (ph_range piece; at < end && ph_data_next_readable(at, (size_t)(end - at), &piece) && piece.start == at;)
@@ -65,32 +58,38 @@ PH_EXPORT int phantora_data_state(uint64_t address, uint64_t nbytes) {
 
 PH_EXPORT int phantora_data_strided_state(uint64_t address, int64_t item, int ndims, const int64_t *sizes,
                                           const int64_t *strides) {
-    runs r;
+    ph_runs r;
     int worst = KNOWN;
-    if (!begin(&r, address, item, ndims, sizes, strides)) return KNOWN;
+    if (!ph_runs_begin(&r, address, item, ndims, sizes, strides)) return KNOWN;
     do {
         int state = state_of(r.start, r.inner);
         if (state == UNKNOWN || state == PENDING) return state;
         if (state == ASSUMED) worst = ASSUMED;
-    } while (next(&r));
+    } while (ph_runs_next(&r));
     return worst;
 }
 
 PH_EXPORT void phantora_data_strided_mark(int mark, uint64_t address, int64_t item, int ndims, const int64_t *sizes,
                                           const int64_t *strides) {
-    runs r;
-    if (!begin(&r, address, item, ndims, sizes, strides)) return;
+    ph_runs r;
+    if (!ph_runs_begin(&r, address, item, ndims, sizes, strides)) return;
     do {
         if (mark == MARK_UNKNOWN)
             ph_data_forget(r.start, r.inner);
         else
             (mark == MARK_KNOWN ? ph_data_mark_known : ph_data_mark_assumed)(r.start, r.inner);
-    } while (next(&r));
+    } while (ph_runs_next(&r));
+}
+
+/* Bytes of the range that would be read as 0 because nothing gives them a value. */
+PH_EXPORT uint64_t phantora_data_unknown(uint64_t address, uint64_t nbytes) {
+    return ph_data_unknown((const void *)(uintptr_t)address, nbytes, false);
 }
 
 /* Is at least one byte known or assumed? */
 PH_EXPORT int phantora_data_any(uint64_t address, uint64_t nbytes) {
     ph_range piece;
+    ph_data_settle((const void *)(uintptr_t)address, nbytes);
     return ph_data_next_readable((const void *)(uintptr_t)address, nbytes, &piece);
 }
 

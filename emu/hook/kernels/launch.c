@@ -8,6 +8,7 @@
 #include "core/warn.h"
 #include "costs/signature.h"
 #include "graphs/capture.h"
+#include "kernels/groups.h"
 #include "kernels/kernel.h"
 #include "kernels/program.h"
 #include "nvtx/nvtx.h"
@@ -16,12 +17,14 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct launch {
     const ph_kernel *kernel;
     dim3 grid, block;
     size_t shared_nbytes;
     const ph_op *op;
+    const ph_groups *groups;
     void *const *params;
 } launch;
 
@@ -52,12 +55,40 @@ static size_t describe_triton(const void *what, char *text, size_t capacity) {
     return n;
 }
 
+static size_t describe_grouped(const void *what, char *text, size_t capacity) {
+    const launch *l = what;
+    ph_signature_grouped signature = {.name = l->kernel->name,
+                                      .grid = {l->grid.x, l->grid.y, l->grid.z},
+                                      .block = {l->block.x, l->block.y, l->block.z},
+                                      .shared_nbytes = l->shared_nbytes,
+                                      .groups = l->groups->groups,
+                                      .used = l->groups->used,
+                                      .rows = l->groups->rows,
+                                      .longest = l->groups->longest,
+                                      .tiles64 = l->groups->tiles64,
+                                      .tiles128 = l->groups->tiles128,
+                                      .op = l->op->name,
+                                      .sizes = l->op->sizes};
+    return ph_format_grouped(&signature, text, capacity);
+}
+
 static uint64_t key_of(const launch *l) {
     uint64_t h = ph_mix(l->kernel->name_hash, (uint64_t)l->grid.x << 32 | l->block.x);
     h = ph_mix(h, (uint64_t)l->grid.y << 48 | (uint64_t)l->grid.z << 32 | l->block.y << 16 | l->block.z);
     h = ph_mix(h, l->shared_nbytes ^ l->op->key);
     if (UNLIKELY(l->kernel->program != NULL)) h = ph_program_mix(l->kernel->program, l->params, h);
+    if (UNLIKELY(l->groups != NULL)) h = ph_mix(h, ph_hash(5, l->groups, sizeof *l->groups));
     return h ? h : 1;
+}
+
+static ph_describe describe(const launch *l) {
+    return l->kernel->program ? describe_triton : l->groups ? describe_grouped : describe_kernel;
+}
+
+/* What the thread launches belongs to a product of groups; sizes: the fields of ph_groups in order, NULL: no more. */
+PH_EXPORT void phantora_groups(const uint64_t *sizes) {
+    static const uint64_t none[sizeof(ph_groups) / sizeof *sizes];
+    memcpy(&ph_self()->groups, sizes ? sizes : none, sizeof(ph_groups));
 }
 
 /* The checks that CUDA makes before a launch. */
@@ -90,7 +121,8 @@ static void note_turn(ph_thread *thread) {
 
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream,
                      void *const *params) {
-    note_turn(ph_self());
+    ph_thread *thread = ph_self();
+    note_turn(thread);
     ph_host_call(PH_CALL_LAUNCH);
     if (UNLIKELY(!stream)) return CUDA_INVALID_HANDLE;
     if (UNLIKELY(!kernel)) return CUDA_INVALID_DEVICE_FUNCTION;
@@ -99,11 +131,16 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
                 .block = block,
                 .shared_nbytes = shared_nbytes,
                 .op = ph_current_op(),
+                .groups = thread->groups.groups ? &thread->groups : NULL,
                 .params = params};
     int status = check(kernel, &l);
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
-    ph_launch(stream, ph_cost_of(key_of(&l), kernel->program ? describe_triton : describe_kernel, &l));
-    if (UNLIKELY(kernel->program != NULL)) ph_program_overwrites(kernel->program, params, stream);
+    ph_launch(stream, ph_cost_of(key_of(&l), describe(&l), &l));
+    if (UNLIKELY(kernel->program != NULL)) {
+        ph_program_compute(kernel->program, grid, params);
+        ph_program_overwrites(kernel->program, params, stream);
+        if (params) ph_program_store(kernel->program);
+    }
     return CUDA_OK;
 }

@@ -1,6 +1,6 @@
 /*
  * nvml/: what PyTorch and its users ask NVML about the GPUs. Values that depend on the load of a real GPU (utilisation,
- * power, temperature, clocks) are refused (calls.def): they are not modelled.
+ * power, temperature) are refused (calls.def): they are not modelled. Clocks are the highest that the GPU has.
  * Comes in: calls. Goes out: answers from the device file and from memory/.
  */
 #include "core/config.h"
@@ -115,17 +115,10 @@ PH_EXPORT int nvmlDeviceGetHandleByPciBusId(const char *text, nvml_device **out)
     return nvmlDeviceGetHandleByPciBusId_v2(text, out);
 }
 
-static void uuid_text(int index, char text[48]) {
-    unsigned char u[16];
-    ph_device_uuid(index, u);
-    snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-}
-
 PH_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device **out) {
-    char text[48];
+    char text[PH_UUID_TEXT];
     for (int index = 0; index < ph_cfg.device_count; index++) {
-        uuid_text(index, text);
+        ph_device_uuid_text(index, text);
         if (strcmp(text, uuid) == 0) return handle(out, index);
     }
     *out = NULL;
@@ -148,9 +141,9 @@ PH_EXPORT int nvmlDeviceGetName(nvml_device *device, char *name, unsigned capaci
 }
 
 PH_EXPORT int nvmlDeviceGetUUID(nvml_device *device, char *out, unsigned capacity) {
-    char text[48];
+    char text[PH_UUID_TEXT];
     if (index_of(device) < 0) return NVML_INVALID_ARGUMENT;
-    uuid_text(index_of(device), text);
+    ph_device_uuid_text(index_of(device), text);
     return text_out(out, capacity, text);
 }
 
@@ -174,6 +167,63 @@ PH_EXPORT int nvmlDeviceGetCudaComputeCapability(nvml_device *device, int *major
     *major = ph_cfg.cc_major;
     *minor = ph_cfg.cc_minor;
     return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
+}
+
+PH_EXPORT int nvmlDeviceGetArchitecture(nvml_device *device, unsigned *architecture) {
+    enum { AMPERE = 7, ADA = 8, HOPPER = 9, BLACKWELL = 10 };
+    bool ada = ph_cfg.cc_major == 8 && ph_cfg.cc_minor == 9;
+    *architecture = ph_cfg.cc_major >= 10 ? BLACKWELL : ph_cfg.cc_major == 9 ? HOPPER : ada ? ADA : AMPERE;
+    return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
+}
+
+static int attribute_out(nvml_device *device, int attribute, int divisor, unsigned *out) {
+    int value = 0, index = index_of(device);
+    *out = 0;
+    if (index < 0) return NVML_INVALID_ARGUMENT;
+    ph_device_attr(attribute, index, &value);
+    *out = (unsigned)(value / divisor);
+    return NVML_OK;
+}
+
+PH_EXPORT int nvmlDeviceGetMemoryBusWidth(nvml_device *device, unsigned *bits) {
+    return attribute_out(device, cudaDevAttrGlobalMemoryBusWidth, 1, bits);
+}
+
+PH_EXPORT int nvmlDeviceGetNumGpuCores(nvml_device *device, unsigned *cores) {
+    bool ga100 = ph_cfg.cc_major == 8 && ph_cfg.cc_minor == 0;
+    *cores = (unsigned)ph_cfg.sm_count * (ga100 ? 64 : 128);
+    return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
+}
+
+PH_EXPORT int nvmlDeviceGetEccMode(nvml_device *device, unsigned *current, unsigned *pending) {
+    int status = attribute_out(device, cudaDevAttrEccEnabled, 1, current);
+    *pending = *current;
+    return status;
+}
+
+/* Clocks in MHz. Current clocks depend on the load; here a GPU always runs at its highest. */
+PH_EXPORT int nvmlDeviceGetMaxClockInfo(nvml_device *device, int type, unsigned *mhz) {
+    enum { GRAPHICS, SM, MEMORY };
+    *mhz = 0;
+    if (type == GRAPHICS || type == SM) return attribute_out(device, cudaDevAttrClockRate, 1000, mhz);
+    if (type == MEMORY) return attribute_out(device, cudaDevAttrMemoryClockRate, 1000, mhz);
+    return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_NOT_SUPPORTED; /* the video engine's */
+}
+PH_EXPORT int nvmlDeviceGetClockInfo(nvml_device *device, int type, unsigned *mhz) {
+    return nvmlDeviceGetMaxClockInfo(device, type, mhz);
+}
+
+/* Power limits in mW. */
+PH_EXPORT int nvmlDeviceGetPowerManagementLimit(nvml_device *device, unsigned *limit) {
+    *limit = ph_cfg.power_limit_w * 1000;
+    if (index_of(device) < 0) return NVML_INVALID_ARGUMENT;
+    return *limit ? NVML_OK : NVML_NOT_SUPPORTED;
+}
+PH_EXPORT int nvmlDeviceGetEnforcedPowerLimit(nvml_device *device, unsigned *limit) {
+    return nvmlDeviceGetPowerManagementLimit(device, limit);
+}
+PH_EXPORT int nvmlDeviceGetPowerManagementDefaultLimit(nvml_device *device, unsigned *limit) {
+    return nvmlDeviceGetPowerManagementLimit(device, limit);
 }
 
 static bool memory_of(nvml_device *device, unsigned long long *free_nbytes, unsigned long long *total) {

@@ -17,6 +17,7 @@
 #include "core/warn.h"
 #include "graphs/capture.h"
 #include "process/thread.h"
+#include "trace/trace.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -193,9 +194,8 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
     return op;
 }
 
-static const ph_known_op *intern(const char *message) {
-    parsed p = parse(message);
-    uint64_t key = ph_hash(ph_hash(p.numbered ? 3 : 4, p.name, p.nname), p.sizes, p.nsizes);
+static const ph_known_op *intern(const parsed *p) {
+    uint64_t key = ph_hash(ph_hash(p->numbered ? 3 : 4, p->name, p->nname), p->sizes, p->nsizes);
     known_table *table = atomic_load_explicit(&known.table, memory_order_acquire);
     const ph_known_op *op = table ? atomic_load_explicit(slot_of(table, key), memory_order_acquire) : NULL;
     if (LIKELY(op != NULL)) return op;
@@ -203,12 +203,22 @@ static const ph_known_op *intern(const char *message) {
     _Atomic(const ph_known_op *) *slot = slot_of(with_room(), key);
     op = atomic_load(slot);
     if (!op) {
-        op = new_op(key, &p);
+        op = new_op(key, p);
         atomic_store_explicit(slot, op, memory_order_release);
         known.n++;
     }
     pthread_mutex_unlock(&known.lock);
     return op;
+}
+
+static const ph_known_op *known_op(const char *message) {
+    parsed p = parse(message);
+    return intern(&p);
+}
+
+const ph_known_op *ph_known_op_of(const char *name, const char *sizes) {
+    return intern(
+        &(parsed){.name = name, .sizes = sizes, .nname = strlen(name), .nsizes = strlen(sizes), .numbered = true});
 }
 
 /* ---- ranges and steps -------------------------------------------------------------------------------------------- */
@@ -228,6 +238,7 @@ static void marker(uint32_t kind, const char *name) {
     }
     struct ph_MARKER record = {.marker = kind};
     ph_emit(PH_KIND_MARKER, &record, sizeof record, name, strnlen(name, MAX_MARKER_NAME));
+    if (kind == PH_MARKER_STEP) ph_trace_step();
 }
 
 PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, name ? name : ""); }
@@ -283,11 +294,13 @@ static void charge(ph_thread *thread, const ph_known_op *op) {
     if (op->nlisted) ph_host_work(PH_WORK_LISTED, op->nlisted);
 }
 
-void ph_range_push(const char *message) {
-    const ph_known_op *op = intern(message);
+void ph_range_push(const char *message) { ph_range_push_op(known_op(message)); }
+
+void ph_range_push_op(const ph_known_op *op) {
     ph_thread *thread = ph_self();
     int depth = thread->nranges++;
     if (depth < PH_MAX_RANGES) thread->ranges[depth] = op;
+    if (UNLIKELY(ph_tracing)) ph_trace_range(true, op->op.key, op->op.name, op->op.sizes, depth);
     if (LIKELY(!thread->uncounted)) { /* a compiler that traces a backward pass ends no step */
         if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
             atomic_store(&steps.backward_seen, true);
@@ -302,6 +315,7 @@ void ph_range_pop(void) {
     ph_thread *thread = ph_self();
     if (thread->nranges == 0) return;
     int depth = --thread->nranges;
+    if (UNLIKELY(ph_tracing)) ph_trace_range(false, 0, "", "", depth);
     if (depth == 0) ph_host_range_ends(thread);
     const ph_known_op *op = depth < PH_MAX_RANGES ? thread->ranges[depth] : NULL;
     thread->ndispatched -= op && op->dispatched;
@@ -315,5 +329,5 @@ void ph_range_pop(void) {
 }
 
 void ph_range_mark(const char *message) {
-    if (strcmp(message, "phantora.step") == 0) explicit_step(intern(message));
+    if (strcmp(message, "phantora.step") == 0) explicit_step(known_op(message));
 }

@@ -1,6 +1,7 @@
 /*
- * nvtx/: PyTorch's NVTX ranges tell which op, with which sizes, the calls within belong to, and where steps end.
- * Comes in: ranges through NVTX's injection (injection). Goes out: the current op of a thread; MARKER records.
+ * nvtx/: PyTorch's ranges tell which op, with which sizes, the calls within belong to, and where steps end.
+ * Comes in: ranges through NVTX's injection (injection) or from PyTorch itself (record_function).
+ * Goes out: the current op of a thread; MARKER records.
  */
 #ifndef PHANTORA_NVTX_H
 #define PHANTORA_NVTX_H
@@ -31,6 +32,10 @@ typedef struct ph_known_op {
     uint32_t nlisted;  /* tensors in lists that it takes */
 } ph_known_op;
 void ph_range_push(const char *message);
+/* The range of a known op. */
+void ph_range_push_op(const ph_known_op *op);
+/* PyTorch's op of this name, with these sizes as PyTorch prints them. */
+const ph_known_op *ph_known_op_of(const char *name, const char *sizes);
 void ph_range_pop(void);
 void ph_range_mark(const char *message);
 /* A graph was launched. */

@@ -13,7 +13,7 @@ from profiles.models.kernels import elementwise, movement, optimizers, reduction
 from profiles.models.machine import Estimate, Machine, Model, both, overlapped
 from profiles.models.products import attention
 from profiles.models.products.matrix import grouped
-from profiles.signature import Kernel, Triton, elements
+from profiles.signature import Grouped, Kernel, Triton, elements
 
 BY_GRID = "by grid"
 # An unknown kernel: every thread reads two and writes one vector of 16 bytes, or does this much arithmetic.
@@ -21,8 +21,12 @@ UNKNOWN_NBYTES = 48.0
 UNKNOWN_INSTRUCTIONS = 100.0
 
 
-def kernel(gpu: Gpu, what: Kernel) -> Estimate:
+def kernel(gpu: Gpu, what: Kernel | Grouped) -> Estimate:
     name = read_name(what.name)
+    if "grouped" in what.op and "device_kernel" in name.text and (found := grouped(gpu, what, name)):
+        return found
+    if isinstance(what, Grouped):
+        what = Kernel(what.name, what.grid, what.block, what.shared_nbytes, what.op, what.sizes)
     if problem := attention.named(what, name):
         return both(
             gpu,
@@ -31,8 +35,6 @@ def kernel(gpu: Gpu, what: Kernel) -> Estimate:
             model=f"attention, {problem.backend}",
             peak=attention.peak_of(problem.dtype),
         )
-    if "grouped" in what.op and (found := grouped(gpu, what, name)) and "device_kernel" in name.text:
-        return found
     rule = _model_of(name)
     if rule is None:
         return by_grid(gpu, what, f"no model knows the kernel {name.base}")

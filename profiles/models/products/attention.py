@@ -196,7 +196,7 @@ def _tensor_scale(machine: Machine, backend: str) -> float:
     """Time of the products on this GPU over that on an H200, per cycle and SM."""
     per_cycle = machine.gpu.peak_flops("bf16") / machine.gpu.sm_count / (machine.gpu.sm_clock_khz * 1e3)
     reference = TENSOR_CYCLES * 0.924  # the datasheet's peak is for a lower clock
-    if backend != "cudnn" and machine.gpu.cc_major >= 9:
+    if backend != "cudnn" and machine.gpu.products_by_warp_groups:
         return 1.0
     return reference * (1.0 if backend == "cudnn" else 0.6) / per_cycle
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from math import ceil, gcd
+from typing import NamedTuple
 
 from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.machine import Estimate, Machine, both
 from profiles.models.products.engines import ALIGNMENT_NBYTES, engine_of, math_dtype
 from profiles.models.products.tiles import COLD, TENSOR_8, TENSOR_16, TENSOR_TF32, product
-from profiles.signature import Gemm, Kernel, dtype_nbytes
+from profiles.signature import Gemm, Grouped, Kernel, dtype_nbytes
 
 TURNED = (1.0, 1.17, 1.62)  # time of a tf32 product by how many of its operands lie that way
 VECTOR_START_NS = 900.0
@@ -45,40 +46,76 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     return both(gpu, ns, flops, model=f"gemm {dtype}", kernels=parts * kernels, nbytes=nbytes, peak=dtype)
 
 
-def grouped(gpu: Gpu, what: Kernel, name: KernelName) -> Estimate | None:
-    """PyTorch's grouped products (aten::_grouped_mm), by the op's sizes; groups are taken to be equal.
+def grouped(gpu: Gpu, what: Kernel | Grouped, name: KernelName) -> Estimate | None:
+    """PyTorch's grouped products (aten::_grouped_mm), by the op's sizes and those of its groups. If only the number of
+    groups is known, they are taken to be equal.
 
-    Two dims by three: rows of all groups by one matrix each. Three by three: a batch. Two by two: sums over each
-    group's columns, one matrix each. Tiles are dealt to SMs group by group.
+    Two dims by three: rows of all groups by one matrix each. Three by two: the same with columns. Two by two: sums over
+    each group's columns, one matrix each. Three by three: a batch. Tiles are dealt to SMs group by group; none belongs
+    to two groups.
     """
     shapes = [shape for shape in what.sizes if len(shape) in (2, 3)][:2]
-    groups = next((shape[0] for shape in what.sizes if len(shape) == 1), 0)
-    if len(shapes) < 2 or "grouped" not in what.op:
+    if len(shapes) < 2:
         return None
     x, w = shapes
-    if len(x) == 3 and len(w) == 3:
-        count, m, k, n = x[0], x[1], x[2], w[2]
-    elif len(w) == 3:
-        count, m, k, n = w[0], ceil(x[0] / w[0]), x[1], w[2]
-    elif len(x) == 3:
-        count, m, k, n = x[0], x[1], x[2], ceil(w[1] / x[0])
-    else:
-        count, m, k, n = max(groups, 1), x[0], ceil(x[1] / max(groups, 1)), w[1]
+    offsets = next((shape[0] for shape in what.sizes if len(shape) == 1), 1)
+    count = x[0] if len(x) == 3 else w[0] if len(w) == 3 else max(offsets, 1)
+    m, k, n = (x[1] if len(x) == 3 else x[0]), x[-1], w[-1]
+    varying = {(2, 3): m, (3, 2): n, (2, 2): k}.get((len(x), len(w)), 0)
+    groups = what if isinstance(what, Grouped) and varying else _equal_groups(count, varying)
     narrow = "float_e" in name.text
     engine, dtype, item = (TENSOR_8, "f8", 1.0) if narrow else (TENSOR_16, "bf16", 2.0)
     high, wide = _tile_of(name.text)
-    nbytes = count * (item * (m * k + k * n) + 2.0 * m * n)
+    tiles: float
+    if (len(x), len(w)) == (2, 3):
+        tiles, depth, longest = _tiles(groups, high) * ceil(n / wide), float(k), float(k)
+        flops, nbytes = groups.rows * k * n, item * (groups.rows + groups.used * n) * k + 2.0 * groups.rows * n
+    elif (len(x), len(w)) == (3, 2):
+        tiles, depth, longest = _tiles(groups, wide) * ceil(m / high), float(k), float(k)
+        flops, nbytes = groups.rows * k * m, item * (groups.rows + groups.used * m) * k + 2.0 * groups.rows * m
+    elif varying:
+        tiles, depth, longest = count * ceil(m / high) * ceil(n / wide), groups.rows / count, float(groups.longest)
+        flops, nbytes = groups.rows * m * n, item * groups.rows * (m + n) + 2.0 * count * m * n
+    else:
+        tiles, depth, longest = count * ceil(m / high) * ceil(n / wide), float(k), float(k)
+        flops, nbytes = count * m * k * n, count * (item * (m * k + k * n) + 2.0 * m * n)
 
     def ns(machine: Machine) -> float:
-        tiles = ceil(m / high) * ceil(n / wide) * count
         rate = machine.tensor_flops_per_ns(dtype) * engine.rate * GROUPED_RATE
         step = 2.0 * high * wide * (1 + engine.feed * (1 / high + 1 / wide)) / rate
-        tile = k * step + GROUPED_TILE_NS + engine.element_ns * high * wide
+        fixed = GROUPED_TILE_NS + engine.element_ns * high * wide
         memory = machine.memory_ns(nbytes) / GROUPED_STREAM
-        loop = ceil(tiles / machine.cluster_sms) * tile
+        # An SM's tiles are of the mean depth, but one has the longest group's.
+        loop = max(ceil(tiles / machine.cluster_sms) * (depth * step + fixed), longest * step + fixed)
         return GROUPED_START_NS + float((loop**3 + memory**3) ** (1 / 3))
 
-    return both(gpu, ns, 2.0 * m * n * k * count, model="grouped product", nbytes=nbytes, peak=dtype)
+    return both(gpu, ns, 2.0 * flops, model="grouped product", nbytes=nbytes, peak=dtype)
+
+
+class _Groups(NamedTuple):
+    """As in the signature."""
+
+    groups: int
+    used: int
+    rows: int
+    longest: int
+    tiles64: int
+    tiles128: int
+
+
+def _equal_groups(count: int, rows: int) -> _Groups:
+    each = ceil(rows / max(count, 1))
+    return _Groups(count, count, rows, each, count * ceil(each / 64), count * ceil(each / 128))
+
+
+def _tiles(groups: Grouped | _Groups, high: int) -> int:
+    """Tiles of so many rows."""
+    if high <= 64:
+        return groups.tiles64
+    if high <= 128:
+        return groups.tiles128
+    # Rounding up adds half a tile to a group on average, and a group has at least one.
+    return max(groups.used, ceil(groups.rows / high), min(groups.tiles128, ceil(groups.rows / high + groups.used / 2)))
 
 
 def _tile_of(name: str) -> tuple[int, int]:

@@ -99,7 +99,7 @@ def product(
     whole, here = machine.gpu.sm_count, machine.cluster_sms
     high, wide, split = _plans(engine)
     kernels = np.where(split > 1, 2, 1)
-    if machine.gpu.cc_major >= 9 and engine in COUNTED:
+    if machine.gpu.products_by_warp_groups and engine in COUNTED:
         counted = (split == 1) & (np.ceil(m / high) * np.ceil(n / wide) * batch > 2 * whole)
         kernels = np.where(counted, 2, kernels)
     times = _times(machine, engine, dtype, size, whole, memory)

@@ -2,6 +2,8 @@
 #include "fakes.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 int phantora_data_state(uint64_t, uint64_t);
@@ -37,13 +39,48 @@ static void zero_fills_give_pages_back(void) {
     CHECK(a[99] == 7 && a[100] == 0 && a[5000] == 0 && a[(1 << 20) - 101] == 0 && a[(1 << 20) - 100] == 7);
 }
 
-static void large_copies_are_forgotten(void) {
-    char *a = fake_device(4 << 20), *host = calloc(1, 4 << 20);
-    ph_data_set(a, 0, 4 << 20);
-    host[10] = 1;
-    ph_data_copy(a, host, 4 << 20);
-    CHECK(a[10] == 0 && !ph_data_known_any(a, 4 << 20));
+static void large_copies_are_read_back(void) {
+    enum { LARGE = 4 << 20 };
+    char *a = fake_device(LARGE), *b = fake_device(LARGE), *host = calloc(1, LARGE), *back = malloc(LARGE);
+    for (int i = 0; i < LARGE; i++) host[i] = (char)(i * 7 + i / 4096);
+    ph_data_copy(a, host, LARGE);
+    CHECK(a[10] == 0 && !ph_data_known_any(a, LARGE)); /* no page was touched */
+    CHECK(ph_data_unknown(a, LARGE, false) == 0);
+    ph_data_copy(b, a, LARGE);
+    ph_data_set(a, 3, LARGE);
+    ph_data_set(b + 100, 0, 50);
+    ph_data_overwrite(b + 1000, 24);
+    ph_data_copy(back, a, LARGE);
+    for (int i = 0; i < LARGE; i++) CHECK(back[i] == 3);
+    CHECK(ph_data_unknown(b, LARGE, false) == 24);
+    memset(back, 1, LARGE);
+    ph_data_copy(back, b, LARGE);
+    for (int i = 0; i < LARGE; i++) CHECK(back[i] == ((i >= 100 && i < 150) || (i >= 1000 && i < 1024) ? 0 : host[i]));
+    uint64_t at = (uint64_t)(uintptr_t)b + 5000;
+    CHECK(phantora_data_state(at, 64) == 1 && memcmp(b + 5000, host + 5000, 64) == 0); /* now they lie there */
+    CHECK(!ph_data_known(b + 5064, 1) && ph_data_unknown(b + 5000, 128, false) == 0);
     free(host);
+    free(back);
+}
+
+static void large_copies_wait_for_what_is_pending(void) {
+    enum { LARGE = 2 << 20 };
+    char *a = fake_device(LARGE), *b = fake_device(LARGE), *host = malloc(LARGE), *back = malloc(LARGE),
+         four[4] = "abcd";
+    for (int i = 0; i < LARGE; i++) host[i] = (char)(i * 5 + i / 512);
+    ph_data_copy(a, host, LARGE);
+    ph_data_expect(77, a + 8, 4);
+    ph_data_copy(b, a, LARGE); /* after the bytes have arrived */
+    ph_data_copy(a, host + 1, LARGE - 1);
+    CHECK(ph_data_pending(b, LARGE));
+    ph_data_arrived(77, four, 4);
+    ph_data_copy(back, b, LARGE);
+    CHECK(memcmp(back, host, 8) == 0 && memcmp(back + 8, four, 4) == 0 &&
+          memcmp(back + 12, host + 12, LARGE - 12) == 0);
+    ph_data_copy(back, a, LARGE - 1);
+    CHECK(memcmp(back, host + 1, LARGE - 1) == 0);
+    free(host);
+    free(back);
 }
 
 static void unknown_stays_unknown(void) {
@@ -235,7 +272,8 @@ static void long_chains_end(void) {
 int main(void) {
     copies_and_sets_happen_at_once();
     zero_fills_give_pages_back();
-    large_copies_are_forgotten();
+    large_copies_are_read_back();
+    large_copies_wait_for_what_is_pending();
     unknown_stays_unknown();
     chain_runs_when_bytes_arrive();
     reads_of_what_nobody_wrote_are_counted_when_they_happen();

@@ -10,8 +10,16 @@ import profiles
 
 
 def test_shipped_names() -> None:
-    assert set(profiles.gpu_names()) >= {"h200", "h100", "a100-80g", "b200", "l40s", "rtx4090"}
-    assert set(profiles.cluster_names()) >= {"dgx-h200", "dgx-h100", "dgx-a100", "laptop"}
+    gpus = (
+        "a100-40g a100-80g a100-pcie-40g a100-pcie-80g h100 h100-pcie h100-nvl h200 b200 b300 gb200 l40s rtx4090 "
+        "rtx-pro-6000"
+    )
+    clusters = (
+        "dgx-a100 dgx-h100 dgx-h200 dgx-b200 gb200-nvl72 hgx-h100-roce p4d p5 p5en p6-b200 a3-high a3-mega a3-ultra a4 "
+        "nd-h100-v5 nd-h200-v5 laptop"
+    )
+    assert set(profiles.gpu_names()) >= set(gpus.split())
+    assert set(profiles.cluster_names()) >= set(clusters.split())
 
 
 @pytest.mark.parametrize("name", profiles.gpu_names())
@@ -29,7 +37,8 @@ def test_cluster_loads_with_its_gpu_and_host(name: str) -> None:
     cluster = profiles.load_cluster(name)
     profiles.load_gpu(cluster.gpu)
     assert set(profiles.load_host(cluster.host).cost_ns) == {*profiles.CALL_KINDS, *profiles.WORK_KINDS}
-    assert cluster.network["server"]["gpus"] == cluster.gpus_per_server
+    joined = cluster.gpus_per_server * cluster.servers_per_nvlink_domain
+    assert cluster.network["server"]["gpus"] == joined
 
 
 def test_peak_flops_by_dtype() -> None:

@@ -1,0 +1,311 @@
+"""Large tensors whose values are made when somebody reads them.
+
+The hook library keeps for device memory what it refers to: a constant, bytes that the program once copied to the
+device, or the result of a computation that this module remembers (emu/hook/sources). Nothing is computed unless the
+program reads the values, or an operation that is computed needs them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .host_views import Place
+
+if TYPE_CHECKING:
+    from torch import Tensor, dtype
+
+    from .control_tensors import ControlTensors
+
+DEEPEST = 32
+"""Computations of computations of ...: deeper ones are computed at once, so that what is remembered stays small."""
+_FEW_RUNS = 1024
+"""Elements in more pieces than this are remembered with the gaps between them."""
+
+
+class Layout:
+    """Where a tensor's elements lie, as the hook library's functions take it."""
+
+    __slots__ = ("address", "dtype", "item", "shape", "sizes", "strides")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.address: int = tensor.data_ptr()
+        self.item: int = tensor.element_size()
+        self.dtype: dtype = tensor.dtype
+        self.shape = tuple(tensor.size())
+        self.sizes, self.strides = list(self.shape), list(tensor.stride())
+
+    @classmethod
+    def of(cls, dtype: Any, item: int, sizes: list[int], strides: list[int]) -> Layout:
+        """Of a tensor of another rank."""
+        layout = cls.__new__(cls)
+        layout.address, layout.dtype, layout.item = 0, dtype, item
+        layout.shape, layout.sizes, layout.strides = tuple(sizes), sizes, strides
+        return layout
+
+    def told(self) -> tuple[Any, int, list[int], list[int]]:
+        """For `of`."""
+        return self.dtype, self.item, self.sizes, self.strides
+
+    def dimensions(self) -> tuple[int, Any, Any]:
+        n = len(self.sizes)
+        return n, (ctypes.c_int64 * n)(*self.sizes), (ctypes.c_int64 * n)(*self.strides)
+
+    def order(self) -> list[int]:
+        """The dimensions, the one with the largest stride first."""
+        return sorted(range(len(self.sizes)), key=lambda dim: -self.strides[dim])
+
+
+class Snapshot:
+    """The values that a tensor has now, whatever is written to it later."""
+
+    def __init__(self, hook: Any, layout: Layout) -> None:
+        """Raises LookupError if it has a value that nobody knows."""
+        self._hook = hook
+        self._handle = 0
+        self.layout = layout
+        self.span = 0
+        """Elements from the first to the last, where all of these are remembered; else 0."""
+        n, sizes, strides = layout.dimensions()
+        if hook.data_runs(layout.item, n, sizes, strides) > _FEW_RUNS:
+            pairs = zip(layout.sizes, layout.strides, strict=True)
+            self.span = 1 + sum((size - 1) * stride for size, stride in pairs)
+            n, sizes, strides = 1, (ctypes.c_int64 * 1)(self.span), (ctypes.c_int64 * 1)(1)
+        self._handle = hook.take(layout.address, layout.item, n, sizes, strides)
+        if not self._handle:
+            raise LookupError
+        self.depth: int = hook.taken_depth(self._handle)
+
+    def __del__(self) -> None:
+        if self._handle:
+            self._hook.taken_drop(self._handle)
+
+    @classmethod
+    def of(cls, hook: Any, table: bytes, span: int, layout: tuple[Any, ...]) -> Snapshot:
+        """Of another rank. Raises LookupError if it has gone."""
+        snapshot = cls.__new__(cls)
+        snapshot._hook, snapshot.layout, snapshot.span, snapshot.depth = hook, Layout.of(*layout), span, 0
+        snapshot._handle = hook.take_table(table, len(table))
+        if not snapshot._handle:
+            raise LookupError
+        return snapshot
+
+    def told(self) -> tuple[bytes, int, tuple[Any, ...]]:
+        """For `of`."""
+        return self._hook.taken_table(self._handle), self.span, self.layout.told()
+
+    def read(self) -> Tensor:
+        """A CPU tensor of the same shape. Raises LookupError if the values cannot be had."""
+        import torch
+
+        layout = self.layout
+        if self.span:
+            values = torch.empty(self.span, dtype=layout.dtype, device="cpu")
+            self._fill(values)
+            return values.as_strided(layout.shape, layout.strides)
+        sizes = [1 if stride == 0 else size for size, stride in zip(layout.sizes, layout.strides, strict=True)]
+        order = layout.order()
+        values = torch.empty([sizes[dim] for dim in order], dtype=layout.dtype, device="cpu")
+        self._fill(values)
+        return values.permute(inverse(order)).expand(layout.shape)
+
+    def _fill(self, values: Tensor) -> None:
+        if not self._hook.taken_read(self._handle, values.data_ptr()):
+            raise LookupError
+
+    def give(self, target: Layout) -> bool:
+        """The target's elements are these values, if they lie in the same order. Its dtype is as wide."""
+        if self.span or target.order() != self.layout.order() or 0 in self.layout.strides:
+            return False
+        n, sizes, strides = target.dimensions()
+        return bool(self._hook.refer(self._handle, target.address, target.item, n, sizes, strides))
+
+
+class Values(NamedTuple):
+    """Of a tensor, at one place of the program."""
+
+    layout: Layout
+    place: Place
+    snapshot: Snapshot | None
+    """None: they are unknown, or have yet to arrive."""
+    pending: bool
+
+
+class Recipe(NamedTuple):
+    """How values are computed. It can be told to another rank."""
+
+    kind: str
+    """Of `References.kinds`."""
+    parameters: tuple[Any, ...]
+
+
+class _Computation(NamedTuple):
+    recipe: Recipe
+    inputs: tuple[Snapshot, ...]
+    layout: Layout
+
+
+Maker = Callable[..., "Tensor"]
+"""`maker(layout, *parameters, *inputs)` returns the values for a tensor of that layout: of its shape, or of one
+dimension, in the order of memory.
+"""
+
+
+class References:
+    """Remembers what large tensors are computed from."""
+
+    def __init__(self, control: ControlTensors) -> None:
+        self._control = control
+        self._hook = control.hook
+        self._computations: dict[int, _Computation] = {}
+        self._last = 0
+        self.kinds: dict[str, Maker] = {"copy": _copy}
+        control.hook.compute_sources(self._compute, self._tell)
+
+    def values_of(self, tensor: Tensor) -> Values:
+        """What the tensor has before a kernel is called: for `assign_values` and `computed`, afterwards."""
+        layout, place = Layout(tensor), Place(tensor)
+        if not tensor.numel():
+            return Values(layout, place, None, pending=False)
+        if self._hook.data_pending(place.address, place.nbytes):
+            return Values(layout, place, None, pending=True)
+        return Values(layout, place, self._snapshot(layout), pending=False)
+
+    def _snapshot(self, layout: Layout) -> Snapshot | None:
+        """None if it has a value that nobody knows."""
+        try:
+            snapshot = Snapshot(self._hook, layout)
+            if snapshot.depth >= DEEPEST:
+                self._control.unrecorded(snapshot.read)
+                snapshot = Snapshot(self._hook, layout)
+        except LookupError:
+            return None
+        return snapshot if snapshot.depth < DEEPEST else None
+
+    def constant(self, target: Tensor, item: bytes) -> bool:
+        """All elements have these bytes. False if the hook library cannot remember it."""
+        return self._refer(Layout(target), item, 0, 0)
+
+    def assign(self, target: Tensor, source: Tensor) -> None:
+        """What `target.copy_(source)` does to the values, on one device. Of unknown ones: the target is unknown."""
+        if target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous():
+            self._hook.data_move(target.data_ptr(), source.data_ptr(), target.numel() * target.element_size())
+            return
+        self.assign_values(target, self.values_of(source))
+
+    def assign_values(self, target: Tensor, source: Values) -> None:
+        """The same with the values that the source had."""
+
+        def give(layout: Layout, snapshot: Snapshot) -> bool:
+            plain = layout.dtype == snapshot.layout.dtype and layout.shape == snapshot.layout.shape
+            return (plain and snapshot.give(layout)) or self._remember(layout, Recipe("copy", ()), (snapshot,))
+
+        self._derive(target, source, give)
+
+    def computed(self, target: Tensor, recipe: Recipe, source: Values | None = None) -> None:
+        """The target's values are computed when they are read; from the values of `source`, if it is given."""
+        if source is not None:
+            self._derive(target, source, lambda layout, snapshot: self._remember(layout, recipe, (snapshot,)))
+        elif not self._remember(Layout(target), recipe, ()):
+            self._control.overwrite([target])
+
+    def _derive(self, target: Tensor, source: Values, give: Callable[[Layout, Snapshot], bool]) -> None:
+        """Calls `give` when the source's values have arrived. Without them the target is unknown."""
+        layout, place = Layout(target), Place(target)
+        if not source.pending:
+            if source.snapshot is None or not give(layout, source.snapshot):
+                self._control.overwrite([target])
+            return
+
+        def arrived() -> None:
+            snapshot = self._snapshot(source.layout)
+            if snapshot is None or not give(layout, snapshot):
+                self._control.forget(place)
+
+        self._control.defer([source.place], [place], arrived)
+
+    def _remember(self, layout: Layout, recipe: Recipe, inputs: tuple[Snapshot, ...]) -> bool:
+        self._forget_dropped()
+        self._last += 1
+        number = self._last
+        depth = 1 + max((snapshot.depth for snapshot in inputs), default=0)
+        self._computations[number] = _Computation(recipe, inputs, layout)
+        if self._refer(layout, None, number, depth):
+            return True
+        del self._computations[number]
+        return False
+
+    def _refer(self, layout: Layout, item: bytes | None, number: int, depth: int) -> bool:
+        n, sizes, strides = layout.dimensions()
+        return bool(self._hook.refer_source(item, number, depth, layout.address, layout.item, n, sizes, strides))
+
+    def _forget_dropped(self) -> None:
+        for number in self._hook.dropped_sources():
+            self._computations.pop(number, None)
+
+    def _compute(self, number: int) -> None:
+        """Called by the hook library, from any thread. Where it fails, the values count as unknown."""
+        import torch
+
+        def values() -> Tensor:
+            computation = self._computations[number] if number else _told(self._hook, self._hook.recipe())
+            recipe, layout = computation.recipe, computation.layout
+            with torch.no_grad():
+                inputs = [snapshot.read() for snapshot in computation.inputs]
+                made = self.kinds[recipe.kind](layout, *recipe.parameters, *inputs).to(layout.dtype)
+                if tuple(made.shape) == layout.shape:
+                    made = made.permute(layout.order())
+                return made.contiguous()
+
+        try:
+            made = self._control.unrecorded(values)
+        except (LookupError, RuntimeError, NotImplementedError) as error:
+            if not isinstance(error, LookupError):
+                self._hook.warn_once("computation", f"values cannot be computed when they are read: {error}")
+            return
+        self._hook.give_source(made.data_ptr(), made.numel() * made.element_size())
+
+    def _tell(self, number: int) -> None:
+        """Called by the hook library: another rank will refer to the computation."""
+        computation = self._computations.get(number)
+        if computation is None:
+            return
+        recipe, inputs, layout = computation
+        try:
+            told = pickle.dumps((recipe, [snapshot.told() for snapshot in inputs], layout.told()))
+        except (pickle.PicklingError, TypeError, AttributeError):  # a parameter that means something here alone
+            return
+        self._hook.give_recipe(told)
+
+
+def _told(hook: Any, recipe: bytes) -> _Computation:
+    """Of another rank. Raises LookupError if its inputs have gone."""
+    how, inputs, layout = pickle.loads(recipe)
+    return _Computation(how, tuple(Snapshot.of(hook, *told) for told in inputs), Layout.of(*layout))
+
+
+def _copy(layout: Layout, values: Tensor) -> Tensor:
+    return values.expand(layout.shape)
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The permutation that undoes this one."""
+    return sorted(range(len(order)), key=lambda i: order[i])
+
+
+_instances: dict[int, References] = {}
+
+
+def shared(control: ControlTensors) -> References:
+    """The one of these control tensors."""
+    found = _instances.get(id(control))
+    if found is None:
+        found = _instances[id(control)] = References(control)
+    return found
+
+
+def dense(tensor: Tensor) -> bool:
+    """Have its elements no gaps between them?"""
+    return Place(tensor).dense

@@ -1,0 +1,73 @@
+"""Tells the hook how long the groups of a grouped product are, which decides its time.
+
+`aten::_grouped_mm` multiplies the rows of each group by a matrix of its own. Where the groups end is data, in the
+argument `offs`. If it is known, the cost signature has the groups' sizes; if not, the groups are taken to be equal. A
+mixture's groups differ from layer to layer and from batch to batch: the sizes are rounded, so that there are few
+different signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .computed_op import Kernel
+from .control_tensors import KNOWN, ControlTensors
+from .host_views import Place
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PRODUCTS = frozenset(("aten::_grouped_mm", "aten::_scaled_grouped_mm", "aten::_scaled_grouped_mm_v2"))
+_BITS = 5
+"""Of a rounded number: it is off by at most 1 in 32."""
+
+
+def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
+    """The function to call in the place of `call`, which calls the CUDA kernel of one of PRODUCTS."""
+    names = [argument.name for argument in operation._schema.arguments]
+    place, hook = names.index("offs"), control.hook
+
+    def product(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        ends = args[place] if place < len(args) else kwargs.get("offs")
+        sizes = None if ends is None else _sizes(control, ends)
+        if sizes is None:
+            return call(keyset, *args, **kwargs)
+        hook.groups(sizes)
+        try:
+            return call(keyset, *args, **kwargs)
+        finally:
+            hook.groups(None)
+
+    return product
+
+
+def _sizes(control: ControlTensors, ends: Tensor) -> list[int] | None:
+    """The fields of a `grouped` signature; None if they are not known. Waits for what has yet to arrive from other
+    ranks, so that the time does not depend on when it does.
+    """
+    if not ends.is_cuda or not ends.numel() or not control.small([ends]) or control.capturing():
+        return None
+    control.wait([ends])
+    if control.state_of(Place(ends)) != KNOWN:
+        return None
+    view = control.unrecorded(lambda: control.find_view(ends))
+    if view is None:
+        return None
+    last, rows = 0, []
+    for end in control.unrecorded(view.tolist):
+        rows.append(max(end - last, 0))
+        last = end
+    return [len(rows), *map(rounded, group_sizes(rows))]
+
+
+def group_sizes(rows: list[int]) -> list[int]:
+    """Groups that are not empty, rows of all, rows of the longest, tiles of 64 rows, tiles of 128 rows."""
+    tiles: Callable[[int], int] = lambda high: sum(-(-n // high) for n in rows)  # noqa: E731
+    return [sum(n > 0 for n in rows), sum(rows), max(rows), tiles(64), tiles(128)]
+
+
+def rounded(number: int) -> int:
+    """To the nearest with 5 significant bits."""
+    shift = max(number.bit_length() - _BITS, 0)
+    return (number + (1 << shift >> 1)) >> shift << shift

@@ -1,0 +1,215 @@
+/*
+ * Ranges of PyTorch's own, without the text that NVTX wants.
+ *
+ * PyTorch's NVTX profiler writes name and sizes of every op into a text, and remembers which op made each tensor. Both
+ * take more time than most ops. Here the callbacks that it registers (at::RecordFunctionCallback) are replaced: ours
+ * get the same ranges, on the same threads, and look op and sizes up by their numbers. The text of an op is written
+ * when it is first seen, so ranges are the same either way.
+ *
+ * PyTorch's libraries call at::addThreadLocalCallback through the dynamic linker, which finds the one below first. What
+ * is known of C++ objects: a callback begins with its two functions and a double, then come a flag for each scope
+ * and three more; a vector is three pointers. If a torch lacks what is needed, its callbacks stay and NVTX is used.
+ */
+#define _GNU_SOURCE
+#include "core/alloc.h"
+#include "core/hash.h"
+#include "core/warn.h"
+#include "nvtx/nvtx.h"
+#include "process/thread.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_FLAGS = 40, NEEDS_OUTPUTS = 1, NEEDS_IDS = 2, NEEDS = 3 /* inputs, outputs, ids: after the scopes */ };
+
+/* at::RecordFunctionCallback, passed by value; the real one may be shorter. */
+typedef struct callback {
+    void *(*start)(void **observer, const void *function);
+    void (*end)(const void *function, void *observer);
+    double sampling;
+    unsigned char flags[MAX_FLAGS];
+} callback;
+
+typedef struct sizes {
+    const int64_t *begin, *end, *capacity;
+} sizes;
+
+typedef struct sizes_of_inputs {
+    sizes *begin, *end, *capacity;
+} sizes_of_inputs;
+
+static struct {
+    const char *(*name)(const void *function);
+    void (*input_sizes)(sizes_of_inputs *result, const void *function, bool with_lists);
+    void (*delete)(void *);
+    uint64_t (*add)(callback);
+    void (*remove)(uint64_t);
+} torch;
+
+static callback ours; /* as registered last; without functions if it was left as it is */
+
+static _Thread_local int scopes; /* of the callback that this thread is about to register; 0: not ours */
+
+/* ---- known ops --------------------------------------------------------------------------------------------------- */
+
+typedef struct entry {
+    uint64_t key;
+    const ph_known_op *op;
+} entry;
+
+typedef struct table {
+    size_t mask;
+    _Atomic(const entry *) slots[];
+} table;
+
+static struct {
+    pthread_mutex_t lock; /* of writers; readers need none */
+    _Atomic(table *) table;
+    size_t n;
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Atomic(const entry *) *slot_of(table *in, uint64_t key) {
+    for (size_t slot = key & in->mask;; slot = (slot + 1) & in->mask) {
+        const entry *found = atomic_load_explicit(&in->slots[slot], memory_order_acquire);
+        if (!found || found->key == key) return &in->slots[slot];
+    }
+}
+
+/* Under the lock. A table that was outgrown stays: readers may be in it. */
+static table *with_room(void) {
+    table *old = atomic_load(&known.table);
+    if (old && known.n * 2 <= old->mask) return old;
+    size_t capacity = old ? (old->mask + 1) * 2 : 1024;
+    table *larger = ph_allocate(sizeof *larger + capacity * sizeof larger->slots[0]);
+    larger->mask = capacity - 1;
+    for (size_t i = 0; old && i <= old->mask; i++) {
+        const entry *found = atomic_load(&old->slots[i]);
+        if (found) atomic_store(slot_of(larger, found->key), found);
+    }
+    atomic_store(&known.table, larger);
+    return larger;
+}
+
+/* [[8, 64], [], [64]]; "" for no inputs. The caller frees it. */
+static char *text_of(const sizes_of_inputs *inputs) {
+    enum { MOST_DIGITS = 24 };
+    size_t room = 3;
+    for (const sizes *input = inputs->begin; input < inputs->end; input++)
+        room += 4 + MOST_DIGITS * (size_t)(input->end - input->begin);
+    char *text = ph_allocate(room), *at = text;
+    *at = 0;
+    if (inputs->begin == inputs->end) return text;
+    for (const sizes *input = inputs->begin; input < inputs->end; input++) {
+        at += sprintf(at, input == inputs->begin ? "[[" : ", [");
+        for (const int64_t *size = input->begin; size < input->end; size++)
+            at += sprintf(at, size == input->begin ? "%lld" : ", %lld", (long long)*size);
+        *at++ = ']';
+    }
+    strcpy(at, "]");
+    return text;
+}
+
+static uint64_t key_of(const char *name, const sizes_of_inputs *inputs) {
+    uint64_t key = ph_hash(1, name, strlen(name));
+    for (const sizes *input = inputs->begin; input < inputs->end; input++) {
+        key = ph_mix(key, (uint64_t)(input->end - input->begin));
+        for (const int64_t *size = input->begin; size < input->end; size++) key = ph_mix(key, (uint64_t)*size);
+    }
+    return key ? key : 1;
+}
+
+static const ph_known_op *op_of(const char *name, const sizes_of_inputs *inputs) {
+    uint64_t key = key_of(name, inputs);
+    table *in = atomic_load_explicit(&known.table, memory_order_acquire);
+    const entry *found = in ? atomic_load_explicit(slot_of(in, key), memory_order_acquire) : NULL;
+    if (LIKELY(found != NULL)) return found->op;
+    char *text = text_of(inputs);
+    const ph_known_op *op = ph_known_op_of(name, text);
+    free(text);
+    pthread_mutex_lock(&known.lock);
+    _Atomic(const entry *) *slot = slot_of(with_room(), key);
+    if (!atomic_load(slot)) {
+        entry *added = ph_allocate(sizeof *added);
+        *added = (entry){.key = key, .op = op};
+        atomic_store_explicit(slot, added, memory_order_release);
+        known.n++;
+    }
+    pthread_mutex_unlock(&known.lock);
+    return op;
+}
+
+/* ---- callbacks --------------------------------------------------------------------------------------------------- */
+
+static void *begins(void **observer, const void *function) {
+    sizes_of_inputs inputs;
+    torch.input_sizes(&inputs, function, true);
+    ph_range_push_op(op_of(torch.name(function), &inputs));
+    for (sizes *input = inputs.begin; input < inputs.end; input++)
+        if (input->begin) torch.delete((void *)input->begin);
+    if (inputs.begin) torch.delete(inputs.begin);
+    *observer = NULL;
+    return observer;
+}
+
+static void ends(const void *function, void *observer) {
+    (void)function;
+    (void)observer;
+    ph_range_pop();
+}
+
+/* PyTorch's libraries are not in the global scope: they are searched from the library that calls. */
+static bool find_torch(const void *caller) {
+    static const struct {
+        const char *symbol;
+        void *to;
+    } needed[] = {{"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE", &torch.add},
+                  {"_ZN2at14removeCallbackEm", &torch.remove},
+                  {"_ZNK2at14RecordFunction4nameEv", &torch.name},
+                  {"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordFunctionEb", &torch.input_sizes},
+                  {"_ZdlPv", &torch.delete}};
+    Dl_info about;
+    void *library = dladdr(caller, &about) ? dlopen(about.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    bool all = library != NULL;
+    for (size_t i = 0; library && i < sizeof needed / sizeof *needed; i++) {
+        void *address = dlsym(library, needed[i].symbol);
+        memcpy(needed[i].to, &address, sizeof address);
+        all = all && address;
+    }
+    if (library) dlclose(library);
+    if (!torch.add) ph_die("at::addThreadLocalCallback is not where it is called from");
+    return all;
+}
+
+/* The profiler asks for all scopes, and for inputs, outputs and ids. */
+static bool as_expected(const callback *registered) {
+    for (int i = 0; i < scopes + NEEDS; i++)
+        if (registered->flags[i] != 1) return false;
+    return scopes > 0;
+}
+
+/* The next callback that the calling thread registers is that of PyTorch's NVTX profiler. `n`: the kinds of ranges
+ * (at::RecordScope) that PyTorch has. */
+PH_EXPORT void phantora_ranges_next(int n) { scopes = n > 0 && n + NEEDS <= MAX_FLAGS ? n : 0; }
+
+/* at::addThreadLocalCallback(at::RecordFunctionCallback) */
+PH_EXPORT uint64_t _ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE(callback registered);
+PH_EXPORT uint64_t _ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE(callback registered) {
+    if (find_torch(__builtin_return_address(0)) && as_expected(&registered)) {
+        registered.start = begins;
+        registered.end = ends;
+        registered.flags[scopes + NEEDS_OUTPUTS] = registered.flags[scopes + NEEDS_IDS] = 0;
+        ours = registered;
+    }
+    scopes = 0;
+    return torch.add(registered);
+}
+
+/* Has ranges announced on this thread, and on those that autograd runs for it, beside a profiler of the script. Returns
+ * a number for `phantora_ranges_end`; 0: it cannot. */
+PH_EXPORT uint64_t phantora_ranges_beside(void) { return ours.start ? torch.add(ours) : 0; }
+
+PH_EXPORT void phantora_ranges_end(uint64_t handle) { torch.remove(handle); }

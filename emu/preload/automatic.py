@@ -1,0 +1,77 @@
+"""Imports in the forker what ranks will import from installed packages, as far as that changes nothing.
+
+What a script imports is found in its text. What may be kept is found by a trial, once for each environment: see
+`trial`. What a script imports by other means stays with the ranks: were it learnt from an earlier run, the state of
+Python's caches, and with it the host time, would not be the same in every run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from ..contract.job import Job, Seat, torchrun_environment
+from . import memory, script_imports, trial
+
+_LAUNCHERS_VARIABLES = ("ACCELERATE_*", "CROSS_*", "DEEPSPEED_*", "DS_*", "FSDP_*", "GPUS_PER_NODE", "LIGHTNING_*",
+                        "NNODES", "NODE_RANK", "PET_*", "PHANTORA_*", "TORCHELASTIC_*")  # fmt: skip
+"""What launchers set for the ranks that they start."""
+_RULES = "2"
+"""Of a trial: what earlier rules have accepted is not asked for."""
+
+
+def preload(job: Job) -> None:
+    """In the forker, when torch is imported."""
+    wanted = [name for name in script_imports.installed_modules(job) if not _is_imported(name)]
+    for name in _accepted(job, wanted, _environment()) if wanted else ():
+        with contextlib.suppress(Exception):  # it was imported on trial: whoever needs it will see the error
+            importlib.import_module(name)
+
+
+def _accepted(job: Job, wanted: list[str], environment: list[str]) -> list[str]:
+    """What may be kept. A rank finds the script's own modules first: packages of the same names are refused."""
+    accepted = _tried(job, wanted, environment, ())
+    packages = dict.fromkeys(name.partition(".")[0] for name in accepted)
+    hidden = [name for name in packages if _is_own(name, script_imports.folders(job))]
+    return _tried(job, wanted, environment, hidden) if hidden else accepted
+
+
+def _tried(job: Job, wanted: list[str], environment: list[str], refused: Sequence[str]) -> list[str]:
+    variables = [*torchrun_environment(job, Seat(0, 0, 0))]
+    if job.launcher:
+        variables += _LAUNCHERS_VARIABLES
+    file = ""
+    if job.preload_cache:
+        file = memory.path(job.preload_cache, [_RULES, *environment, *variables, "|", *refused, "|", *wanted])
+        accepted = memory.read(file)
+        if accepted is not None:
+            return accepted
+    accepted = trial.acceptable(wanted, variables, refused)
+    if file:
+        memory.write(file, accepted)
+    return accepted
+
+
+def _is_imported(wanted: str) -> bool:
+    module, _, name = wanted.partition(":")
+    found = sys.modules.get(module)
+    return found is not None and (not name or name in vars(found))
+
+
+def _is_own(name: str, folders: Sequence[str]) -> bool:
+    """Has the script a module of this name?"""
+    return any(
+        os.path.isfile(os.path.join(folder, f"{name}.py")) or os.path.isdir(os.path.join(folder, name))
+        for folder in folders
+        if not script_imports.is_installed(os.path.join(folder, ""))
+    )
+
+
+def _environment() -> list[str]:
+    """All that the result of a trial follows from, apart from the modules: interpreter and installed packages."""
+    folders = sorted({folder for folder in sys.path if script_imports.is_installed(os.path.join(folder, ""))})
+    times = [str(os.stat(folder).st_mtime_ns) for folder in folders]
+    return [sys.executable, sys.version, *folders, *times, sys.modules["torch"].__version__]

@@ -1,0 +1,129 @@
+"""Which installed packages a script imports, found by reading its text and that of its own modules. Nothing runs."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+
+from ..contract.job import Job
+
+_MOST_FILES = 500
+"""Of the user's that are read."""
+_MOST_NBYTES = 1 << 20
+_INSTALLED = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")}
+)  # fmt: skip
+
+
+def scripts(job: Job) -> list[str]:
+    """Python files that the command names: the script, or what a launcher is to start. Modules are looked up."""
+    if job.module:
+        return [file for file in [_file_of(job.script, [os.getcwd(), *sys.path])] if file]
+    if not job.launcher:
+        return [os.path.join(job.script, "__main__.py") if os.path.isdir(job.script) else job.script]
+    words = (job.script, *job.arguments)
+    found = [word for word in words if word.endswith(".py") and os.path.isfile(word)]
+    named = (name for option, name in itertools.pairwise(words) if option in ("-m", "--module"))
+    return found + [file for file in (_file_of(name, [os.getcwd(), *sys.path]) for name in named) if file]
+
+
+def folders(job: Job) -> list[str]:
+    """Where a script's own modules are: a rank looks there first."""
+    own = [os.path.dirname(os.path.realpath(file)) for file in scripts(job)]
+    return list(dict.fromkeys([*own, *([os.getcwd()] if job.module or job.launcher else [])]))
+
+
+def is_installed(file: str | None) -> bool:
+    """Is it a package's, as pip installs them?"""
+    return file is not None and os.path.realpath(file).startswith(_INSTALLED)
+
+
+def installed_modules(job: Job) -> list[str]:
+    """Names that the script imports from installed packages, wherever in its text: `package.module`, or
+    `package:name` for `from package import name`. The standard library is left out.
+    """
+    path = [*folders(job), *sys.path]
+    wanted: dict[str, None] = {}
+    unread, read = scripts(job), set[str]()
+    while unread and len(read) < _MOST_FILES:
+        file = unread.pop()
+        if file in read:
+            continue
+        read.add(file)
+        for module, name in _imports(file):
+            top = module.partition(".")[0]
+            spec = _spec(top, path)
+            if top in sys.stdlib_module_names or spec is None:
+                continue
+            if is_installed(_location(spec)):
+                wanted[f"{module}:{name}" if name else module] = None
+            else:
+                names = [module, *([f"{module}.{name}"] if name else [])]
+                unread.extend(filter(None, (_file_of(each, path) for each in names)))
+    return list(wanted)
+
+
+def _imports(file: str) -> Iterator[tuple[str, str]]:
+    """Module and name ("" for a whole module) of each import statement. Relative ones: from the file's folder."""
+    try:
+        if os.path.getsize(file) > _MOST_NBYTES:
+            return
+        with open(file, "rb") as source:
+            tree = ast.parse(source.read())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, ""
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = _package_of(file).split(".")
+                base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [base])])
+            for alias in node.names:
+                if base:
+                    yield base, "" if alias.name == "*" else alias.name
+
+
+def _package_of(file: str) -> str:
+    """The dotted name of the package that the file is in, as far as folders with `__init__.py` go."""
+    names: list[str] = []
+    folder = os.path.dirname(os.path.realpath(file))
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, name = os.path.split(folder)
+        names.insert(0, name)
+    return ".".join(names)
+
+
+def _spec(name: str, path: Sequence[str]) -> ModuleSpec | None:
+    try:
+        return PathFinder.find_spec(name, list(path))
+    except (ImportError, ValueError):
+        return None
+
+
+def _location(spec: ModuleSpec) -> str | None:
+    if spec.has_location and spec.origin:
+        return spec.origin
+    return next(iter(spec.submodule_search_locations or ()), None)
+
+
+def _file_of(name: str, path: Sequence[str]) -> str | None:
+    """The file of a module, found without importing its packages; a package's `__init__.py`, with `-m` its
+    `__main__.py` is left out.
+    """
+    spec: ModuleSpec | None = None
+    full = ""
+    for part in name.split("."):
+        full = f"{full}.{part}" if full else part
+        spec = _spec(full, path)
+        if spec is None:
+            return None
+        path = list(spec.submodule_search_locations or ())
+    return spec.origin if spec is not None and spec.has_location else None

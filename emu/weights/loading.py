@@ -1,0 +1,98 @@
+"""`torch.load` of a file: large storages are read once, and ranks share them.
+
+Ranks map a copy of the file's bytes, not the file itself: the script may write the same file again.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from typing import Any
+
+from .pages import Block
+from .store import LEAST_NBYTES
+from .tensors import Sharing
+
+
+def install(sharing: Sharing) -> None:
+    """In the forker, once."""
+    import torch.serialization
+
+    reader: Any = torch.serialization._open_zipfile_reader
+
+    class Reader(reader):  # type: ignore[misc]
+        """Opens a checkpoint of torch.save."""
+
+        def __init__(self, file: Any) -> None:
+            super().__init__(file)
+            self._phantora_file = file
+
+        def __enter__(self) -> Any:
+            records, file = super().__enter__(), self._phantora_file
+            if type(file) is io.BufferedReader and type(file.raw) is io.FileIO and sharing.in_rank():
+                return _Records(sharing, records, file.fileno())
+            return records
+
+    Reader.__name__ = reader.__name__
+    setattr(torch.serialization, reader.__name__, Reader)
+
+
+class _Records:
+    """A torch._C.PyTorchFileReader whose large storages come from the store."""
+
+    def __init__(self, sharing: Sharing, records: Any, descriptor: int) -> None:
+        self._sharing = sharing
+        self._records = records
+        self._descriptor = descriptor
+        self._plain: set[str] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._records, name)
+
+    def get_storage_from_record(self, name: str, count: int, kind: Any) -> Any:
+        """A tensor that has the record's bytes. torch.load passes the number of bytes and torch.UntypedStorage."""
+        import torch
+
+        if kind is torch.UntypedStorage and count >= LEAST_NBYTES:
+            with self._sharing.uncounted:
+                if self._is_plain(name):
+                    return self._shared(name, count)
+        return self._records.get_storage_from_record(name, count, kind)
+
+    def _is_plain(self, name: str) -> bool:
+        """Are the record's bytes in the file as they are, not compressed?"""
+        if self._plain is None:
+            self._plain = _plain_records(f"/proc/self/fd/{self._descriptor}")
+        return name in self._plain
+
+    def _shared(self, name: str, nbytes: int) -> Any:
+        import torch
+
+        begin = self._records.get_record_offset(name)
+        storage: Any = torch.UntypedStorage(nbytes)  # type: ignore[no-untyped-call]
+        block = Block(storage.data_ptr(), nbytes)
+
+        def read() -> bytes:
+            left, at = block.memory(), begin
+            while left:
+                done = os.preadv(self._descriptor, [left], at)
+                if not done:
+                    raise EOFError(f"{name} is not complete")
+                left, at = left[done:], at + done
+            return b""
+
+        status = os.fstat(self._descriptor)
+        file = f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        self._sharing.store.fill(f"load {file} {begin} {nbytes}", block, storage, read)
+        return torch.empty(0, dtype=torch.uint8).set_(storage)
+
+
+def _plain_records(path: str) -> set[str]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (OSError, zipfile.BadZipFile):
+        return set()
+    stored = (entry.filename for entry in entries if entry.compress_type == zipfile.ZIP_STORED)
+    return {name.partition("/")[2] for name in stored}

@@ -1,0 +1,38 @@
+"""How much memory this machine has left, or the container that the run is in."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+_LEFT_TO_OTHERS = 8
+"""This part of the memory is left to the ranks' own pages: one eighth."""
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def room_for(nbytes: int) -> bool:
+    """Can so much more memory be taken, which the kernel cannot write to a disk?"""
+    total, available = _machine()
+    limit = _group()
+    if limit is not None:
+        total, available = min(total, limit[0]), min(available, limit[1])
+    return available - nbytes > total // _LEFT_TO_OTHERS
+
+
+def _machine() -> tuple[int, int]:
+    """All memory, and what is available."""
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(fields["MemTotal"].split()[0]) << 10, int(fields["MemAvailable"].split()[0]) << 10
+
+
+def _group() -> tuple[int, int] | None:
+    """The same of the control group (version 2); None if it has no limit."""
+    with contextlib.suppress(OSError, ValueError, StopIteration, KeyError):
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        path = next(line.removeprefix("0::") for line in lines if line.startswith("0::"))
+        folder = next(folder for folder in (_GROUPS / path.lstrip("/"), _GROUPS) if (folder / "memory.max").is_file())
+        limit = int((folder / "memory.max").read_text())
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        cache = int(stat["file"]) - int(stat["shmem"])  # the kernel gives it back when it is needed
+        return limit, limit - int((folder / "memory.current").read_text()) + cache
+    return None

@@ -1,0 +1,116 @@
+"""Which tensors can share memory, and what ranks do in place of computing what another rank has computed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..interpreter.hook_library import Hook
+from .pages import Block
+from .store import LEAST_NBYTES, Store
+
+
+def block_of(tensor: Any) -> Block:
+    """The memory of a contiguous tensor."""
+    return Block(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
+class OwnWork:
+    """What a thread does `with` this object takes no host time. (The standard library's functions for generators as
+    contexts would be counted.)
+    """
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self.depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+        self._hook.uncounted(1)
+
+    def __exit__(self, *_: object) -> None:
+        self._hook.uncounted(-1)
+        self.depth -= 1
+
+
+class Sharing:
+    """Ranks that would compute the same values share them.
+
+    Values, random numbers and the rank's host time stay what they are: host time is charged for the same call on a
+    small tensor, as it does not depend on which rank is first, and on sizes.
+    """
+
+    def __init__(self, folder: Path, processes: int, hook: Hook) -> None:
+        """In the forker. `processes`: how many ranks the run has."""
+        self.uncounted = OwnWork(hook)
+        self.store = Store(folder, processes, self.uncounted)
+        self._hook = hook
+        self._forker = os.getpid()
+
+    def is_large(self, tensor: Any) -> bool:
+        """A plain tensor in this process's memory, large enough to be shared; nothing intercepts its operations."""
+        import torch
+
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not tensor.is_cpu or self.uncounted.depth:
+            return False
+        if tensor.layout is not torch.strided or tensor.numel() * tensor.element_size() < LEAST_NBYTES:
+            return False
+        with self.uncounted:
+            return (
+                tensor.is_contiguous()
+                and not torch.compiler.is_compiling()
+                and torch._C._functorch.peek_interpreter_stack() is None
+                and not torch._C._len_torch_dispatch_stack()
+                and not _intercepted()
+                and not tensor.is_neg()
+                and not tensor.is_conj()
+                and self.in_rank()
+            )
+
+    def in_rank(self) -> bool:
+        """Not in the forker, which imports modules for all ranks."""
+        return os.getpid() != self._forker
+
+    def may_fill(self, tensor: Any) -> bool:
+        """Its pages can be replaced: nobody else sees them. That is so for what torch's allocator has given out."""
+        if not self.is_large(tensor):
+            return False
+        with self.uncounted:
+            storage = tensor.untyped_storage()
+            return bool(storage.resizable()) and not storage.is_shared() and not tensor.is_pinned()
+
+    def charge(self, call: Callable[[], object]) -> None:
+        """Within `uncounted`: this call takes the host time that it takes."""
+        self._hook.uncounted(-1)
+        try:
+            call()
+        finally:
+            self._hook.uncounted(1)
+
+    def fill(self, tensor: Any, key: str, compute: Callable[[], bytes]) -> bytes:
+        """See Store.fill."""
+        import torch
+
+        rest = self.store.fill(key, block_of(tensor), tensor.untyped_storage(), compute)
+        torch.autograd.graph.increment_version(tensor)
+        return rest
+
+
+def watched(tensor: Any) -> bool:
+    """Does autograd record what is done to it?"""
+    import torch
+
+    return bool(tensor.requires_grad) and torch.is_grad_enabled()
+
+
+def _intercepted() -> bool:
+    """By a mode of the program's that changes functions of torch. `with torch.device("cpu")` does not."""
+    import torch
+    from torch.utils._device import DeviceContext
+
+    if not torch._C._len_torch_function_stack():
+        return False
+    modes = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return any(type(mode) is not DeviceContext for mode in modes)
