@@ -303,8 +303,8 @@ class Hook:
         self._functions["data_overwrite"]((_u64 * len(ranges))(*ranges), len(ranges) // 2)
 
     def at_step(self, run: Callable[[], None]) -> None:
-        """From now on `run` is called at the end of every step of this rank, after those that were given before. It must
-        not raise.
+        """From now on `run` is called at the end of every step of this rank, after what was given before. It must not
+        raise.
         """
         self._at_step.append(run)
         if len(self._at_step) == 1:
@@ -375,7 +375,7 @@ class Hook:
         return text.value.decode(errors="replace")
 
     def writer(self, address: int) -> str:
-        """The operation that should have written these bytes of the device, which are unknown; "" if that is unknown."""
+        """The operation that should have written these bytes of the device; "" if it is not known."""
         name: bytes = self._functions["data_writer"](address)
         return name.decode(errors="replace")
 
