@@ -159,6 +159,10 @@ class ControlTensors:
         n, sizes, strides = _dimensions(place)
         self.hook.data_strided_mark(_MARKS[state], place.address, place.item, n, sizes, strides)
 
+    def forget(self, place: Place) -> None:
+        """`mark` as unknown."""
+        self.mark(place, UNKNOWN)
+
     def overwrite(self, tensors: Sequence[Tensor]) -> None:
         """A kernel that is not executed writes to them: now and at each launch of a graph that is being captured."""
         if self.capturing():

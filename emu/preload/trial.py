@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import importlib.util
 import json
 import os
 import platform
