@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from emu.compiled.evaluation import Evaluator, Memory  # noqa: E402
+from emu.compiled.evaluation import Evaluator, Memory, TooLong  # noqa: E402
 from emu.compiled.program import NotEvaluated, read_program, stores_integers  # noqa: E402
 
 if TYPE_CHECKING:
@@ -165,3 +165,21 @@ def test_an_operation_that_is_not_known_leaves_its_results_unknown() -> None:
 def test_other_programs_are_refused(text: str) -> None:
     with pytest.raises(NotEvaluated):
         read_program(text)
+
+
+def test_a_launch_that_takes_too_long_is_given_up() -> None:
+    lines = [*BLOCK_OF_4, "%y = arith.muli %x, %x : tensor<4xi64>", STORE]
+    with pytest.raises(TooLong):
+        stored([0] * 16, lines, grid=1 << 17, n=4)
+    loop = [
+        *BLOCK_OF_4,
+        "%c0 = arith.constant 0 : i32",
+        "%c1 = arith.constant 1 : i32",
+        "%y = scf.for %at = %c0 to %n step %c1 iter_args(%acc = %x) -> (tensor<4xi64>)  : i32 {",
+        "%more = arith.addi %acc, %x : tensor<4xi64>",
+        "scf.yield %more : tensor<4xi64>",
+        "}",
+        STORE,
+    ]
+    with pytest.raises(TooLong):
+        stored([0] * 4, loop, n=100_000)
