@@ -28,8 +28,8 @@ MAY_IMPORT = {
     "emu.weights": ["emu.interpreter"],
     "emu.preload": ["emu.contract"],
     "emu.compiled": ["emu.control.control_tensors", "emu.control.host_views", "emu.interpreter"],
-    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.compiled", "emu.control", "emu.compiler", "emu.preload",
-                  "emu.reads", "emu.servers", "emu.weights"],
+    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.compiled", "emu.control", "emu.compiler",
+                  "emu.preload", "emu.reads", "emu.servers", "emu.weights"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
     "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.json_files", "netsim.units"],
