@@ -19,6 +19,8 @@ from . import memory, script_imports, trial
 _LAUNCHERS_VARIABLES = ("ACCELERATE_*", "CROSS_*", "DEEPSPEED_*", "DS_*", "FSDP_*", "GPUS_PER_NODE", "LIGHTNING_*",
                         "NNODES", "NODE_RANK", "PET_*", "PHANTORA_*", "TORCHELASTIC_*")  # fmt: skip
 """What launchers set for the ranks that they start."""
+_RULES = "2"
+"""Of a trial: what earlier rules have accepted is not asked for."""
 
 
 def preload(job: Job) -> None:
@@ -43,7 +45,7 @@ def _tried(job: Job, wanted: list[str], environment: list[str], refused: Sequenc
         variables += _LAUNCHERS_VARIABLES
     file = ""
     if job.preload_cache:
-        file = memory.path(job.preload_cache, [*environment, *variables, "|", *refused, "|", *wanted])
+        file = memory.path(job.preload_cache, [_RULES, *environment, *variables, "|", *refused, "|", *wanted])
         accepted = memory.read(file)
         if accepted is not None:
             return accepted

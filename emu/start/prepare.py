@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
+from ..compiled.launches import CompiledKernels
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
 from ..contract import routing_policy, stated_values
 from ..contract.job import Job
@@ -97,7 +98,6 @@ def prepare(job: Job) -> Prepared:
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
-    triton_programs.install(hook)
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()
@@ -107,6 +107,7 @@ def prepare(job: Job) -> Prepared:
     policy = routing_policy.parse(job.routing)
     reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns)
     computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, reads)
+    triton_programs.install(hook, CompiledKernels(hook, computed.control))
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)
