@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Usage | Marker | Site | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Data | Comm | Clock | ElapsedNs | Done | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -27,6 +27,7 @@ LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
 STATED_VALUE: Final = 10
 LOOP: Final = 11
+USAGE: Final = 12
 MARKER: Final = 6
 SITE: Final = 7
 STREAM_CREATE: Final = 16
@@ -181,6 +182,18 @@ class Loop(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, turns: int, line: int, stated: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Usage(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    user_ns: int
+    system_ns: int
+    reader_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, user_ns: int, system_ns: int, reader_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Marker(NamedTuple):
     kind: int

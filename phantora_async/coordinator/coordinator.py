@@ -117,6 +117,10 @@ class Coordinator:
         self._usage.passed_over = self._standstill.passed_over
         return self._run_end.outcome(self._usage)
 
+    def pid(self, rank: int) -> int | None:
+        """The process of a rank that is connected."""
+        return self._connections.pids.get(rank)
+
     def interrupt(self) -> bool:
         """Ctrl-C: ends the run and says who waits for whom. False if no rank has connected yet."""
         if not self._connections.pids:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import NcclKind, RecordError
@@ -24,6 +24,15 @@ from phantora_async.ingest.uncomputed_reads import UncomputedReads
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
+class ProcessorTime(NamedTuple):
+    """What a rank has used of this machine."""
+
+    user_ns: int
+    system_ns: int
+    reader_ns: int
+    """Of both: the hook library's own thread."""
+
+
 @dataclass(slots=True)
 class RankInfo:
     """What one rank has told about itself."""
@@ -35,6 +44,8 @@ class RankInfo:
     last_question: Any = None
     """The record of the last question."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
+    processor: ProcessorTime = ProcessorTime(0, 0, 0)
+    """Of its processes that have ended."""
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""
 
@@ -75,6 +86,7 @@ class FactBuilder:
             records.ROUTING: self.routing.take,
             records.STATED_VALUE: self.reads.take_stated,
             records.LOOP: self.reads.take_loop,
+            records.USAGE: self._usage,
             records.MARKER: self._marker,
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,
@@ -146,6 +158,11 @@ class FactBuilder:
         site = from_record(record)
         if site is not None:
             self.rank_info[rank].sites[record.number] = site
+
+    def _usage(self, rank: int, record: records.Usage) -> None:
+        info = self.rank_info[rank]
+        told = (record.user_ns, record.system_ns, record.reader_ns)
+        info.processor = ProcessorTime(*map(sum, zip(info.processor, told, strict=True)))
 
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
         self.rank_info[rank].launches.marker(record)

@@ -138,7 +138,8 @@ _SPECULATION = Fields(
 )
 _SIMULATOR = Fields(
     _fields(NUMBER, "wall_s", "coordinator_cpu_s", "coordinator_peak_rss_nbytes")
-    | {"rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"))), "speculation": _SPECULATION}
+    | {"rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"))), "speculation": _SPECULATION},
+    {"rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s"))},
 )
 SHAPE = Fields(
     {
