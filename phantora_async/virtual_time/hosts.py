@@ -11,6 +11,7 @@ from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import (
+    NO_COUNTERS,
     NO_MEMORY,
     Device,
     EventRecording,
@@ -26,8 +27,8 @@ from phantora_async.virtual_time.entities import (
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
 from phantora_async.virtual_time.gpu_sharing import fill_of
-from phantora_async.virtual_time.output import Output
-from phantora_async.virtual_time.polling import is_delayed
+from phantora_async.virtual_time.output import Output, is_delayed
+from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
@@ -66,12 +67,18 @@ class Hosts:
         self._comm_creations = comm_creations
         self._output = output
         self._queue_depth = queue_depth
-        self.handlers: dict[int, Callable[[Host, Any], bool]] = {
+        self.handlers: dict[int, Callable[[Host, Any], bool]] = {}
+        self.set_handlers()
+
+    def set_handlers(self) -> None:
+        self.handlers |= {
             records.HELLO: self._pass,
             records.WARNING: self._pass,
             records.HOST_ADVANCE: self._pass,
             records.COST: self._pass,
+            records.TRACE: self._trace,
             records.BYE: self._bye,
+            records.STEPS_DONE: self._steps_done,
             records.MEMORY: self._memory,
             records.COUNTERS: self._counters,
             records.MARKER: self._marker,
@@ -124,9 +131,16 @@ class Hosts:
     def _pass(self, host: Host, record: records.Up) -> bool:
         return True
 
+    def _trace(self, host: Host, record: records.Trace) -> bool:
+        return True
+
     def _bye(self, host: Host, record: records.Bye) -> bool:
         host.cursor += 1
         return self.block(host, HostState.FINISHED)
+
+    def _steps_done(self, host: Host, record: records.StepsDone) -> bool:
+        host.cursor += 1
+        return self.block(host, HostState.HELD)
 
     def _memory(self, host: Host, record: records.Memory) -> bool:
         peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
@@ -134,7 +148,7 @@ class Hosts:
         return True
 
     def _counters(self, host: Host, record: records.Counters) -> bool:
-        host.counters = record
+        host.counters = record if host.counted is NO_COUNTERS else total(host.counted, record)
         return True
 
     def _marker(self, host: Host, record: records.Marker) -> bool:

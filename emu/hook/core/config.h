@@ -12,6 +12,8 @@ typedef struct ph_config {
     uint64_t reserved_nbytes; /* the part that a context and NCCL take: programs cannot allocate it */
     int sm_count, cc_major, cc_minor;
     uint32_t launch_gap_ns, graph_gap_ns; /* between two kernels of a stream, between two nodes of a graph */
+    uint32_t power_window_ns;             /* over which the power limit holds; 0: the clock never falls */
+    uint32_t power_idle;                  /* drawn between kernels, in thousandths of the limit */
     uint64_t data_limit_nbytes;           /* larger copies, collectives and sets take time but move no bytes */
     uint64_t
         float_limit_count; /* nor do collectives of more floating-point elements per rank: they are not control data */
@@ -23,6 +25,7 @@ typedef struct ph_config {
         queue_depth; /* launches that a host may be ahead of the device; the scheduler uses it, this library does not */
     int runtime_version, driver_version; /* as CUDA numbers them: 13000 */
     char nvml_driver[32];
+    uint64_t trace_first_step, trace_last_step; /* of the ranks that are traced; the first step is 1 */
     uint32_t power_limit_w;
     int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */
 } ph_config;
@@ -33,5 +36,8 @@ int ph_config_read(const char *path, char *error, size_t capacity);
 
 /* The value that the device file gives for a cudaDeviceAttr. False, and 0, if it gives none. */
 bool ph_device_attribute(int attribute, int *value);
+
+/* Does the run's trace show this rank? */
+bool ph_config_traces(uint32_t rank);
 
 #endif
