@@ -32,7 +32,7 @@ def test_a_benchmark_measures_and_profiles_a_run(tmp_path: Path) -> None:
     assert point["cpu"]["ranks"] > point["cpu"]["hook"] > 0
     assert point["records_per_s"] > 0
     assert "records_per_s" not in out
-    assert "(virtual_time/" in out.partition("rank 0")[0]
+    assert out.partition("rank 0")[0].count(" calls  ") >= 5
     assert "(torch/" in out.partition("rank 0")[2]
 
 
