@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 from emu.contract import isolation
@@ -28,6 +29,8 @@ from phantora_async.wording import short
 
 SHOW_EVERY_S = 0.5
 """How often the status is looked at."""
+Beside = Callable[[Path, Callable[[int], int | None]], Coroutine[Any, Any, None]]
+"""What else to do while ranks run: it is told where they write their stacks, and which process a rank is."""
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 LAST_EVENTS_S = GRACE_S + 10.0
 """After the run's end: how long its processes may take to end."""
@@ -36,8 +39,9 @@ LAST_EVENTS_S = GRACE_S + 10.0
 class Session:
     """Owns everything that a run starts. When ``run`` returns, nothing of it is left."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, beside: Beside | None = None) -> None:
         self._config = config
+        self._beside = beside
         self._terminal = Terminal(status=config.progress)
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
@@ -55,6 +59,8 @@ class Session:
             try:
                 await coordinator.serve()
                 tasks.append(self._task(self._show(coordinator)))
+                if self._beside is not None:
+                    tasks.append(self._task(self._beside(runtime.socket.parent, coordinator.pid)))
                 await launcher.start()
                 events = self._task(self._take_events(launcher, coordinator))
                 tasks += [events, self._task(self._tell_ends(launcher, coordinator))]

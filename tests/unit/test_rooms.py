@@ -78,9 +78,10 @@ MAY_IMPORT = {
                                 "phantora_async.config", "phantora_async.errors", "phantora_async.session",
                                 "phantora_async.trace_request", "phantora_async.wording", "phantora_async.report",
                                 "phantora_async.validation", "phantora_async.host_profile",
-                                "phantora_async.virtual_time"],
+                                "phantora_async.virtual_time", "phantora_async.bench"],
     "phantora_async.bench": ["emu.contract", "netsim", "profiles", "phantora_async.coordinator",
-                             "phantora_async.ingest", "phantora_async.virtual_time"],
+                             "phantora_async.errors", "phantora_async.ingest", "phantora_async.liveness",
+                             "phantora_async.virtual_time"],
 }  # fmt: skip
 """Package -> what its modules may import besides each other: a package means the modules directly in it, a module means
 this one alone. Each package stands below those that it imports."""
