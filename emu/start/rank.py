@@ -61,7 +61,6 @@ class Connection:
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self._pid = 0
-        self._seat: Seat | None = None
         self._open = False
 
     def open(self, job: Job, seat: Seat, process: int = 0) -> None:
@@ -81,7 +80,6 @@ class Connection:
             # What a rank has written when another one fails, such as a checkpoint, outlives the restart.
             prepared.hook.keep_in_step()
         self._pid = os.getpid()
-        self._seat = seat
         self._open = True
         os._exit = self._exit_at_once
         os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
@@ -97,8 +95,6 @@ class Connection:
         """Sends the rank's last records. Does nothing in child processes of the rank, and the second time."""
         if self._open and self._pid == os.getpid():
             self._open = False
-            if self._prepared.preloaded is not None and self._seat is not None:
-                self._prepared.preloaded.remember(self._seat)
             self._prepared.clock.stop()
             self._prepared.peaks.report(self._prepared.hook)
             self._prepared.computed.routing.loads.report()

@@ -20,6 +20,7 @@ from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.routing_loads import RoutingLoads
+from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
@@ -60,6 +61,7 @@ class FactBuilder:
         self.costs = costs
         self._exchange = DataExchange()
         self.communicators = Communicators()
+        self._sources = SourceTables(self.communicators)
         self._matching = CollectiveMatching(self.communicators)
         self.rank_info = [RankInfo() for _ in range(world_size)]
         self.warnings: dict[str, WarningCount] = {}
@@ -79,6 +81,8 @@ class FactBuilder:
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
+            records.NCCL_SOURCES: self._told,
+            records.SOURCES_OF: self._sources_of,
             records.COMM_INIT: self._comm_init,
             records.COMM_SPLIT: self._comm_split,
             records.COST: self._cost,
@@ -207,6 +211,7 @@ class FactBuilder:
                     raise ProtocolError(rank, f"NCCL_LAUNCH without the {op.data_nbytes} bytes it announces")
                 start += op.data_nbytes + (-op.data_nbytes % 8)
             self._answers += self._exchange.join(rank, collective, op, data)
+            self._answers += self._sources.made(rank, op)
             collectives.append(collective)
         if {NcclKind.SEND, NcclKind.RECV} <= {op.op for op in ops}:
             for collective in collectives:
@@ -217,6 +222,12 @@ class FactBuilder:
 
     def _data(self, rank: int, record: records.NcclData) -> None:
         self._answers += self._exchange.late(rank, record)
+
+    def _told(self, rank: int, record: records.NcclSources) -> None:
+        self._answers += self._sources.told(record)
+
+    def _sources_of(self, rank: int, record: records.SourcesOf) -> None:
+        self._answers += self._sources.ask(rank, record)
 
     def _comm_init(self, rank: int, record: records.CommInit) -> CommCreationFact:
         self._question(rank, record)

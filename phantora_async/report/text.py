@@ -210,6 +210,11 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     for restart in simulated.get("restarts", []):
         end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"
         notes.append(f"restart: {end}; its launcher started the ranks again at {seconds(restart['at_ns'])}")
+    if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
+        full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
+        notes.append(
+            f"the GPUs' power limit makes GPU work {slowed_ns / full_clock_ns:.1%} longer than at the full clock"
+        )
     notes += _unrecognised(sources.get("unrecognised_signatures", []))
     if any(rank["window"] == "run" for rank in simulated["ranks"]):
         notes.append("for ranks without two optimizer steps, shares are of the whole run")
