@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 from emu.contract import isolation, routing_policy, stated_values
 from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
-from phantora_async import compile_cache, run_dir
+from phantora_async import compile_cache, run_dir, trace_request
 from phantora_async.errors import UsageError
 from phantora_async.remote import wire
 from phantora_async.run_dir import TOKEN, RunDir
+from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time.speculation_policy import NEVER
-from phantora_async.wording import short
+from phantora_async.wording import UNITS_NS, short
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ MOST_RANKS = 16_384
 MONITOR_INTERVAL = ("--monitor-interval", "--monitor_interval")
 MONITOR_INTERVAL_S = 0.1
 """torchrun's default."""
+MOST_STEPS = 1_000_000_000
+MOST_UNTIL_NS = 1 << 61
+"""Some 70 years."""
 DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
@@ -80,6 +84,10 @@ class Config:
     cluster: Cluster
     host: HostModel
     host_mode: str
+    steps: int
+    """The run ends when ranks have done so many; 0: when the script does."""
+    until_ns: int
+    """The run ends at this instant of virtual time; 0: when the script does."""
     nccl: NcclSettings
     """From NCCL's environment variables."""
     remarks: tuple[str, ...]
@@ -108,6 +116,7 @@ class Config:
     """None: all servers are on this machine."""
     loop_turns: int
     """Of a loop that waits for a value that nobody computed; 0: any number."""
+    trace: TraceRequest | None = None
 
     @property
     def run_dir(self) -> Path:
@@ -137,6 +146,7 @@ class Config:
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
+            *(self.trace.device_file_lines() if self.trace else ()),
             *self.host.device_file_lines(),
         ]
 
@@ -203,6 +213,7 @@ def resolve(given: argparse.Namespace) -> Config:
     if not given.launcher:
         script = _module(script) if given.module else _script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
+    trace = trace_request.resolve(given.trace, given.trace_ranks, given.trace_steps, sum(servers))
     routing = _routing(given.moe)
     values = tuple(_value(text, "" if given.module or given.launcher else script) for text in given.value)
     python = find_python(given.python)
@@ -220,6 +231,8 @@ def resolve(given: argparse.Namespace) -> Config:
         cluster=cluster,
         host=host,
         host_mode=given.host,
+        steps=_steps(given.steps),
+        until_ns=_until_ns(given.until),
         nccl=nccl,
         remarks=remarks + cache_remarks,
         clock=given.clock,
@@ -240,6 +253,7 @@ def resolve(given: argparse.Namespace) -> Config:
         stall_timeout_s=given.stall_timeout,
         listen=_listen(given, len(servers), claimed.path),
         loop_turns=given.loop_turns,
+        trace=trace,
     )
 
 
@@ -255,6 +269,22 @@ def _listen(given: argparse.Namespace, servers: int, run_dir: Path) -> Listen | 
         file.touch(mode=0o600)
         file.write_text(f"{token}\n")
     return Listen(host, port, token, file, given.machines)
+
+
+def _steps(given: int | None) -> int:
+    if given is not None and not 1 <= given <= MOST_STEPS:
+        raise UsageError(f"--steps {given}: expected 1 to {MOST_STEPS:,}")
+    return given or 0
+
+
+def _until_ns(text: str | None) -> int:
+    if text is None:
+        return 0
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|us|s|m|h)", text)
+    for_ns = round(float(found[1]) * UNITS_NS[found[2]]) if found else 0
+    if not 0 < for_ns <= MOST_UNTIL_NS:
+        raise UsageError(f"--until {text}: expected a time greater than 0, such as 500ms, 10s, 2m or 1h")
+    return for_ns
 
 
 def _routing(text: str) -> RoutingPolicy:

@@ -205,6 +205,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         data_limit_nbytes=DATA_LIMIT_NBYTES,
         float_limit_count=FLOAT_LIMIT_COUNT,
         routing=config.routing.text,
+        steps=config.steps,
         values=tuple(value.resolved for value in config.values),
         loop_turns=config.loop_turns,
         grace_s=GRACE_S,

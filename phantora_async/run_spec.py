@@ -8,6 +8,7 @@ from pathlib import Path
 from emu.contract.routing_policy import BALANCED
 from emu.contract.stated_values import StatedValue
 from netsim import NcclSettings
+from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import ON_DEMAND
 from profiles import Cluster, Gpu, HostModel
 
@@ -33,6 +34,10 @@ class RunSpec:
     """The status line is shown as it changes."""
     nccl: NcclSettings = field(default_factory=NcclSettings)
     """What NCCL's environment variables ask for."""
+    steps: int = 0
+    """The run ends when ranks have done so many; 0: when the script does."""
+    until_ns: int = 0
+    """The run ends at this instant of virtual time; 0: when the script does."""
     routing: str = BALANCED
     """The policy of `--moe`."""
     launcher: bool = False
@@ -46,6 +51,8 @@ class RunSpec:
     limit."""
     loop_turns: int = 0
     """Of a loop that waits for a value that nobody computed: so many end the run; 0: no number does."""
+
+    trace: TraceRequest | None = None
 
     @property
     def world_size(self) -> int:

@@ -117,6 +117,8 @@ class Session:
             host=config.host,
             host_mode=config.host_mode,
             nccl=config.nccl,
+            steps=config.steps,
+            until_ns=config.until_ns,
             clock=config.clock,
             speculation=config.speculation,
             progress=self._terminal.live,
@@ -127,6 +129,7 @@ class Session:
             launcher=config.launcher,
             restart_delay_ns=config.restart_delay_ns,
             loop_turns=config.loop_turns,
+            trace=config.trace,
         )
 
     def _tails(self) -> list[LogTail]:

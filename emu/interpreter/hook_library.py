@@ -35,6 +35,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
     "at_step": (None, (_STEP,)),
+    "at_stop": (None, (_STEP,)),
+    "steps_done": (None, ()),
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
@@ -84,6 +86,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
     "ranges_next": (None, (_int,)),
+    "ranges_beside": (_u64, ()),
+    "ranges_end": (None, (_u64,)),
     "measures_host": (_int, ()),
     "own_work": (None, (_u32, _u32, _u32)),
     "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
@@ -162,6 +166,8 @@ class Hook:
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
         self.ranges_next: Callable[[int], None] = functions["ranges_next"]
+        self.ranges_beside: Callable[[], int] = functions["ranges_beside"]
+        self.ranges_end: Callable[[int], None] = functions["ranges_end"]
 
     def load(self, device_file: str) -> None:
         """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.
@@ -306,6 +312,18 @@ class Hook:
     def _step_ends(self) -> None:
         for run in self._at_step:
             run()
+
+    def at_stop(self, run: Callable[[], None]) -> None:
+        """In the rank: `run` is to end this process. It is called on a thread of its own when the coordinator ends the
+        run before the script ends.
+        """
+        thunk = _STEP(run)
+        self._callbacks.append(thunk)
+        self._functions["at_stop"](thunk)
+
+    def steps_done(self) -> None:
+        """In the rank: the script has done the steps of `--steps`. Does not return."""
+        self._functions["steps_done"]()
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes

@@ -3,7 +3,7 @@
 PyTorch announces every op and every autograd node as a range. The hook library receives them from PyTorch itself
 (emu/hook/nvtx/record_function.c) or, where that fails, as NVTX's injection. The profiler state is that of
 `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. Torch allows one profiler at
-a time: while the script runs a profiler of its own, ours is suspended.
+a time: while the script runs a profiler of its own, ours is suspended, and the hook library receives ranges beside it.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class NvtxRanges:
         self._hook = hook
         self._thread = 0
         self._on = False
+        self._beside = 0
+        """The hook library receives ranges beside a profiler of the script, under this number; 0: it does not."""
         self._enable: Callable[..., Any] | None = None
         self._disable: Callable[..., Any] | None = None
 
@@ -82,6 +84,7 @@ class NvtxRanges:
     def _resume(self) -> None:
         if threading.get_ident() != self._thread or self._on:
             return
+        self._end_beside()
         from torch._C._profiler import ProfilerConfig, ProfilerState, RecordScope, _ExperimentalConfig
 
         assert self._enable is not None, "install comes first"
@@ -104,14 +107,23 @@ class NvtxRanges:
             self._disable()
             self._on = False
 
+    def _end_beside(self) -> None:
+        if self._beside:
+            self._hook.ranges_end(self._beside)
+            self._beside = 0
+
     def _suspending_before(self, enable: Callable[..., Any]) -> Callable[..., Any]:
         def enable_profiler(*arguments: Any, **options: Any) -> Any:
+            suspends = self._on
             self._suspend()
             try:
-                return enable(*arguments, **options)
+                enabled = enable(*arguments, **options)
             except BaseException:
                 self._resume()
                 raise
+            if suspends and not self._on:
+                self._beside = self._hook.ranges_beside()
+            return enabled
 
         return enable_profiler
 
@@ -127,4 +139,5 @@ class NvtxRanges:
     def _stop_in_child(self) -> None:
         """A worker process of the rank announces no ranges."""
         self._suspend()
+        self._end_beside()
         self._thread = 0

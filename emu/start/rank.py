@@ -22,6 +22,7 @@ from ..contract.job import Job, Seat, torchrun_environment
 from ..contract.records import ExitKind
 from ..interpreter import own_work, seeds, stack_dump
 from . import processes, program, script
+from .early_end import StepLimit, flush_files
 from .prepare import Prepared
 
 _exit = os._exit
@@ -81,12 +82,19 @@ class Connection:
             prepared.hook.keep_in_step()
         self._pid = os.getpid()
         self._open = True
+        prepared.hook.at_stop(self._stop)
         os._exit = self._exit_at_once
         os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
-        prepared.peaks.report_every_step(prepared.hook)
         prepared.reads.start(seat.rank)
+        limit = StepLimit(prepared.hook, job.steps, self._last_words)
+
+        def step_ends() -> None:
+            limit.step_ends()
+            prepared.peaks.report_step(prepared.hook)
+
+        prepared.hook.at_step(step_ends)
         prepared.ranges.start()
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
@@ -96,10 +104,22 @@ class Connection:
         if self._open and self._pid == os.getpid():
             self._open = False
             self._prepared.clock.stop()
-            self._prepared.peaks.report(self._prepared.hook)
-            self._prepared.computed.routing.loads.report()
-            self._prepared.reads.report()
+            self._last_words()
             self._prepared.hook.finish(end.code, end.last_words)
+
+    def _last_words(self) -> None:
+        """What the report needs of the whole run."""
+        self._prepared.peaks.report(self._prepared.hook)
+        self._prepared.computed.routing.loads.report()
+        self._prepared.reads.report()
+
+    def _stop(self) -> None:
+        """The run ends now."""
+        try:
+            flush_files()
+            self.close(script.ScriptEnd(0))
+        finally:
+            leave(0)
 
     def _flushing_before(self, execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
         """For `os.exec...`: another program takes over the process, and what it was to send would be lost."""

@@ -21,10 +21,14 @@ from phantora_async.config import (
     STALL_TIMEOUT_S,
     resolve,
 )
-from phantora_async.errors import NotWritten, exit_codes_help
+from phantora_async.errors import Interrupted, NotWritten, exit_codes_help
 from phantora_async.remote.wire import TOKEN_VARIABLE
+from phantora_async.trace_request import FORMS
 from phantora_async.virtual_time.speculation_policy import POLICIES
 from phantora_async.wording import short
+
+MOST_NAMED = 4
+"""Files of a trace that are named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +81,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where torch.compile and Triton keep what they compile for later runs, and what is known of the script's "
         "imports; off: nowhere "
         "(default: ~/.cache/phantora-async)",
+    )
+    job.add_argument(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="end the run in good order, with its report, when every rank has done N optimizer steps",
+    )
+    job.add_argument(
+        "--until",
+        metavar="TIME",
+        help="end the run in good order, with its report, at this virtual time: 500ms, 10s, 2m, 1h",
     )
     machine = parser.add_argument_group("emulated machine")
     machine.add_argument(
@@ -171,6 +186,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", metavar="FILE", help="where to write the JSON report (default: report.json in the run directory)"
     )
     output.add_argument(
+        "--trace",
+        metavar="FILE",
+        help=f"write a trace of ranks, GPUs and links: {FORMS}; docs/seeing.md says which tools read it",
+    )
+    output.add_argument(
+        "--trace-ranks", metavar="RANKS", help="ranks that the trace shows, such as 0,8-15 (default: all)"
+    )
+    output.add_argument(
+        "--trace-steps",
+        metavar="STEPS",
+        help="steps that the trace shows, such as 3 or 3-5; the first is 1 (default: all)",
+    )
+    output.add_argument(
         "--show-ranks",
         metavar="RANKS",
         default="0",
@@ -216,9 +244,15 @@ def run(given: argparse.Namespace) -> int:
         unwritten = _write(config.report, to_json(outcome.report))
     logs = f"logs: {short(config.run_dir)}/rank*.log"
     if outcome.failure is not None:
+        if isinstance(outcome.failure, Interrupted):
+            print(terminal_report(outcome.report))
         outcome.failure.hint = f"{unwritten or f'report: {short(config.report)}'}; {logs}"
         raise outcome.failure
     print(terminal_report(outcome.report))
+    if config.trace is not None:
+        print(f"trace:  {', '.join(short(path) for path in config.trace.files()[:MOST_NAMED])}")
+    if outcome.unwritten:
+        raise NotWritten(outcome.unwritten, f"report: {short(config.report)}; {logs}")
     if unwritten:
         raise NotWritten(unwritten, f"its text is printed above; {logs}")
     print(f"report: {short(config.report)}; {logs}")

@@ -105,6 +105,15 @@ class Connections:
                 return channel
         return self._channels[rank]
 
+    def stop_all(self) -> None:
+        """Tells every process of every rank to end. What ranks then send is read at once."""
+        self.resume_all()
+        for channels in self._processes.values():
+            for channel in channels:
+                if channel.open:
+                    channel.resume()
+                    channel.send(records.Stop.encode(0))
+
     def resume(self) -> None:
         """Reads again from paused ranks that virtual time has nearly caught up with."""
         for rank in self._backpressure.may_resume():

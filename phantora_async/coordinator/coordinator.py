@@ -12,11 +12,13 @@ import gc
 import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import netsim
 from emu.contract import records
 from phantora_async.coordinator.connections import Connections
+from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
@@ -34,6 +36,10 @@ from phantora_async.liveness.sleep_detector import Processes, ProcFs
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.report import Usage
 from phantora_async.run_spec import RunSpec
+from phantora_async.trace import telling
+from phantora_async.trace.run_trace import RunTrace
+from phantora_async.trace.writing import Context
+from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
 from profiles import CostModel
 
@@ -41,6 +47,10 @@ TURN = 2_000
 """Events that virtual time executes before the loop looks at sockets again: about 10 ms."""
 LOOK_AGAIN_S = 0.05
 """Between looks at ranks that go on after another one has failed."""
+STOP_S = 3.0
+"""How long ranks that are told to stop may take until the next one has ended."""
+LOOK_S = 0.05
+"""How often ranks that are told to stop are looked at."""
 EXIT_S = 2.0
 """A process that has ended is reported within this time after its connection has closed."""
 GC_THRESHOLD = (200_000, 100, 100)
@@ -61,6 +71,9 @@ class Coordinator:
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
         self._fact_builder = FactBuilder(spec.world_size, Costs(CostModel(spec.gpu), CostTable(spec.cost_table)))
+        self._trace: RunTrace | None = None
+        if spec.trace is not None:
+            self._trace = self._start_trace(spec.trace, network, [link.name for link in topology.links])
         self._connections = Connections(self._timeline, self._fact_builder, spec.world_size)
         pids = self._connections.pids
         stacks = Stacks(spec.socket.parent)
@@ -75,6 +88,7 @@ class Coordinator:
         self._restarts = Restarts(
             self._timeline, self._fact_builder, self._connections, self._run_end.exits, spec.restart_delay_ns
         )
+        self._early_end = EarlyEnd(spec, self._timeline)
         self._usage = Usage()
         self._over = asyncio.Event()
         """The run has ended, or has failed."""
@@ -85,6 +99,18 @@ class Coordinator:
         self._stop = Stop.STARVED
         """Why the last turn of virtual time ended."""
         self._look_timer: asyncio.TimerHandle | None = None
+
+    def _start_trace(self, request: TraceRequest, network: NetsimNetworkModel, links: list[str]) -> RunTrace:
+        fact_builder = self._fact_builder
+
+        def pid(rank: int) -> int:
+            hello = fact_builder.rank_info[rank].hello
+            return hello.pid if hello is not None else 0
+
+        context = Context(fact_builder.costs, network.plan, pid, links, request.chosen())
+        trace = RunTrace(request, self._spec, fact_builder, context)
+        telling.start(self._timeline, trace)
+        return trace
 
     # ---- for the session -------------------------------------------------------------------------------------------
 
@@ -128,6 +154,8 @@ class Coordinator:
             await self._over.wait()
             if self._run_end.failure is not None:
                 await self._run_end.settle()
+            if self._run_end.stopped is not None or isinstance(self._run_end.failure, Interrupted):
+                await self._stop_ranks()
         finally:
             asyncio.get_running_loop().set_exception_handler(None)
             gc.set_threshold(*self._gc_threshold)
@@ -136,7 +164,25 @@ class Coordinator:
             if self._server is not None:
                 self._server.close()
         self._usage.passed_over = self._standstill.passed_over
-        return self._run_end.outcome(self._usage, self._restarts.done)
+        if self._run_end.failure is None and self._run_end.stopped is None and (text := self._early_end.missed()):
+            self._fact_builder.warn(0, text)
+        outcome = self._run_end.outcome(self._usage, self._restarts.done)
+        if self._trace is None:
+            return outcome
+        self._trace.close()
+        return replace(outcome, unwritten=self._trace.failure)
+
+    async def _stop_ranks(self) -> None:
+        """The ranks write out what their scripts have buffered, tell their peaks of memory, and end. One that does not
+        answer is ended with the run's other processes.
+        """
+        self._connections.stop_all()
+        before, waited_s = -1, 0.0
+        while waited_s < STOP_S and len(self._run_end.exits) < len(self._connections.pids):
+            ended = len(self._run_end.exits)
+            waited_s = 0.0 if ended > before else waited_s + LOOK_S
+            before = ended
+            await asyncio.sleep(LOOK_S)
 
     def interrupt(self) -> bool:
         """Ctrl-C: ends the run and says who waits for whom. False if no rank has connected yet."""
@@ -269,7 +315,7 @@ class Coordinator:
 
     def _take_turn(self) -> None:
         self._turn_due = False
-        if self._run_end.failure is not None:
+        if self._over.is_set():
             return
         with self._failures():
             asked = any(rank_info.questions for rank_info in self._fact_builder.rank_info)
@@ -279,7 +325,9 @@ class Coordinator:
                 self._fact_builder.answered(rank)
             self._connections.send(answers)
             self._connections.resume()
-            if self._stop is Stop.BUDGET:
+            if self._early_end.reached(self._stop):
+                self._stop_run()
+            elif self._stop is Stop.BUDGET:
                 self._take_turn_soon()
             elif self._stop is Stop.STARVED:
                 self._look_later(self._standstill.first_look_s())
@@ -297,7 +345,7 @@ class Coordinator:
 
     def _look(self) -> None:
         self._look_timer = None
-        if self._run_end.failure is not None or self._turn_due or self._stop is not Stop.STARVED:
+        if self._over.is_set() or self._turn_due or self._stop is not Stop.STARVED:
             return
         self._blocked_ranks.gone = self._restarts.failed
         if self._timeline.starved in self._restarts.failed:
@@ -332,9 +380,18 @@ class Coordinator:
         except RunFailure as failure:
             self._fail(failure)
 
+    def _stop_run(self) -> None:
+        self._run_end.stopped = self._early_end.document()
+        self._over.set()
+
     def _fail(self, failure: RunFailure) -> None:
+        if self._run_end.stopped is not None:
+            return  # ranks end in the midst of their work
         if self._restarts.failed and isinstance(failure, Deadlock | Mismatch):
             self._restarts.tell()  # others cannot go on without that rank: the launcher decides what becomes of them
+            return
+        if isinstance(failure, Deadlock) and self._early_end.explains():
+            self._stop_run()
             return
         self._run_end.fail(failure, self._rank_states(), self._connections.pids)
         self._over.set()

@@ -35,6 +35,8 @@ class Outcome:
     failure: RunFailure | None
     """None if the run ended well."""
     report: Document
+    unwritten: str = ""
+    """Why the trace is incomplete."""
 
 
 class Exit(NamedTuple):
@@ -59,6 +61,8 @@ class RunEnd:
         self._states: Sequence[RankState] = ()
         """What each rank was doing when the first failure was found."""
         self.failure: RunFailure | None = None
+        self.stopped: Document | None = None
+        """Which option has ended the run before its script, if one has."""
         self.exits: dict[int, Exit] = {}
 
     def fail(self, failure: RunFailure, states: Sequence[RankState], pids: Mapping[int, int]) -> None:
@@ -103,7 +107,7 @@ class RunEnd:
 
     def _report(self, usage: Usage, exit_code: int, failure: Document | None, restarts: Sequence[Restart]) -> Document:
         snapshot = self._timeline.snapshot()
-        document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure)
+        document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure, self.stopped)
         document["simulated"]["restarts"] = [restart._asdict() for restart in restarts]
         return document
 

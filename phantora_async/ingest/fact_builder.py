@@ -22,6 +22,7 @@ from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
+from phantora_async.virtual_time.entities import NO_MEMORY, MemoryPeaks
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
@@ -35,9 +36,14 @@ class RankInfo:
     """Questions that are not answered yet."""
     last_question: Any = None
     """The record of the last question."""
+    told_memory: MemoryPeaks = NO_MEMORY
+    """The largest of its devices, whether virtual time has come so far or not."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""
+
+    trace_names: dict[int, str] = field(default_factory=dict)
+    """What keys of TRACE entries stand for: a name, and sizes on a second line."""
 
     @property
     def last_words(self) -> str:
@@ -75,9 +81,12 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
             records.LOOP: self.reads.take_loop,
             records.MARKER: self._marker,
+            records.MEMORY: self._memory,
+            records.STEPS_DONE: self._question,
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
@@ -166,8 +175,16 @@ class FactBuilder:
         if site is not None:
             self.rank_info[rank].sites[record.number] = site
 
+    def _trace_name(self, rank: int, record: records.TraceName) -> None:
+        self.rank_info[rank].trace_names[record.key] = _text(record.payload)
+
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
         self.rank_info[rank].launches.marker(record)
+        return record
+
+    def _memory(self, rank: int, record: records.Memory) -> records.Memory:
+        peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
+        self.rank_info[rank].told_memory = peaks.largest(self.rank_info[rank].told_memory)
         return record
 
     def _launch_counts(self, rank: int, record: records.LaunchCounts) -> records.HostAdvance:

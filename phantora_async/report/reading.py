@@ -146,7 +146,8 @@ SHAPE = Fields(
         "failure": Maybe(Fields({"text": TEXT})),
         "simulated": _SIMULATED,
         "simulator": _SIMULATOR,
-    }
+    },
+    {"stopped": Maybe(Fields({"text": TEXT}))},
 )
 """All that ``text.terminal_report`` reads. A field that the text is to show has to be added here."""
 

@@ -50,6 +50,8 @@ class HostState(IntEnum):
     FINISHED = 7
     ENDED = 8
     """Its process has failed, and will be started again."""
+    HELD = 9
+    """It has done the steps of `--steps`."""
 
 
 class Shares(NamedTuple):

@@ -30,6 +30,7 @@ class Stop(Enum):
     BUDGET = "there is more to do"
     STARVED = "the next fact of some rank has to come first"
     DRAINED = "no rank can do anything"
+    LIMIT = "nothing is left before the instant at which the run ends"
 
 
 class Timeline:
@@ -44,7 +45,7 @@ class Timeline:
         self.streams = Streams(self.event_queue, self.rollback_log)
         self.collectives = Collectives(self.event_queue, self.rollback_log, self.streams, self.output, network)
         self.comm_creations = CommCreations(self.event_queue, self.rollback_log)
-        self._hosts = Hosts(
+        self.host_rules = Hosts(
             self.event_queue,
             self.rollback_log,
             self.streams,
@@ -58,6 +59,8 @@ class Timeline:
         """The rank whose fact has to come first; set when ``run`` returns STARVED."""
         self.events = 0
         """Executed, with those that were taken back."""
+        self.limit_ns = NEVER
+        """No event from this instant on is executed."""
         self._facts = 0
         self._passing = False
         self._passed_over: list[Host] = []
@@ -128,7 +131,7 @@ class Timeline:
             self.speculation.stop()
         if self._passing or self._passed_over:
             self._return_all()
-        return restart(self, self._hosts, first, ranks)
+        return restart(self, self.host_rules, first, ranks)
 
     def run(self, budget: int, ahead: bool = False) -> Stop:
         """Executes about `budget` events. Raises ProtocolError for a fact that no working hook sends.
@@ -152,6 +155,7 @@ class Timeline:
         """Event by event in their total order. Returns what is left of the budget."""
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
         heap, arrived, woken, ended = event_queue.heap, event_queue.arrived, event_queue.woken, event_queue.ended
+        limit_ns = self.limit_ns
         while budget > 0:
             network_ns = collectives.refresh() if collectives.stale else collectives.next_ns
             at_ns, order, target = network_ns, NETWORK, None
@@ -162,8 +166,11 @@ class Timeline:
                         at_ns, order, target = first_ns, first_order, first
                     break
                 heappop(heap)
-            if at_ns == NEVER:
-                if self._passed_over:
+            if at_ns >= limit_ns:
+                if at_ns != NEVER and self.speculation.first_silent() is None:
+                    event_queue.now_ns = limit_ns
+                    return Stop.LIMIT, budget
+                if at_ns == NEVER and self._passed_over:
                     self._return_all()
                     continue
                 return self._starve(self.speculation.first_silent()), budget
@@ -208,7 +215,7 @@ class Timeline:
     def _execute_facts(self, host: Host) -> int:
         """The host's facts from the present instant on, while nothing else comes first. Returns how many."""
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
-        heap, handlers = event_queue.heap, self._hosts.handlers
+        heap, handlers = event_queue.heap, self.host_rules.handlers
         order, facts, first = host.order, host.log, host.cursor
         executed = 0
         while True:
@@ -225,7 +232,12 @@ class Timeline:
                 event_queue.push(now_ns, host)
                 break
             due_ns = now_ns + facts[cursor].host_ns
-            if log.on or (heap and heap[0] < (due_ns, order)) or collectives.refresh() <= due_ns:
+            if (
+                log.on
+                or (heap and heap[0] < (due_ns, order))
+                or collectives.refresh() <= due_ns
+                or due_ns >= self.limit_ns
+            ):
                 event_queue.push(due_ns, host)
                 break
             event_queue.now_ns = due_ns
@@ -241,7 +253,7 @@ class Timeline:
             while arrived:
                 self.collectives.arrive(arrived.pop(0))
             while woken:
-                self._hosts.wake(woken.pop(0))
+                self.host_rules.wake(woken.pop(0))
             while ended:
                 step = ended.pop(0)
                 step.device_ns = self.event_queue.now_ns
@@ -259,7 +271,7 @@ class Timeline:
         """The host is the first in the event queue, and its next fact has not come. False: the simulation stops."""
         if host.may_pass:
             self.event_queue.drop(host)
-            self._hosts.block(host, HostState.PASSED_OVER)
+            self.host_rules.block(host, HostState.PASSED_OVER)
             self._passed_over.append(host)
         elif self._passed_over:
             self._return_all()
@@ -272,7 +284,7 @@ class Timeline:
     def _return_all(self) -> None:
         """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
         for host in self._passed_over:
-            self._hosts.wake(host)
+            self.host_rules.wake(host)
         self._passed_over.clear()
         self._passing = False
         for host in self.hosts:

@@ -91,6 +91,7 @@ def test_profiler_of_the_script_works(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "PASSED" in done.output
     assert (tmp_path / "trace.json").stat().st_size > 0
+    assert done.simulated["ranks"][0]["steps"] == 12  # the profiled one is among them
 
 
 def test_out_of_memory_is_pytorch_s_own(run: Run) -> None:

@@ -47,7 +47,10 @@ static struct {
     void (*input_sizes)(sizes_of_inputs *result, const void *function, bool with_lists);
     void (*delete)(void *);
     uint64_t (*add)(callback);
+    void (*remove)(uint64_t);
 } torch;
+
+static callback ours; /* as registered last; without functions if it was left as it is */
 
 static _Thread_local int scopes; /* of the callback that this thread is about to register; 0: not ours */
 
@@ -164,6 +167,7 @@ static bool find_torch(const void *caller) {
         const char *symbol;
         void *to;
     } needed[] = {{"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE", &torch.add},
+                  {"_ZN2at14removeCallbackEm", &torch.remove},
                   {"_ZNK2at14RecordFunction4nameEv", &torch.name},
                   {"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordFunctionEb", &torch.input_sizes},
                   {"_ZdlPv", &torch.delete}};
@@ -198,7 +202,14 @@ PH_EXPORT uint64_t _ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE(c
         registered.start = begins;
         registered.end = ends;
         registered.flags[scopes + NEEDS_OUTPUTS] = registered.flags[scopes + NEEDS_IDS] = 0;
+        ours = registered;
     }
     scopes = 0;
     return torch.add(registered);
 }
+
+/* Has ranges announced on this thread, and on those that autograd runs for it, beside a profiler of the script. Returns
+ * a number for `phantora_ranges_end`; 0: it cannot. */
+PH_EXPORT uint64_t phantora_ranges_beside(void) { return ours.start ? torch.add(ours) : 0; }
+
+PH_EXPORT void phantora_ranges_end(uint64_t handle) { torch.remove(handle); }
