@@ -139,6 +139,7 @@ class FactBuilder:
     def restart(self, ranks: Iterable[int], steps: int) -> None:
         """These ranks start again, after so many steps; all processes have ended."""
         self._exchange = DataExchange()
+        self._sources = SourceTables(self.communicators)
         self.communicators.restart()
         self._matching.restart(ranks)
         self._answers.clear()
