@@ -114,7 +114,7 @@ _SIMULATED = Fields(
         "world_size": Whole(1),
         "servers": Each(Whole(1), 1),
         "step": _STEP,
-        "work": Fields(_fields(NUMBER, "flops", "tflops_per_gpu", "mfu")),
+        "work": Fields(_fields(NUMBER, "flops", "tflops_per_gpu", "mfu"), {"unknown_share": NUMBER}),
         "ranks": Each(_RANK, 1),
         "kernels": Fields(
             {
@@ -131,7 +131,11 @@ _SIMULATED = Fields(
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
     },
-    {"routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}), "stated_values": Each(_STATED)},
+    {
+        "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
+        "stated_values": Each(_STATED),
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
+    },
 )
 _SPECULATION = Fields(
     _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")
