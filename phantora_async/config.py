@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import re
@@ -10,7 +11,7 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,9 @@ MOST_RANKS = 16_384
 MOST_STEPS = 1_000_000_000
 MOST_UNTIL_NS = 1 << 61
 """Some 70 years."""
+MONITOR_INTERVAL = ("--monitor-interval", "--monitor_interval")
+MONITOR_INTERVAL_S = 0.1
+"""torchrun's default."""
 DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
@@ -102,6 +106,19 @@ class Config:
 
     def log(self, rank: int) -> Path:
         return self.run_dir / f"rank{rank}.log"
+
+    @property
+    def restart_delay_ns(self) -> int:
+        """How long a launcher takes to start ranks again after one has failed: torchrun's agent looks at its ranks
+        once in every monitor interval. What else takes time on a cluster (ending the other ranks, starting Python)
+        takes no virtual time, as at the run's start.
+        """
+        words = [part for word in self.arguments for part in word.split("=", 1)]
+        given = [value for name, value in pairwise(words) if name in MONITOR_INTERVAL]
+        for text in (*given, os.environ.get("PET_MONITOR_INTERVAL", "")):
+            with contextlib.suppress(ValueError):
+                return round(float(text) * 1e9)
+        return round(MONITOR_INTERVAL_S * 1e9)
 
     def device_file_lines(self) -> list[str]:
         """The hook's device file: the GPU, the host model and this run's limits."""

@@ -39,6 +39,10 @@ class RunSpec:
     """The run ends at this instant of virtual time; 0: when the script does."""
     routing: str = BALANCED
     """The policy of `--moe`."""
+    launcher: bool = False
+    """The user's launcher starts the ranks, and may start them again when one fails."""
+    restart_delay_ns: int = 0
+    """How long it takes, in virtual time, from the end of a rank that fails to the start of the ranks after it."""
     values: tuple[StatedValue, ...] = ()
     """What `--value` says."""
     stall_timeout_s: float = 0.0

@@ -8,12 +8,38 @@ a time: while the script runs a profiler of its own, ours is suspended, and the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .hook_library import Hook
+
+
+class _Recording(threading.local):
+    on = True
+
+
+recording = _Recording()
+"""`on`: are the calling thread's ops announced?"""
+
+
+@contextlib.contextmanager
+def recorded(on: bool) -> Iterator[None]:
+    """Ops of this thread are announced, or not. While a compiler traces they must not be: the ranges have the sizes of
+    an op's inputs, and to ask a traced tensor for its size makes a constant of a size that was to stay open.
+    """
+    import torch
+
+    before = recording.on
+    recording.on = on
+    torch._C._autograd._enable_record_function(on)
+    try:
+        yield
+    finally:
+        recording.on = before
+        torch._C._autograd._enable_record_function(before)
 
 
 class NvtxRanges:

@@ -62,7 +62,6 @@ class Connection:
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self._pid = 0
-        self._seat: Seat | None = None
         self._open = False
 
     def open(self, job: Job, seat: Seat, process: int = 0) -> None:
@@ -78,8 +77,10 @@ class Connection:
             local_rank=seat.local_rank,
             process=process,
         )
+        if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+            # What a rank has written when another one fails, such as a checkpoint, outlives the restart.
+            prepared.hook.keep_in_step()
         self._pid = os.getpid()
-        self._seat = seat
         self._open = True
         prepared.hook.at_stop(self._stop)
         os._exit = self._exit_at_once
@@ -102,8 +103,6 @@ class Connection:
         """Sends the rank's last records. Does nothing in child processes of the rank, and the second time."""
         if self._open and self._pid == os.getpid():
             self._open = False
-            if self._prepared.preloaded is not None and self._seat is not None:
-                self._prepared.preloaded.remember(self._seat)
             self._prepared.clock.stop()
             self._last_words()
             self._prepared.hook.finish(end.code, end.last_words)

@@ -219,6 +219,14 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
     notes += _logged(simulated.get("logged", []))
+    if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
+        full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
+        notes.append(
+            f"the GPUs' power limit makes GPU work {slowed_ns / full_clock_ns:.1%} longer than at the full clock"
+        )
+    for restart in simulated.get("restarts", []):
+        end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"
+        notes.append(f"restart: {end}; its launcher started the ranks again at {seconds(restart['at_ns'])}")
     notes += _unrecognised(sources.get("unrecognised_signatures", []))
     if any(rank["window"] == "run" for rank in simulated["ranks"]):
         notes.append("for ranks without two optimizer steps, shares are of the whole run")

@@ -8,7 +8,7 @@ loop executes the same events with the rollback log on (see ``speculation``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from heapq import heappop
 from typing import Any
@@ -19,6 +19,7 @@ from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, St
 from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
+from phantora_async.virtual_time.restart import restart
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.snapshot import Snapshot, take
 from phantora_async.virtual_time.speculation import Speculation
@@ -121,6 +122,16 @@ class Timeline:
         self._answers_before = self.output.answers_sent
         for rank in ranks:
             self.hosts[rank].may_pass = True
+
+    def restart(self, first: int, ranks: Collection[int]) -> int:
+        """All processes have ended, because that of the rank `first` failed; those of `ranks` start again at the end of
+        its last fact. Returns that instant. All facts of the ended processes have been fed.
+        """
+        if self.rollback_log.on:
+            self.speculation.stop()
+        if self._passing or self._passed_over:
+            self._return_all()
+        return restart(self, self._hosts, first, ranks)
 
     def run(self, budget: int, ahead: bool = False) -> Stop:
         """Executes about `budget` events. Raises ProtocolError for a fact that no working hook sends.

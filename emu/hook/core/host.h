@@ -47,6 +47,8 @@ void ph_host_range_ends(struct ph_thread *thread);
 /* The instant of a record of the calling thread: never before that of an earlier record. */
 uint64_t ph_host_clock(void);
 void ph_host_reset(void);
+/* The virtual time now: asks, and waits for the answer. */
+uint64_t phantora_clock_ns(void);
 /* The virtual time last heard of, plus the host time since: never asks. */
 uint64_t ph_clock_estimate(void);
 
