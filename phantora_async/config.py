@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from emu.contract import isolation, routing_policy, stated_values
 from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
-from phantora_async import compile_cache, run_dir
+from phantora_async import compile_cache, run_dir, trace_request
 from phantora_async.errors import UsageError
 from phantora_async.run_dir import RunDir
+from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time.speculation_policy import NEVER
 from phantora_async.wording import UNITS_NS, short
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
@@ -41,12 +42,12 @@ STALL_TIMEOUT_S = 1800.0
 LOOP_TURNS = 1000
 """A shorter loop may be one whose end we have overlooked. So many turns of a training loop take minutes here."""
 MOST_RANKS = 16_384
-MOST_STEPS = 1_000_000_000
-MOST_UNTIL_NS = 1 << 61
-"""Some 70 years."""
 MONITOR_INTERVAL = ("--monitor-interval", "--monitor_interval")
 MONITOR_INTERVAL_S = 0.1
 """torchrun's default."""
+MOST_STEPS = 1_000_000_000
+MOST_UNTIL_NS = 1 << 61
+"""Some 70 years."""
 DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
@@ -99,6 +100,7 @@ class Config:
     """0: never."""
     loop_turns: int
     """Of a loop that waits for a value that nobody computed; 0: any number."""
+    trace: TraceRequest | None = None
 
     @property
     def run_dir(self) -> Path:
@@ -128,6 +130,7 @@ class Config:
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
+            *(self.trace.device_file_lines() if self.trace else ()),
             *self.host.device_file_lines(),
         ]
 
@@ -186,6 +189,7 @@ def resolve(given: argparse.Namespace) -> Config:
     if not given.launcher:
         script = _module(script) if given.module else _script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
+    trace = trace_request.resolve(given.trace, given.trace_ranks, given.trace_steps, sum(servers))
     routing = _routing(given.moe)
     values = tuple(_value(text, "" if given.module or given.launcher else script) for text in given.value)
     python = find_python(given.python)
@@ -224,6 +228,7 @@ def resolve(given: argparse.Namespace) -> Config:
         progress=not given.no_progress,
         stall_timeout_s=given.stall_timeout,
         loop_turns=given.loop_turns,
+        trace=trace,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from emu.contract.routing_policy import BALANCED
 from emu.contract.stated_values import StatedValue
 from netsim import NcclSettings
+from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import ON_DEMAND
 from profiles import Cluster, Gpu, HostModel
 
@@ -50,6 +51,8 @@ class RunSpec:
     limit."""
     loop_turns: int = 0
     """Of a loop that waits for a value that nobody computed: so many end the run; 0: no number does."""
+
+    trace: TraceRequest | None = None
 
     @property
     def world_size(self) -> int:

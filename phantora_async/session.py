@@ -94,6 +94,7 @@ class Session:
             launcher=config.launcher,
             restart_delay_ns=config.restart_delay_ns,
             loop_turns=config.loop_turns,
+            trace=config.trace,
         )
 
     def _tails(self) -> list[LogTail]:

@@ -2,13 +2,14 @@
 
 Lives here: `descriptions` (GPUs and clusters from TOML), `host` (the modelled host), `signature` (what a GPU is asked
 to do), `models` (analytic times), `tables` (measured times), `cost` (which of both answers), `kernel_names`, `tools`
-(comparison with real traces), `titles` (signatures as people name them), and the shipped files in `gpus/`,
-`clusters/` and `hosts/`.
+(comparison with real traces), `titles` (signatures as people name them), `activity` (as traces show them), and the
+shipped files in `gpus/`, `clusters/` and `hosts/`.
 Comes in: names or paths of descriptions; signatures as the hook writes them.
 Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`, titles.
 May import: nothing of ours outside this folder. Others import this module alone, not what is below it.
 """
 
+from profiles.activity import COPY, FILL, KERNEL, Activity, activity
 from profiles.cost import Cost, CostModel, Source
 from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
 from profiles.descriptions.cluster import Cluster, load_cluster, load_network
@@ -21,7 +22,11 @@ from profiles.titles import title
 
 __all__ = [
     "CALL_KINDS",
+    "COPY",
+    "FILL",
+    "KERNEL",
     "WORK_KINDS",
+    "Activity",
     "Cluster",
     "Cost",
     "CostModel",
@@ -33,6 +38,7 @@ __all__ = [
     "Spread",
     "Table",
     "UnknownProfile",
+    "activity",
     "cluster_names",
     "fit",
     "gpu_names",

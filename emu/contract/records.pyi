@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Marker | Site | StepsDone | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -31,6 +31,8 @@ MARKER: Final = 6
 SITE: Final = 7
 STEPS_DONE: Final = 12
 STOP: Final = 103
+TRACE: Final = 13
+TRACE_NAME: Final = 14
 STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
@@ -229,6 +231,42 @@ class Stop(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Trace(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    entries: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, entries: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class TraceEntry(NamedTuple):
+    what: int
+    thread: int
+    at_ns: int
+    key: int
+    value: int
+    number: int
+    correlation: int
+    @staticmethod
+    def encode(what: int, thread: int, at_ns: int, key: int, value: int, number: int, correlation: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[TraceEntry]: ...
+
+class TraceName(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    key: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, key: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StreamCreate(NamedTuple):
     kind: int
@@ -613,6 +651,14 @@ class ExitKind(IntEnum):
 class MarkerKind(IntEnum):
     STEP = 1
     NAMED = 2
+
+class TraceKind(IntEnum):
+    LAUNCH = 1
+    CALL = 2
+    RANGE = 3
+    RANGE_END = 4
+    NCCL = 5
+    MEMORY = 6
 
 class ScopeKind(IntEnum):
     STREAM = 1

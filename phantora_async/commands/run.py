@@ -22,8 +22,12 @@ from phantora_async.config import (
     resolve,
 )
 from phantora_async.errors import Interrupted, NotWritten, exit_codes_help
+from phantora_async.trace_request import FORMS
 from phantora_async.virtual_time.speculation_policy import POLICIES
 from phantora_async.wording import short
+
+MOST_NAMED = 4
+"""Files of a trace that are named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -164,6 +168,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", metavar="FILE", help="where to write the JSON report (default: report.json in the run directory)"
     )
     output.add_argument(
+        "--trace",
+        metavar="FILE",
+        help=f"write a trace of ranks, GPUs and links: {FORMS}; docs/seeing.md says which tools read it",
+    )
+    output.add_argument(
+        "--trace-ranks", metavar="RANKS", help="ranks that the trace shows, such as 0,8-15 (default: all)"
+    )
+    output.add_argument(
+        "--trace-steps",
+        metavar="STEPS",
+        help="steps that the trace shows, such as 3 or 3-5; the first is 1 (default: all)",
+    )
+    output.add_argument(
         "--show-ranks",
         metavar="RANKS",
         default="0",
@@ -214,6 +231,10 @@ def run(given: argparse.Namespace) -> int:
         outcome.failure.hint = f"{unwritten or f'report: {short(config.report)}'}; {logs}"
         raise outcome.failure
     print(terminal_report(outcome.report))
+    if config.trace is not None:
+        print(f"trace:  {', '.join(short(path) for path in config.trace.files()[:MOST_NAMED])}")
+    if outcome.unwritten:
+        raise NotWritten(outcome.unwritten, f"report: {short(config.report)}; {logs}")
     if unwritten:
         raise NotWritten(unwritten, f"its text is printed above; {logs}")
     print(f"report: {short(config.report)}; {logs}")

@@ -12,6 +12,7 @@ import gc
 import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import netsim
@@ -35,17 +36,21 @@ from phantora_async.liveness.sleep_detector import Processes, ProcFs
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.report import Usage
 from phantora_async.run_spec import RunSpec
+from phantora_async.trace import telling
+from phantora_async.trace.run_trace import RunTrace
+from phantora_async.trace.writing import Context
+from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
 from profiles import CostModel
 
 TURN = 2_000
 """Events that virtual time executes before the loop looks at sockets again: about 10 ms."""
+LOOK_AGAIN_S = 0.05
+"""Between looks at ranks that go on after another one has failed."""
 STOP_S = 3.0
 """How long ranks that are told to stop may take until the next one has ended."""
 LOOK_S = 0.05
 """How often ranks that are told to stop are looked at."""
-LOOK_AGAIN_S = 0.05
-"""Between looks at ranks that go on after another one has failed."""
 EXIT_S = 2.0
 """A process that has ended is reported within this time after its connection has closed."""
 GC_THRESHOLD = (200_000, 100, 100)
@@ -66,6 +71,9 @@ class Coordinator:
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
         self._fact_builder = FactBuilder(spec.world_size, Costs(CostModel(spec.gpu), CostTable(spec.cost_table)))
+        self._trace: RunTrace | None = None
+        if spec.trace is not None:
+            self._trace = self._start_trace(spec.trace, network, [link.name for link in topology.links])
         self._connections = Connections(self._timeline, self._fact_builder, spec.world_size)
         pids = self._connections.pids
         stacks = Stacks(spec.socket.parent)
@@ -77,10 +85,10 @@ class Coordinator:
             self._timeline, self._fact_builder, self._stall_watch, loop_watch, spec.stall_timeout_s
         )
         self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks)
-        self._early_end = EarlyEnd(spec, self._timeline)
         self._restarts = Restarts(
             self._timeline, self._fact_builder, self._connections, self._run_end.exits, spec.restart_delay_ns
         )
+        self._early_end = EarlyEnd(spec, self._timeline)
         self._usage = Usage()
         self._over = asyncio.Event()
         """The run has ended, or has failed."""
@@ -91,6 +99,18 @@ class Coordinator:
         self._stop = Stop.STARVED
         """Why the last turn of virtual time ended."""
         self._look_timer: asyncio.TimerHandle | None = None
+
+    def _start_trace(self, request: TraceRequest, network: NetsimNetworkModel, links: list[str]) -> RunTrace:
+        fact_builder = self._fact_builder
+
+        def pid(rank: int) -> int:
+            hello = fact_builder.rank_info[rank].hello
+            return hello.pid if hello is not None else 0
+
+        context = Context(fact_builder.costs, network.plan, pid, links, request.chosen())
+        trace = RunTrace(request, self._spec, fact_builder, context)
+        telling.start(self._timeline, trace)
+        return trace
 
     # ---- for the session -------------------------------------------------------------------------------------------
 
@@ -146,7 +166,11 @@ class Coordinator:
         self._usage.passed_over = self._standstill.passed_over
         if self._run_end.failure is None and self._run_end.stopped is None and (text := self._early_end.missed()):
             self._fact_builder.warn(0, text)
-        return self._run_end.outcome(self._usage, self._restarts.done)
+        outcome = self._run_end.outcome(self._usage, self._restarts.done)
+        if self._trace is None:
+            return outcome
+        self._trace.close()
+        return replace(outcome, unwritten=self._trace.failure)
 
     async def _stop_ranks(self) -> None:
         """The ranks write out what their scripts have buffered, tell their peaks of memory, and end. One that does not
@@ -362,11 +386,11 @@ class Coordinator:
     def _fail(self, failure: RunFailure) -> None:
         if self._run_end.stopped is not None:
             return  # ranks end in the midst of their work
-        if isinstance(failure, Deadlock) and self._early_end.explains():
-            self._stop_run()
-            return
         if self._restarts.failed and isinstance(failure, Deadlock | Mismatch):
             self._restarts.tell()  # others cannot go on without that rank: the launcher decides what becomes of them
+            return
+        if isinstance(failure, Deadlock) and self._early_end.explains():
+            self._stop_run()
             return
         self._run_end.fail(failure, self._rank_states(), self._connections.pids)
         self._over.set()

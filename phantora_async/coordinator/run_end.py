@@ -35,6 +35,8 @@ class Outcome:
     failure: RunFailure | None
     """None if the run ended well."""
     report: Document
+    unwritten: str = ""
+    """Why the trace is incomplete."""
 
 
 class Exit(NamedTuple):

@@ -42,6 +42,9 @@ class RankInfo:
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""
 
+    trace_names: dict[int, str] = field(default_factory=dict)
+    """What keys of TRACE entries stand for: a name, and sizes on a second line."""
+
     @property
     def last_words(self) -> str:
         """What BYE says about the end: the line of an uncaught exception; "" for an ordinary end, or before it."""
@@ -78,6 +81,7 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
             records.LOOP: self.reads.take_loop,
             records.MARKER: self._marker,
@@ -169,6 +173,9 @@ class FactBuilder:
         site = from_record(record)
         if site is not None:
             self.rank_info[rank].sites[record.number] = site
+
+    def _trace_name(self, rank: int, record: records.TraceName) -> None:
+        self.rank_info[rank].trace_names[record.key] = _text(record.payload)
 
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
         self.rank_info[rank].launches.marker(record)

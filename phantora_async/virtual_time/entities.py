@@ -48,10 +48,10 @@ class HostState(IntEnum):
     PASSED_OVER = 6
     """Asleep where no record tells of it; holds no time back at present."""
     FINISHED = 7
-    HELD = 8
-    """It has done the steps of `--steps`."""
-    ENDED = 9
+    ENDED = 8
     """Its process has failed, and will be started again."""
+    HELD = 9
+    """It has done the steps of `--steps`."""
 
 
 class Shares(NamedTuple):

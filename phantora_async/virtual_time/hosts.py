@@ -67,11 +67,16 @@ class Hosts:
         self._comm_creations = comm_creations
         self._output = output
         self._queue_depth = queue_depth
-        self.handlers: dict[int, Callable[[Host, Any], bool]] = {
+        self.handlers: dict[int, Callable[[Host, Any], bool]] = {}
+        self.set_handlers()
+
+    def set_handlers(self) -> None:
+        self.handlers |= {
             records.HELLO: self._pass,
             records.WARNING: self._pass,
             records.HOST_ADVANCE: self._pass,
             records.COST: self._pass,
+            records.TRACE: self._trace,
             records.BYE: self._bye,
             records.STEPS_DONE: self._steps_done,
             records.MEMORY: self._memory,
@@ -124,6 +129,9 @@ class Hosts:
     # ---- the program -----------------------------------------------------------------------------------------------
 
     def _pass(self, host: Host, record: records.Up) -> bool:
+        return True
+
+    def _trace(self, host: Host, record: records.Trace) -> bool:
         return True
 
     def _bye(self, host: Host, record: records.Bye) -> bool:

@@ -179,6 +179,7 @@ class Output:
 
     def release_answers(self, host: Host, checkpoint: Checkpoint) -> None:
         """May be called again for the same checkpoint: each answer leaves once."""
+        self._log.release_traced(host, checkpoint)
         for answer in checkpoint.answers:
             self._answer_finally(host, answer)
 

@@ -12,8 +12,8 @@ Without speculation nothing is written: ``on`` is False.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence, Set
+from typing import Any, NamedTuple, Protocol
 
 from phantora_async.virtual_time.entities import Device, Host, StepEnd, Stream
 from phantora_async.virtual_time.entity_fields import Saver
@@ -34,7 +34,19 @@ class Answer(NamedTuple):
 class Checkpoint:
     """A rank at one instant: its state before, and what it has told the outside since, which is held until final."""
 
-    __slots__ = ("answers", "at_ns", "completed", "devices", "events", "facts", "host", "step_ends", "streams", "undo")
+    __slots__ = (
+        "answers",
+        "at_ns",
+        "completed",
+        "devices",
+        "events",
+        "facts",
+        "host",
+        "step_ends",
+        "streams",
+        "traced",
+        "undo",
+    )
 
     def __init__(self, host: Host, at_ns: int) -> None:
         self.at_ns = at_ns
@@ -44,6 +56,8 @@ class Checkpoint:
         self.answers: list[Answer] = []
         self.step_ends: list[StepEnd] = []
         self.completed: list[Collective] = []
+        self.traced: Sequence[Any] = ()
+        """What a trace is told."""
         self.facts = host.facts_done
         self.host = _HOST.save(host)
         self.streams = [(stream, _STREAM.save(stream)) for stream in (*host.streams.values(), *host.draining)]
@@ -65,8 +79,31 @@ class Checkpoint:
         event_queue.put_back(host)
 
 
+class Trace(Protocol):
+    """What is told of ranks once it is final; see ``phantora_async.trace.telling``."""
+
+    @property
+    def ranks(self) -> Set[int]:
+        """Those that are traced."""
+
+    def tell(self, rank: int, event: Any) -> None:
+        """Of one of these ranks, each rank's events in order."""
+
+
 class RollbackLog:
-    __slots__ = ("_demands", "_event_queue", "events", "facts", "kept", "on", "restored", "rollbacks", "undo")
+    __slots__ = (
+        "_demands",
+        "_event_queue",
+        "events",
+        "facts",
+        "kept",
+        "on",
+        "restored",
+        "rollbacks",
+        "trace",
+        "traced_ranks",
+        "undo",
+    )
 
     def __init__(self, event_queue: EventQueue) -> None:
         self._event_queue = event_queue
@@ -84,6 +121,8 @@ class RollbackLog:
         """Facts that were taken back."""
         self.kept = 0
         """Checkpoints that are held."""
+        self.trace: Trace | None = None
+        self.traced_ranks: Set[int] = frozenset()
 
     def checkpoint(self, host: Host) -> Checkpoint:
         """The host's checkpoint of the present instant, opened before anything of the host changes."""
@@ -97,6 +136,25 @@ class RollbackLog:
         checkpoints.append(opened)
         self.kept += 1
         return opened
+
+    def tell(self, host: Host, event: Any) -> None:
+        """Tells the trace, now or when it is final."""
+        assert self.trace is not None, "nothing is traced"
+        if not self.on:
+            self.trace.tell(host.rank, event)
+            return
+        checkpoint = self.checkpoint(host)
+        if not checkpoint.traced:
+            checkpoint.traced = []
+        checkpoint.traced.append(event)  # type: ignore[attr-defined]
+
+    def release_traced(self, host: Host, checkpoint: Checkpoint) -> None:
+        """What the checkpoint holds for the trace is final."""
+        if checkpoint.traced:
+            assert self.trace is not None, "nothing is traced"
+            for event in checkpoint.traced:
+                self.trace.tell(host.rank, event)
+            checkpoint.traced = ()
 
     def act(self, host: Host) -> Checkpoint:
         """The same, for an event of the host's own: the undo entries of what follows go there."""

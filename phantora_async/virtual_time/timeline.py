@@ -45,7 +45,7 @@ class Timeline:
         self.streams = Streams(self.event_queue, self.rollback_log)
         self.collectives = Collectives(self.event_queue, self.rollback_log, self.streams, self.output, network)
         self.comm_creations = CommCreations(self.event_queue, self.rollback_log)
-        self._hosts = Hosts(
+        self.host_rules = Hosts(
             self.event_queue,
             self.rollback_log,
             self.streams,
@@ -131,7 +131,7 @@ class Timeline:
             self.speculation.stop()
         if self._passing or self._passed_over:
             self._return_all()
-        return restart(self, self._hosts, first, ranks)
+        return restart(self, self.hosts, first, ranks)
 
     def run(self, budget: int, ahead: bool = False) -> Stop:
         """Executes about `budget` events. Raises ProtocolError for a fact that no working hook sends.
@@ -215,7 +215,7 @@ class Timeline:
     def _execute_facts(self, host: Host) -> int:
         """The host's facts from the present instant on, while nothing else comes first. Returns how many."""
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
-        heap, handlers = event_queue.heap, self._hosts.handlers
+        heap, handlers = event_queue.heap, self.host_rules.handlers
         order, facts, first = host.order, host.log, host.cursor
         executed = 0
         while True:
@@ -253,7 +253,7 @@ class Timeline:
             while arrived:
                 self.collectives.arrive(arrived.pop(0))
             while woken:
-                self._hosts.wake(woken.pop(0))
+                self.host_rules.wake(woken.pop(0))
             while ended:
                 step = ended.pop(0)
                 step.device_ns = self.event_queue.now_ns
@@ -271,7 +271,7 @@ class Timeline:
         """The host is the first in the event queue, and its next fact has not come. False: the simulation stops."""
         if host.may_pass:
             self.event_queue.drop(host)
-            self._hosts.block(host, HostState.PASSED_OVER)
+            self.host_rules.block(host, HostState.PASSED_OVER)
             self._passed_over.append(host)
         elif self._passed_over:
             self._return_all()
@@ -284,7 +284,7 @@ class Timeline:
     def _return_all(self) -> None:
         """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
         for host in self._passed_over:
-            self._hosts.wake(host)
+            self.host_rules.wake(host)
         self._passed_over.clear()
         self._passing = False
         for host in self.hosts:

@@ -10,6 +10,7 @@
 #include "process/python.h"
 #include "process/sites.h"
 #include "streams/segment.h"
+#include "trace/trace.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,6 +60,7 @@ static void append(uint16_t kind, uint16_t site, uint64_t host_ns, const void *f
 /* Under the record lock. */
 static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *fields, size_t fields_nbytes,
                       const void *payload, size_t payload_nbytes) {
+    if (UNLIKELY(ph_trace_gathered)) ph_trace_flush();
     if (at_ns < ph_channel.last_instant)
         ph_die("record %u is %llu ns earlier than the record before it", kind,
                (unsigned long long)(ph_channel.last_instant - at_ns));
@@ -70,6 +72,13 @@ void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_
                size_t payload_nbytes) {
     append_at(kind, 0, at_ns, fields, fields_nbytes, payload, payload_nbytes);
 }
+
+void ph_append_out_of_band(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload,
+                           size_t payload_nbytes) {
+    append(kind, 0, 0, fields, fields_nbytes, payload, payload_nbytes);
+}
+
+uint64_t ph_last_instant(void) { return ph_channel.last_instant; }
 
 void ph_channel_wake_for_segments(void) {
     if (ph_channel.open && !ph_channel.armed) ph_reader_wake();

@@ -34,6 +34,10 @@ void ph_record_unlock(void); /* also sends a full batch */
 /* Under the record lock: appends one record. Its instant, at_ns, must not be before that of the last record. */
 void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_nbytes, const void *payload,
                size_t payload_nbytes);
+/* Under the record lock: ph_emit_out_of_band, and the instant of the last record that was appended in the op stream. */
+void ph_append_out_of_band(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload,
+                           size_t payload_nbytes);
+uint64_t ph_last_instant(void);
 /* Under the record lock, when a segment is opened: the reader will close it if nothing follows. */
 void ph_channel_wake_for_segments(void);
 

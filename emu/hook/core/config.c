@@ -11,11 +11,14 @@
  *   nvml_driver                      the driver's name, 580.95.05
  *   power_limit_w                    the board's default power limit; without it NVML does not know one
  *   nvlink_count                     links of a GPU to the switches of its server
+ *   trace_ranks=A-B                  ranks that the run's trace shows; may be repeated
+ *   trace_first_step trace_last_step steps of theirs that it shows
  *   attr.<cudaDeviceAttr>            a device attribute, by its number
  *
  * Unknown keys are errors: a misspelt one would silently describe another machine.
  */
 #include "core/config.h"
+#include "core/alloc.h"
 #include "device/attributes.h"
 
 #include <errno.h>
@@ -38,6 +41,8 @@ ph_config ph_cfg = {
     .runtime_version = 13000,
     .driver_version = 13000,
     .nvml_driver = "580.95.05",
+    .trace_first_step = 1,
+    .trace_last_step = UINT64_MAX,
 };
 
 enum { MAX_ATTRIBUTES = 256 };
@@ -91,6 +96,29 @@ static bool parse_host_mode(const char *text) {
     return false;
 }
 
+static struct {
+    uint32_t (*ranges)[2];
+    size_t n, capacity;
+} traced;
+
+static bool parse_ranks(char *text) {
+    char *dash = strchr(text, '-');
+    uint32_t first, last;
+    if (!dash) return false;
+    *dash = 0;
+    if (!parse_u32(text, &first) || !parse_u32(dash + 1, &last)) return false;
+    traced.ranges = ph_room_for_one(traced.ranges, traced.n, &traced.capacity, sizeof *traced.ranges);
+    traced.ranges[traced.n][0] = first;
+    traced.ranges[traced.n++][1] = last;
+    return true;
+}
+
+bool ph_config_traces(uint32_t rank) {
+    for (size_t i = 0; i < traced.n; i++)
+        if (traced.ranges[i][0] <= rank && rank <= traced.ranges[i][1]) return true;
+    return false;
+}
+
 /* Returns 1 if the value was taken, 0 if it is bad, -1 if there is no such key. */
 static int set_indexed(const char *key, const char *value) {
     if (strncmp(key, "attr.", 5) == 0) {
@@ -105,7 +133,7 @@ static int set_indexed(const char *key, const char *value) {
     return -1;
 }
 
-static int set_key(const char *key, const char *value) {
+static int set_key(const char *key, char *value) {
 #define KEY(name, parsed)                                                                                              \
     if (strcmp(key, #name) == 0) return parsed
     KEY(device_name, parse_text(value, ph_cfg.device_name, sizeof ph_cfg.device_name));
@@ -127,6 +155,9 @@ static int set_key(const char *key, const char *value) {
     KEY(runtime_version, parse_int(value, &ph_cfg.runtime_version));
     KEY(driver_version, parse_int(value, &ph_cfg.driver_version));
     KEY(nvlink_count, parse_int(value, &ph_cfg.nvlink_count));
+    KEY(trace_ranks, parse_ranks(value));
+    KEY(trace_first_step, parse_u64(value, &ph_cfg.trace_first_step));
+    KEY(trace_last_step, parse_u64(value, &ph_cfg.trace_last_step));
     KEY(power_limit_w, parse_u32(value, &ph_cfg.power_limit_w));
     KEY(nvml_driver, parse_text(value, ph_cfg.nvml_driver, sizeof ph_cfg.nvml_driver));
 #undef KEY

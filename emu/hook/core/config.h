@@ -25,6 +25,7 @@ typedef struct ph_config {
         queue_depth; /* launches that a host may be ahead of the device; the scheduler uses it, this library does not */
     int runtime_version, driver_version; /* as CUDA numbers them: 13000 */
     char nvml_driver[32];
+    uint64_t trace_first_step, trace_last_step; /* of the ranks that are traced; the first step is 1 */
     uint32_t power_limit_w;
     int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */
 } ph_config;
@@ -35,5 +36,8 @@ int ph_config_read(const char *path, char *error, size_t capacity);
 
 /* The value that the device file gives for a cudaDeviceAttr. False, and 0, if it gives none. */
 bool ph_device_attribute(int attribute, int *value);
+
+/* Does the run's trace show this rank? */
+bool ph_config_traces(uint32_t rank);
 
 #endif

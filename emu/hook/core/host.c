@@ -18,6 +18,7 @@
 #include "core/counters.h"
 #include "process/process.h"
 #include "process/thread.h"
+#include "trace/trace.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -100,13 +101,14 @@ void ph_host_aside_ends(ph_thread *thread) {
     if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->cpu_ns = cpu_now();
 }
 
-void ph_host_call(ph_call_kind kind) {
+void ph_host_call_of(ph_call_kind kind, const char *caller) {
     if (UNLIKELY(ph_thread_is_watcher())) return;
     atomic_fetch_add_explicit(&ph_counts.api_calls, 1, memory_order_relaxed);
     ph_thread *thread = ph_self();
     if (UNLIKELY(thread->uncounted)) return;
     thread->counts[kind]++;
     join_backward(thread);
+    uint64_t start_ns = UNLIKELY(ph_tracing) ? ph_host_clock_now() : 0;
     if (LIKELY(ph_cfg.host_mode == PH_HOST_MODELLED))
         thread->clock_ns += ph_cfg.host_ns[kind];
     else if (ph_cfg.host_mode == PH_HOST_MEASURED) {
@@ -114,6 +116,7 @@ void ph_host_call(ph_call_kind kind) {
         if (!thread->aside) thread->clock_ns += spent_cpu(thread);
         observed(thread, 0);
     }
+    if (UNLIKELY(ph_tracing) && kind != PH_CALL_QUERY) ph_trace_call(kind, caller, start_ns, ph_host_clock_now());
 }
 
 void ph_host_work(ph_host_kind kind, uint64_t n) {
@@ -180,6 +183,12 @@ uint64_t ph_host_clock(void) {
     if (thread->clock_ns < rank_ns) thread->clock_ns = rank_ns;
     raise_to(&host.rank_ns, thread->clock_ns);
     return thread->clock_ns;
+}
+
+uint64_t ph_host_clock_now(void) {
+    ph_thread *thread = ph_self();
+    uint64_t rank_ns = atomic_load_explicit(&host.rank_ns, memory_order_relaxed);
+    return thread->clock_ns > rank_ns && !ph_thread_is_watcher() ? thread->clock_ns : rank_ns;
 }
 
 /* Grows with every call and op: what a program does besides its own Python functions. */

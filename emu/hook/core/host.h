@@ -22,7 +22,8 @@ struct ph_thread;
 
 /* Every emulated call names its kind once; advances the host clock of the calling thread (not on threads of torch that
  * only watch). */
-void ph_host_call(ph_call_kind kind);
+#define ph_host_call(kind) ph_host_call_of(kind, __func__)
+void ph_host_call_of(ph_call_kind kind, const char *caller);
 /* n units of the program's own work on the calling thread. */
 void ph_host_work(ph_host_kind kind, uint64_t n);
 /* A Python function entered, or resumed. */
@@ -46,6 +47,8 @@ void ph_host_range_ends(struct ph_thread *thread);
 
 /* The instant of a record of the calling thread: never before that of an earlier record. */
 uint64_t ph_host_clock(void);
+/* The same instant, without making it that of a record. */
+uint64_t ph_host_clock_now(void);
 void ph_host_reset(void);
 /* The virtual time now: asks, and waits for the answer. */
 uint64_t phantora_clock_ns(void);

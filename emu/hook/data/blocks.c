@@ -9,6 +9,7 @@
 #include "data/data.h"
 #include "data/intervals.h"
 #include "memory/memory.h"
+#include "trace/trace.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -68,7 +69,10 @@ typedef void (*report_function)(void *, int64_t, size_t, size_t, uint16_t);
 PH_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *start, int64_t nbytes, size_t allocated,
                                                                      size_t reserved, uint16_t device) {
     static _Atomic(report_function) theirs;
-    if (nbytes && ph_is_device_pointer(start)) ph_data_block(start, nbytes);
+    if (nbytes && ph_is_device_pointer(start)) {
+        ph_data_block(start, nbytes);
+        if (UNLIKELY(ph_tracing)) ph_trace_memory(device >> 8, allocated, reserved);
+    }
     report_function report = theirs;
     if (!report) {
         void *library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);

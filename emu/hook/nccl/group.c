@@ -14,6 +14,7 @@
 #include "data/data.h"
 #include "graphs/capture.h"
 #include "nccl/nccl.h"
+#include "trace/trace.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -116,6 +117,7 @@ static void emit(const nccl_call *calls, size_t ncalls, ph_stream *stream) {
             memset(at + calls[i].op.data_nbytes, 0, padded(calls[i].op.data_nbytes) - calls[i].op.data_nbytes);
             at += padded(calls[i].op.data_nbytes);
         }
+    if (UNLIKELY(ph_tracing)) ph_trace_nccl(fields.stream);
     ph_emit_here(PH_KIND_NCCL_LAUNCH, &fields, sizeof fields, group.payload, nbytes);
 }
 

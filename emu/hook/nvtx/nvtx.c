@@ -17,6 +17,7 @@
 #include "core/warn.h"
 #include "graphs/capture.h"
 #include "process/thread.h"
+#include "trace/trace.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -237,6 +238,7 @@ static void marker(uint32_t kind, const char *name) {
     }
     struct ph_MARKER record = {.marker = kind};
     ph_emit(PH_KIND_MARKER, &record, sizeof record, name, strnlen(name, MAX_MARKER_NAME));
+    if (kind == PH_MARKER_STEP) ph_trace_step();
 }
 
 PH_EXPORT void phantora_marker(uint32_t kind, const char *name) { marker(kind, name ? name : ""); }
@@ -298,6 +300,7 @@ void ph_range_push_op(const ph_known_op *op) {
     ph_thread *thread = ph_self();
     int depth = thread->nranges++;
     if (depth < PH_MAX_RANGES) thread->ranges[depth] = op;
+    if (UNLIKELY(ph_tracing)) ph_trace_range(true, op->op.key, op->op.name, op->op.sizes, depth);
     if (LIKELY(!thread->uncounted)) { /* a compiler that traces a backward pass ends no step */
         if (op->backward && !atomic_load_explicit(&steps.backward_seen, memory_order_relaxed))
             atomic_store(&steps.backward_seen, true);
@@ -312,6 +315,7 @@ void ph_range_pop(void) {
     ph_thread *thread = ph_self();
     if (thread->nranges == 0) return;
     int depth = --thread->nranges;
+    if (UNLIKELY(ph_tracing)) ph_trace_range(false, 0, "", "", depth);
     if (depth == 0) ph_host_range_ends(thread);
     const ph_known_op *op = depth < PH_MAX_RANGES ? thread->ranges[depth] : NULL;
     thread->ndispatched -= op && op->dispatched;

@@ -15,6 +15,7 @@
 #include "streams/event.h"
 #include "streams/segment.h"
 #include "streams/stream.h"
+#include "trace/trace.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -158,6 +159,7 @@ PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_pat
     ph_host_reset();
     emit_hello();
     ph_run.started = true;
+    ph_trace_start();
     ph_streams_announce();
     ph_flush();
     atexit(phantora_flush); /* of a program that calls C's exit */

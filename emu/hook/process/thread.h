@@ -56,7 +56,8 @@ typedef struct ph_thread {
     int npushed, pushed[PH_MAX_CONFIGS]; /* devices of pushed contexts */
     int nconfigs;
     ph_call_config configs[PH_MAX_CONFIGS];
-    int nranges; /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
+    uint32_t trace_number, correlation; /* for traces: the thread's id; its last API call's number */
+    int nranges;                        /* may exceed PH_MAX_RANGES: deeper ranges are counted, not kept */
     const struct ph_known_op *ranges[PH_MAX_RANGES];
     uint32_t launch_turns; /* how often it has launched a kernel after another thread had */
     int optimizer_depth;   /* index + 1 of the outermost Optimizer.step range, 0 if none */

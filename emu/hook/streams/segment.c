@@ -17,6 +17,7 @@
 #include "graphs/capture.h"
 #include "process/process.h"
 #include "process/thread.h"
+#include "trace/trace.h"
 
 enum { SEGMENT_LAUNCHES = 256 };
 
@@ -54,9 +55,10 @@ static void open_segment(ph_stream *stream, uint64_t now) {
     ph_channel_wake_for_segments();
 }
 
-static void fold(ph_stream *stream, uint64_t solo_ns, uint64_t contended_ns, bool queued) {
+static void fold(ph_stream *stream, uint64_t key, uint64_t solo_ns, uint64_t contended_ns, bool queued) {
     uint64_t now = ph_host_clock();
     if (stream->launches == 0) open_segment(stream, now);
+    if (UNLIKELY(ph_tracing)) ph_trace_launch(stream->id, key, now, solo_ns);
     /* tail_ns is the maximum over launches i of h_i - h_1 + sum of d_j for j >= i. This launch adds its duration to
      * each earlier launch's term, and a term of its own. */
     uint64_t launched_after = now - stream->first_ns;
@@ -87,7 +89,7 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
         uint64_t slowed_ns = (uint64_t)((double)cost->solo_ns * more);
         uint64_t contended_ns = cost->contended_ns + (uint64_t)((double)cost->contended_ns * more);
         ph_count_launch(cost, slowed_ns);
-        fold(stream, cost->solo_ns + slowed_ns + gap_ns, contended_ns + gap_ns, queued);
+        fold(stream, cost->key, cost->solo_ns + slowed_ns + gap_ns, contended_ns + gap_ns, queued);
     }
     ph_record_unlock();
 }
@@ -96,6 +98,6 @@ void ph_stream_occupy(ph_stream *stream, uint64_t for_ns) {
     if (!ph_run.started) return;
     ph_record_lock();
     ph_order_default(stream);
-    fold(stream, for_ns, for_ns, false);
+    fold(stream, 0, for_ns, for_ns, false);
     ph_record_unlock();
 }

@@ -1,0 +1,311 @@
+"""One rank's trace: what virtual time tells of it, and the entries of its TRACE records, become spans."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from emu.contract import records
+from emu.contract.records import TraceKind
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest.costs import Costs
+from phantora_async.trace import telling
+from phantora_async.trace.names import call_name
+from phantora_async.trace.placement import Launch, Rate, place
+from phantora_async.trace.spans import Call, Kernel, Memory, Moved, Nccl, Op, Span, Step, StreamWait
+
+
+@dataclass(slots=True)
+class _Launched:
+    """A LAUNCH entry."""
+
+    entry: records.TraceEntry
+    external: int
+
+
+@dataclass(slots=True)
+class _Segment:
+    device: int
+    launched: list[_Launched]
+    at_ns: int
+    """The instant of its first launch."""
+    work: int = 0
+    rates: list[Rate] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _NcclKernel:
+    device: int
+    correlation: int
+    external: int
+    start_ns: int = 0
+    moved: list[Moved] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Range:
+    """An op that a thread is in."""
+
+    depth: int
+    external: int
+    text: str
+    start_ns: int = -1
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Entries of one TRACE record. Some have instants that are known only when the segments that follow are launched:
+    the host may wait at a segment's first launch, for room in the launch queue."""
+
+    at_ns: int
+    todo: list[tuple[Any, Any]]
+    """(entry, its range or the number of the op around it), in order."""
+    awaited: set[int]
+    """Streams whose segments come next."""
+    delays: list[tuple[int, int]] = field(default_factory=list)
+    """(host time of a first launch, how long the host waited there)."""
+
+    def instant(self, at_ns: int, ends_here: bool = False) -> int:
+        """Of a host time. `ends_here`: what ends at a first launch ends after the wait there, else it is before."""
+        waited = sum(for_ns for from_ns, for_ns in self.delays if from_ns < at_ns or (ends_here and from_ns == at_ns))
+        return self.at_ns + at_ns + waited
+
+
+class RankTrace:
+    """``tell`` what happens, in order; spans go to `emit`, each once it is complete."""
+
+    def __init__(self, rank: int, costs: Costs, names: dict[int, str], emit: Callable[[Span], None]) -> None:
+        self._rank = rank
+        self._costs = costs
+        self._names = names
+        self._emit = emit
+        self._externals = 0
+        self._ranges: dict[int, list[_Range]] = {}
+        """Of each thread, outermost first."""
+        self._batch: _Batch | None = None
+        self._launched: dict[int, list[_Launched]] = {}
+        """By stream: launches of the segment that comes next."""
+        self._segments: dict[int, deque[_Segment]] = {}
+        self._nccl_entries: dict[int, deque[tuple[records.TraceEntry, int]]] = {}
+        self._nccl: dict[int, deque[_NcclKernel]] = {}
+        self._blocked: dict[int, tuple[int, int]] = {}
+        """By stream: since when, for which stream."""
+        self._devices: dict[int, int] = {}
+        self._held: Call | None = None
+        """The last call. If the host waits now, it ends later."""
+        self._host_blocked_ns = -1
+        self._steps = 0
+        self._step_from_ns = 0
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            telling.Entries: self._entries,
+            telling.SegmentLaunched: self._segment_launched,
+            telling.SegmentStarted: self._segment_started,
+            telling.SegmentRate: self._segment_rate,
+            telling.SegmentEnded: self._segment_ended,
+            telling.NcclLaunched: self._nccl_launched,
+            telling.NcclStarted: self._nccl_started,
+            telling.CollectiveDone: self._collective_done,
+            telling.NcclEnded: self._nccl_ended,
+            telling.StreamBlocked: self._stream_blocked,
+            telling.StreamUnblocked: self._stream_unblocked,
+            telling.HostBlocked: self._host_blocked,
+            telling.HostWoken: self._host_woken,
+            telling.StepMarked: self._step_marked,
+        }
+
+    def tell(self, event: telling.TraceEvent) -> None:
+        """Raises ProtocolError for entries that no working hook sends."""
+        self._handlers[type(event)](event)
+
+    def close(self) -> None:
+        """The rank has ended, or the run: what is known of unfinished calls is written."""
+        self._settle()
+        self._release_call()
+
+    # ---- entries ---------------------------------------------------------------------------------------------------
+
+    def _entries(self, event: telling.Entries) -> None:
+        self._settle()
+        self._release_call()
+        self._nccl_entries.clear()  # of kernels that took part in nothing
+        record = event.record
+        try:
+            entries = records.TraceEntry.decode_all(record.payload, 0, record.entries)
+        except records.RecordError as error:
+            raise ProtocolError(self._rank, str(error)) from None
+        todo: list[tuple[Any, Any]] = []
+        awaited: set[int] = set()
+        for entry in entries:
+            ranges = self._ranges.setdefault(entry.thread, [])
+            external = ranges[-1].external if ranges else 0
+            match entry.what:
+                case TraceKind.RANGE:
+                    self._externals += 1
+                    begun = _Range(entry.number, self._externals, self._names.get(entry.key, "?"))
+                    ranges.append(begun)
+                    todo.append((entry, begun))
+                case TraceKind.RANGE_END:
+                    while ranges and ranges[-1].depth > entry.number:
+                        ranges.pop()
+                    if ranges and ranges[-1].depth == entry.number:
+                        todo.append((entry, ranges.pop()))
+                case TraceKind.LAUNCH:
+                    self._launched.setdefault(entry.number, []).append(_Launched(entry, external))
+                    awaited.add(entry.number)
+                case TraceKind.NCCL:
+                    self._nccl_entries.setdefault(entry.number, deque()).append((entry, external))
+                case _:
+                    todo.append((entry, external))
+        self._batch = _Batch(event.at_ns, todo, awaited)
+        if not awaited:
+            self._settle()
+
+    def _settle(self) -> None:
+        """The batch's instants are known."""
+        batch, self._batch = self._batch, None
+        if batch is None:
+            return
+        for entry, around in batch.todo:
+            at_ns = batch.instant(entry.at_ns)
+            if entry.what == TraceKind.RANGE:
+                around.start_ns = at_ns
+            elif entry.what == TraceKind.RANGE_END:
+                self._range_ended(entry.thread, around, at_ns)
+            elif entry.what == TraceKind.MEMORY:
+                self._emit(Memory(entry.number, at_ns, entry.key, entry.value))
+            elif entry.what == TraceKind.CALL:
+                self._release_call()
+                end_ns = batch.instant(entry.at_ns + entry.value, ends_here=True)
+                name = call_name(self._names.get(entry.key, "?").partition("\n")[0], entry.number)
+                self._held = Call(entry.thread, at_ns, end_ns, name, entry.correlation, around)
+
+    def _range_ended(self, thread: int, ended: _Range, at_ns: int) -> None:
+        if ended.start_ns < 0:
+            return
+        name, _, sizes = ended.text.partition("\n")
+        self._emit(Op(thread, ended.start_ns, at_ns, name, sizes, ended.external, not ended.depth))
+
+    def _release_call(self) -> None:
+        if self._held is not None:
+            self._emit(self._held)
+            self._held = None
+
+    # ---- segments --------------------------------------------------------------------------------------------------
+
+    def _segment_launched(self, event: telling.SegmentLaunched) -> None:
+        launched = self._launched.pop(event.stream, [])
+        self._devices[event.stream] = event.device
+        self._segments.setdefault(event.stream, deque()).append(_Segment(event.device, launched, event.at_ns))
+        batch = self._batch
+        if batch is None or not launched:
+            return
+        first_ns = launched[0].entry.at_ns
+        waited_ns = event.at_ns - batch.instant(first_ns, ends_here=True)
+        if waited_ns > 0:
+            batch.delays.append((first_ns, waited_ns))
+        batch.awaited.discard(event.stream)
+        if not batch.awaited:
+            self._settle()
+
+    def _segment(self, stream: int) -> _Segment | None:
+        """The one at the stream's head; None if it was launched before the trace began."""
+        segments = self._segments.get(stream)
+        return segments[0] if segments else None
+
+    def _segment_started(self, event: telling.SegmentStarted) -> None:
+        segment = self._segment(event.stream)
+        if segment is not None:
+            segment.work = event.work
+            segment.rates = []
+
+    def _segment_rate(self, event: telling.SegmentRate) -> None:
+        segment = self._segment(event.stream)
+        if segment is not None:
+            segment.rates.append(Rate(event.at_ns, event.rate))
+
+    def _segment_ended(self, event: telling.SegmentEnded) -> None:
+        segments = self._segments.get(event.stream)
+        if not segments:
+            return
+        segment = segments.popleft()
+        if not segment.launched or not segment.rates:
+            return
+        first_ns = segment.launched[0].entry.at_ns
+        launches = [
+            Launch(segment.at_ns + launched.entry.at_ns - first_ns, launched.entry.value)
+            for launched in segment.launched
+        ]
+        for launched, (start_ns, end_ns) in zip(
+            segment.launched, place(launches, segment.work, segment.rates, event.at_ns), strict=True
+        ):
+            entry = launched.entry
+            if entry.key:
+                # Without the gap behind it.
+                solo_ns = self._costs.priced(entry.key).cost.solo_ns
+                end_ns = start_ns + (end_ns - start_ns) * solo_ns // max(entry.value, 1)
+                self._emit(
+                    Kernel(
+                        segment.device,
+                        event.stream,
+                        start_ns,
+                        end_ns,
+                        entry.key,
+                        entry.correlation,
+                        launched.external,
+                    )
+                )
+
+    # ---- NCCL ------------------------------------------------------------------------------------------------------
+
+    def _nccl_launched(self, event: telling.NcclLaunched) -> None:
+        entries = self._nccl_entries.get(event.stream)
+        correlation, external = 0, 0
+        if entries:
+            entry, external = entries.popleft()
+            correlation = entry.correlation
+        self._devices[event.stream] = event.device
+        self._nccl.setdefault(event.stream, deque()).append(_NcclKernel(event.device, correlation, external))
+
+    def _nccl_started(self, event: telling.NcclStarted) -> None:
+        kernels = self._nccl.get(event.stream)
+        if kernels:
+            kernels[0].start_ns = event.at_ns
+
+    def _collective_done(self, event: telling.CollectiveDone) -> None:
+        kernels = self._nccl.get(event.stream)
+        if kernels:
+            kernels[0].moved.append(Moved(event.collective, event.begun_ns, event.at_ns, event.last_rank))
+
+    def _nccl_ended(self, event: telling.NcclEnded) -> None:
+        kernels = self._nccl.get(event.stream)
+        if kernels:
+            it = kernels.popleft()
+            self._emit(
+                Nccl(it.device, event.stream, it.start_ns, event.at_ns, tuple(it.moved), it.correlation, it.external)
+            )
+
+    # ---- waits and steps -------------------------------------------------------------------------------------------
+
+    def _stream_blocked(self, event: telling.StreamBlocked) -> None:
+        self._blocked[event.stream] = event.at_ns, event.awaited
+
+    def _stream_unblocked(self, event: telling.StreamUnblocked) -> None:
+        blocked = self._blocked.pop(event.stream, None)
+        if blocked is not None and blocked[0] < event.at_ns:
+            device = self._devices.get(event.stream, 0)
+            self._emit(StreamWait(device, event.stream, blocked[0], event.at_ns, blocked[1]))
+
+    def _host_blocked(self, event: telling.HostBlocked) -> None:
+        self._host_blocked_ns = event.at_ns
+
+    def _host_woken(self, event: telling.HostWoken) -> None:
+        held = self._held
+        if held is not None and held.end_ns == self._host_blocked_ns:
+            self._held = held._replace(end_ns=event.at_ns)
+
+    def _step_marked(self, event: telling.StepMarked) -> None:
+        self._steps += 1
+        self._emit(Step(self._steps, self._step_from_ns, event.at_ns))
+        self._step_from_ns = event.at_ns

@@ -1,0 +1,98 @@
+"""What a trace consists of, whatever its form. Instants are nanoseconds of virtual time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from phantora_async.virtual_time import Collective
+
+
+class Kernel(NamedTuple):
+    """A kernel, copy or fill on a GPU."""
+
+    device: int
+    stream: int
+    start_ns: int
+    end_ns: int
+    key: int
+    """Of its cost."""
+    correlation: int
+    external: int
+    """Number of the op that launched it; 0: none."""
+
+
+class Moved(NamedTuple):
+    """A collective of an NCCL kernel."""
+
+    collective: Collective
+    begun_ns: int
+    """When the last member's kernel had started: data moves from here on."""
+    done_ns: int
+    last_rank: int
+    """The member that the others waited for."""
+
+
+class Nccl(NamedTuple):
+    """A kernel of NCCL: resident from its start, also while it waits for other members."""
+
+    device: int
+    stream: int
+    start_ns: int
+    end_ns: int
+    moved: tuple[Moved, ...]
+    correlation: int
+    external: int
+
+
+class Call(NamedTuple):
+    """A call of the CUDA API."""
+
+    thread: int
+    start_ns: int
+    end_ns: int
+    name: str
+    correlation: int
+    external: int
+
+
+class Op(NamedTuple):
+    """An op, an autograd node or a range of the program's."""
+
+    thread: int
+    start_ns: int
+    end_ns: int
+    name: str
+    sizes: str
+    """Of its inputs, as PyTorch prints them; "" for a range of the program's."""
+    external: int
+    outermost: bool
+    """No other one is around it."""
+
+
+class Step(NamedTuple):
+    number: int
+    """From 1."""
+    start_ns: int
+    end_ns: int
+
+
+class StreamWait(NamedTuple):
+    """A stream waited for an event of another."""
+
+    device: int
+    stream: int
+    start_ns: int
+    end_ns: int
+    awaited: int
+
+
+class Memory(NamedTuple):
+    """What the caching allocator has from this instant on, in bytes."""
+
+    device: int
+    at_ns: int
+    allocated: int
+    reserved: int
+
+
+Span = Kernel | Nccl | Call | Op | Step | StreamWait | Memory

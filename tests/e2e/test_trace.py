@@ -1,0 +1,166 @@
+"""`run --trace`: what it shows agrees with the report, it changes nothing, and it can be read whatever ends the run."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Run
+
+STEP, KERNEL, COPY, FILL = "ProfilerStep#", "kernel", "gpu_memcpy", "gpu_memset"
+GPU = (KERNEL, COPY, FILL)
+Event = dict[str, Any]
+
+
+def events_of(path: Path) -> list[Event]:
+    """Complete events in order of time, with integer nanoseconds."""
+    content = json.loads(path.read_text())
+    found = [event for event in content["traceEvents"] if event["ph"] == "X"]
+    for event in found:
+        event["from_ns"] = round(event["ts"] * 1000)
+        event["to_ns"] = event["from_ns"] + round(event["dur"] * 1000)
+    return sorted(found, key=lambda event: (event["from_ns"], -event["to_ns"]))
+
+
+def union_ns(events: list[Event], from_ns: int, to_ns: int) -> int:
+    """How much of a time is covered by events."""
+    covered, until = 0, from_ns
+    for event in events:
+        start, end = max(event["from_ns"], until), min(event["to_ns"], to_ns)
+        if end > start:
+            covered += end - start
+            until = end
+    return covered
+
+
+def test_a_trace_agrees_with_the_report_and_changes_nothing(run: Run, tmp_path: Path) -> None:
+    plain = run("traced.py")
+    traced = run("traced.py", options=("--trace", str(tmp_path / "t.json")))
+    assert traced.exit_code == 0, traced.output
+    assert traced.simulated == plain.simulated
+
+    events = events_of(tmp_path / "t.rank0.json")
+    names = {event["cat"]: set[str]() for event in events}
+    for event in events:
+        names[event["cat"]].add(event["name"])
+    assert {"cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamSynchronize"} <= names["cuda_runtime"]
+    assert {"aten::addmm", "aten::mm", "AddmmBackward0"} <= names["cpu_op"]
+    assert {"forward of the model", f"{STEP}1", f"{STEP}4"} <= names["user_annotation"]
+    assert any("multi_tensor_apply_kernel<" in name for name in names[KERNEL])
+    assert "Memcpy DtoH (Device -> Pageable)" in names[COPY] or "Memcpy DtoH (Device -> Pinned)" in names[COPY]
+
+    # Every kernel is correlated with one call, before it, and with the op around that call.
+    calls = {e["args"]["correlation"]: e for e in events if e["cat"] in ("cuda_runtime", "cuda_driver")}
+    ops = {event["args"]["External id"]: event for event in events if "Record function id" in event["args"]}
+    on_gpu = [event for event in events if event["cat"] in GPU]
+    for event in on_gpu:
+        call = calls[event["args"]["correlation"]]
+        assert call["from_ns"] <= event["from_ns"]
+        if call["args"]["External id"]:
+            op = ops[call["args"]["External id"]]
+            assert op["from_ns"] <= call["from_ns"]
+            assert call["to_ns"] <= op["to_ns"]
+
+    # Kernels of one stream do not overlap.
+    for stream in {event["tid"] for event in on_gpu}:
+        for before, after in pairwise(event for event in on_gpu if event["tid"] == stream):
+            assert before["to_ns"] <= after["from_ns"]
+
+    # The report's step, launches and NCCL time.
+    steps = [event for event in events if event["name"].startswith(STEP)]
+    assert [event["name"] for event in steps] == [f"{STEP}{number}" for number in (1, 2, 3, 4)]
+    rank = traced.simulated["ranks"][0]
+    collectives = [event for event in on_gpu if event["name"].startswith("ncclDevKernel_AllReduce_Sum_f32")]
+    assert len(collectives) >= 4
+    for event in collectives:
+        arguments = event["args"]
+        assert arguments["Collective name"] == "allreduce"
+        assert (arguments["Group size"], arguments["dtype"]) == (2, "Float")
+        assert arguments["algorithm"] in ("ring", "tree", "nvls")
+        assert arguments["bus bandwidth (GB/s)"] > 0
+    total = sum(event["to_ns"] - event["from_ns"] for event in on_gpu if "nccl" not in event["name"])
+    costs = traced.simulated["cost_sources"]["gpu_ns"]
+    both = total + sum(
+        event["to_ns"] - event["from_ns"]
+        for event in events_of(tmp_path / "t.rank1.json")
+        if event["cat"] in GPU and "nccl" not in event["name"]
+    )
+    assert costs <= both <= 1.2 * costs  # slower where NCCL or another stream was beside them
+    assert rank["steps"] == 4
+
+
+def test_chosen_ranks_and_steps(run: Run, tmp_path: Path) -> None:
+    traced = run(
+        "traced.py",
+        options=("--trace", str(tmp_path), "--trace-ranks", "1", "--trace-steps", "3"),
+    )
+    assert traced.exit_code == 0, traced.output
+    assert not (tmp_path / "rank0.json").exists()
+    events = events_of(tmp_path / "rank1.json")
+    (step,) = [event for event in events if event["name"].startswith(STEP)]
+    assert step["name"] == f"{STEP}3"
+    host = [event for event in events if event["cat"] in ("cpu_op", "cuda_runtime")]
+    assert len(host) > 50
+    assert all(step["from_ns"] <= event["from_ns"] and event["to_ns"] <= step["to_ns"] for event in host)
+
+
+def test_a_failed_run_leaves_a_readable_trace(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAILS_AT", "2")
+    failed = run("traced.py", options=("--trace", str(tmp_path / "t.json")))
+    assert failed.exit_code == 1
+    names = {event["name"] for event in events_of(tmp_path / "t.rank0.json")}
+    assert {f"{STEP}1", f"{STEP}2", "aten::addmm"} <= names
+
+
+def test_a_trace_that_cannot_be_written_is_refused_at_the_start(run: Run, tmp_path: Path) -> None:
+    refused = run("traced.py", options=("--trace", str(tmp_path / "missing" / "t.json")))
+    assert refused.exit_code == 2
+    assert "cannot be written: No such file or directory" in refused.output
+
+
+def test_a_full_disk_ends_the_trace_and_not_the_run(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.rank0.json").symlink_to("/dev/full")
+    ended = run("traced.py", options=("--trace", str(tmp_path / "t.json"), "--trace-ranks", "0"))
+    assert ended.exit_code == 74
+    assert "the trace t.json is incomplete: No space left on device" in ended.output
+    assert ended.simulated["ranks"][0]["steps"] == 4
+
+
+def test_perfetto_s_form_shows_the_same(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("perfetto")
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
+
+    options = ("--trace-ranks", "0", "--trace-steps", "3")
+    json_form = run("traced.py", options=("--trace", str(tmp_path / "t.json"), *options))
+    own_form = run("traced.py", options=("--trace", str(tmp_path / "t.pftrace"), *options))
+    assert (json_form.exit_code, own_form.exit_code) == (0, 0), own_form.output
+    trace = pb.Trace.FromString((tmp_path / "t.pftrace").read_bytes())
+    names: dict[int, str] = {}
+    tracks: dict[int, str] = {}
+    found: list[tuple[int, int, str]] = []
+    started: dict[int, list[tuple[int, str]]] = {}
+    rates = []
+    packets = sorted(enumerate(trace.packet), key=lambda packet: (packet[1].timestamp, packet[0]))
+    for packet in trace.packet:
+        names |= {entry.iid: entry.name for entry in packet.interned_data.event_names}
+        if packet.HasField("track_descriptor"):
+            tracks[packet.track_descriptor.uuid] = packet.track_descriptor.name
+    for _, packet in packets:
+        event, track = packet.track_event, packet.track_event.track_uuid
+        if event.type == pb.TrackEvent.TYPE_SLICE_BEGIN:
+            started.setdefault(track, []).append((packet.timestamp, names[event.name_iid]))
+        elif event.type == pb.TrackEvent.TYPE_SLICE_END:
+            start_ns, name = started[track].pop()
+            if "stream" not in tracks[track] or not name.startswith("waits for"):
+                found.append((start_ns, packet.timestamp, name))
+        elif event.type == pb.TrackEvent.TYPE_COUNTER and "gpu0:out" in tracks[track]:
+            rates.append(event.double_counter_value)
+    assert not any(started.values())
+    events = events_of(tmp_path / "t.rank0.json")
+    assert sorted(found) == sorted((event["from_ns"], event["to_ns"], event["name"]) for event in events)
+    assert max(rates) > 0
+    assert rates[-1] == 0
