@@ -12,6 +12,7 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import kernels_document, source_shares, window_counts
+from phantora_async.report.logged import logged_rates
 from phantora_async.report.routing import routing_document
 from phantora_async.report.simulator import Usage
 from phantora_async.report.stated_values import stated_document
@@ -122,7 +123,8 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "virtual_ns": snapshot.now_ns,
         "collectives": snapshot.collectives,
         "step": step | {"interval": _interval(spec, step, ranks, kernels)},
-        "work": _work(spec, ranks),
+        "work": _work(spec, ranks) | {"unknown_share": _unknown_share(kernels)},
+        "logged": logged_rates([(rank, spec.run_dir / f"rank{rank}.log") for rank in (0, len(ranks) - 1)]),
         "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
         | _unrecognised(costs),
         "kernels": kernels,
@@ -189,6 +191,16 @@ def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
     rate = flops / gpu_s if gpu_s else 0.0
     peak = spec.gpu.peak_flops("bf16")
     return {"flops": flops, "tflops_per_gpu": rate / 1e12, "mfu": rate / peak, "peak_tflops": peak / 1e12}
+
+
+def _unknown_share(kernels: Document) -> float:
+    """Share of the GPU time of kernels of which it is not known how much arithmetic they do."""
+    unknown_ns = sum(
+        one["total_ns"]
+        for one in kernels["signatures"]
+        if one["source"] == "unrecognised" or (one["signature"].startswith("library;") and not one["flops"])
+    )
+    return unknown_ns / kernels["gpu_ns"] if kernels["gpu_ns"] else 0.0
 
 
 def _unrecognised(costs: Costs) -> Document:

@@ -110,7 +110,7 @@ _SIMULATED = Fields(
         "world_size": Whole(1),
         "servers": Each(Whole(1), 1),
         "step": _STEP,
-        "work": Fields(_fields(NUMBER, "flops", "tflops_per_gpu", "mfu")),
+        "work": Fields(_fields(NUMBER, "flops", "tflops_per_gpu", "mfu"), {"unknown_share": NUMBER}),
         "ranks": Each(_RANK, 1),
         "kernels": Fields(
             {
@@ -130,6 +130,7 @@ _SIMULATED = Fields(
     {
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "stated_values": Each(_STATED),
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
         "restarts": Each(_RESTART),
     },
 )
