@@ -75,6 +75,11 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
     "ranges_next": (None, (_int,)),
+    "ranges_keep": (_u64, ()),
+    "ranges_drop": (None, (_u64,)),
+    "profiler_begins": (None, (_u64,)),
+    "profiler_section": (None, (_u64,)),
+    "profiler_ended": (None, ()),
     "measures_host": (_int, ()),
     "own_work": (None, (_u32, _u32, _u32)),
     "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
@@ -150,6 +155,11 @@ class Hook:
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
         self.ranges_next: Callable[[int], None] = functions["ranges_next"]
+        self.ranges_keep: Callable[[], int] = functions["ranges_keep"]
+        self.ranges_drop: Callable[[int], None] = functions["ranges_drop"]
+        self.profiler_begins: Callable[[int], None] = functions["profiler_begins"]
+        self.profiler_section: Callable[[int], None] = functions["profiler_section"]
+        self.profiler_ended: Callable[[], None] = functions["profiler_ended"]
 
     def load(self, device_file: str) -> None:
         """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.

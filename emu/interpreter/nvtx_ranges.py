@@ -3,7 +3,8 @@
 PyTorch announces every op and every autograd node as a range. The hook library receives them from PyTorch itself
 (emu/hook/nvtx/record_function.c) or, where that fails, as NVTX's injection. The profiler state is that of
 `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. Torch allows one profiler at
-a time: while the script runs a profiler of its own, ours is suspended.
+a time: while the script runs a profiler of its own, ours is suspended, and the hook library tells ranges alone. It then
+also records activities, and turns that profiler's time stamps into virtual time (emu/hook/trace/profile.c).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ class NvtxRanges:
         self._hook = hook
         self._thread = 0
         self._on = False
+        self._epoch_ns = 0
+        self._kept = 0
+        """What the hook library takes to stop telling ranges while the script's profiler runs."""
         self._enable: Callable[..., Any] | None = None
         self._disable: Callable[..., Any] | None = None
 
@@ -41,8 +45,9 @@ class NvtxRanges:
             setattr(module, disable, self._resuming_after(getattr(module, disable)))
         os.register_at_fork(after_in_child=self._stop_in_child)
 
-    def start(self) -> None:
-        """In the rank, on the thread that will run the script."""
+    def start(self, epoch_ns: int = 0) -> None:
+        """In the rank, on the thread that will run the script. `epoch_ns`: Unix time at virtual time 0."""
+        self._epoch_ns = epoch_ns
         self._thread = threading.get_ident()
         self._resume()
 
@@ -80,23 +85,39 @@ class NvtxRanges:
 
     def _suspending_before(self, enable: Callable[..., Any]) -> Callable[..., Any]:
         def enable_profiler(*arguments: Any, **options: Any) -> Any:
-            self._suspend()
+            hook = self._hook
+            if self._on and threading.get_ident() == self._thread:
+                self._suspend()
+                self._kept = hook.ranges_keep()
+            hook.profiler_begins(self._epoch_ns)
             try:
+                hook.profiler_section(max(1, hook.clock_ns()))
                 return enable(*arguments, **options)
             except BaseException:
-                self._resume()
+                self._profiler_ended()
                 raise
+            finally:
+                hook.profiler_section(0)
 
         return enable_profiler
 
     def _resuming_after(self, disable: Callable[..., Any]) -> Callable[..., Any]:
         def disable_profiler(*arguments: Any, **options: Any) -> Any:
             try:
+                self._hook.profiler_section(max(1, self._hook.clock_ns()))
                 return disable(*arguments, **options)
             finally:
-                self._resume()
+                self._profiler_ended()
 
         return disable_profiler
+
+    def _profiler_ended(self) -> None:
+        self._hook.profiler_section(0)
+        self._hook.profiler_ended()
+        if self._kept:
+            self._hook.ranges_drop(self._kept)
+            self._kept = 0
+        self._resume()
 
     def _stop_in_child(self) -> None:
         """A worker process of the rank announces no ranges."""

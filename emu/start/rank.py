@@ -86,7 +86,7 @@ class Connection:
         prepared.peaks.install()
         prepared.peaks.report_every_step(prepared.hook)
         prepared.reads.start(seat.rank)
-        prepared.ranges.start()
+        prepared.ranges.start(prepared.clock.epoch_ns)
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
 

@@ -69,6 +69,8 @@ class FactBuilder:
         """By their texts."""
         self.routing = RoutingLoads()
         self.reads = UncomputedReads()
+        self.profiled: set[int] = set()
+        """Ranks whose scripts have run a profiler."""
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
@@ -76,6 +78,7 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
             records.LOOP: self.reads.take_loop,
@@ -150,6 +153,11 @@ class FactBuilder:
         site = from_record(record)
         if site is not None:
             self.rank_info[rank].sites[record.number] = site
+
+    def _trace(self, rank: int, record: records.Trace) -> records.Trace:
+        if record.profiled:
+            self.profiled.add(rank)
+        return record
 
     def _trace_name(self, rank: int, record: records.TraceName) -> None:
         self.rank_info[rank].trace_names[record.key] = _text(record.payload)

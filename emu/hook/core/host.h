@@ -50,6 +50,8 @@ uint64_t ph_host_clock(void);
 /* The same instant, without making it that of a record. */
 uint64_t ph_host_clock_now(void);
 void ph_host_reset(void);
+/* Asks for the virtual time. */
+uint64_t phantora_clock_ns(void);
 /* The virtual time last heard of, plus the host time since: never asks. */
 uint64_t ph_clock_estimate(void);
 
