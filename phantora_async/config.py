@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import re
@@ -10,7 +11,7 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from phantora_async.errors import UsageError
 from phantora_async.run_dir import RunDir
 from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time.speculation_policy import NEVER
-from phantora_async.wording import short
+from phantora_async.wording import UNITS_NS, short
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ STALL_TIMEOUT_S = 1800.0
 LOOP_TURNS = 1000
 """A shorter loop may be one whose end we have overlooked. So many turns of a training loop take minutes here."""
 MOST_RANKS = 16_384
+MONITOR_INTERVAL = ("--monitor-interval", "--monitor_interval")
+MONITOR_INTERVAL_S = 0.1
+"""torchrun's default."""
+MOST_STEPS = 1_000_000_000
+MOST_UNTIL_NS = 1 << 61
+"""Some 70 years."""
 DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
@@ -63,6 +70,10 @@ class Config:
     cluster: Cluster
     host: HostModel
     host_mode: str
+    steps: int
+    """The run ends when ranks have done so many; 0: when the script does."""
+    until_ns: int
+    """The run ends at this instant of virtual time; 0: when the script does."""
     nccl: NcclSettings
     """From NCCL's environment variables."""
     remarks: tuple[str, ...]
@@ -97,6 +108,19 @@ class Config:
 
     def log(self, rank: int) -> Path:
         return self.run_dir / f"rank{rank}.log"
+
+    @property
+    def restart_delay_ns(self) -> int:
+        """How long a launcher takes to start ranks again after one has failed: torchrun's agent looks at its ranks
+        once in every monitor interval. What else takes time on a cluster (ending the other ranks, starting Python)
+        takes no virtual time, as at the run's start.
+        """
+        words = [part for word in self.arguments for part in word.split("=", 1)]
+        given = [value for name, value in pairwise(words) if name in MONITOR_INTERVAL]
+        for text in (*given, os.environ.get("PET_MONITOR_INTERVAL", "")):
+            with contextlib.suppress(ValueError):
+                return round(float(text) * 1e9)
+        return round(MONITOR_INTERVAL_S * 1e9)
 
     def device_file_lines(self) -> list[str]:
         """The hook's device file: the GPU, the host model and this run's limits."""
@@ -183,6 +207,8 @@ def resolve(given: argparse.Namespace) -> Config:
         cluster=cluster,
         host=host,
         host_mode=given.host,
+        steps=_steps(given.steps),
+        until_ns=_until_ns(given.until),
         nccl=nccl,
         remarks=remarks + cache_remarks,
         clock=given.clock,
@@ -204,6 +230,22 @@ def resolve(given: argparse.Namespace) -> Config:
         loop_turns=given.loop_turns,
         trace=trace,
     )
+
+
+def _steps(given: int | None) -> int:
+    if given is not None and not 1 <= given <= MOST_STEPS:
+        raise UsageError(f"--steps {given}: expected 1 to {MOST_STEPS:,}")
+    return given or 0
+
+
+def _until_ns(text: str | None) -> int:
+    if text is None:
+        return 0
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|us|s|m|h)", text)
+    for_ns = round(float(found[1]) * UNITS_NS[found[2]]) if found else 0
+    if not 0 < for_ns <= MOST_UNTIL_NS:
+        raise UsageError(f"--until {text}: expected a time greater than 0, such as 500ms, 10s, 2m or 1h")
+    return for_ns
 
 
 def _routing(text: str) -> RoutingPolicy:

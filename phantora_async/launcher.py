@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,7 @@ class Launcher:
             data_limit_nbytes=DATA_LIMIT_NBYTES,
             float_limit_count=FLOAT_LIMIT_COUNT,
             routing=config.routing.text,
+            steps=config.steps,
             values=tuple(value.resolved for value in config.values),
             loop_turns=config.loop_turns,
             grace_s=GRACE_S,
@@ -280,6 +282,13 @@ class Launcher:
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.send("terminate")
+
+    def tell_end(self, rank: int) -> None:
+        """The launcher that has started this rank hears that it has ended."""
+        server = next(server for server, first in enumerate(accumulate(self._config.servers)) if rank < first)
+        if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.send("tell_end", server=server, rank=rank)
 
     def kill(self) -> None:
         """SIGKILL to the forker, with which all other processes of the run end."""

@@ -34,8 +34,16 @@ class RunSpec:
     """The status line is shown as it changes."""
     nccl: NcclSettings = field(default_factory=NcclSettings)
     """What NCCL's environment variables ask for."""
+    steps: int = 0
+    """The run ends when ranks have done so many; 0: when the script does."""
+    until_ns: int = 0
+    """The run ends at this instant of virtual time; 0: when the script does."""
     routing: str = BALANCED
     """The policy of `--moe`."""
+    launcher: bool = False
+    """The user's launcher starts the ranks, and may start them again when one fails."""
+    restart_delay_ns: int = 0
+    """How long it takes, in virtual time, from the end of a rank that fails to the start of the ranks after it."""
     values: tuple[StatedValue, ...] = ()
     """What `--value` says."""
     stall_timeout_s: float = 0.0

@@ -57,7 +57,7 @@ class Session:
                 tasks.append(self._task(self._show(coordinator)))
                 await launcher.start()
                 events = self._task(self._take_events(launcher, coordinator))
-                tasks.append(events)
+                tasks += [events, self._task(self._tell_ends(launcher, coordinator))]
                 outcome = await self._outcome(coordinator)
                 self._stopping = True
                 launcher.terminate()
@@ -82,6 +82,8 @@ class Session:
             host=config.host,
             host_mode=config.host_mode,
             nccl=config.nccl,
+            steps=config.steps,
+            until_ns=config.until_ns,
             clock=config.clock,
             speculation=config.speculation,
             progress=self._terminal.live,
@@ -89,6 +91,8 @@ class Session:
             routing=config.routing.text,
             values=config.values,
             stall_timeout_s=config.stall_timeout_s,
+            launcher=config.launcher,
+            restart_delay_ns=config.restart_delay_ns,
             loop_turns=config.loop_turns,
             trace=config.trace,
         )
@@ -137,17 +141,23 @@ class Session:
         async for event in launcher.events():
             match event["event"]:
                 case "exited":
-                    coordinator.rank_exited(event["rank"], event["code"], event["signal"])
+                    coordinator.rank_exited(event["rank"], event["code"], event["signal"], event["untold"])
                 case "isolation":
                     self._show_isolation(event["level"], event["reason"])
-                case "command_failed":
-                    self._end(self._command_failed(event["server"], event["code"], event["signal"]))
+                case "command_ended":
+                    if not coordinator.launcher_ended() and (event["code"] or event["signal"]):
+                        self._end(self._command_failed(event["server"], event["code"], event["signal"]))
                 case "failed":
                     self._end(EnvironmentUnusable(event["message"], event["hint"], self._forker_log()))
                 case "server_lost":
                     self._end(self._lost(f"emulated server {event['server']}"))
                 case "lost":
                     self._end(self._lost("the forker"))
+
+    async def _tell_ends(self, launcher: Launcher, coordinator: Coordinator) -> None:
+        """Launchers hear of ranks' ends when virtual time is there, until cancelled."""
+        async for rank in coordinator.ends_to_tell():
+            launcher.tell_end(rank)
 
     def _show_isolation(self, level: str, reason: str) -> None:
         """What the user asked for is not what there is, or has an effect that is easily overlooked."""

@@ -41,6 +41,15 @@ def printable(text: str) -> str:
     return _NOT_PRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+UNITS_NS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+def duration(for_ns: int) -> str:
+    """As options take it, in the largest unit of which it is a multiple: ``90s``, ``2m``, ``500ms``."""
+    unit = next(unit for unit, ns in UNITS_NS.items() if for_ns % ns == 0)
+    return f"{for_ns // UNITS_NS[unit]}{unit}"
+
+
 def short(path: str | Path) -> str:
     """The path relative to the working directory if it is below it, else unchanged."""
     return str(path).removeprefix(os.getcwd().rstrip("/") + "/")

@@ -10,6 +10,7 @@ from profiles.errors import ProfileError
 from profiles.models import dispatch
 from profiles.models.bound import bound_by
 from profiles.models.errors import UNMEASURED, error_share
+from profiles.models.power import NOTHING, Draw, draw
 from profiles.signature import Library, Signature, family_of, parse, shapes_in, unknown_parts
 from profiles.tables import Table
 
@@ -45,6 +46,8 @@ class Cost:
     """Root mean square of the model's relative errors on measured kernels (profiles.models.errors)."""
     bound: str = ""
     """`compute`, `memory`, `pcie` or `latency` (profiles.models.bound)."""
+    draw: Draw = NOTHING
+    """What it draws of the GPU's power. The times are those at the full clock."""
 
 
 class CostModel:
@@ -109,5 +112,5 @@ class CostModel:
         share = error_share(estimate.model)
         return Cost(
             solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share,
-            bound_by(self.gpu, what, estimate),
+            bound_by(self.gpu, what, estimate), draw(self.gpu, what, estimate),
         )  # fmt: skip

@@ -18,7 +18,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
+from ..interpreter.code_owner import OUR_FOLDER
 from ..interpreter.hook_library import Hook
+from ..interpreter.nvtx_ranges import recorded
 from ..interpreter.peak_memory import PeakMemory
 from .imports import when_imported
 
@@ -56,7 +58,7 @@ class Uncounted:
 
     def cost_ms(self, work: Callable[[], Any]) -> float:
         """GPU time of what `work` launches, by the cost model."""
-        with self.without_memory():
+        with self.without_memory(), recorded(True):
             before_ns = self._uncounted(0)
             work()
             return (self._uncounted(0) - before_ns) / 1e6
@@ -80,6 +82,7 @@ def install(hook: Hook, peaks: PeakMemory) -> None:
     uncounted = Uncounted(hook, peaks)
     for name, change in (
         ("torch._dynamo.callback", _compilation),
+        ("torch._dynamo.trace_rules", _not_traced),
         ("torch._inductor.utils", _profiled_benchmark),
         ("torch._inductor.runtime.benchmarking", _benchmarkers),
         ("torch._inductor.runtime.triton_heuristics", _kernel_autotuner),
@@ -87,6 +90,12 @@ def install(hook: Hook, peaks: PeakMemory) -> None:
         ("triton.backends.nvidia.driver", _triton_driver),
     ):
         when_imported(name, functools.partial(change, uncounted))
+
+
+def _not_traced(uncounted: Uncounted, module: ModuleType) -> None:
+    """Dynamo traces every Python function that a compiled one calls after a graph break: not those of this package."""
+    module.SKIP_DIRS.append(OUR_FOLDER)
+    module._recompile_re()
 
 
 def _compilation(uncounted: Uncounted, module: ModuleType) -> None:
@@ -100,6 +109,7 @@ def _compilation(uncounted: Uncounted, module: ModuleType) -> None:
         with contextlib.ExitStack() as stack:
             if trigger.name in _TRIGGERS:
                 stack.enter_context(uncounted())
+                stack.enter_context(recorded(False))
             stack.enter_context(install_callbacks(self, trigger, *rest, **named))
             yield
 

@@ -52,6 +52,8 @@ class Job:
     """Floating-point tensors of more elements are not computed."""
     routing: str
     """The policy of `--moe`, see routing_policy."""
+    steps: int
+    """After so many steps a rank's script is held; 0: no limit."""
     values: tuple[str, ...]
     """What `--value` says, see stated_values. Each names a file."""
     loop_turns: int

@@ -14,9 +14,9 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Marker | Site | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | Cost
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
-Down = Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | CostOf
+Down = Stop | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
 HELLO: Final = 1
 BYE: Final = 2
@@ -29,10 +29,12 @@ STATED_VALUE: Final = 10
 LOOP: Final = 11
 MARKER: Final = 6
 SITE: Final = 7
-TRACE: Final = 12
-TRACE_NAME: Final = 13
-TRACED: Final = 102
-TRACED_WORK: Final = 103
+STEPS_DONE: Final = 12
+STOP: Final = 103
+TRACE: Final = 13
+TRACE_NAME: Final = 14
+TRACED: Final = 104
+TRACED_WORK: Final = 105
 STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
@@ -44,6 +46,7 @@ HOST_ADVANCE: Final = 23
 NCCL_LAUNCH: Final = 32
 DATA: Final = 96
 NCCL_DATA: Final = 34
+NCCL_SOURCES: Final = 35
 COMM_DESTROY: Final = 33
 COMM_INIT: Final = 64
 COMM_SPLIT: Final = 65
@@ -54,6 +57,8 @@ ELAPSED: Final = 67
 ELAPSED_NS: Final = 99
 QUERY: Final = 68
 DONE: Final = 100
+SOURCES_OF: Final = 70
+SOURCES: Final = 102
 COST: Final = 69
 COST_OF: Final = 101
 
@@ -140,8 +145,9 @@ class LaunchCounts(NamedTuple):
 class LaunchCount(NamedTuple):
     key: int
     launches: int
+    slowed_ns: int
     @staticmethod
-    def encode(key: int, launches: int) -> bytes: ...  # noqa: E501
+    def encode(key: int, launches: int, slowed_ns: int) -> bytes: ...  # noqa: E501
     @staticmethod
     def size() -> int: ...
     @classmethod
@@ -209,6 +215,24 @@ class Site(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, number: int, line: int, via_line: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class StepsDone(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Stop(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Trace(NamedTuple):
     kind: int
@@ -437,6 +461,35 @@ class NcclData(NamedTuple):
     @staticmethod
     def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
+class NcclSources(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    comm: int
+    seq: int
+    key_low: int
+    key_high: int
+    op: int
+    root: int
+    place: int
+    entry: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, comm: int, seq: int, key_low: int, key_high: int, op: int, root: int, place: int, entry: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class SourceTable(NamedTuple):
+    key_low: int
+    key_high: int
+    entry: int
+    pad: int
+    @staticmethod
+    def encode(key_low: int, key_high: int, entry: int, pad: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[SourceTable]: ...
+
 class CommDestroy(NamedTuple):
     kind: int
     site: int
@@ -557,6 +610,33 @@ class Done(NamedTuple):
     @staticmethod
     def encode(qid: int, done: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
+class SourcesOf(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    qid: int
+    comm: int
+    seq: int
+    op: int
+    root: int
+    place: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, qid: int, comm: int, seq: int, op: int, root: int, place: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Sources(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    tables: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, tables: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
 class Cost(NamedTuple):
     kind: int
     site: int
@@ -577,10 +657,12 @@ class CostOf(NamedTuple):
     contended_ns: int
     flops: float
     source: int
+    power: int
+    clocked: int
     pad: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, solo_ns: int, contended_ns: int, flops: float, source: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, solo_ns: int, contended_ns: int, flops: float, source: int, power: int, clocked: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class CostHeader(NamedTuple):
     version: int
@@ -599,9 +681,11 @@ class CostEntry(NamedTuple):
     contended_ns: int
     flops: float
     source: int
+    power: int
+    clocked: int
     pad: int
     @staticmethod
-    def encode(key: int, solo_ns: int, contended_ns: int, flops: float, source: int, pad: int) -> bytes: ...  # noqa: E501
+    def encode(key: int, solo_ns: int, contended_ns: int, flops: float, source: int, power: int, clocked: int, pad: int) -> bytes: ...  # noqa: E501
     @staticmethod
     def size() -> int: ...
     @classmethod

@@ -17,15 +17,26 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..interpreter.hook_library import Hook
+from ..interpreter.nvtx_ranges import recording
 from ..reads.uncomputed import UncomputedReads
 from .captured import CapturedOps
 from .host_views import HostViews, NoHostView, Place
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class Memory(Protocol):
+    """A stretch of it, as a Place is one."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
 
 UNKNOWN, KNOWN, PENDING, ASSUMED = range(4)
 """As emu/hook/data/strided.c has them."""
@@ -148,6 +159,10 @@ class ControlTensors:
         n, sizes, strides = _dimensions(place)
         self.hook.data_strided_mark(_MARKS[state], place.address, place.item, n, sizes, strides)
 
+    def forget(self, place: Place) -> None:
+        """`mark` as unknown."""
+        self.mark(place, UNKNOWN)
+
     def overwrite(self, tensors: Sequence[Tensor]) -> None:
         """A kernel that is not executed writes to them: now and at each launch of a graph that is being captured."""
         if self.capturing():
@@ -193,7 +208,7 @@ class ControlTensors:
         try:
             return work()
         finally:
-            self._enable_record_function(True)
+            self._enable_record_function(recording.on)
 
     def perform(
         self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None], *, later: bool
@@ -232,7 +247,7 @@ class ControlTensors:
             if owner is not None and report is not None and owner() is not None:
                 report()
 
-    def defer(self, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None]) -> None:
+    def defer(self, reads: Sequence[Memory], writes: Sequence[Memory], work: Callable[[], None]) -> None:
         """Calls `work` when no read and no write is pending any more: perhaps at once, else on another thread.
 
         `work` holds addresses, not tensors: these must not live longer than on a GPU. It must not raise.

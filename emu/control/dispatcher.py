@@ -61,6 +61,7 @@ class Installed(NamedTuple):
     library: Any
     """The functions stay registered as long as this object lives."""
     routing: Routing
+    control: ControlTensors
 
 
 def install(
@@ -90,4 +91,4 @@ def install(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
-    return Installed(library, routing)
+    return Installed(library, routing, control)

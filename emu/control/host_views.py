@@ -64,6 +64,12 @@ class HostViews:
             if hasattr(torch, name):
                 self._whole_range[getattr(torch, name)] = all_bytes.view(getattr(torch, name))
 
+    def whole(self, dtype: dtype) -> tuple[int, Tensor | None]:
+        """The address where the range begins, and the CPU tensor over all of it; None for other dtypes."""
+        if not self._whole_range:
+            self._map()
+        return self._start, self._whole_range.get(dtype)
+
     def view(self, tensor: Tensor) -> Tensor | None:
         """The CPU tensor over the same bytes; None for other dtypes, other memory and unaligned tensors."""
         if not self._whole_range:

@@ -10,10 +10,10 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from . import device_ops, host_reads
-from .computed_op import Kernel
+from .computed_op import Kernel, NumberWrapper
 from .control_tensors import KNOWN, ControlTensors
 from .host_views import NoHostView, Place
-from .references import shared
+from .references import Layout, Recipe, shared
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,10 +66,14 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             return inner(keyset, target, source, non_blocking)
         if target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous():
             return inner(keyset, target, source, non_blocking)
-        snapshot = references.snapshot(source)
-        result = inner(keyset, target, source, non_blocking)
-        if snapshot is not None and not _undefined(target, source):
-            references.assign_snapshot(target, snapshot)
+        if target.numel() <= control.limit_numel and target.dtype in control.integers:
+            return inner(keyset, target, source, non_blocking)
+        values = references.values_of(source)
+        result = kernel(keyset, target, source, non_blocking)
+        if _undefined(target, source):
+            control.overwrite([target])
+        else:
+            references.assign_values(target, values)
         return result
 
     return call
@@ -146,16 +150,17 @@ def list_copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel
             t.dtype == s.dtype and s.is_cuda and t.is_contiguous() and s.is_contiguous() and t.shape == s.shape
             for t, s in pairs
         ]
-        snapshots = [
-            references.snapshot(source) if source.is_cuda and not simple else None
+        values = [
+            references.values_of(source) if source.is_cuda and not simple else None
             for source, simple in zip(sources, plain, strict=True)
         ]
-        result = inner(keyset, targets, sources, *args, **kwargs)
-        for (target, source), simple, snapshot in zip(pairs, plain, snapshots, strict=True):
+        result = kernel(keyset, targets, sources, *args, **kwargs)
+        for (target, source), simple, value in zip(pairs, plain, values, strict=True):
             if simple:
                 references.assign(target, source)
-            elif snapshot is not None:
-                references.assign_snapshot(target, snapshot)
+            elif value is not None:
+                references.assign_values(target, value)
+            # else the source is on the host: the kernel has called `copy_`
         return result
 
     return call
@@ -178,7 +183,9 @@ def list_zero(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel
 def elementwise(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An operation on one tensor, and numbers."""
     inner, references = device_ops.any_op(control, operation, kernel), shared(control)
-    in_place = operation._schema.name.endswith("_")
+    in_place, name = operation._schema.name.endswith("_"), str(operation)
+    numbers = NumberWrapper(control, operation)
+    references.kinds[name] = lambda layout, *values: operation(values[-1].clone(), *values[:-1])
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs or (len(args) > 1 and type(args[1]) not in _NUMBERS and args[1] is not None):
@@ -186,12 +193,9 @@ def elementwise(control: ControlTensors, operation: Any, kernel: Kernel) -> Kern
         tensor, rest = args[0], args[1:]
         if not isinstance(tensor, control.tensor_type) or control.is_small(tensor) or control.capturing():
             return inner(keyset, *args)
-        snapshot = references.snapshot(tensor)
-        result = inner(keyset, *args)
-        if snapshot is not None:
-            references.computed(
-                tensor if in_place else result, lambda values: operation(values.clone(), *rest), (snapshot,)
-            )
+        values = references.values_of(tensor)
+        result = kernel(keyset, *numbers.wrap(args))
+        references.computed(tensor if in_place else result, Recipe(name, rest), values)
         return result
 
     return call
@@ -201,13 +205,17 @@ def numbered(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """`arange` and the like, whose values follow from numbers. They have an argument `out`."""
     import torch
 
-    inner, references = device_ops.any_op(control, operation, kernel), shared(control)
+    inner, references, name = device_ops.any_op(control, operation, kernel), shared(control), str(operation)
+
+    def made(layout: Layout, *args: Any) -> Any:
+        return operation(*args, out=torch.empty(layout.shape, dtype=layout.dtype, device="cpu"))
+
+    references.kinds[name] = made
 
     def call(keyset: Any, *args: Any, out: Tensor) -> Any:
         result = inner(keyset, *args, out=out)
         if not control.is_small(out) and not control.capturing():
-            shape, dtype = out.shape, out.dtype
-            references.computed(out, lambda: operation(*args, out=torch.empty(shape, dtype=dtype, device="cpu")))
+            references.computed(out, Recipe(name, args))
         return result
 
     return call

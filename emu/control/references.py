@@ -8,9 +8,9 @@ program reads the values, or an operation that is computed needs them.
 from __future__ import annotations
 
 import ctypes
+import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .host_views import Place
 
@@ -36,6 +36,18 @@ class Layout:
         self.dtype: dtype = tensor.dtype
         self.shape = tuple(tensor.size())
         self.sizes, self.strides = list(self.shape), list(tensor.stride())
+
+    @classmethod
+    def of(cls, dtype: Any, item: int, sizes: list[int], strides: list[int]) -> Layout:
+        """Of a tensor of another rank."""
+        layout = cls.__new__(cls)
+        layout.address, layout.dtype, layout.item = 0, dtype, item
+        layout.shape, layout.sizes, layout.strides = tuple(sizes), sizes, strides
+        return layout
+
+    def told(self) -> tuple[Any, int, list[int], list[int]]:
+        """For `of`."""
+        return self.dtype, self.item, self.sizes, self.strides
 
     def dimensions(self) -> tuple[int, Any, Any]:
         n = len(self.sizes)
@@ -70,6 +82,20 @@ class Snapshot:
         if self._handle:
             self._hook.taken_drop(self._handle)
 
+    @classmethod
+    def of(cls, hook: Any, table: bytes, span: int, layout: tuple[Any, ...]) -> Snapshot:
+        """Of another rank. Raises LookupError if it has gone."""
+        snapshot = cls.__new__(cls)
+        snapshot._hook, snapshot.layout, snapshot.span, snapshot.depth = hook, Layout.of(*layout), span, 0
+        snapshot._handle = hook.take_table(table, len(table))
+        if not snapshot._handle:
+            raise LookupError
+        return snapshot
+
+    def told(self) -> tuple[bytes, int, tuple[Any, ...]]:
+        """For `of`."""
+        return self._hook.taken_table(self._handle), self.span, self.layout.told()
+
     def read(self) -> Tensor:
         """A CPU tensor of the same shape. Raises LookupError if the values cannot be had."""
         import torch
@@ -97,12 +123,34 @@ class Snapshot:
         return bool(self._hook.refer(self._handle, target.address, target.item, n, sizes, strides))
 
 
-@dataclass(frozen=True, slots=True)
-class _Computation:
-    function: Callable[..., Tensor]
+class Values(NamedTuple):
+    """Of a tensor, at one place of the program."""
+
+    layout: Layout
+    place: Place
+    snapshot: Snapshot | None
+    """None: they are unknown, or have yet to arrive."""
+    pending: bool
+
+
+class Recipe(NamedTuple):
+    """How values are computed. It can be told to another rank."""
+
+    kind: str
+    """Of `References.kinds`."""
+    parameters: tuple[Any, ...]
+
+
+class _Computation(NamedTuple):
+    recipe: Recipe
     inputs: tuple[Snapshot, ...]
     layout: Layout
-    in_memory_order: bool
+
+
+Maker = Callable[..., "Tensor"]
+"""`maker(layout, *parameters, *inputs)` returns the values for a tensor of that layout: of its shape, or of one
+dimension, in the order of memory.
+"""
 
 
 class References:
@@ -113,13 +161,20 @@ class References:
         self._hook = control.hook
         self._computations: dict[int, _Computation] = {}
         self._last = 0
-        control.hook.compute_sources(self._compute)
+        self.kinds: dict[str, Maker] = {"copy": _copy}
+        control.hook.compute_sources(self._compute, self._tell)
 
-    def snapshot(self, tensor: Tensor) -> Snapshot | None:
-        """None if it has a value that nobody knows."""
-        layout = Layout(tensor)
+    def values_of(self, tensor: Tensor) -> Values:
+        """What the tensor has before a kernel is called: for `assign_values` and `computed`, afterwards."""
+        layout, place = Layout(tensor), Place(tensor)
         if not tensor.numel():
-            return None
+            return Values(layout, place, None, pending=False)
+        if self._hook.data_pending(place.address, place.nbytes):
+            return Values(layout, place, None, pending=True)
+        return Values(layout, place, self._snapshot(layout), pending=False)
+
+    def _snapshot(self, layout: Layout) -> Snapshot | None:
+        """None if it has a value that nobody knows."""
         try:
             snapshot = Snapshot(self._hook, layout)
             if snapshot.depth >= DEEPEST:
@@ -138,37 +193,49 @@ class References:
         if target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous():
             self._hook.data_move(target.data_ptr(), source.data_ptr(), target.numel() * target.element_size())
             return
-        snapshot = self.snapshot(source)
-        if snapshot is None:
-            self._control.overwrite([target])
-        else:
-            self.assign_snapshot(target, snapshot)
+        self.assign_values(target, self.values_of(source))
 
-    def assign_snapshot(self, target: Tensor, source: Snapshot) -> None:
+    def assign_values(self, target: Tensor, source: Values) -> None:
         """The same with the values that the source had."""
-        layout = Layout(target)
-        if layout.dtype == source.layout.dtype and layout.shape == source.layout.shape and source.give(layout):
-            return
-        dtype, shape = layout.dtype, layout.shape
-        self.computed(target, lambda values: values.expand(shape).to(dtype), (source,))
 
-    def computed(
-        self,
-        target: Tensor,
-        function: Callable[..., Tensor],
-        inputs: Sequence[Snapshot] = (),
-        *,
-        in_memory_order: bool = False,
-    ) -> None:
-        """The target's values are `function(*inputs)`, of its shape, or its elements in the order of memory."""
-        self._forget_dropped()
-        layout = Layout(target)
-        self._last += 1
-        depth = 1 + max((snapshot.depth for snapshot in inputs), default=0)
-        self._computations[self._last] = _Computation(function, tuple(inputs), layout, in_memory_order)
-        if not self._refer(layout, None, self._last, depth):
-            del self._computations[self._last]
+        def give(layout: Layout, snapshot: Snapshot) -> bool:
+            plain = layout.dtype == snapshot.layout.dtype and layout.shape == snapshot.layout.shape
+            return (plain and snapshot.give(layout)) or self._remember(layout, Recipe("copy", ()), (snapshot,))
+
+        self._derive(target, source, give)
+
+    def computed(self, target: Tensor, recipe: Recipe, source: Values | None = None) -> None:
+        """The target's values are computed when they are read; from the values of `source`, if it is given."""
+        if source is not None:
+            self._derive(target, source, lambda layout, snapshot: self._remember(layout, recipe, (snapshot,)))
+        elif not self._remember(Layout(target), recipe, ()):
             self._control.overwrite([target])
+
+    def _derive(self, target: Tensor, source: Values, give: Callable[[Layout, Snapshot], bool]) -> None:
+        """Calls `give` when the source's values have arrived. Without them the target is unknown."""
+        layout, place = Layout(target), Place(target)
+        if not source.pending:
+            if source.snapshot is None or not give(layout, source.snapshot):
+                self._control.overwrite([target])
+            return
+
+        def arrived() -> None:
+            snapshot = self._snapshot(source.layout)
+            if snapshot is None or not give(layout, snapshot):
+                self._control.forget(place)
+
+        self._control.defer([source.place], [place], arrived)
+
+    def _remember(self, layout: Layout, recipe: Recipe, inputs: tuple[Snapshot, ...]) -> bool:
+        self._forget_dropped()
+        self._last += 1
+        number = self._last
+        depth = 1 + max((snapshot.depth for snapshot in inputs), default=0)
+        self._computations[number] = _Computation(recipe, inputs, layout)
+        if self._refer(layout, None, number, depth):
+            return True
+        del self._computations[number]
+        return False
 
     def _refer(self, layout: Layout, item: bytes | None, number: int, depth: int) -> bool:
         n, sizes, strides = layout.dimensions()
@@ -180,17 +247,16 @@ class References:
 
     def _compute(self, number: int) -> None:
         """Called by the hook library, from any thread. Where it fails, the values count as unknown."""
-        computation = self._computations.get(number)
-        if computation is None:
-            return
         import torch
 
         def values() -> Tensor:
+            computation = self._computations[number] if number else _told(self._hook, self._hook.recipe())
+            recipe, layout = computation.recipe, computation.layout
             with torch.no_grad():
-                layout = computation.layout
-                made = computation.function(*[snapshot.read() for snapshot in computation.inputs]).to(layout.dtype)
-                if not computation.in_memory_order:
-                    made = made.expand(layout.shape).permute(layout.order())
+                inputs = [snapshot.read() for snapshot in computation.inputs]
+                made = self.kinds[recipe.kind](layout, *recipe.parameters, *inputs).to(layout.dtype)
+                if tuple(made.shape) == layout.shape:
+                    made = made.permute(layout.order())
                 return made.contiguous()
 
         try:
@@ -200,6 +266,28 @@ class References:
                 self._hook.warn_once("computation", f"values cannot be computed when they are read: {error}")
             return
         self._hook.give_source(made.data_ptr(), made.numel() * made.element_size())
+
+    def _tell(self, number: int) -> None:
+        """Called by the hook library: another rank will refer to the computation."""
+        computation = self._computations.get(number)
+        if computation is None:
+            return
+        recipe, inputs, layout = computation
+        try:
+            told = pickle.dumps((recipe, [snapshot.told() for snapshot in inputs], layout.told()))
+        except (pickle.PicklingError, TypeError, AttributeError):  # a parameter that means something here alone
+            return
+        self._hook.give_recipe(told)
+
+
+def _told(hook: Any, recipe: bytes) -> _Computation:
+    """Of another rank. Raises LookupError if its inputs have gone."""
+    how, inputs, layout = pickle.loads(recipe)
+    return _Computation(how, tuple(Snapshot.of(hook, *told) for told in inputs), Layout.of(*layout))
+
+
+def _copy(layout: Layout, values: Tensor) -> Tensor:
+    return values.expand(layout.shape)
 
 
 def inverse(order: Sequence[int]) -> list[int]:

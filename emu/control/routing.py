@@ -6,7 +6,8 @@ it (counts, offsets, permutations, sizes of collectives) is computed like all in
 
 Which calls are a choice: an operation of CHOICES over a matrix (two dimensions or more) of floating-point numbers that
 are not known, with 2 to 1,024 candidates, or any number if some are excluded by what is known (score_masks.py). A class
-in a metric is chosen in the same way: the report names every place.
+in a metric is chosen in the same way: the report names every place. A router written in Triton chooses unseen: its
+indices are chosen where an operation of COUNTS counts them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..contract.routing_policy import RoutingPolicy
 from . import expert_choice, routing_groups
 from .computed_op import Kernel, as_tuple
-from .control_tensors import KNOWN, ControlTensors
+from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
 from .host_views import Place
 from .routing_loads import CountedChoice, RoutingLoads
 from .routing_loads import Place as ChoicePlace
@@ -61,6 +62,10 @@ CHOICES = {
 }
 
 
+COUNTS = {"aten::histc": "bins", "aten::bincount": "minlength"}
+"""Operations that count how often each integer occurs, and the argument that says how many there are."""
+
+
 class Routing:
     """The routing of one process: its policy, and what was chosen."""
 
@@ -83,6 +88,8 @@ class Routing:
             return self._choosing(CHOICES[name], schema, call)
         if name in routing_groups.PRODUCTS:
             return routing_groups.told(self._control, operation, call)
+        if schema.name in COUNTS:
+            return self._counting(schema, call)
         return self._scores.before(name, call)
 
     # ---- choices ---------------------------------------------------------------------------------------------------
@@ -123,6 +130,31 @@ class Routing:
             return result
 
         return choose
+
+    def _counting(self, schema: Any, call: Kernel) -> Kernel:
+        """Integers that nobody computed (a router of Triton's wrote them) are chosen where they are counted."""
+        names = [argument.name for argument in schema.arguments]
+        place, default = names.index(COUNTS[schema.name]), {a.name: a.default_value for a in schema.arguments}
+        verb, integers = schema.name.removeprefix("aten::"), self._control.integers
+
+        def count(keyset: Any, indices: Tensor, *args: Any, **kwargs: Any) -> Any:
+            control = self._control
+            name = names[place]
+            candidates = kwargs.get(name, args[place - 1] if place <= len(args) else default[name])
+            if (
+                indices.dtype in integers
+                and 2 <= candidates <= MAX_CANDIDATES
+                and 0 < indices.numel() <= MAX_NUMEL
+                and control.small([indices])
+                and control.state([Place(indices)]) in (UNKNOWN, ASSUMED)
+            ):
+                rows = indices if indices.dim() > 1 and indices.size(-1) <= candidates else indices.reshape(-1, 1)
+                counted = self._fill(rows, candidates, rows.size(-1), None, -1, False, verb)
+                if counted is not None:
+                    counted.used()
+            return call(keyset, indices, *args, **kwargs)
+
+        return count
 
     def _computed_from(self, scores: Tensor) -> Place | bool:
         """True if the operation is computed from the scores; else the memory of scores that have yet to arrive from

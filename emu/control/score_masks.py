@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .computed_op import Kernel
-from .control_tensors import ControlTensors
+from .control_tensors import KNOWN, PENDING, ControlTensors
+from .host_views import Place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -106,8 +107,12 @@ class ScoreMasks:
     def _scattered(self, result: Tensor, scores: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
         import torch
 
-        shape = result.shape
-        if result.is_floating_point() and result.numel() <= MAX_NUMEL:
+        shape, control = result.shape, self._control
+        if not result.is_floating_point():
+            return
+        if source.is_cuda and control.state([Place(source)]) not in (KNOWN, PENDING):
+            control.overwrite([result])  # the kernel has copied `scores`, which may be known, and is not executed
+        if result.numel() <= MAX_NUMEL:
             self._exclude(
                 result,
                 index,

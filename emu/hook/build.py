@@ -87,7 +87,7 @@ def _compile(source: Path, objects: Path, flags: list[str], newest_shared: float
 
 def _link(library: Path, inputs: list[Path], flags: list[str], extra: list[str]) -> None:
     soname = f"-Wl,-soname,{library.name}"
-    _replace(library, [*_compiler(), *flags, "-shared", soname, *map(str, inputs), *extra, "-ldl"])
+    _replace(library, [*_compiler(), *flags, "-shared", soname, *map(str, inputs), *extra, "-ldl", "-lm"])
 
 
 def _link_nvml(output: Path, flags: list[str]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 import runpy
 
 OUR_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -15,6 +16,9 @@ _OUR_FILES = OUR_FOLDER + os.sep
 _STDLIB_FILES = (STDLIB_FOLDER + os.sep, "<frozen")
 _RUNPY = ("<frozen runpy>", runpy.__file__)
 """It starts the script, so its frames stand between ours and the script's."""
+
+
+_OF_INDUCTOR = re.compile(r"/(\w\w)/c\1\w{37,}\.py$")
 
 
 class Owner(enum.Enum):
@@ -27,7 +31,7 @@ class Owner(enum.Enum):
     EMULATION = enum.auto()
     """This package, and runpy: frames that a plain interpreter would not have had."""
     GENERATED = enum.auto()
-    """Compiled from text without a file: `<string>` and the like."""
+    """Compiled from text without a file (`<string>` and the like), or written by Inductor."""
 
 
 def owner_of(filename: str) -> Owner:
@@ -38,4 +42,4 @@ def owner_of(filename: str) -> Owner:
         return Owner.PACKAGE
     if filename.startswith(_STDLIB_FILES):
         return Owner.STDLIB
-    return Owner.GENERATED if filename.startswith("<") else Owner.USER
+    return Owner.GENERATED if filename.startswith("<") or _OF_INDUCTOR.search(filename) else Owner.USER

@@ -75,6 +75,7 @@ def rules() -> list[tuple[str, str, int]]:
     """(file, function, class): see phantora_frame_rule. The first that fits wins."""
     return [
         (os.path.join(OUR_FOLDER, "control", "control_tensors.py"), "ControlTensors.unrecorded", ASIDE),
+        (os.path.join(OUR_FOLDER, "reads", "uncomputed.py"), "", ASIDE),
         (os.path.join(OUR_FOLDER, "hostbench", "__main__.py"), "", FREE),
         (os.path.join(OUR_FOLDER, "hostbench", ""), "", COUNTED),
         (OUR_FOLDER + "/", "", FREE),

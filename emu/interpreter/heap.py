@@ -16,3 +16,4 @@ def return_large_blocks() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_NBYTES)
     libc.mallopt(_M_TRIM_THRESHOLD, 2 * _LARGE_NBYTES)
+    libc.malloc_trim(0)  # every fork copies the entries of these pages

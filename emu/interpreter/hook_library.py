@@ -14,6 +14,7 @@ from ..contract.records_definition import VERSION
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 _STEP = ctypes.CFUNCTYPE(None)
+_COMPUTE = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int)
 _JOIN = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _u32, _u64, _int, _str = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p
 _i64 = ctypes.c_int64
@@ -23,6 +24,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_int, ()),
     "load": (_int, (_str,)),
     "number_process": (None, (_u32,)),
+    "keep_in_step": (None, ()),
     "join_later": (None, (_u32, _JOIN)),
     "start": (_int, (_str, _str, _u32, _u32, _u32, _u32)),
     "finish": (None, (_int, _str)),
@@ -33,6 +35,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
     "at_step": (None, (_STEP,)),
+    "at_stop": (None, (_STEP,)),
+    "steps_done": (None, ()),
     "device_base": (_u64, ()),
     "device_nbytes": (_u64, ()),
     "data_wait": (None, (_u64, _u64)),
@@ -46,6 +50,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_strided_overwrite": (None, (_u64, _i64, _int, _dims, _dims)),
     "data_allow": (None, (_u64,)),
     "data_unknown": (_u64, (_u64, _u64)),
+    "data_pending": (_int, (_u64, _u64)),
     "data_runs": (_u64, (_i64, _int, _dims, _dims)),
     "data_move": (None, (_u64, _u64, _u64)),
     "take": (_u64, (_u64, _i64, _int, _dims, _dims)),
@@ -55,6 +60,12 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "refer": (_int, (_u64, _u64, _i64, _int, _dims, _dims)),
     "refer_source": (_int, (_str, _u64, _int, _u64, _i64, _int, _dims, _dims)),
     "source_compute": (None, (_RUN,)),
+    "source_recipes": (None, (_RUN,)),
+    "recipe_given": (None, (_str, _u64)),
+    "recipe": (_u64, (ctypes.c_void_p, _u64)),
+    "taken_table": (_u64, (_u64, ctypes.POINTER(ctypes.c_void_p))),
+    "table_drop": (None, (ctypes.c_void_p,)),
+    "take_table": (_u64, (_str, _u64)),
     "source_given": (None, (_u64, _u64)),
     "sources_dropped": (_u64, (_ranges, _u64)),
     "store_open": (None, (_str,)),
@@ -75,8 +86,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
     "ranges_next": (None, (_int,)),
-    "ranges_keep": (_u64, ()),
-    "ranges_drop": (None, (_u64,)),
+    "ranges_beside": (_u64, ()),
+    "ranges_end": (None, (_u64,)),
     "profiler_begins": (None, (_u64,)),
     "profiler_section": (None, (_u64,)),
     "profiler_ended": (None, ()),
@@ -86,7 +97,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_kind": (_str, (_int,)),
     "line": (None, (_str, _int)),
     "warn_once": (None, (_str, _str)),
-    "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str)),
+    "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str, _u32, _str)),
+    "compute_programs": (None, (_COMPUTE, _STEP)),
     "groups": (None, (_ranges,)),
     "routing": (None, (_u64, _u32, _u32, _ranges, _u32, _str)),
 }
@@ -138,9 +150,11 @@ class Hook:
         self.strided_overwrite: Callable[[int, int, int, Any, Any], None] = functions["data_strided_overwrite"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_unknown: Callable[[int, int], int] = functions["data_unknown"]
+        self.data_pending: Callable[[int, int], int] = functions["data_pending"]
         self.data_runs: Callable[[int, int, Any, Any], int] = functions["data_runs"]
         self.data_move: Callable[[int, int, int], None] = functions["data_move"]
         self.take: Callable[[int, int, int, Any, Any], int] = functions["take"]
+        self.take_table: Callable[[bytes, int], int] = functions["take_table"]
         self.taken_drop: Callable[[int], None] = functions["taken_drop"]
         self.taken_depth: Callable[[int], int] = functions["taken_depth"]
         self.taken_read: Callable[[int, int], int] = functions["taken_read"]
@@ -155,8 +169,8 @@ class Hook:
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
         self.ranges_next: Callable[[int], None] = functions["ranges_next"]
-        self.ranges_keep: Callable[[], int] = functions["ranges_keep"]
-        self.ranges_drop: Callable[[int], None] = functions["ranges_drop"]
+        self.ranges_beside: Callable[[], int] = functions["ranges_beside"]
+        self.ranges_end: Callable[[int], None] = functions["ranges_end"]
         self.profiler_begins: Callable[[int], None] = functions["profiler_begins"]
         self.profiler_section: Callable[[int], None] = functions["profiler_section"]
         self.profiler_ended: Callable[[], None] = functions["profiler_ended"]
@@ -172,13 +186,34 @@ class Hook:
         """In the forker: all ranks keep what their programs give to the device in one file of this folder."""
         self._functions["store_open"](folder.encode())
 
-    def compute_sources(self, run: Callable[[int], None]) -> None:
+    def compute_sources(self, run: Callable[[int], None], tell: Callable[[int], None]) -> None:
         """From now on `run(number)` is called where a source of that number is read: on any thread, within the read. It
-        calls `give_source(address, nbytes)` with the source's bytes, or does not if it has none. It must not raise.
+        calls `give_source(address, nbytes)` with the source's bytes, or does not if it has none. Number 0 is one that
+        another rank has told: see `recipe`. `tell(number)` calls `give_recipe`, or does not. Neither must raise.
         """
-        thunk = _RUN(run)
-        self._callbacks.append(thunk)
-        self._functions["source_compute"](thunk)
+        for name, function in (("source_compute", run), ("source_recipes", tell)):
+            thunk = _RUN(function)
+            self._callbacks.append(thunk)
+            self._functions[name](thunk)
+
+    def give_recipe(self, text: bytes) -> None:
+        """How other ranks can compute the source."""
+        self._functions["recipe_given"](text, len(text))
+
+    def recipe(self) -> bytes:
+        """What another rank has told of the source that is read."""
+        nbytes = self._functions["recipe"](None, 0)
+        text = ctypes.create_string_buffer(nbytes + 1)
+        self._functions["recipe"](text, nbytes)
+        return text.raw[:nbytes]
+
+    def taken_table(self, handle: int) -> bytes:
+        """What was taken, as any rank can read it: `take_table`."""
+        table = ctypes.c_void_p()
+        nbytes = self._functions["taken_table"](handle, ctypes.byref(table))
+        text = ctypes.string_at(table, nbytes) if nbytes else b""
+        self._functions["table_drop"](table)
+        return text
 
     def dropped_sources(self) -> list[int]:
         """Numbers of sources that nothing refers to any more, each once."""
@@ -214,6 +249,10 @@ class Hook:
         if self._functions["start"](socket_path.encode(), cost_table.encode(), rank, world_size, server, local_rank):
             raise HookError(f"rank {rank} cannot reach the coordinator at {socket_path}")
 
+    def keep_in_step(self) -> None:
+        """In the rank: where it waits for its GPU, it goes on when virtual time is there."""
+        self._functions["keep_in_step"]()
+
     def join_later(self, server: int, join: Callable[[int], None]) -> None:
         """In a process of a server that is not a rank yet: calls `join(device)` when it first uses a GPU."""
         thunk = _JOIN(join)
@@ -242,9 +281,21 @@ class Hook:
         """What this thread launches belongs to a product of such groups (emu/hook/kernels/groups.h); None: no more."""
         self._functions["groups"](None if sizes is None else (_u64 * len(sizes))(*sizes))
 
-    def kernel_program(self, function: int, program: str, parameter_widths: str, written: str) -> None:
+    def kernel_program(
+        self, function: int, program: str, parameter_widths: str, written: str, computed: int, nbytes: str
+    ) -> None:
         """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
-        self._functions["kernel_program"](function, program.encode(), parameter_widths.encode(), written.encode())
+        self._functions["kernel_program"](
+            function, program.encode(), parameter_widths.encode(), written.encode(), computed, nbytes.encode()
+        )
+
+    def compute_programs(self, compute: Callable[[int, list[int]], None], store: Callable[[], None]) -> None:
+        """From now on a launch of a program with a number calls `compute(number, values)`, then what the kernel stores
+        to becomes unknown, then it calls `store()`. `values`: the grid, then the parameters. Neither may raise.
+        """
+        thunks = _COMPUTE(lambda number, values, n: compute(number, values[:n])), _STEP(store)
+        self._callbacks += thunks
+        self._functions["compute_programs"](*thunks)
 
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""
@@ -267,6 +318,18 @@ class Hook:
     def _step_ends(self) -> None:
         for run in self._at_step:
             run()
+
+    def at_stop(self, run: Callable[[], None]) -> None:
+        """In the rank: `run` is to end this process. It is called on a thread of its own when the coordinator ends the
+        run before the script ends.
+        """
+        thunk = _STEP(run)
+        self._callbacks.append(thunk)
+        self._functions["at_stop"](thunk)
+
+    def steps_done(self) -> None:
+        """In the rank: the script has done the steps of `--steps`. Does not return."""
+        self._functions["steps_done"]()
 
     def action(self, run: Callable[[int], None]) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """Returns `submit(reads, writes, arg)`, which calls `run(arg)`: at once, or later and from any thread if bytes

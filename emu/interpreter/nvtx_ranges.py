@@ -3,18 +3,44 @@
 PyTorch announces every op and every autograd node as a range. The hook library receives them from PyTorch itself
 (emu/hook/nvtx/record_function.c) or, where that fails, as NVTX's injection. The profiler state is that of
 `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. Torch allows one profiler at
-a time: while the script runs a profiler of its own, ours is suspended, and the hook library tells ranges alone. It then
-also records activities, and turns that profiler's time stamps into virtual time (emu/hook/trace/profile.c).
+a time: while the script runs a profiler of its own, ours is suspended, and the hook library receives ranges beside it.
+It then also keeps activities, and turns that profiler's time stamps into virtual time (emu/hook/trace/profile.c).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .hook_library import Hook
+
+
+class _Recording(threading.local):
+    on = True
+
+
+recording = _Recording()
+"""`on`: are the calling thread's ops announced?"""
+
+
+@contextlib.contextmanager
+def recorded(on: bool) -> Iterator[None]:
+    """Ops of this thread are announced, or not. While a compiler traces they must not be: the ranges have the sizes of
+    an op's inputs, and to ask a traced tensor for its size makes a constant of a size that was to stay open.
+    """
+    import torch
+
+    before = recording.on
+    recording.on = on
+    torch._C._autograd._enable_record_function(on)
+    try:
+        yield
+    finally:
+        recording.on = before
+        torch._C._autograd._enable_record_function(before)
 
 
 class NvtxRanges:
@@ -25,8 +51,8 @@ class NvtxRanges:
         self._thread = 0
         self._on = False
         self._epoch_ns = 0
-        self._kept = 0
-        """What the hook library takes to stop telling ranges while the script's profiler runs."""
+        self._beside = 0
+        """The hook library receives ranges beside a profiler of the script, under this number; 0: it does not."""
         self._enable: Callable[..., Any] | None = None
         self._disable: Callable[..., Any] | None = None
 
@@ -61,6 +87,7 @@ class NvtxRanges:
     def _resume(self) -> None:
         if threading.get_ident() != self._thread or self._on:
             return
+        self._end_beside()
         from torch._C._profiler import ProfilerConfig, ProfilerState, RecordScope, _ExperimentalConfig
 
         assert self._enable is not None, "install comes first"
@@ -83,21 +110,27 @@ class NvtxRanges:
             self._disable()
             self._on = False
 
+    def _end_beside(self) -> None:
+        if self._beside:
+            self._hook.ranges_end(self._beside)
+            self._beside = 0
+
     def _suspending_before(self, enable: Callable[..., Any]) -> Callable[..., Any]:
         def enable_profiler(*arguments: Any, **options: Any) -> Any:
-            hook = self._hook
-            if self._on and threading.get_ident() == self._thread:
-                self._suspend()
-                self._kept = hook.ranges_keep()
-            hook.profiler_begins(self._epoch_ns)
+            suspends = self._on
+            self._suspend()
+            self._hook.profiler_begins(self._epoch_ns)
             try:
-                hook.profiler_section(max(1, hook.clock_ns()))
-                return enable(*arguments, **options)
+                self._hook.profiler_section(max(1, self._hook.clock_ns()))
+                enabled = enable(*arguments, **options)
             except BaseException:
                 self._profiler_ended()
                 raise
             finally:
-                hook.profiler_section(0)
+                self._hook.profiler_section(0)
+            if suspends and not self._on:
+                self._beside = self._hook.ranges_beside()
+            return enabled
 
         return enable_profiler
 
@@ -114,12 +147,10 @@ class NvtxRanges:
     def _profiler_ended(self) -> None:
         self._hook.profiler_section(0)
         self._hook.profiler_ended()
-        if self._kept:
-            self._hook.ranges_drop(self._kept)
-            self._kept = 0
         self._resume()
 
     def _stop_in_child(self) -> None:
         """A worker process of the rank announces no ranges."""
         self._suspend()
+        self._end_beside()
         self._thread = 0

@@ -55,18 +55,14 @@ class PeakMemory:
                 if hasattr(module, name):
                     setattr(module, name, self._counting_pools(getattr(torch._C, name), by))
 
-    def report_every_step(self, hook: Hook) -> None:
-        """In the rank, once: a rank that is killed later has told its peaks up to its last step."""
-
-        def report() -> None:
-            hook.uncounted(1)
-            try:
-                self._note()
-            finally:
-                hook.uncounted(-1)
-            self._tell(hook)
-
-        hook.at_step(report)
+    def report_step(self, hook: Hook) -> None:
+        """At the end of every step: a rank that is killed later has told its peaks up to its last step."""
+        hook.uncounted(1)
+        try:
+            self._note()
+        finally:
+            hook.uncounted(-1)
+        self._tell(hook)
 
     def report(self, hook: Hook) -> None:
         """Tells the coordinator the peaks of every device that this rank used."""

@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from .hook_library import Hook
 
@@ -25,7 +25,17 @@ _DECIDE = ("tt.addptr", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "tt.a
 _WIDTHS = {"i32": "4", "i64": "8"}
 
 
-def install(hook: Hook) -> None:
+class Computed(Protocol):
+    """Computes integers that kernels store (emu.compiled)."""
+
+    def number(self, text: str) -> int:
+        """Of a program whose launches are computed; 0 for others."""
+
+    def layout(self, number: int) -> str:
+        """A character for each parameter of such a program: how many bytes it has."""
+
+
+def install(hook: Hook, computed: Computed) -> None:
     """In the forker, once. Does nothing without Triton."""
     try:
         from triton.compiler import CompiledKernel
@@ -38,13 +48,13 @@ def install(hook: Hook) -> None:
         was_loaded = self.module is not None
         load(self)
         if not was_loaded and self.function is not None:
-            _tell(hook, self.function, self.asm.get("ttir"))
+            _tell(hook, computed, self.function, self.asm.get("ttir"))
 
     CompiledKernel._init_handles = load_and_tell
-    _install_for_inductor(hook)
+    _install_for_inductor(hook, computed)
 
 
-def _install_for_inductor(hook: Hook) -> None:
+def _install_for_inductor(hook: Hook, computed: Computed) -> None:
     """Inductor loads its kernels itself, from the file in Triton's cache that lies beside the program."""
     import torch
 
@@ -58,7 +68,7 @@ def _install_for_inductor(hook: Hook) -> None:
             loaded = launcher._load_kernel(path, *rest)
             program = Path(path).with_suffix(".ttir")
             function = loaded[-3]  # before the registers and the spills; torch 2.15 gives the module first
-            _tell(hook, function, program.read_text() if program.is_file() else None)
+            _tell(hook, computed, function, program.read_text() if program.is_file() else None)
             return loaded
 
     for name in vars(launcher):
@@ -69,10 +79,12 @@ def _install_for_inductor(hook: Hook) -> None:
     vars(torch._C)["_StaticCudaLauncher"] = Launcher
 
 
-def _tell(hook: Hook, function: int, program: str | None) -> None:
+def _tell(hook: Hook, computed: Computed, function: int, program: str | None) -> None:
     if program:
         text = one_line(program)
-        hook.kernel_program(function, text, parameter_widths(text), stored_through(text))
+        number = computed.number(text)
+        layout = computed.layout(number) if number else ""
+        hook.kernel_program(function, text, parameter_widths(text), stored_through(text), number, layout)
 
 
 def one_line(program: str) -> str:

@@ -1,7 +1,8 @@
 """Imports in the forker what ranks will import from installed packages, as far as that changes nothing.
 
-What a script imports is found in its text, and in what its first rank had imported at the end of an earlier run. What
-may be kept is found by a trial, once for each environment: see `trial`.
+What a script imports is found in its text. What may be kept is found by a trial, once for each environment: see
+`trial`. What a script imports by other means stays with the ranks: were it learnt from an earlier run, the state of
+Python's caches, and with it the host time, would not be the same in every run.
 """
 
 from __future__ import annotations
@@ -18,41 +19,16 @@ from . import memory, script_imports, trial
 _LAUNCHERS_VARIABLES = ("ACCELERATE_*", "CROSS_*", "DEEPSPEED_*", "DS_*", "FSDP_*", "GPUS_PER_NODE", "LIGHTNING_*",
                         "NNODES", "NODE_RANK", "PET_*", "PHANTORA_*", "TORCHELASTIC_*")  # fmt: skip
 """What launchers set for the ranks that they start."""
+_RULES = "2"
+"""Of a trial: what earlier rules have accepted is not asked for."""
 
 
-class Preloaded:
-    """What has been imported for all ranks, and what the next run of the same script should know."""
-
-    def __init__(self, seen_file: str, wanted: Sequence[str]) -> None:
-        self._file = seen_file
-        """"": nothing is kept for later runs."""
-        self._wanted = frozenset(wanted)
-        self._inherited = frozenset(sys.modules)
-
-    def remember(self, seat: Seat) -> None:
-        """At the end of a rank: which installed modules it has imported that the forker had not."""
-        if seat.rank or not self._file:
-            return
-        known = self._inherited | self._wanted
-        new = [name for name, module in list(sys.modules.items()) if name not in known and _is_installed(module)]
-        if new:
-            before = memory.read(self._file) or []
-            memory.write(self._file, [*before, *(name for name in new if name not in before)])
-
-
-def preload(job: Job) -> Preloaded:
-    """In the forker, when torch is imported and before its threads, if any, start."""
-    folder, environment = job.preload_cache, _environment()
-    seen_file = ""
-    if folder:
-        seen_file = memory.path(folder, "seen", [*environment, *map(os.path.realpath, script_imports.scripts(job))])
-    found = script_imports.installed_modules(job)
-    wanted = list(dict.fromkeys([*found, *((memory.read(seen_file) or []) if seen_file else [])]))
-    wanted = [name for name in wanted if not _is_imported(name)]
-    for name in _accepted(job, wanted, environment) if wanted else ():
+def preload(job: Job) -> None:
+    """In the forker, when torch is imported."""
+    wanted = [name for name in script_imports.installed_modules(job) if not _is_imported(name)]
+    for name in _accepted(job, wanted, _environment()) if wanted else ():
         with contextlib.suppress(Exception):  # it was imported on trial: whoever needs it will see the error
             importlib.import_module(name)
-    return Preloaded(seen_file, wanted)
 
 
 def _accepted(job: Job, wanted: list[str], environment: list[str]) -> list[str]:
@@ -69,7 +45,7 @@ def _tried(job: Job, wanted: list[str], environment: list[str], refused: Sequenc
         variables += _LAUNCHERS_VARIABLES
     file = ""
     if job.preload_cache:
-        file = memory.path(job.preload_cache, "accepted", [*environment, *variables, "|", *refused, "|", *wanted])
+        file = memory.path(job.preload_cache, [_RULES, *environment, *variables, "|", *refused, "|", *wanted])
         accepted = memory.read(file)
         if accepted is not None:
             return accepted
@@ -99,8 +75,3 @@ def _environment() -> list[str]:
     folders = sorted({folder for folder in sys.path if script_imports.is_installed(os.path.join(folder, ""))})
     times = [str(os.stat(folder).st_mtime_ns) for folder in folders]
     return [sys.executable, sys.version, *folders, *times, sys.modules["torch"].__version__]
-
-
-def _is_installed(module: object) -> bool:
-    spec = getattr(module, "__spec__", None)
-    return spec is not None and script_imports.is_installed(spec.origin)

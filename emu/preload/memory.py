@@ -1,7 +1,6 @@
-"""What earlier runs have found out, in files below the user's cache folder: they may be deleted at any time.
+"""What trials have accepted, in files below the user's cache folder: they may be deleted at any time.
 
-`accepted-*`: what a trial has accepted, by all that its result follows from. `seen-*`: which installed modules the
-first rank of a script had imported at its end. Files are replaced as a whole, so runs may share them.
+A file is named by all that its content follows from. It is replaced as a whole, so runs may share it.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ MOST_FILES = 200
 MOST_NAMES = 20_000
 
 
-def path(folder: str, kind: str, key: Iterable[str]) -> str:
-    return f"{folder}/{kind}-{hashlib.blake2b(json.dumps(list(key)).encode(), digest_size=12).hexdigest()}"
+def path(folder: str, key: Iterable[str]) -> str:
+    return f"{folder}/{hashlib.blake2b(json.dumps(list(key)).encode(), digest_size=12).hexdigest()}"
 
 
 def read(file: str) -> list[str] | None:

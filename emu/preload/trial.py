@@ -2,7 +2,7 @@
 
 A module is refused if its import
 
-- reads an environment variable or the host name, which ranks have of their own;
+- reads an environment variable, the host name or the command line, which ranks have of their own;
 - starts a thread, which a forked process would lack, or initialises CUDA;
 - fails;
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import importlib.util
 import json
 import os
 import platform
@@ -20,7 +21,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..contract.process_setup import prctl
@@ -136,6 +137,8 @@ class _Trial:
             return get(environment, name)
 
         os._Environ.__getitem__ = observed  # type: ignore[method-assign]
+        sys.argv = _Arguments(sys.argv)
+        sys.argv.read = self._refuse_running
         for module, name in ((socket, "gethostname"), (socket, "getfqdn"), (platform, "node")):
             setattr(module, name, self._refusing(getattr(module, name)))
         plain_import, plain_import_module = builtins.__import__, importlib.import_module
@@ -171,6 +174,24 @@ class _Trial:
             if frame.f_code.co_name == "<module>":
                 self._refused.add(str(frame.f_globals.get("__name__", "")))
             frame = frame.f_back
+
+
+class _Arguments(list[str]):
+    """`sys.argv`: says when it is read."""
+
+    read: Callable[[], None]
+
+    def __getitem__(self, key: Any) -> Any:
+        self.read()
+        return super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        self.read()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self.read()
+        return super().__len__()
 
 
 def _is_own_file_of(name: str) -> bool:

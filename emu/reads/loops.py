@@ -8,6 +8,7 @@ happen. Conditions are looked at in each turn: one change, and the loop does not
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Sequence
@@ -29,12 +30,14 @@ MANY_READS = 64
 """So many reads at one place are worth a closer look, and then twice as many, and so on."""
 SLOW_READS, SLOW_S = 3, 20.0
 """The same for so many reads in so many seconds of real time."""
+MOST_PLACES = 10_000
+"""That are remembered: a program may compile code all the time."""
 FEW_TURNS = 3
 """Turns after which a loop is known to wait."""
 TELL_S = 1.0
 """Real time between two records of the same loop."""
-Place = tuple[CodeType, int]
-"""Code and instruction."""
+Place = tuple[CodeType, Position]
+"""Of an expression. One may have several instructions that read: the interpreter chooses another one while it traces."""
 
 
 @dataclass(slots=True)
@@ -48,11 +51,8 @@ class _Place:
 
 
 def _position(code: CodeType, instruction: int) -> Position:
-    for number, place in enumerate(code.co_positions()):
-        if 2 * number == instruction:
-            line, last_line, column, last_column = place
-            return Position(line or 0, last_line or 0, column or 0, last_column or 0)
-    return Position(0, 0, 0, 0)
+    place = next(itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
+    return Position(*(number or 0 for number in place))
 
 
 class _Candidate:
@@ -132,6 +132,8 @@ class WaitingLoops:
         self._most_turns = most_turns
         self._folder = folder
         self._places: dict[Place, _Place] = {}
+        self._positions: dict[tuple[CodeType, int], Position] = {}
+        """By code and instruction."""
         self._sources: dict[str, SourceFile | None] = {}
         self._watch: _Watch | None = None
         self._refused: set[tuple[CodeType, int]] = set()
@@ -142,13 +144,13 @@ class WaitingLoops:
         frame = next(program_frames(), None)
         if frame is None:
             return
-        at = frame.f_code, frame.f_lasti
+        at = self._place(frame)
         if self._watch is not None:
             self._go_on(self._watch, at, frame, value, stated)
             return
         place = self._places.get(at)
         if place is None:
-            if len(self._places) > 10_000:
+            if len(self._places) > MOST_PLACES:
                 self._places.clear()
             place = self._places[at] = _Place(since_s=monotonic())
         place.reads += 1
@@ -156,6 +158,15 @@ class WaitingLoops:
             place.reads >= SLOW_READS and place.look_at == MANY_READS and monotonic() - place.since_s > SLOW_S
         ):
             self._begin(at, place, tensor, value)
+
+    def _place(self, frame: FrameType) -> Place:
+        code, instruction = frame.f_code, frame.f_lasti
+        position = self._positions.get((code, instruction))
+        if position is None:
+            if len(self._positions) > MOST_PLACES:
+                self._positions.clear()
+            position = self._positions[code, instruction] = _position(code, instruction)
+        return code, position
 
     # ---- finding a loop --------------------------------------------------------------------------------------------
 
@@ -209,7 +220,7 @@ class WaitingLoops:
 
     def _remember(self, candidate: _Candidate, at: Place, frame: FrameType, value: Any) -> None:
         if value is not None and id(frame) == candidate.frame_id:
-            candidate.reads[_position(*at)] = value
+            candidate.reads[at[1]] = value
 
     def _go_on(self, watch: _Watch, at: Place, frame: FrameType, value: Any, stated: bool) -> None:
         if threading.get_ident() != watch.thread:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class UncomputedReads:
-    """Of one process. `emu.control` calls it for every read of a number or of a tensor's values."""
+    """Of one process. `emu.control` calls it for every read of a number or of a tensor's values.
+
+    Nothing that the methods here call is work of the program's: see emu.interpreter.frame_counter.
+    """
 
     def __init__(self, hook: Hook, values: tuple[StatedValue, ...], most_turns: int) -> None:
         """In the forker, in the folder where the program is started. `most_turns`: of a loop that waits."""

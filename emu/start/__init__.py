@@ -4,7 +4,7 @@ Lives here: the `forker` and what it does before it forks (`prepare`), the `serv
 script (`program`, `script`), the user's launcher (`launching`), processes that a server's programs ask for
 (`warm_children`), and what keeps all these together (`processes`).
 Comes in: the job's description and "terminate", from the launcher.
-Goes out: "ready", "isolation", "started", "exited", "command_failed", "server_lost", "failed" and "done", to the
+Goes out: "ready", "isolation", "started", "exited", "command_ended", "server_lost", "failed" and "done", to the
 launcher; the ranks' logs.
 May import: `emu.contract`, `emu.servers`, `emu.interpreter`, `emu.clock`, `emu.control`; torch and the standard
 library.

@@ -6,6 +6,7 @@ the launcher's end of the control socket closes for whatever reason; then it kil
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import select
@@ -13,6 +14,7 @@ import shutil
 import signal
 import socket
 import sys
+from typing import Any
 
 from ..contract import isolation
 from ..contract.job import Job
@@ -37,13 +39,13 @@ def main(fileno: int, network_fileno: int) -> None:
     adopt_orphans()
     try:
         # It has no child yet, and does not read the control socket for the seconds that importing torch takes.
-        processes.die_with_parent(os.getppid())
-        if control.closed():
-            return
-        preparation = _begin_isolation(job, network_fileno)
-        prepared = prepare(job)
-        job, namespaces = _isolate(job, preparation, control)
-        processes.outlive_parent()
+        with processes.ending_with_parent(job.runtime_dir):
+            if control.closed():
+                shutil.rmtree(job.runtime_dir, ignore_errors=True)
+                return
+            preparation = _begin_isolation(job, network_fileno)
+            prepared = prepare(job)
+            job, namespaces = _isolate(job, preparation, control)
     except CannotPrepare as error:
         control.send("failed", message=str(error), hint=error.hint)
         return
@@ -51,11 +53,13 @@ def main(fileno: int, network_fileno: int) -> None:
     import torch
 
     control.send("ready", torch=torch.__version__, python=sys.version.partition(" ")[0])
+    orders = _Orders(len(job.servers))
     if namespaces is None:
-        servers = _fork_servers(job, prepared, control)
+        servers = _fork_servers(job, prepared, control, orders)
     else:
-        servers = _fork_isolated_servers(job, prepared, namespaces, control)
-    _supervise(job, servers, control)
+        servers = _fork_isolated_servers(job, prepared, namespaces, control, orders)
+    orders.forget()
+    _supervise(job, servers, control, orders)
 
 
 def _begin_isolation(job: Job, network_fileno: int) -> Preparation | None:
@@ -88,19 +92,45 @@ def _isolate(job: Job, preparation: Preparation | None, control: ControlSocket) 
     return dataclasses.replace(job, isolation=level, master_addr=address), namespaces
 
 
-def _fork_servers(job: Job, prepared: Prepared, control: ControlSocket) -> dict[int, int]:
+class _Orders:
+    """Pairs of sockets: what the launcher tells one server."""
+
+    def __init__(self, servers: int) -> None:
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(servers)]
+        self._ours = [ControlSocket(ours) for ours, _ in pairs]
+        self._theirs = [ControlSocket(theirs) for _, theirs in pairs]
+
+    def of(self, server: int) -> ControlSocket:
+        """In a server: its end; the others are closed."""
+        kept = self._theirs.pop(server)
+        self.forget()
+        for end in self._ours:
+            end.close()
+        return kept
+
+    def forget(self) -> None:
+        """In the forker, once all servers are forked."""
+        for end in self._theirs:
+            end.close()
+
+    def send(self, server: int, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            self._ours[server].send(**message)
+
+
+def _fork_servers(job: Job, prepared: Prepared, control: ControlSocket, orders: _Orders) -> dict[int, int]:
     """Returns the servers' numbers by process id."""
     servers: dict[int, int] = {}
     for index in range(len(job.servers)):
         parent, pid = os.getpid(), os.fork()
         if pid == 0:
-            server.main(job, index, prepared, control, parent)
+            server.main(job, index, prepared, control, orders.of(index), parent)
         servers[pid] = index
     return servers
 
 
 def _fork_isolated_servers(
-    job: Job, prepared: Prepared, namespaces: RunNamespaces, control: ControlSocket
+    job: Job, prepared: Prepared, namespaces: RunNamespaces, control: ControlSocket, orders: _Orders
 ) -> dict[int, int]:
     seen = file_system.view(job)
     admissions: list[Admission] = []
@@ -111,7 +141,7 @@ def _fork_isolated_servers(
                 other.forget()
             admission.enter(index, seen, namespaces.network(index))
             namespaces.close()
-            server.main(job, index, prepared, control, 0)  # the forker is in another pid namespace
+            server.main(job, index, prepared, control, orders.of(index), 0)  # the forker is in another pid namespace
         admissions.append(admission)
     servers: dict[int, int] = {}
     for index, admission in enumerate(admissions):
@@ -123,7 +153,7 @@ def _fork_isolated_servers(
     return servers
 
 
-def _supervise(job: Job, servers: dict[int, int], control: ControlSocket) -> None:
+def _supervise(job: Job, servers: dict[int, int], control: ControlSocket, orders: _Orders) -> None:
     """Waits until the servers have ended or the launcher has gone. `servers`: their numbers by process id."""
     wakeup, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -140,7 +170,7 @@ def _supervise(job: Job, servers: dict[int, int], control: ControlSocket) -> Non
         for descriptor, _ in poll.poll() if servers else ():
             if descriptor == wakeup:
                 os.read(wakeup, 4096)
-            elif not _obey(control, servers):
+            elif not _obey(control, servers, orders):
                 processes.kill_descendants()
                 shutil.rmtree(job.runtime_dir, ignore_errors=True)  # the launcher cannot do it any more
                 return
@@ -148,7 +178,7 @@ def _supervise(job: Job, servers: dict[int, int], control: ControlSocket) -> Non
     control.send("done")
 
 
-def _obey(control: ControlSocket, servers: dict[int, int]) -> bool:
+def _obey(control: ControlSocket, servers: dict[int, int], orders: _Orders) -> bool:
     """Receives one message of the launcher; returns False if the launcher has gone."""
     message = control.receive()
     if message is None:
@@ -156,5 +186,8 @@ def _obey(control: ControlSocket, servers: dict[int, int]) -> bool:
     if message["event"] == "terminate":
         for pid in servers:
             os.kill(pid, signal.SIGTERM)
+        return True
+    if message["event"] == "tell_end":
+        orders.send(message["server"], message)
         return True
     raise ValueError(f"unknown message {message}")

@@ -12,12 +12,14 @@ import importlib
 import os
 import re
 import sys
+import weakref
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..clock import time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
+from ..compiled.launches import CompiledKernels
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
 from ..contract import routing_policy, stated_values
 from ..contract.job import Job
@@ -27,7 +29,6 @@ from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
 from ..preload import automatic
-from ..preload.automatic import Preloaded
 from ..reads.uncomputed import UncomputedReads
 from ..weights import installation
 from ..weights.store import Store
@@ -78,26 +79,25 @@ class Prepared:
     reads: UncomputedReads
     store: Store | None
     """CPU-side weights that ranks share; None: they share none."""
-    preloaded: Preloaded | None
-    """What has been imported for all ranks because the script imports it; None: nothing."""
 
 
 def prepare(job: Job) -> Prepared:
     """Loads the hook library, imports torch and the modules of `--preload`, and installs everything that changes the
     interpreter. Raises CannotPrepare.
     """
+    gc.disable()  # little of what is imported becomes garbage
     graph_cache.install(_check_torch())
     split_graphs.install()
     hook = _load_hook(job)
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
     _preload(job.preload)
-    preloaded = automatic.preload(job) if job.auto_preload else None
+    if job.auto_preload:
+        automatic.preload(job)
     hook.learn_versions()
     hook.open_store(job.runtime_dir)
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
-    triton_programs.install(hook)
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()
@@ -107,6 +107,7 @@ def prepare(job: Job) -> Prepared:
     policy = routing_policy.parse(job.routing)
     reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns)
     computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, reads)
+    triton_programs.install(hook, CompiledKernels(hook, computed.control))
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)
@@ -116,10 +117,12 @@ def prepare(job: Job) -> Prepared:
     if job.share_weights:
         store = installation.install(Path(job.runtime_dir, "weights"), job.world_size, hook)
     _check_single_threaded()
+    _keep_operators()
     gc.collect()
     heap.return_large_blocks()
     gc.freeze()
-    return Prepared(hook, clock, ranges, peaks, computed, reads, store, preloaded)
+    gc.enable()
+    return Prepared(hook, clock, ranges, peaks, computed, reads, store)
 
 
 def _check_torch() -> str:
@@ -166,6 +169,16 @@ def _preload(names: tuple[str, ...]) -> None:
                 f"--preload {name}: {type(error).__name__}: {error}",
                 f"check that {sys.executable} can import {name}",
             ) from None
+
+
+def _keep_operators() -> None:
+    """When an interpreter ends, torch.library takes back every operator that was registered. A rank ends without: it
+    would write to thousands of pages that ranks share.
+    """
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        found = finalizer.peek()
+        if found is not None and found[1].__module__ == "torch.library":
+            finalizer.atexit = False
 
 
 def _check_single_threaded() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Iterator
+from types import FrameType
 from typing import NamedTuple
 
 from ..contract.process_setup import prctl
@@ -33,9 +35,21 @@ def die_with_parent(parent: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
-def outlive_parent() -> None:
-    """Takes `die_with_parent` back."""
-    prctl(_PR_SET_PDEATHSIG, 0)
+@contextlib.contextmanager
+def ending_with_parent(remove: str) -> Iterator[None]:
+    """Within, this process ends as soon as its parent ends, and first removes the folder `remove`."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        shutil.rmtree(remove, ignore_errors=True)
+        os._exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_PDEATHSIG, 0)
+        signal.signal(signal.SIGTERM, before)
 
 
 def kill_descendants(limit_s: float = 10.0) -> None:

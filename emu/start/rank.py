@@ -22,6 +22,7 @@ from ..contract.job import Job, Seat, torchrun_environment
 from ..contract.records import ExitKind
 from ..interpreter import own_work, seeds, stack_dump
 from . import processes, program, script
+from .early_end import StepLimit, flush_files
 from .prepare import Prepared
 
 _exit = os._exit
@@ -61,7 +62,6 @@ class Connection:
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self._pid = 0
-        self._seat: Seat | None = None
         self._open = False
 
     def open(self, job: Job, seat: Seat, process: int = 0) -> None:
@@ -77,15 +77,24 @@ class Connection:
             local_rank=seat.local_rank,
             process=process,
         )
+        if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+            # What a rank has written when another one fails, such as a checkpoint, outlives the restart.
+            prepared.hook.keep_in_step()
         self._pid = os.getpid()
-        self._seat = seat
         self._open = True
+        prepared.hook.at_stop(self._stop)
         os._exit = self._exit_at_once
         os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
-        prepared.peaks.report_every_step(prepared.hook)
         prepared.reads.start(seat.rank)
+        limit = StepLimit(prepared.hook, job.steps, self._last_words)
+
+        def step_ends() -> None:
+            limit.step_ends()
+            prepared.peaks.report_step(prepared.hook)
+
+        prepared.hook.at_step(step_ends)
         prepared.ranges.start(prepared.clock.epoch_ns)
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
@@ -94,13 +103,23 @@ class Connection:
         """Sends the rank's last records. Does nothing in child processes of the rank, and the second time."""
         if self._open and self._pid == os.getpid():
             self._open = False
-            if self._prepared.preloaded is not None and self._seat is not None:
-                self._prepared.preloaded.remember(self._seat)
             self._prepared.clock.stop()
-            self._prepared.peaks.report(self._prepared.hook)
-            self._prepared.computed.routing.loads.report()
-            self._prepared.reads.report()
+            self._last_words()
             self._prepared.hook.finish(end.code, end.last_words)
+
+    def _last_words(self) -> None:
+        """What the report needs of the whole run."""
+        self._prepared.peaks.report(self._prepared.hook)
+        self._prepared.computed.routing.loads.report()
+        self._prepared.reads.report()
+
+    def _stop(self) -> None:
+        """The run ends now."""
+        try:
+            flush_files()
+            self.close(script.ScriptEnd(0))
+        finally:
+            leave(0)
 
     def _flushing_before(self, execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
         """For `os.exec...`: another program takes over the process, and what it was to send would be lost."""

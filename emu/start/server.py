@@ -12,7 +12,7 @@ import socket
 import struct
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from ..contract.job import Job, Seat
@@ -27,15 +27,17 @@ _CREDENTIALS = struct.Struct("3i")
 """struct ucred: process id, user id, group id."""
 
 
-def main(job: Job, index: int, prepared: Prepared, control: ControlSocket, forker: int) -> NoReturn:
-    """The server's process; never returns to the forker's code. `forker`: its process id, 0 if it is in another pid
-    namespace.
+def main(
+    job: Job, index: int, prepared: Prepared, control: ControlSocket, orders: ControlSocket, forker: int
+) -> NoReturn:
+    """The server's process; never returns to the forker's code. It reports on `control` and is told on `orders`.
+    `forker`: its process id, 0 if it is in another pid namespace.
     """
     code: int = ExitKind.INTERNAL
     try:
         processes.die_with_parent(forker)
         adopt_orphans()
-        server = _Server(job, index, prepared, control)
+        server = _Server(job, index, prepared, control, orders)
         if job.launcher:
             server.start_command()
         else:
@@ -61,14 +63,17 @@ class _Child:
     """None: it is the user's launcher."""
     joined: socket.socket
     """Here it says which rank it has become."""
+    signalled: bool = field(default=False, init=False)
+    """Who started it has sent it a signal."""
 
 
 class _Server:
-    def __init__(self, job: Job, index: int, prepared: Prepared, control: ControlSocket) -> None:
+    def __init__(self, job: Job, index: int, prepared: Prepared, control: ControlSocket, orders: ControlSocket) -> None:
         self._job = job
         self._index = index
         self._prepared = prepared
         self._control = control
+        self._orders = orders
         self._ranks: dict[int, Seat] = {}
         """By process id: the ranks that have not ended."""
         self._command = 0
@@ -82,8 +87,10 @@ class _Server:
         """Ranks that no process has become."""
         self._of_others: set[int] = set()
         """Ranks that children of the forked processes have become: their parents see how they end."""
-        self._ended_well: list[Seat] = []
-        """Ranks whose end is reported when the user's launcher has ended."""
+        self._ended_well: dict[int, Seat] = {}
+        """By rank: those whose end is reported when the user's launcher has ended, which may start them again."""
+        self._untold: dict[int, tuple[_Child, processes.Ended]] = {}
+        """By rank: processes that have failed, and of whose end their stub is not told yet."""
         self._deadline_s: float | None = None
         self._signals: set[int] = set()
         self._wakeup, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -94,6 +101,7 @@ class _Server:
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
         self._poll.register(self._listener, select.POLLIN)
+        self._poll.register(self._orders.fileno(), select.POLLIN)
 
     # ---- starting --------------------------------------------------------------------------------------------------
 
@@ -126,6 +134,7 @@ class _Server:
         """In a forked process: it is not the server any more."""
         signal.set_wakeup_fd(-1)
         self._control.close()
+        self._orders.close()
         self._listener.close()
         os.close(self._wakeup)
         os.close(self._wake)
@@ -164,6 +173,8 @@ class _Server:
         elif descriptor == self._listener.fileno():
             stub, _ = self._listener.accept()
             self._fork_for(stub)
+        elif descriptor == self._orders.fileno():
+            self._tell_end()
         else:
             for child in list(self._children.values()):
                 if child.stub is not None and descriptor == child.stub.fileno():
@@ -209,7 +220,11 @@ class _Server:
         expected = request.environment.get("LOCAL_WORLD_SIZE", "")
         if request.seat(self._job, self._index) is not None and expected.isdigit():
             first = self._job.first_rank(self._index)
-            for number in sorted(number for number in self._unused if number - first >= int(expected)):
+            gpus = warm_children.visible_gpus(request.environment) or list(range(int(expected)))
+            if len(gpus) < int(expected):
+                return  # each of its processes sees other GPUs
+            used = {first + gpu for gpu in gpus[: int(expected)]}
+            for number in sorted(self._unused - used):
                 self._unused.discard(number)
                 self._report(Seat(number, number - first, self._index), 0, 0)
 
@@ -221,6 +236,7 @@ class _Server:
             numbers = b""
         if not numbers:
             self._poll.unregister(stub)
+        child.signalled = True
         for number in numbers or (signal.SIGKILL,):
             os.kill(child.pid, number)
 
@@ -231,6 +247,7 @@ class _Server:
             return
         number, pid = map(int, said.split())
         self._unused.discard(number)
+        self._ended_well.pop(number, None)
         if pid != child.pid:
             self._of_others.add(number)
         elif number not in (seat.rank for seat in self._ranks.values()):
@@ -243,20 +260,42 @@ class _Server:
     def _ended(self, ended: processes.Ended) -> None:
         child = self._children.get(ended.pid)
         if child is not None:
-            self._finish(child, ended)
+            self._note_last_words(child)
         seat = self._ranks.pop(ended.pid, None)
         if seat is not None:
             if self._command and not (ended.code or ended.signal):
-                self._ended_well.append(seat)
+                self._ended_well[seat.rank] = seat
             else:
-                self._report(seat, ended.code, ended.signal)
+                # A launcher that hears of the end may end the other ranks and start all of them again. It hears of it
+                # when virtual time is there.
+                untold = bool(self._command) and child is not None and child.stub is not None and not child.signalled
+                self._report(seat, ended.code, ended.signal, untold)
+                if child is not None and untold:
+                    self._untold[seat.rank] = child, ended
+                    return
+        if child is not None:
+            self._finish(child, ended)
         if ended.pid == self._command:
             self._command_ended = ended
+            if ended.code or ended.signal:
+                self._report_command(ended)  # at once: processes that it has started may go on
 
-    def _finish(self, child: _Child, ended: processes.Ended) -> None:
+    def _note_last_words(self, child: _Child) -> None:
+        """If the process became a rank just before its end."""
         child.joined.setblocking(False)
         with contextlib.suppress(BlockingIOError, KeyError):
-            self._note_rank(child)  # if it became a rank just before its end
+            self._note_rank(child)
+
+    def _tell_end(self) -> None:
+        message = self._orders.receive()
+        if message is None:
+            self._poll.unregister(self._orders.fileno())  # the forker has ended
+            return
+        told = self._untold.pop(message["rank"], None)
+        if told is not None:
+            self._finish(*told)
+
+    def _finish(self, child: _Child, ended: processes.Ended) -> None:
         for end in filter(None, (child.stub, child.joined)):
             with contextlib.suppress(KeyError):
                 self._poll.unregister(end)
@@ -266,19 +305,20 @@ class _Server:
         child.joined.close()
         del self._children[child.pid]
 
-    def _report(self, seat: Seat, code: int, number: int) -> None:
-        self._control.send("exited", rank=seat.rank, server=seat.server, code=code, signal=number)
+    def _report(self, seat: Seat, code: int, number: int, untold: bool = False) -> None:
+        self._control.send("exited", rank=seat.rank, server=seat.server, code=code, signal=number, untold=untold)
+
+    def _report_command(self, ended: processes.Ended) -> None:
+        self._control.send("command_ended", server=self._index, code=ended.code, signal=ended.signal)
 
     def _report_rest(self) -> None:
         """The user's launcher has ended: ranks that ended well, and those that no process became."""
         ended = self._command_ended
-        if ended is None:
+        if ended is None or ended.code or ended.signal:
             return
-        if ended.code or ended.signal:
-            self._control.send("command_failed", server=self._index, code=ended.code, signal=ended.signal)
-            return
+        self._report_command(ended)
         first = self._job.first_rank(self._index)
-        for seat in self._ended_well:
+        for seat in self._ended_well.values():
             self._report(seat, 0, 0)
         for number in sorted(self._unused | self._of_others):
             self._report(Seat(number, number - first, self._index), 0, 0)

@@ -78,7 +78,14 @@ def seat_of(job: Job, server: int, environment: Mapping[str, str]) -> Seat | Non
     given = all(environment.get(name, "").isdigit() for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     if not given or OF_RANK in environment:
         return None
-    return gpu_seat(job, server, int(local))
+    gpus = visible_gpus(environment)
+    return gpu_seat(job, server, int(local) if gpus is None or int(local) >= len(gpus) else gpus[int(local)])
+
+
+def visible_gpus(environment: Mapping[str, str]) -> list[int] | None:
+    """The GPUs that CUDA_VISIBLE_DEVICES numbers; None if it is not set, or names GPUs in another way."""
+    given = [part.strip() for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    return [int(part) for part in given] if all(part.isdigit() for part in given) else None
 
 
 def gpu_seat(job: Job, server: int, device: int) -> Seat | None:

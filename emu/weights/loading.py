@@ -70,7 +70,7 @@ class _Records:
         import torch
 
         begin = self._records.get_record_offset(name)
-        storage = torch.UntypedStorage(nbytes)
+        storage: Any = torch.UntypedStorage(nbytes)  # type: ignore[no-untyped-call]
         block = Block(storage.data_ptr(), nbytes)
 
         def read() -> bytes:

@@ -21,7 +21,7 @@ from phantora_async.config import (
     STALL_TIMEOUT_S,
     resolve,
 )
-from phantora_async.errors import NotWritten, exit_codes_help
+from phantora_async.errors import Interrupted, NotWritten, exit_codes_help
 from phantora_async.trace_request import FORMS
 from phantora_async.virtual_time.speculation_policy import POLICIES
 from phantora_async.wording import short
@@ -80,6 +80,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where torch.compile and Triton keep what they compile for later runs, and what is known of the script's "
         "imports; off: nowhere "
         "(default: ~/.cache/phantora-async)",
+    )
+    job.add_argument(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="end the run in good order, with its report, when every rank has done N optimizer steps",
+    )
+    job.add_argument(
+        "--until",
+        metavar="TIME",
+        help="end the run in good order, with its report, at this virtual time: 500ms, 10s, 2m, 1h",
     )
     machine = parser.add_argument_group("emulated machine")
     machine.add_argument(
@@ -215,6 +226,8 @@ def run(given: argparse.Namespace) -> int:
         unwritten = _write(config.report, to_json(outcome.report))
     logs = f"logs: {short(config.run_dir)}/rank*.log"
     if outcome.failure is not None:
+        if isinstance(outcome.failure, Interrupted):
+            print(terminal_report(outcome.report))
         outcome.failure.hint = f"{unwritten or f'report: {short(config.report)}'}; {logs}"
         raise outcome.failure
     print(terminal_report(outcome.report))

@@ -29,6 +29,8 @@ class Connections:
         self._processes: dict[int, list[Channel]] = {}
         """By rank: all that have connected. A rank has several if it executes another program, or if a child of it uses
         its GPU."""
+        self._ended: set[int] = set()
+        """Ranks whose process has ended with an error."""
         self.pids: dict[int, int] = {}
         """Process ids, as this process sees them, of the ranks that have connected."""
 
@@ -57,18 +59,34 @@ class Connections:
         """Has the rank a process that is connected?"""
         return any(channel.open for channel in self._processes.get(rank, ()))
 
+    def is_latest(self, channel: Channel) -> bool:
+        """Has no other process of its rank connected after it?"""
+        return self._channels.get(channel.rank) is channel
+
     def take(self, rank: int, arrived: list[Any]) -> None:
         """Records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
         facts = self._fact_builder.take(rank, arrived)
         self._timeline.feed(rank, facts)
         self.send(self._fact_builder.take_answers())
-        if self._backpressure.must_pause(rank, len(facts)):
+        if self._backpressure.must_pause(rank, len(facts)) and rank not in self._ended:
             self._channels[rank].pause()
 
     def rank_ended(self, rank: int) -> None:
         """The rank ended with exit code 0. If it sent no BYE, it is as if it had. Raises Deadlock if others wait."""
         if self._fact_builder.rank_info[rank].bye is None:
             self._timeline.feed(rank, self._fact_builder.rank_ended(rank))
+
+    def drain(self, rank: int) -> None:
+        """The rank's process has ended: all that it has sent is read, however far ahead of virtual time it is."""
+        for channel in self._processes.get(rank, ()):
+            channel.resume()
+        self._ended.add(rank)
+
+    def restart(self, dropped: int) -> None:
+        """All processes have ended; so many facts of theirs will not be executed. Ranks may connect again."""
+        for known in (self._channels, self._processes, self._ended, self.pids):
+            known.clear()
+        self._backpressure.restart(dropped)
 
     def send(self, answers: Answers) -> None:
         """One write for each process."""
@@ -86,6 +104,15 @@ class Connections:
             if channel.process == process:
                 return channel
         return self._channels[rank]
+
+    def stop_all(self) -> None:
+        """Tells every process of every rank to end. What ranks then send is read at once."""
+        self.resume_all()
+        for channels in self._processes.values():
+            for channel in channels:
+                if channel.open:
+                    channel.resume()
+                    channel.send(records.Stop.encode(0))
 
     def resume(self) -> None:
         """Reads again from paused ranks that virtual time has nearly caught up with."""

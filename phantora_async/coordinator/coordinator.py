@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import traceback
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,12 +18,14 @@ from typing import Any
 import netsim
 from emu.contract import records
 from phantora_async.coordinator.connections import Connections
+from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
 from phantora_async.coordinator.standstill import Standstill
 from phantora_async.coordinator.status import Status, StatusView
 from phantora_async.diagnosis.rank_states import RankState, states
-from phantora_async.errors import Deadlock, InternalError, Interrupted, RunFailure
+from phantora_async.errors import Deadlock, InternalError, Interrupted, Mismatch, RunFailure
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
@@ -42,6 +44,12 @@ from profiles import CostModel
 
 TURN = 2_000
 """Events that virtual time executes before the loop looks at sockets again: about 10 ms."""
+LOOK_AGAIN_S = 0.05
+"""Between looks at ranks that go on after another one has failed."""
+STOP_S = 3.0
+"""How long ranks that are told to stop may take until the next one has ended."""
+LOOK_S = 0.05
+"""How often ranks that are told to stop are looked at."""
 EXIT_S = 2.0
 """A process that has ended is reported within this time after its connection has closed."""
 GC_THRESHOLD = (200_000, 100, 100)
@@ -76,6 +84,10 @@ class Coordinator:
             self._timeline, self._fact_builder, self._stall_watch, loop_watch, spec.stall_timeout_s
         )
         self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks)
+        self._restarts = Restarts(
+            self._timeline, self._fact_builder, self._connections, self._run_end.exits, spec.restart_delay_ns
+        )
+        self._early_end = EarlyEnd(spec, self._timeline)
         self._usage = Usage()
         self._over = asyncio.Event()
         """The run has ended, or has failed."""
@@ -114,16 +126,31 @@ class Coordinator:
         gc.set_threshold(*GC_THRESHOLD)
         self._server = await loop.create_unix_server(self._connection, str(self._spec.socket))
 
-    def rank_exited(self, rank: int, returncode: int, signal: int | None) -> None:
-        """The rank's process has ended, with this exit code or by this signal."""
+    def rank_exited(self, rank: int, returncode: int, signal: int | None, untold: bool = False) -> None:
+        """The rank's process has ended, with this exit code or by this signal. `untold`: its launcher does not know
+        yet; ``ends_to_tell`` says when it is to be told.
+        """
         if rank in self._run_end.exits:
             return
         exit = self._run_end.exits[rank] = Exit(returncode, signal or 0)
         if not exit.well:
-            self._fail(self._run_end.rank_died(rank))
+            self._rank_failed(rank, untold)
         elif not self._connections.connected(rank):
             self._ended_well(rank)
         self._check_over()
+
+    def launcher_ended(self) -> bool:
+        """The user's launcher has ended on one server. True: that has ended the run, because a rank had failed."""
+        first = self._restarts.first
+        if first is None:
+            return False
+        self._fail(self._run_end.rank_died(first))
+        return True
+
+    async def ends_to_tell(self) -> AsyncIterator[int]:
+        """Ranks of whose end their launcher is to be told now."""
+        while True:
+            yield await self._restarts.ends.get()
 
     async def finished(self) -> Outcome:
         """Returns when all ranks have ended and virtual time with them, or when the run has failed."""
@@ -131,6 +158,8 @@ class Coordinator:
             await self._over.wait()
             if self._run_end.failure is not None:
                 await self._run_end.settle()
+            if self._run_end.stopped is not None or isinstance(self._run_end.failure, Interrupted):
+                await self._stop_ranks()
         finally:
             asyncio.get_running_loop().set_exception_handler(None)
             gc.set_threshold(*self._gc_threshold)
@@ -139,9 +168,23 @@ class Coordinator:
             if self._server is not None:
                 self._server.close()
         self._usage.passed_over = self._standstill.passed_over
-        outcome = self._run_end.outcome(self._usage)
+        if self._run_end.failure is None and self._run_end.stopped is None and (text := self._early_end.missed()):
+            self._fact_builder.warn(0, text)
+        outcome = self._run_end.outcome(self._usage, self._restarts.done)
         self._trace.close()
         return replace(outcome, unwritten=self._trace.failure)
+
+    async def _stop_ranks(self) -> None:
+        """The ranks write out what their scripts have buffered, tell their peaks of memory, and end. One that does not
+        answer is ended with the run's other processes.
+        """
+        self._connections.stop_all()
+        before, waited_s = -1, 0.0
+        while waited_s < STOP_S and len(self._run_end.exits) < len(self._connections.pids):
+            ended = len(self._run_end.exits)
+            waited_s = 0.0 if ended > before else waited_s + LOOK_S
+            before = ended
+            await asyncio.sleep(LOOK_S)
 
     def interrupt(self) -> bool:
         """Ctrl-C: ends the run and says who waits for whom. False if no rank has connected yet."""
@@ -153,7 +196,9 @@ class Coordinator:
 
     def status(self) -> Status:
         """What to show now. To be called about twice a second: ends the run when ranks have waited for too long."""
-        if self._run_end.failure is None:
+        if self._restarts.given_up():
+            self.launcher_ended()
+        if self._run_end.failure is None and not self._restarts.failed:
             self._usage.sample_next()
             with self._failures():
                 if self._spec.progress and self._stop is Stop.STARVED and not self._turn_due:
@@ -176,14 +221,22 @@ class Coordinator:
         return channel
 
     def connected(self, channel: Channel, hello: records.Hello) -> None:
-        self._connections.connect(channel, hello)
-        self._usage.add_rank(hello.rank, channel.pid)
+        if not self._restarts.hold(channel, hello):
+            self._connections.connect(channel, hello)
+            self._usage.add_rank(hello.rank, channel.pid)
 
-    def received(self, rank: int, arrived: list[Any], nbytes: int) -> None:
+    def received(self, channel: Channel, arrived: list[Any], nbytes: int) -> None:
+        if self._restarts.keep(channel, arrived, nbytes):
+            self._restart_if_complete()
+        else:
+            self._take_in(channel.rank, arrived, nbytes)
+
+    def _take_in(self, rank: int, arrived: list[Any], nbytes: int) -> None:
         news = is_news(arrived)
         self._blocked_ranks.rank_spoke(rank, news)
         if news:
             self._stall_watch.heard(rank)
+            self._restarts.news()
         self._usage.received(len(arrived), nbytes)
         self._connections.take(rank, arrived)
         if not self._fact_builder.profiled <= self._trace.ranks:
@@ -191,26 +244,33 @@ class Coordinator:
         bye = self._fact_builder.rank_info[rank].bye
         if bye is not None:
             self._usage.goodbye(rank)
-            if bye.exit_code:
-                self._fail(self._run_end.rank_died(rank))
+            if bye.exit_code and not self._spec.launcher:
+                self._rank_failed(rank)
         self._take_turn_soon()
 
-    def closed(self, rank: int) -> None:
+    def closed(self, channel: Channel) -> None:
         """Without a BYE, the process was ended from within (C's `exit`) or from outside, or it goes on as another
         program (`exec`). Its exit code counts, which may come before or after this.
         """
+        rank = channel.rank
+        if self._restarts.closed(channel):
+            return
         self._connections.disconnected(rank)
         if not self._connections.connected(rank):
             if rank in self._run_end.exits:
                 if self._run_end.exits[rank].well:
                     self._ended_well(rank)
             elif self._fact_builder.rank_info[rank].bye is None:
-                asyncio.get_running_loop().call_later(EXIT_S, self._note_exec, rank)
+                asyncio.get_running_loop().call_later(EXIT_S, self._note_exec, channel)
+            self._restarts.former_closed(rank)
+            self._restart_if_complete()
+            self._take_turn_soon()
         self._check_over()
 
-    def _note_exec(self, rank: int) -> None:
+    def _note_exec(self, channel: Channel) -> None:
+        rank = channel.rank
         ended = rank in self._run_end.exits or self._run_end.failure is not None
-        if not ended and not self._connections.connected(rank):
+        if not ended and not self._connections.connected(rank) and self._connections.is_latest(channel):
             self._fact_builder.warn(
                 rank, "the process has executed another program: it is emulated again once that uses a GPU"
             )
@@ -221,6 +281,34 @@ class Coordinator:
         else:
             self._unexpected(asyncio.get_running_loop(), {"message": "while taking in records", "exception": error})
 
+    # ---- ranks that fail -------------------------------------------------------------------------------------------
+
+    def _rank_failed(self, rank: int, untold: bool = False) -> None:
+        if self._spec.launcher:
+            self._restarts.fail(rank, untold)
+            self._restart_if_complete()
+            self._take_turn_soon()
+        else:
+            self._fail(self._run_end.rank_died(rank))
+
+    def _restart_if_complete(self) -> None:
+        first = self._restarts.first
+        if first is not None and self._run_end.failure is None and self._restarts.complete():
+            with self._failures():
+                for process in self._restarts.restart(self._run_end.rank_died(first).exit_code):
+                    self.connected(process.channel, process.hello)
+                    for arrived, nbytes in process.arrived:
+                        self._take_in(process.hello.rank, arrived, nbytes)
+
+    def _look_after_failure(self) -> None:
+        """Virtual time stands where the launcher notices that a rank has failed. The launcher is told when the other
+        ranks have come to this instant, too.
+        """
+        if self._blocked_ranks.all_wait():
+            self._restarts.tell()
+        else:
+            self._look_later(LOOK_AGAIN_S)
+
     # ---- turns of virtual time -------------------------------------------------------------------------------------
 
     def _take_turn_soon(self) -> None:
@@ -230,7 +318,7 @@ class Coordinator:
 
     def _take_turn(self) -> None:
         self._turn_due = False
-        if self._run_end.failure is not None:
+        if self._over.is_set():
             return
         with self._failures():
             asked = any(rank_info.questions for rank_info in self._fact_builder.rank_info)
@@ -242,7 +330,9 @@ class Coordinator:
                 answers = self._trace.take_answers() + answers
             self._connections.send(answers)
             self._connections.resume()
-            if self._stop is Stop.BUDGET:
+            if self._early_end.reached(self._stop):
+                self._stop_run()
+            elif self._stop is Stop.BUDGET:
                 self._take_turn_soon()
             elif self._stop is Stop.STARVED:
                 self._look_later(self._standstill.first_look_s())
@@ -260,7 +350,12 @@ class Coordinator:
 
     def _look(self) -> None:
         self._look_timer = None
-        if self._run_end.failure is not None or self._turn_due or self._stop is not Stop.STARVED:
+        if self._over.is_set() or self._turn_due or self._stop is not Stop.STARVED:
+            return
+        self._blocked_ranks.gone = self._restarts.failed
+        if self._timeline.starved in self._restarts.failed:
+            if not self._restarts.told:
+                self._look_after_failure()
             return
         with self._failures():
             again_s = self._standstill.look()
@@ -290,7 +385,19 @@ class Coordinator:
         except RunFailure as failure:
             self._fail(failure)
 
+    def _stop_run(self) -> None:
+        self._run_end.stopped = self._early_end.document()
+        self._over.set()
+
     def _fail(self, failure: RunFailure) -> None:
+        if self._run_end.stopped is not None:
+            return  # ranks end in the midst of their work
+        if self._restarts.failed and isinstance(failure, Deadlock | Mismatch):
+            self._restarts.tell()  # others cannot go on without that rank: the launcher decides what becomes of them
+            return
+        if isinstance(failure, Deadlock) and self._early_end.explains():
+            self._stop_run()
+            return
         self._run_end.fail(failure, self._rank_states(), self._connections.pids)
         self._over.set()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import NamedTuple
 
+from phantora_async.coordinator.restarts import Restart
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
@@ -60,6 +61,8 @@ class RunEnd:
         self._states: Sequence[RankState] = ()
         """What each rank was doing when the first failure was found."""
         self.failure: RunFailure | None = None
+        self.stopped: Document | None = None
+        """Which option has ended the run before its script, if one has."""
         self.exits: dict[int, Exit] = {}
 
     def fail(self, failure: RunFailure, states: Sequence[RankState], pids: Mapping[int, int]) -> None:
@@ -90,20 +93,23 @@ class RunEnd:
         while not self._stacks.complete() and loop.time() < until_s:
             await asyncio.sleep(STACKS_EVERY_S)
 
-    def outcome(self, usage: Usage) -> Outcome:
+    def outcome(self, usage: Usage, restarts: Sequence[Restart]) -> Outcome:
         """The report, and the failure with its details."""
         failure = self.failure
         if failure is None:
-            return Outcome(None, self._report(usage, 0, None))
+            return Outcome(None, self._report(usage, 0, None, restarts))
         run_dir = self._spec.run_dir
         seen_at = known(range(self._spec.world_size), self._stacks)
         found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
         failure.details = found_out.details(self._fact_builder, run_dir)
         document = found_out.document(self._fact_builder, run_dir)
-        return Outcome(failure, self._report(usage, int(failure.exit_code), document))
+        return Outcome(failure, self._report(usage, int(failure.exit_code), document, restarts))
 
-    def _report(self, usage: Usage, exit_code: int, failure: Document | None) -> Document:
-        return build(self._spec, self._timeline.snapshot(), self._fact_builder, usage, exit_code, failure)
+    def _report(self, usage: Usage, exit_code: int, failure: Document | None, restarts: Sequence[Restart]) -> Document:
+        snapshot = self._timeline.snapshot()
+        document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure, self.stopped)
+        document["simulated"]["restarts"] = [restart._asdict() for restart in restarts]
+        return document
 
     def rank_died(self, rank: int) -> RankDied:
         """The failure of a rank that ended, or said it ends, with an error."""

@@ -44,6 +44,11 @@ class Backpressure:
         self.paused.difference_update(resumed)
         return resumed
 
+    def restart(self, dropped: int) -> None:
+        """All processes have ended, and so many of their facts will not be executed."""
+        self._fed -= dropped
+        self.paused.clear()
+
     def double(self) -> list[int]:
         """Doubles every limit and resumes all paused ranks, which it returns.
 

@@ -21,11 +21,11 @@ class Receiver(Protocol):
     def connected(self, channel: Channel, hello: records.Hello) -> None:
         """A new channel's first record, which says which rank it belongs to."""
 
-    def received(self, rank: int, arrived: list[Any], nbytes: int) -> None:
+    def received(self, channel: Channel, arrived: list[Any], nbytes: int) -> None:
         """Records of one rank in their order, HELLO among them; ``nbytes`` is their size on the wire."""
 
-    def closed(self, rank: int) -> None:
-        """The rank will send nothing more."""
+    def closed(self, channel: Channel) -> None:
+        """The process will send nothing more."""
 
     def failed(self, error: Exception) -> None:
         """The run cannot continue: a RunFailure, or a bug."""
@@ -77,7 +77,7 @@ class Channel(asyncio.Protocol):
                     self._introduce(arrived[0])
                 if self.beside_another:
                     arrived = [record for record in arrived if record.kind != records.BYE]
-                self._receiver.received(self.rank, arrived, used)
+                self._receiver.received(self, arrived, used)
             if malformed is not None:
                 raise ProtocolError(self.rank, str(malformed))
         except Exception as error:
@@ -107,7 +107,7 @@ class Channel(asyncio.Protocol):
         """A killed rank may leave an incomplete record; the server that watches the process reports its death."""
         self.open = False
         if self.rank >= 0:
-            self._receiver.closed(self.rank)
+            self._receiver.closed(self)
 
     def send(self, encoded: bytes) -> None:
         """Sends whole records; drops them if the rank has gone."""

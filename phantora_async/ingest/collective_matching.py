@@ -6,6 +6,8 @@ and receives are matched by their order between the two ranks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.errors import Deadlock, Mismatch, ProtocolError, Side
@@ -91,6 +93,12 @@ class CollectiveMatching:
             raise ProtocolError(rank, f"its next call is not {collective.describe()}")
         self._called[member] = op.seq + 1
         return key, collective
+
+    def restart(self, ranks: Iterable[int]) -> None:
+        """These ranks start again; all processes have ended."""
+        self._open.clear()
+        self._called.clear()
+        self._ended.difference_update(ranks)
 
     def rank_ended(self, rank: int) -> None:
         """The rank has ended and will call nothing more. Raises Deadlock if others wait for it."""

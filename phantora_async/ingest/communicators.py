@@ -163,6 +163,11 @@ class Communicators:
             raise ProtocolError(rank, f"it is not a member of the {comm.label}")
         return comm
 
+    def restart(self) -> None:
+        """All ranks start again: those that waited wait no more."""
+        self._inits.clear()
+        self._splits.clear()
+
     def rank_ended(self, rank: int) -> None:
         """The rank has ended and will not ask. Raises Deadlock if others wait in a split for it."""
         for pending in self._splits.values():

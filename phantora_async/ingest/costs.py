@@ -60,7 +60,7 @@ class CostTable:
         if found:
             return True
         start = self._first + slot * CostEntry.size()
-        entry = CostEntry.encode(0, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
+        entry = CostEntry.encode(0, *_answer(cost))
         self._file[start + _KEY_NBYTES : start + CostEntry.size()] = entry[_KEY_NBYTES:]
         self._words[self._word(slot)] = key
         self._used += 1
@@ -102,8 +102,7 @@ class Costs:
             self._table.write(ask.key, known.cost)
         elif known.signature != signature:
             raise RecordError(f"key {ask.key:#x} stands for {known.signature!r} and for {signature!r}")
-        cost = known.cost
-        return records.CostOf.encode(ask.qid, cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), 0)
+        return records.CostOf.encode(ask.qid, *_answer(known.cost))
 
     def priced(self, key: int) -> Priced:
         """What was answered for this key. Raises KeyError for one that no rank has asked for."""
@@ -113,3 +112,9 @@ class Costs:
         noted = self.unrecognised.setdefault(reason, Unrecognised(0, signature))
         noted.signatures += 1
         noted.example = min(noted.example, signature)
+
+
+def _answer(cost: Cost) -> tuple[int, int, float, int, int, int, int]:
+    """The fields that COST_OF and COST_ENTRY share."""
+    power, clocked = round(1000 * cost.draw.power), round(1000 * cost.draw.clocked)
+    return cost.solo_ns, cost.contended_ns, cost.flops, int(cost.source), power, clocked, 0

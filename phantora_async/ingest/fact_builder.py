@@ -6,7 +6,7 @@ They are answered here when they arrive, so that ranks continue. What remains ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,9 @@ from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.ingest.routing_loads import RoutingLoads
+from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
+from phantora_async.virtual_time.entities import NO_MEMORY, MemoryPeaks
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
@@ -34,6 +36,8 @@ class RankInfo:
     """Questions that are not answered yet."""
     last_question: Any = None
     """The record of the last question."""
+    told_memory: MemoryPeaks = NO_MEMORY
+    """The largest of its devices, whether virtual time has come so far or not."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""
@@ -63,6 +67,7 @@ class FactBuilder:
         self.costs = costs
         self._exchange = DataExchange()
         self.communicators = Communicators()
+        self._sources = SourceTables(self.communicators)
         self._matching = CollectiveMatching(self.communicators)
         self.rank_info = [RankInfo() for _ in range(world_size)]
         self.warnings: dict[str, WarningCount] = {}
@@ -83,9 +88,13 @@ class FactBuilder:
             records.STATED_VALUE: self.reads.take_stated,
             records.LOOP: self.reads.take_loop,
             records.MARKER: self._marker,
+            records.MEMORY: self._memory,
+            records.STEPS_DONE: self._question,
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
+            records.NCCL_SOURCES: self._told,
+            records.SOURCES_OF: self._sources_of,
             records.COMM_INIT: self._comm_init,
             records.COMM_SPLIT: self._comm_split,
             records.COST: self._cost,
@@ -114,6 +123,20 @@ class FactBuilder:
     def process_joins(self, rank: int) -> None:
         """Another process of the rank will say HELLO."""
         self.rank_info[rank].hello = None
+
+    def restart(self, ranks: Iterable[int], steps: int) -> None:
+        """These ranks start again, after so many steps; all processes have ended."""
+        self._exchange = DataExchange()
+        self.communicators.restart()
+        self._matching.restart(ranks)
+        self._answers.clear()
+        for rank in ranks:
+            rank_info = self.rank_info[rank]
+            rank_info.hello = rank_info.bye = rank_info.last_question = None
+            rank_info.questions = 0
+            rank_info.sites.clear()
+            self.reads.loops.pop(rank, None)
+            rank_info.launches.restart(steps)
 
     def take_answers(self) -> Answers:
         """What ranks are to be sent now, since the last call."""
@@ -166,6 +189,11 @@ class FactBuilder:
         self.rank_info[rank].launches.marker(record)
         return record
 
+    def _memory(self, rank: int, record: records.Memory) -> records.Memory:
+        peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
+        self.rank_info[rank].told_memory = peaks.largest(self.rank_info[rank].told_memory)
+        return record
+
     def _launch_counts(self, rank: int, record: records.LaunchCounts) -> records.HostAdvance:
         """Of the counts, virtual time needs to know nothing but the host time before them."""
         self.rank_info[rank].launches.add(rank, record)
@@ -179,11 +207,12 @@ class FactBuilder:
         self.rank_info[rank].hello = record
         return record
 
-    def _bye(self, rank: int, record: records.Bye) -> records.Bye:
+    def _bye(self, rank: int, record: records.Bye) -> records.Bye | records.HostAdvance:
         self.rank_info[rank].bye = record
-        if record.exit_code == 0:
-            self._matching.rank_ended(rank)
-            self.communicators.rank_ended(rank)
+        if record.exit_code:  # it holds virtual time at its end: its launcher may start it again
+            return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
+        self._matching.rank_ended(rank)
+        self.communicators.rank_ended(rank)
         return record
 
     def _warning(self, rank: int, record: records.Warning) -> records.Warning:
@@ -207,6 +236,7 @@ class FactBuilder:
                     raise ProtocolError(rank, f"NCCL_LAUNCH without the {op.data_nbytes} bytes it announces")
                 start += op.data_nbytes + (-op.data_nbytes % 8)
             self._answers += self._exchange.join(rank, collective, op, data)
+            self._answers += self._sources.made(rank, op)
             collectives.append(collective)
         if {NcclKind.SEND, NcclKind.RECV} <= {op.op for op in ops}:
             for collective in collectives:
@@ -217,6 +247,12 @@ class FactBuilder:
 
     def _data(self, rank: int, record: records.NcclData) -> None:
         self._answers += self._exchange.late(rank, record)
+
+    def _told(self, rank: int, record: records.NcclSources) -> None:
+        self._answers += self._sources.told(record)
+
+    def _sources_of(self, rank: int, record: records.SourcesOf) -> None:
+        self._answers += self._sources.ask(rank, record)
 
     def _comm_init(self, rank: int, record: records.CommInit) -> CommCreationFact:
         self._question(rank, record)

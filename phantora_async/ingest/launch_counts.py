@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from emu.contract import records
 from emu.contract.records import MarkerKind, RecordError
 from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time.output import WARM_UP
 
-Counts = Mapping[int, int]
-"""Key of a cost -> launches."""
+
+class Launched(NamedTuple):
+    """Of one signature."""
+
+    launches: int
+    slowed_ns: int
+    """What the GPU's power limit added to the cost of all of them."""
+
+
+NONE = Launched(0, 0)
+Counts = Mapping[int, Launched]
+"""By the key of a cost."""
 
 
 class LaunchCounts:
@@ -19,7 +30,7 @@ class LaunchCounts:
     __slots__ = ("_at_first_steps", "_at_last_step", "_steps", "total")
 
     def __init__(self) -> None:
-        self.total: dict[int, int] = {}
+        self.total: dict[int, Launched] = {}
         """Since the rank's start."""
         self._at_first_steps: list[Counts] = []
         """Totals at the first WARM_UP + 1 step ends."""
@@ -32,8 +43,9 @@ class LaunchCounts:
             counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
         except RecordError as error:
             raise ProtocolError(rank, str(error)) from None
-        for key, launches in counts:
-            self.total[key] = self.total.get(key, 0) + launches
+        for key, launches, slowed_ns in counts:
+            before = self.total.get(key, NONE)
+            self.total[key] = Launched(before.launches + launches, before.slowed_ns + slowed_ns)
 
     def marker(self, record: records.Marker) -> None:
         """The counts told so far are those at this marker."""
@@ -44,10 +56,21 @@ class LaunchCounts:
         if len(self._at_first_steps) <= WARM_UP:
             self._at_first_steps.append(self._at_last_step)
 
+    def restart(self, steps: int) -> None:
+        """The rank's process starts again. Of its step ends, so many count."""
+        self._steps = steps
+        del self._at_first_steps[steps:]
+        while len(self._at_first_steps) < min(steps, WARM_UP + 1):
+            self._at_first_steps.append(self.total.copy())
+
     def between_steps(self, first: int, last: int) -> Counts | None:
         """Launches between two step ends, given by number; None if the counts at one of them are not kept."""
         if first >= len(self._at_first_steps) or last != self._steps - 1:
             return None
         before = self._at_first_steps[first]
-        differences = ((key, launches - before.get(key, 0)) for key, launches in self._at_last_step.items())
-        return {key: launches for key, launches in differences if launches}
+        differences = {}
+        for key, (launches, slowed_ns) in self._at_last_step.items():
+            earlier = before.get(key, NONE)
+            if launches > earlier.launches:
+                differences[key] = Launched(launches - earlier.launches, slowed_ns - earlier.slowed_ns)
+        return differences

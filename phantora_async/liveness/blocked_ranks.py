@@ -8,7 +8,7 @@ does not depend on the speed of this machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -55,6 +55,8 @@ class BlockedRanks:
         self._fact_builder = fact_builder
         self._pids = pids
         self._sleep_detector = SleepDetector(processes)
+        self.gone: Collection[int] = ()
+        """Ranks whose process has ended and may be started again."""
         self._delay_s = FIRST_S
         self._stuck_since: float | None = None
         self._used_ns: dict[int, int] = {}
@@ -86,9 +88,23 @@ class BlockedRanks:
         assert starved is not None, "virtual time waits for no rank"
         if not self._asleep(starved):
             return self._not_yet()
+        sleeping = self._sleeping(starved)
+        if sleeping is None:
+            return self._not_yet()
+        self._delay_s = min(self._delay_s * 2, SLOWEST_S)
+        return Verdict(sleeping, self._stuck_s(sleeping), self._delay_s)
+
+    def all_wait(self) -> bool:
+        """Does every rank that runs sleep, or wait for an answer?"""
+        return self._sleeping(None) is not None
+
+    def _sleeping(self, starved: int | None) -> list[int] | None:
+        """Ranks that sleep; None if some rank can still run. `starved` is known to sleep."""
         sleeping = []
         quiet = True
         for rank, rank_info in enumerate(self._fact_builder.rank_info):
+            if rank in self.gone:
+                continue
             if rank_info.bye is not None or rank not in self._pids:
                 quiet = quiet and rank_info.bye is not None
             elif rank_info.questions:
@@ -97,10 +113,7 @@ class BlockedRanks:
                 sleeping.append(rank)
             else:
                 quiet = False
-        if not quiet:
-            return self._not_yet()
-        self._delay_s = min(self._delay_s * 2, SLOWEST_S)
-        return Verdict(sleeping, self._stuck_s(sleeping), self._delay_s)
+        return sleeping if quiet else None
 
     def _stuck_s(self, sleeping: Sequence[int]) -> float:
         """How long these ranks have been asleep. It starts from zero if they were awake between looks."""

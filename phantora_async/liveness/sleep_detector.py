@@ -19,6 +19,8 @@ WATCHERS = ("pt_nccl_", "pt_tcpstore", "pt_gloo", "gloo_", "ph_", "cuda")
 """Names of library threads that watch or serve. They run while their program waits."""
 MAIN = ("pt_autograd",)
 """Names of threads that do a main thread's work."""
+AWAKE = "ph_awake"
+"""Name of a thread that waits for another thread of its process which is about to act (emu/hook/process/thread.c)."""
 POLLING_SHARE = 0.1
 """Processor time, as a share of real time, that a program may spend on polling."""
 POLLING_LOOKS = 6
@@ -71,7 +73,8 @@ class ProcFs:
                 name, _, rest = stat.partition("(")[2].rpartition(")")
                 number = int(task.name)
                 main = number == process or name.startswith(MAIN)
-                found[number] = Thread(name, main, rest.split()[0] in "SZT", used_ns)
+                sleeping = rest.split()[0] in "SZT" and name != AWAKE
+                found[number] = Thread(name, main, sleeping, used_ns)
         return found
 
     def now_ns(self) -> int:

@@ -17,7 +17,7 @@ from phantora_async.report.simulator import Usage
 from phantora_async.report.stated_values import stated_document
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time import RankSnapshot, Snapshot
+from phantora_async.virtual_time import MemoryPeaks, RankSnapshot, Snapshot
 from phantora_async.virtual_time.snapshot import SimulatorFigures
 
 SCHEMA = 1
@@ -27,14 +27,21 @@ Document = dict[str, Any]
 
 
 def build(
-    spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, usage: Usage, exit_code: int, failure: Document | None
+    spec: RunSpec,
+    snapshot: Snapshot,
+    fact_builder: FactBuilder,
+    usage: Usage,
+    exit_code: int,
+    failure: Document | None,
+    stopped: Document | None = None,
 ) -> Document:
-    """The whole document; `failure` says why the run ended early, None if it did not."""
+    """The whole document. `failure` says why the run failed, `stopped` which option ended it; None if none did."""
     figures = snapshot.simulator
     return {
         "schema": SCHEMA,
         "exit_code": exit_code,
         "failure": failure,
+        "stopped": stopped,
         "simulated": _simulated(spec, snapshot, fact_builder),
         "simulator": usage.document()
         | {
@@ -67,7 +74,10 @@ def to_json(document: Document) -> bytes:
 
 
 def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> Document:
-    ranks = [_rank(rank, snapshot.now_ns, server) for rank, server in zip(snapshot.ranks, spec.server_of, strict=True)]
+    ranks = [
+        _rank(rank, snapshot.now_ns, server, info.told_memory)
+        for rank, server, info in zip(snapshot.ranks, spec.server_of, fact_builder.rank_info, strict=True)
+    ]
     costs = fact_builder.costs
 
     def launched(rank: RankSnapshot) -> LaunchCounts:
@@ -117,8 +127,11 @@ def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels:
     return interval(parts, kernel_error(kernels["signatures"]), host, len(ranks)).document()
 
 
-def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
-    """Time shares and work are those of its steps that count, or of the whole run if there are none."""
+def _rank(rank: RankSnapshot, now_ns: int, server: int, told: MemoryPeaks) -> Document:
+    """Time shares and work are those of its steps that count, or of the whole run if there are none. `told`: peaks that
+    virtual time has not reached, for a rank that was stopped before it told any.
+    """
+    memory = rank.memory if any(rank.memory) else told
     counters, shares, window_ns = rank.counters, rank.shares, now_ns
     launches, flops, host_work_ns = counters.launches, counters.flops, counters.host_work_ns
     if rank.window is not None:
@@ -139,9 +152,9 @@ def _rank(rank: RankSnapshot, now_ns: int, server: int) -> Document:
         "launches": launches,
         "flops": flops,
         "memory": {
-            "allocated_peak_nbytes": rank.memory.allocated,
-            "reserved_peak_nbytes": rank.memory.reserved,
-            "device_peak_nbytes": rank.memory.device,
+            "allocated_peak_nbytes": memory.allocated,
+            "reserved_peak_nbytes": memory.reserved,
+            "device_peak_nbytes": memory.device,
         },
     }
 

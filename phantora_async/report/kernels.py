@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from phantora_async.ingest.costs import Costs
-from phantora_async.ingest.launch_counts import Counts, LaunchCounts
+from phantora_async.ingest.launch_counts import NONE, Counts, LaunchCounts
 from phantora_async.virtual_time import RankSnapshot
 from profiles import Source, title
 
@@ -35,33 +36,38 @@ def kernels_document(ranks: Sequence[RankCounts], costs: Costs) -> Document:
     """``signatures``: all of them, by time over all ranks, longest first. ``ranks``: ranks that launched the same, with
     the launches of each signature in that order.
     """
-    total: dict[int, int] = {}
+    launches: Counter[int] = Counter()
+    slowed_ns: Counter[int] = Counter()
     for rank in ranks:
-        for key, launches in rank.counts.items():
-            total[key] = total.get(key, 0) + launches
-    priced = [(key, costs.priced(key), launches) for key, launches in total.items()]
-    priced.sort(key=lambda one: (-one[1].cost.solo_ns * one[2], one[1].signature))
-    gpu_ns = sum(known.cost.solo_ns * launches for _, known, launches in priced)
+        for key, counted in rank.counts.items():
+            launches[key] += counted.launches
+            slowed_ns[key] += counted.slowed_ns
+    priced = [(key, costs.priced(key), count) for key, count in launches.items()]
+    total_ns = {key: known.cost.solo_ns * count + slowed_ns[key] for key, known, count in priced}
+    priced.sort(key=lambda one: (-total_ns[one[0]], one[1].signature))
+    gpu_ns = sum(total_ns.values())
     signatures = [
         {
             "title": title(known.signature),
             "signature": known.signature,
-            "launches": launches,
-            "total_ns": known.cost.solo_ns * launches,
-            "mean_ns": known.cost.solo_ns,
+            "launches": count,
+            "total_ns": total_ns[key],
+            "mean_ns": round(total_ns[key] / count),
+            "full_clock_ns": known.cost.solo_ns,
             "contended_ns": known.cost.contended_ns,
             "flops": known.cost.flops,
-            "share": known.cost.solo_ns * launches / gpu_ns if gpu_ns else 0.0,
+            "share": total_ns[key] / gpu_ns if gpu_ns else 0.0,
             "source": known.cost.source.name.lower(),
             "model": known.cost.model,
             "error": known.cost.error_share,
             "bound": known.cost.bound,
         }
-        for _, known, launches in priced
+        for key, known, count in priced
     ]
     return {
         "window": "run" if any(rank.whole_run for rank in ranks) else "steps",
         "gpu_ns": gpu_ns,
+        "slowed_ns": slowed_ns.total(),
         "signatures": signatures,
         "ranks": _groups(ranks, [key for key, _, _ in priced]),
     }
@@ -71,17 +77,17 @@ def _groups(ranks: Sequence[RankCounts], order: Sequence[int]) -> list[Document]
     """Ranks with equal counts share an entry: those of a data-parallel group usually do."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for rank in ranks:
-        alike.setdefault(tuple(rank.counts.get(key, 0) for key in order), []).append(rank.rank)
+        alike.setdefault(tuple(rank.counts.get(key, NONE).launches for key in order), []).append(rank.rank)
     return [{"ranks": members, "launches": list(launches)} for launches, members in alike.items()]
 
 
-def source_shares(totals: Sequence[Mapping[int, int]], costs: Costs) -> Document:
+def source_shares(totals: Sequence[Counts], costs: Costs) -> Document:
     """Shares of the GPU time of all launches of the run, by where their cost comes from, and that time."""
     by_source = dict.fromkeys(Source, 0)
     for counts in totals:
-        for key, launches in counts.items():
+        for key, (launches, slowed_ns) in counts.items():
             cost = costs.priced(key).cost
-            by_source[cost.source] += cost.solo_ns * launches
+            by_source[cost.source] += cost.solo_ns * launches + slowed_ns
     total_ns = sum(by_source.values())
     shown = [source for source in Source if source is not Source.UNRECOGNISED or by_source[source]]
     shares = {source.name.lower(): by_source[source] / total_ns if total_ns else 0.0 for source in shown}

@@ -100,12 +100,8 @@ _ROUTED = Fields(
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
+_RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT})
-_ROUTED = Fields(
-    _fields(TEXT, "line", "module", "operation")
-    | _fields(WHOLE, "chosen", "candidates")
-    | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
-)
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
@@ -122,16 +118,20 @@ _SIMULATED = Fields(
                 "gpu_ns": WHOLE,
                 "signatures": Each(_SIGNATURE),
                 "ranks": Each(Fields({"ranks": Each(WHOLE), "launches": Each(WHOLE)})),
-            }
+            },
+            {"slowed_ns": WHOLE},
         ),
         "cost_sources": Fields(
             _fields(NUMBER, "measured", "interpolated", "roofline", "gpu_ns"),
             {"unrecognised": NUMBER, "unrecognised_signatures": Each(_UNRECOGNISED)},
         ),
-        "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
     },
-    {"routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}), "stated_values": Each(_STATED)},
+    {
+        "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
+        "stated_values": Each(_STATED),
+        "restarts": Each(_RESTART),
+    },
 )
 _SPECULATION = Fields(
     _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")
@@ -146,7 +146,8 @@ SHAPE = Fields(
         "failure": Maybe(Fields({"text": TEXT})),
         "simulated": _SIMULATED,
         "simulator": _SIMULATOR,
-    }
+    },
+    {"stopped": Maybe(Fields({"text": TEXT}))},
 )
 """All that ``text.terminal_report`` reads. A field that the text is to show has to be added here."""
 

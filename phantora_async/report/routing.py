@@ -11,7 +11,10 @@ Document = dict[str, Any]
 PLACES = 8
 """How many are shown. The JSON report has all."""
 EXPERTS = 16
-"""The same for the loads of a layer."""
+"""Of a layer with more than these only the BUSIEST and the median are shown. The JSON report has all."""
+BUSIEST = 4
+COUNTS = ("histc", "bincount")
+"""Operations that count indices: emu.control.routing chooses them there if nobody computed them."""
 
 
 def routing_document(policy: str, loads: RoutingLoads) -> Document:
@@ -45,14 +48,27 @@ def _note(place: Mapping[str, Any]) -> str:
     where = place["module"] or "the script"
     if place["line"]:
         where += f" ({place['line']})"
-    text = f"  {where}: {place['operation']} chooses {place['chosen']} of {place['candidates']}"
+    if place["operation"] in COUNTS:
+        text = f"  {where}: {place['operation']} counts what a compiled kernel chose of {place['candidates']}"
+    else:
+        text = f"  {where}: {place['operation']} chooses {place['chosen']} of {place['candidates']}"
     if len(layers) > 1:
         text += f" in {len(layers)} layers"
     busiest = max(_imbalance(layer["loads"]) for layer in layers)
-    shares = [f"{share:.1%}" for share in _shares(layers[0]["loads"])[:EXPERTS]]
-    more = " ..." if place["candidates"] > EXPERTS else ""
     first = "; load per expert" + (" of the first layer" if len(layers) > 1 else "")
-    return f"{text}; the busiest has {busiest:.2f} times the mean load{first}: {' '.join(shares)}{more}"
+    return f"{text}; the busiest has {busiest:.2f} times the mean load{first}: {_loads(layers[0]['loads'])}"
+
+
+def _loads(loads: Sequence[int]) -> str:
+    """The load of each expert; if there are many, of the busiest and of those between."""
+    shares = _shares(loads)
+    if len(shares) <= EXPERTS:
+        return " ".join(f"{share:.1%}" for share in shares)
+    order = sorted(range(len(shares)), key=lambda expert: (-shares[expert], expert))
+    busiest = ", ".join(f"{shares[expert]:.1%} (expert {expert})" for expert in order[:BUSIEST])
+    text = f"{busiest} ... median {shares[order[len(order) // 2]]:.2%}, least {shares[order[-1]]:.2%}"
+    idle = sum(load == 0 for load in loads)
+    return f"{text}, {idle} of {len(loads)} get nothing" if idle else text
 
 
 def _imbalance(loads: Sequence[int]) -> float:

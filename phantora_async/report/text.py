@@ -50,9 +50,11 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
     if (failure := document["failure"]) is not None:
         text = f"The run failed with exit code {document['exit_code']}:\n{failure['text']}\nUntil then:"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
+    elif (stopped := document.get("stopped")) is not None:
+        console.print(stopped["text"], markup=False, highlight=False, soft_wrap=True)
     console.print(_heading(simulated), soft_wrap=True)
     console.print(_step(simulated["step"], simulated["work"], simulated["host"]), soft_wrap=True, highlight=False)
-    console.print(_ranks(simulated["ranks"], document["failure"] is not None))
+    console.print(_ranks(simulated["ranks"]))
     if simulated["kernels"]["gpu_ns"]:
         console.print(_kernels(simulated["kernels"], rank, console.width))
     for note in _notes(simulated) + _early(document["simulator"]):
@@ -113,7 +115,7 @@ def _interval(found: Mapping[str, Any] | None, host: str) -> str:
     return text
 
 
-def _ranks(ranks: Sequence[Rank], failed: bool) -> Table:
+def _ranks(ranks: Sequence[Rank]) -> Table:
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     table.add_column("rank")
     for title, _ in COLUMNS:
@@ -122,12 +124,12 @@ def _ranks(ranks: Sequence[Rank], failed: bool) -> Table:
     table.add_column("reserved", justify="right")
     if len(ranks) <= ALL_RANKS:
         for rank in ranks:
-            table.add_row(str(rank["rank"]), *_cells(rank, failed))
+            table.add_row(str(rank["rank"]), *_cells(rank))
         return table
     for title, pick in (("min", 0.0), ("median", 0.5), ("max", 1.0)):
         table.add_row(title, *_quantiles(ranks, pick))
     for rank in sorted(ranks, key=_busy, reverse=True)[:BUSIEST]:
-        table.add_row(f"{rank['rank']} (busiest)", *_cells(rank, failed))
+        table.add_row(f"{rank['rank']} (busiest)", *_cells(rank))
     return table
 
 
@@ -169,11 +171,10 @@ def _busy(rank: Rank) -> float:
     return share(rank, "compute_ns")
 
 
-def _cells(rank: Rank, failed: bool) -> list[str]:
-    """A rank of a failed run that was ended before its first step has not told its memory."""
+def _cells(rank: Rank) -> list[str]:
     cells = [f"{share(rank, key):.1%}" for _, key in COLUMNS]
     told = [rank["memory"][key] for key in ("allocated_peak_nbytes", "reserved_peak_nbytes")]
-    return cells + ["-" if failed and not nbytes else gib(nbytes) for nbytes in told]
+    return cells + [peak(nbytes) for nbytes in told]
 
 
 def _quantiles(ranks: Sequence[Rank], at: float) -> list[str]:
@@ -182,7 +183,7 @@ def _quantiles(ranks: Sequence[Rank], at: float) -> list[str]:
 
     cells = [f"{value([share(rank, key) for rank in ranks]):.1%}" for _, key in COLUMNS]
     for key in ("allocated_peak_nbytes", "reserved_peak_nbytes"):
-        cells.append(gib(value([rank["memory"][key] for rank in ranks])))
+        cells.append(peak(value([rank["memory"][key] for rank in ranks])))
     return cells
 
 
@@ -207,6 +208,14 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     sources = simulated["cost_sources"]
     shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
+    if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
+        full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
+        notes.append(
+            f"the GPUs' power limit makes GPU work {slowed_ns / full_clock_ns:.1%} longer than at the full clock"
+        )
+    for restart in simulated.get("restarts", []):
+        end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"
+        notes.append(f"restart: {end}; its launcher started the ranks again at {seconds(restart['at_ns'])}")
     notes += _unrecognised(sources.get("unrecognised_signatures", []))
     if any(rank["window"] == "run" for rank in simulated["ranks"]):
         notes.append("for ranks without two optimizer steps, shares are of the whole run")
@@ -258,6 +267,11 @@ def seconds(for_ns: int) -> str:
     if for_ns >= 1_000_000:
         return f"{for_ns / 1e6:.{2 if for_ns < 100_000_000 else 1}f} ms"
     return f"{for_ns / 1e3:.1f} µs"
+
+
+def peak(nbytes: float) -> str:
+    """A rank that has allocated nothing, or that was ended before it told its memory, has no peak."""
+    return gib(nbytes) if nbytes else "-"
 
 
 def gib(nbytes: float) -> str:

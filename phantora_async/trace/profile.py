@@ -1,4 +1,4 @@
-"""What the profiler of a script is told: where each entry of its rank lies in virtual time, and what its kernels are."""
+"""What the profiler of a script is told: where the entries of its rank lie in virtual time, what its kernels are."""
 
 from __future__ import annotations
 

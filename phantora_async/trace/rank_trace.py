@@ -87,8 +87,8 @@ class Placed(NamedTuple):
 
 
 class RankTrace:
-    """``tell`` what happens, in order; spans go to `emit`, each once it is complete, and entries of a rank that profiles
-    itself to `place`."""
+    """``tell`` what happens, in order. Spans go to `emit`, each once it is complete; if the rank's script runs a
+    profiler, the places of its entries go to `place`."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ May import: emu.contract, errors.
 """
 
 from phantora_async.virtual_time.collectives import NetworkModel, Revised
-from phantora_async.virtual_time.entities import HostState, StreamState
+from phantora_async.virtual_time.entities import NO_MEMORY, Host, HostState, MemoryPeaks, StreamState
 from phantora_async.virtual_time.facts import Collective, Comm, CommCreation, CommCreationFact, NcclKernelFact
 from phantora_async.virtual_time.snapshot import (
     CollectiveSnapshot,
@@ -22,6 +22,7 @@ from phantora_async.virtual_time.timeline import Stop, Timeline
 __all__ = [
     "EAGER",
     "NEVER",
+    "NO_MEMORY",
     "ON_DEMAND",
     "POLICIES",
     "Collective",
@@ -29,7 +30,9 @@ __all__ = [
     "Comm",
     "CommCreation",
     "CommCreationFact",
+    "Host",
     "HostState",
+    "MemoryPeaks",
     "NcclKernelFact",
     "NetworkModel",
     "RankSnapshot",

@@ -199,7 +199,9 @@ class Collectives:
     def _revise(self, revised: Sequence[Revised]) -> None:
         """Completions have moved: members that have been told of them go back to before."""
         for collective, before_ns, after_ns in revised:
-            transfer = self._in_network[collective]
+            transfer = self._in_network.get(collective)
+            if transfer is None:  # its members' processes have ended
+                continue
             transfer.done_ns = -1
             at_ns = before_ns if after_ns is None else min(before_ns, after_ns)
             for kernel in transfer.kernels:
@@ -214,9 +216,10 @@ class Collectives:
         done = []
         if self._network_ns == now_ns:
             for collective in self._network.complete(now_ns):
-                transfer = self._in_network[collective]
-                transfer.done_ns = now_ns
-                done.append(transfer)
+                transfer = self._in_network.get(collective)
+                if transfer is not None:  # else its members' processes have ended
+                    transfer.done_ns = now_ns
+                    done.append(transfer)
         self.stale = True
         if self._log.on:
             self._completed += [(now_ns, transfer.collective) for transfer in done]
@@ -298,6 +301,12 @@ class Collectives:
                         kept.append((done_ns, collective))
             self._completed = kept
         self._network.commit(at_ns)
+
+    def forget(self) -> None:
+        """All processes have ended, and nothing is simulated ahead. What is in the network goes on to its end there."""
+        for known in (self._in_network, self._completed, self._again, self.under_way):
+            known.clear()
+        self.stale = True
 
     # ---- abort -----------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,10 @@ class CommCreations:
             for host in arrived:
                 self._log.demand(host, at_ns)
 
+    def forget(self) -> None:
+        """Nobody waits any more: all processes have ended."""
+        self._waiting.clear()
+
     def waiting(self, creation: CommCreation) -> tuple[int, ...]:
         """Ranks that wait for the others to ask."""
         return tuple(host.rank for host in self._waiting.get(creation, ()))

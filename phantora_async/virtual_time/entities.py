@@ -48,6 +48,10 @@ class HostState(IntEnum):
     PASSED_OVER = 6
     """Asleep where no record tells of it; holds no time back at present."""
     FINISHED = 7
+    ENDED = 8
+    """Its process has failed, and will be started again."""
+    HELD = 9
+    """It has done the steps of `--steps`."""
 
 
 class Shares(NamedTuple):
@@ -301,7 +305,7 @@ class Host:
     retry: bool = saved(False)
     """The next fact has been reached already. It is executed once more, at ``clock_ns``."""
     polls: int = saved(0)
-    """Questions in a row with next to no host time between; see ``polling``."""
+    """Questions in a row with next to no host time between; see ``output.is_delayed``."""
     polled_ns: int = saved(-1)
     """When it last asked."""
     poll_delayed: bool = saved(False)
@@ -316,6 +320,9 @@ class Host:
     used: tuple[Device, ...] = saved(())
     """Those of them that were ever given work."""
     counters: records.Counters = saved(NO_COUNTERS)
+    """Totals since the run's start."""
+    counted: records.Counters = kept(NO_COUNTERS)
+    """By processes that the present one was started in place of."""
     memory: dict[int, MemoryPeaks] = saved(factory=dict)
     """By device."""
     steps: int = saved(0)

@@ -11,6 +11,7 @@ from phantora_async.errors import ProtocolError
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import (
+    NO_COUNTERS,
     NO_MEMORY,
     Device,
     EventRecording,
@@ -26,8 +27,8 @@ from phantora_async.virtual_time.entities import (
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
 from phantora_async.virtual_time.gpu_sharing import fill_of
-from phantora_async.virtual_time.output import Output
-from phantora_async.virtual_time.polling import is_delayed
+from phantora_async.virtual_time.output import Output, is_delayed
+from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams
 
@@ -77,6 +78,7 @@ class Hosts:
             records.COST: self._pass,
             records.TRACE: self._trace,
             records.BYE: self._bye,
+            records.STEPS_DONE: self._steps_done,
             records.MEMORY: self._memory,
             records.COUNTERS: self._counters,
             records.MARKER: self._marker,
@@ -136,13 +138,17 @@ class Hosts:
         host.cursor += 1
         return self.block(host, HostState.FINISHED)
 
+    def _steps_done(self, host: Host, record: records.StepsDone) -> bool:
+        host.cursor += 1
+        return self.block(host, HostState.HELD)
+
     def _memory(self, host: Host, record: records.Memory) -> bool:
         peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
         host.memory = host.memory | {record.device: peaks.largest(host.memory.get(record.device, NO_MEMORY))}
         return True
 
     def _counters(self, host: Host, record: records.Counters) -> bool:
-        host.counters = record
+        host.counters = record if host.counted is NO_COUNTERS else total(host.counted, record)
         return True
 
     def _marker(self, host: Host, record: records.Marker) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.virtual_time.entities import Host, Shares, StepEnd
+from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.rollback_log import Answer, Checkpoint, RollbackLog
 
@@ -22,6 +23,12 @@ LOGGED_RANK = 0
 """The rank whose steps and collectives tell how long a step takes."""
 LOGGED_COLLECTIVES = 200_000
 """Later collectives are not logged, so that memory stays bounded."""
+CLOSE_NS = 2_000
+FREE = 64
+SHORT_NS = 1_000
+MANY = 1_000
+LONG_NS = 100_000
+"""Of ``is_delayed``."""
 
 
 class StepFigures(NamedTuple):
@@ -79,6 +86,11 @@ class Results:
         if len(first) <= WARM_UP:
             first.append(figures)
         self._last_step[rank] = figures
+
+    def steps_done(self, rank: int) -> int:
+        """How many steps of the rank have ended, on its GPUs too."""
+        last = self._last_step.get(rank)
+        return 0 if last is None else last.number + 1
 
     def window(self, rank: int) -> StepWindow | None:
         """The rank's steps that count; None if it has no whole one."""
@@ -196,3 +208,29 @@ class Output:
             self.revisions = known._replace(states=known.states + 1)
             return
         self.revisions = known._replace(max_ns=max(known.max_ns, off_ns), sum_ns=known.sum_ns + off_ns)
+
+
+def is_delayed(host: Host, event_queue: EventQueue) -> bool:
+    """Counts a question of the host. If it has to take time, the host will ask it again then.
+
+    ``while not event.query(): pass`` and ``while time.time() < deadline: pass`` end because each turn takes time. Where
+    the host model says that a turn takes none, virtual time would stand still and the program ask for ever; where it
+    takes parts of a microsecond, waiting for milliseconds takes thousands of questions. So, of questions in a row that
+    each come less than CLOSE_NS after the one before, the first FREE cost nothing, and every further one takes
+    SHORT_NS, after MANY of them LONG_NS. A program that reads its clock a few times at one instant is not disturbed.
+    """
+    now_ns = event_queue.now_ns
+    if host.poll_delayed:
+        host.poll_delayed = False
+        host.polled_ns = now_ns
+        return False
+    if now_ns - host.polled_ns > CLOSE_NS:
+        host.polls = 0
+    host.polls += 1
+    host.polled_ns = now_ns
+    if host.polls <= FREE:
+        return False
+    host.poll_delayed = host.retry = True
+    host.clock_ns = now_ns + (SHORT_NS if host.polls <= MANY else LONG_NS)
+    event_queue.push(host.clock_ns, host)
+    return True

@@ -8,7 +8,7 @@ loop executes the same events with the rollback log on (see ``speculation``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from heapq import heappop
 from typing import Any
@@ -19,6 +19,7 @@ from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, St
 from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
+from phantora_async.virtual_time.restart import restart
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.snapshot import Snapshot, take
 from phantora_async.virtual_time.speculation import Speculation
@@ -29,6 +30,7 @@ class Stop(Enum):
     BUDGET = "there is more to do"
     STARVED = "the next fact of some rank has to come first"
     DRAINED = "no rank can do anything"
+    LIMIT = "nothing is left before the instant at which the run ends"
 
 
 class Timeline:
@@ -57,6 +59,8 @@ class Timeline:
         """The rank whose fact has to come first; set when ``run`` returns STARVED."""
         self.events = 0
         """Executed, with those that were taken back."""
+        self.limit_ns = NEVER
+        """No event from this instant on is executed."""
         self._facts = 0
         self._passing = False
         self._passed_over: list[Host] = []
@@ -119,6 +123,16 @@ class Timeline:
         for rank in ranks:
             self.hosts[rank].may_pass = True
 
+    def restart(self, first: int, ranks: Collection[int]) -> int:
+        """All processes have ended, because that of the rank `first` failed; those of `ranks` start again at the end of
+        its last fact. Returns that instant. All facts of the ended processes have been fed.
+        """
+        if self.rollback_log.on:
+            self.speculation.stop()
+        if self._passing or self._passed_over:
+            self._return_all()
+        return restart(self, self.hosts, first, ranks)
+
     def run(self, budget: int, ahead: bool = False) -> Stop:
         """Executes about `budget` events. Raises ProtocolError for a fact that no working hook sends.
 
@@ -141,6 +155,7 @@ class Timeline:
         """Event by event in their total order. Returns what is left of the budget."""
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
         heap, arrived, woken, ended = event_queue.heap, event_queue.arrived, event_queue.woken, event_queue.ended
+        limit_ns = self.limit_ns
         while budget > 0:
             network_ns = collectives.refresh() if collectives.stale else collectives.next_ns
             at_ns, order, target = network_ns, NETWORK, None
@@ -151,8 +166,11 @@ class Timeline:
                         at_ns, order, target = first_ns, first_order, first
                     break
                 heappop(heap)
-            if at_ns == NEVER:
-                if self._passed_over:
+            if at_ns >= limit_ns:
+                if at_ns != NEVER and self.speculation.first_silent() is None:
+                    event_queue.now_ns = limit_ns
+                    return Stop.LIMIT, budget
+                if at_ns == NEVER and self._passed_over:
                     self._return_all()
                     continue
                 return self._starve(self.speculation.first_silent()), budget
@@ -214,7 +232,12 @@ class Timeline:
                 event_queue.push(now_ns, host)
                 break
             due_ns = now_ns + facts[cursor].host_ns
-            if log.on or (heap and heap[0] < (due_ns, order)) or collectives.refresh() <= due_ns:
+            if (
+                log.on
+                or (heap and heap[0] < (due_ns, order))
+                or collectives.refresh() <= due_ns
+                or due_ns >= self.limit_ns
+            ):
                 event_queue.push(due_ns, host)
                 break
             event_queue.now_ns = due_ns

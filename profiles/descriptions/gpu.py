@@ -17,6 +17,8 @@ from profiles.descriptions.fields import MOST_NBYTES, Fields
 from profiles.errors import ProfileError
 
 MOST_SMS = 10_000
+MOST_WINDOW_MS = 1_000
+MOST_WATTS = 100_000
 PEAK_DTYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "i8")
 
 
@@ -59,7 +61,9 @@ class Achieved:
     l2_gb_per_s: float
     """Bandwidth of data that fits the L2 cache."""
     tensor_fraction: float
-    """Share of the tensor cores' peak that a large GEMM's main loop sustains (power limits the clock)."""
+    """Share of the tensor cores' peak that a large GEMM's main loop sustains: at the full clock if the GPU's power is
+    described, else at the clock that power allows.
+    """
     vector_fraction: float
     """The same for arithmetic outside the tensor cores."""
     sm_gb_per_s: float
@@ -83,6 +87,18 @@ class NcclKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Power:
+    """How the clock follows the power that kernels draw."""
+
+    product_w: int
+    """What large matrix products draw at the full clock. More than the limit: the clock falls."""
+    idle_w: int
+    """Between kernels, while the clock is still up."""
+    window_ns: int
+    """Time over which the draw counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     name: str
     device_name: str
@@ -98,6 +114,8 @@ class Gpu:
     pcie: Pcie
     achieved: Achieved
     nccl: NcclKernel
+    power: Power | None
+    """None: not described. The clock stays, and `Achieved.tensor_fraction` holds what power costs products."""
     peaks: tuple[tuple[str, float], ...]
     """FLOP/s by dtype of PEAK_DTYPES."""
     attributes: tuple[tuple[Attribute, int], ...]
@@ -135,8 +153,15 @@ class Gpu:
             f"launch_gap_ns={self.achieved.launch_gap_ns}",
             f"graph_gap_ns={self.achieved.graph_gap_ns}",
             f"power_limit_w={self.power_limit_w}",
+            *self._power_lines(),
             *(f"attr.{attribute.value}={value}" for attribute, value in self.attributes),
         ]
+
+    def _power_lines(self) -> list[str]:
+        if self.power is None:
+            return []
+        idle = round(1000 * self.power.idle_w / self.power_limit_w)
+        return [f"power_window_ns={self.power.window_ns}", f"power_idle={idle}"]
 
 
 def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
@@ -196,7 +221,7 @@ def _gpu(top: Fields) -> Gpu:
         cc_minor=minor,
         sm_count=sm_count,
         sm_clock_khz=sm_clock_khz,
-        power_limit_w=top.integer("power_limit_w", least=1, most=100_000),
+        power_limit_w=top.integer("power_limit_w", least=1, most=MOST_WATTS),
         memory=found,
         limits=bounds,
         pcie=Pcie(
@@ -215,9 +240,22 @@ def _gpu(top: Fields) -> Gpu:
             graph_gap_ns=achieved.integer("graph_gap_ns", 0),
         ),
         nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
+        power=_power(top),
         peaks=tuple((dtype, peaks.number(dtype) * 1e12) for dtype in PEAK_DTYPES),
         attributes=tuple(sorted((known | _overrides(top)).items())),
         path=top.path,
+    )
+
+
+def _power(top: Fields) -> Power | None:
+    """[power], which a file may leave out."""
+    if "power" not in top.keys():  # noqa: SIM118 - Fields is no mapping
+        return None
+    table = top.table("power")
+    return Power(
+        product_w=table.integer("product_w", least=1, most=MOST_WATTS),
+        idle_w=table.integer("idle_w", most=MOST_WATTS),
+        window_ns=table.integer("window_ms", least=1, most=MOST_WINDOW_MS) * 1_000_000,
     )
 
 

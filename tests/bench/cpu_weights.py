@@ -68,9 +68,8 @@ def main():
     if dist.get_rank() == 0:
         begins, ends, built, after, available, _ = zip(*seen, strict=True)
         print(f"model of {nbytes / 2**30:.2f} GiB, {len(seen)} ranks")
-        print(
-            f"real seconds until all have built: {max(ends) - min(begins):.1f}; the first: {min(ends) - min(begins):.1f}"
-        )
+        first_s = min(begins)
+        print(f"real seconds until all have built: {max(ends) - first_s:.1f}; the first: {min(ends) - first_s:.1f}")
         print(f"private MiB of a rank: {max(built)} built, {max(after)} after .cuda(); available: {min(available)} MiB")
     dist.destroy_process_group()
 

@@ -31,11 +31,25 @@ for step in itertools.count():
 """
 
 
+BEFORE_THE_FIRST_STEP = """\
+import itertools, torch
+from common import start
+rank, _, device = start()
+kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+log = open(f"log{rank}", "w")
+print("not flushed", file=log)
+print("STEPS", flush=True)
+for _ in itertools.count():
+    kept.zero_()
+    torch.cuda.synchronize()
+"""
+
+
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def command(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     needs_torch()
     (tmp_path / "tmp").mkdir()
-    (tmp_path / "train.py").write_text(TRAINS_FOR_EVER)
+    (tmp_path / "train.py").write_text(getattr(request, "param", TRAINS_FOR_EVER))
     (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
     line = [sys.executable, "-m", "phantora_async", "run", "-n", "2", "--python", RANKS_PYTHON, "--run-dir", "run"]
     process = subprocess.Popen(
@@ -73,6 +87,24 @@ def test_the_report_of_an_interrupted_run_has_the_memory_of_its_steps(
         assert 4 * model_nbytes < rank["memory"]["allocated_peak_nbytes"] < 10 * model_nbytes
     assert descendants_of(command.pid) == []
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [BEFORE_THE_FIRST_STEP], indirect=True)
+def test_an_interrupted_run_says_what_it_knows(command: subprocess.Popen[str], tmp_path: Path) -> None:
+    """The summary is printed, with the peaks of ranks that had no step; files of the script are written out."""
+    assert command.stdout is not None
+    for line in command.stdout:
+        if "STEPS" in line:
+            break
+    command.send_signal(signal.SIGINT)
+    output, _ = command.communicate()
+    assert command.returncode == 130, output
+    assert "2 x h200 on 1 server" in output
+    assert output.count("1.00 GiB") == 4  # allocated and reserved, of both ranks
+    assert [(tmp_path / f"log{rank}").read_text() for rank in range(2)] == ["not flushed\n"] * 2
+    shown = [sys.executable, "-m", "phantora_async", "report", "run"]
+    again = subprocess.run(shown, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert again.count("1.00 GiB") == 4
 
 
 def test_ctrl_c_while_torch_is_imported(command: subprocess.Popen[str], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Finished, Run
+from .conftest import Finished, Run, needs
 
 pytestmark = pytest.mark.torch
 PAIRS = 2048
@@ -41,7 +41,7 @@ def test_balanced(run: Run) -> None:
     done = run("experts.py", n=2)
     one, _ = check(done)
     assert one["sent"] == [[128] * 16] * 8
-    assert one["kept"] == [[100] * 16]
+    assert one["kept"] == [[96] * 16, [12] * 16]
     assert one["second"][0][1] == pytest.approx([64] * 16, abs=4)
     assert one["groups"][0][1] == [128] * 16
     assert "policy balanced (--moe)" in done.output
@@ -60,4 +60,27 @@ def test_uneven_loads(run: Run, tmp_path: Path) -> None:
     assert first == pytest.approx([PAIRS * 8 / 72] * 2 + [PAIRS * 4 / 72] * 14, abs=1)
     assert second == pytest.approx([1024 / 15] * 15 + [1024], abs=1)
     assert one["sent"][2:4] == [second, first], "computed again, the last layer first"
-    assert one["kept"] == [[min(100, load) for load in first]]
+    assert one["kept"][0] == [min(96, load) for load in first]
+    assert one["kept"][1] == pytest.approx([min(12, load / 8) for load in first], abs=1)
+
+
+def test_compiled_routers(run: Run) -> None:
+    """Inductor keeps `topk` an operation; other integers of compiled kernels are computed. A choice inside a kernel of
+    Triton's is made where its indices are counted.
+    """
+    needs("triton")
+    done = run("compiled_routers.py", n=2, options=("--moe", "zipf:1.2"))
+    assert done.exit_code == 0, done.output
+    both = [told(done, rank) for rank in (0, 1)]
+    for rank, one in enumerate(both):
+        assert one["wrong"] == []
+        assert sum(one["compiled"]) == 1024
+        assert one["sends"] == [sum(one["compiled"][:8]), sum(one["compiled"][8:])]
+        assert one["receives"] == [other["sends"][rank] for other in both]
+        assert one["triton"] == one["triton, sorted"] == one["compiled"]
+        assert sum(one["argmax"]) == 512
+        assert max(one["argmax"]) > 3 * 512 / 16
+    places = done.simulated["routing"]["places"]
+    assert sorted(place["operation"] for place in places) == ["bincount", "histc", "topk"]
+    assert all(place["ranks"] == 2 for place in places)
+    assert "counts what a compiled kernel chose of 16" in done.output

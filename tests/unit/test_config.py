@@ -66,11 +66,28 @@ def test_servers(config: type[Resolver], options: tuple[str, ...], servers: tupl
         ("--report", "nowhere/report.json"),
         ("--python", "/no/such/python"),
         ("--clock", "optimistic", "--speculation", "never"),
+        ("--steps", "0"),
+        ("--steps", "-3"),
+        ("--until", "10"),
+        ("--until", "0s"),
+        ("--until", "-1s"),
+        ("--until", "10 s"),
+        ("--until", "99999999h"),
     ],
 )
 def test_refused(config: type[Resolver], options: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
         config.of(*options)
+
+
+@pytest.mark.parametrize(
+    ("text", "for_ns"),
+    [("500ms", 500_000_000), ("10s", 10**10), ("2m", 120 * 10**9), ("1h", 3600 * 10**9), ("1.5s", 1_500_000_000)],
+)
+def test_until(config: type[Resolver], text: str, for_ns: int) -> None:
+    assert config.of("--until", text, "--steps", "7").until_ns == for_ns
+    assert config.of("--until", text, "--steps", "7").steps == 7
+    assert (config.of().until_ns, config.of().steps) == (0, 0)
 
 
 def test_clock_and_speculation(config: type[Resolver]) -> None:

@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "emu.servers": ["emu.contract"],
     "emu.weights": ["emu.interpreter"],
     "emu.preload": ["emu.contract"],
-    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.control", "emu.compiler", "emu.preload",
+    "emu.compiled": ["emu.control.control_tensors", "emu.control.host_views", "emu.interpreter"],
+    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.compiled", "emu.control", "emu.compiler", "emu.preload",
                   "emu.reads", "emu.servers", "emu.weights"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],

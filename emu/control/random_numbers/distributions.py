@@ -32,6 +32,10 @@ class Distributions:
     def __init__(self, philox: Philox) -> None:
         self._philox = philox
 
+    @property
+    def threads_at_once(self) -> int:
+        return self._philox.threads_at_once
+
     def parts(self, state: GeneratorState, output: Output) -> Iterator[tuple[GeneratorState, Output, int]]:
         """A large output in pieces that can be drawn one by one: the state, what is drawn then, and how many of these
         numbers count. Not for `between` and the like of 64 bits.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..computed_op import Kernel, as_tuple
 from ..control_tensors import KNOWN, ControlTensors
 from ..host_views import NoHostView, Place
+from ..references import Layout, Recipe
 from ..references import shared as references_of
 from .distributions import AT_ANY_SIZE, IN_PLACE, Distributions, Draw, Given, Output
 from .philox import BLOCK, GeneratorState, Philox, state_of
@@ -93,7 +94,28 @@ class RandomOps:
 def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An operation of `IN_PLACE`."""
     ops, references = shared(control), references_of(control)
-    draw, at_any_size = IN_PLACE[_name(operation)], _name(operation) in AT_ANY_SIZE
+    name = _name(operation)
+    draw, at_any_size = IN_PLACE[name], name in AT_ANY_SIZE
+
+    def given_by(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given:
+        return lambda place, name, default: (
+            kwargs[name] if name in kwargs else args[place] if place < len(args) else default
+        )
+
+    def numbers(kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in kwargs.items() if name != "generator"}
+
+    def drawn(layout: Layout, seed: int, offset: int, threads: int, numel: int, args: Any, kwargs: Any) -> Tensor:
+        """All numbers of a large output, in the order of memory."""
+        return ops.drawn(
+            Distributions(Philox(control.hook, threads)),
+            draw,
+            GeneratorState(seed, offset),
+            Output(numel, layout.dtype),
+            given_by(args, kwargs),
+        )
+
+    references.kinds[name] = drawn
 
     def call(keyset: Any, output: Tensor, *args: Any, **kwargs: Any) -> Any:
         small = control.is_small(output)
@@ -109,12 +131,11 @@ def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         distributions = ops.distributions(output.device)
         shape = Output(output.numel(), output.dtype)
 
-        def given(place: int, name: str, default: Any) -> Any:
-            return kwargs[name] if name in kwargs else args[place] if place < len(args) else default
-
+        given = given_by(args, kwargs)
         if not small:
+            threads = distributions.threads_at_once
             references.computed(
-                output, lambda: ops.drawn(distributions, draw, state, shape, given), in_memory_order=True
+                output, Recipe(name, (state.seed, state.offset, threads, shape.numel, args, numbers(kwargs)))
             )
             return result
         ops.fill(output, lambda: draw(distributions, state, shape, given))

@@ -5,6 +5,7 @@
 #include "channel/internal.h"
 #include "core/warn.h"
 #include "data/data.h"
+#include "process/process.h"
 #include "trace/profile.h"
 
 #include <fcntl.h>
@@ -61,6 +62,10 @@ void ph_reply_arrived(const struct ph_header *header, const unsigned char *body,
     }
     if (header->kind == PH_KIND_TRACED || header->kind == PH_KIND_TRACED_WORK) {
         (header->kind == PH_KIND_TRACED ? ph_profile_traced : ph_profile_work)(body, nbytes);
+        return;
+    }
+    if (header->kind == PH_KIND_STOP) {
+        ph_stop();
         return;
     }
     ph_waiter *waiter = take(header->last);

@@ -3,6 +3,7 @@
  * from the profiles and read once, in the forker.
  *
  *   device_name device_count memory_nbytes reserved_nbytes sm_count cc_major cc_minor  launch_gap_ns  graph_gap_ns
+ *   power_window_ns power_idle       see power.c
  *   data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  host_function_ns  queue_depth
  *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_costs.def
@@ -144,6 +145,8 @@ static int set_key(const char *key, char *value) {
     KEY(cc_minor, parse_int(value, &ph_cfg.cc_minor));
     KEY(launch_gap_ns, parse_u32(value, &ph_cfg.launch_gap_ns));
     KEY(graph_gap_ns, parse_u32(value, &ph_cfg.graph_gap_ns));
+    KEY(power_window_ns, parse_u32(value, &ph_cfg.power_window_ns));
+    KEY(power_idle, parse_u32(value, &ph_cfg.power_idle));
     KEY(data_limit_nbytes, parse_u64(value, &ph_cfg.data_limit_nbytes));
     KEY(float_limit_count, parse_u64(value, &ph_cfg.float_limit_count));
     KEY(host_mode, parse_host_mode(value));

@@ -12,6 +12,8 @@ typedef struct ph_config {
     uint64_t reserved_nbytes; /* the part that a context and NCCL take: programs cannot allocate it */
     int sm_count, cc_major, cc_minor;
     uint32_t launch_gap_ns, graph_gap_ns; /* between two kernels of a stream, between two nodes of a graph */
+    uint32_t power_window_ns;             /* over which the power limit holds; 0: the clock never falls */
+    uint32_t power_idle;                  /* drawn between kernels, in thousandths of the limit */
     uint64_t data_limit_nbytes;           /* larger copies, collectives and sets take time but move no bytes */
     uint64_t
         float_limit_count; /* nor do collectives of more floating-point elements per rank: they are not control data */

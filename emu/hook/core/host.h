@@ -50,7 +50,7 @@ uint64_t ph_host_clock(void);
 /* The same instant, without making it that of a record. */
 uint64_t ph_host_clock_now(void);
 void ph_host_reset(void);
-/* Asks for the virtual time. */
+/* The virtual time now: asks, and waits for the answer. */
 uint64_t phantora_clock_ns(void);
 /* The virtual time last heard of, plus the host time since: never asks. */
 uint64_t ph_clock_estimate(void);

@@ -120,7 +120,9 @@ static const ph_cost *ask(uint64_t key, ph_describe describe, const void *what) 
                     .solo_ns = answer.solo_ns,
                     .contended_ns = answer.contended_ns,
                     .flops = answer.flops,
-                    .source = answer.source};
+                    .source = answer.source,
+                    .power = answer.power,
+                    .clocked = answer.clocked};
     return keep(&cost);
 }
 

@@ -31,7 +31,7 @@ static void grow(void) {
     free(old);
 }
 
-void ph_count_launch(const ph_cost *cost) {
+void ph_count_launch(const ph_cost *cost, uint64_t slowed_ns) {
     if (UNLIKELY(counts.used * 2 >= counts.capacity)) grow();
     struct ph_LAUNCH_COUNT *slot = slot_of(cost->key);
     if (UNLIKELY(slot->key == 0)) {
@@ -39,6 +39,7 @@ void ph_count_launch(const ph_cost *cost) {
         counts.used++;
     }
     slot->launches++;
+    slot->slowed_ns += slowed_ns;
 }
 
 void ph_emit_launch_counts(void) {

@@ -4,8 +4,9 @@
 
 #include "costs/cost.h"
 
-/* Both under the record lock. */
-void ph_count_launch(const ph_cost *cost);
+/* All under the record lock. */
+/* slowed_ns: what the clock added to its time. */
+void ph_count_launch(const ph_cost *cost, uint64_t slowed_ns);
 /* Tells the counts since the last call, if there are any. */
 void ph_emit_launch_counts(void);
 

@@ -22,8 +22,8 @@ PH_EXPORT int cudaSetDevice(int device) {
 }
 
 PH_EXPORT int cudaGetDeviceCount(int *count) {
-    *count = ph_cfg.device_count;
-    return result(ph_device_usable());
+    *count = ph_visible_count();
+    return result(*count ? ph_device_usable() : CUDA_NO_DEVICE);
 }
 
 PH_EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int device) {
@@ -184,7 +184,7 @@ static int value_of(int attribute, int device) {
     memset(to, 0, sizeof *to);                                                                                         \
     memcpy(to->name, ph_cfg.device_name, sizeof to->name);                                                             \
     to->totalGlobalMem = ph_cfg.memory_nbytes;                                                                         \
-    ph_device_uuid(device, to->uuid.bytes);
+    ph_device_uuid(ph_visible_gpu(device), to->uuid.bytes);
 
 static void fill_13(struct cudaDeviceProp13 *to, int device) { HEAD COMMON_MEMBERS(FILL) MEMBERS_13(FILL) }
 
@@ -211,12 +211,12 @@ PH_EXPORT int cudaGetDeviceProperties_v2(struct cudaDeviceProp12 *properties, in
 PH_EXPORT int cudaDeviceGetPCIBusId(char *text, int capacity, int device) {
     if (!ph_device_exists(device) || capacity < 13)
         return result(ph_device_exists(device) ? CUDA_INVALID_VALUE : CUDA_INVALID_DEVICE);
-    ph_device_pci(device, text, (size_t)capacity);
+    ph_device_pci(ph_visible_gpu(device), text, (size_t)capacity);
     return CUDA_OK;
 }
 
 PH_EXPORT int cudaDeviceGetByPCIBusId(int *device, const char *text) {
-    int found = ph_device_of_pci(text);
+    int found = ph_visible_as(ph_device_of_pci(text));
     *device = found < 0 ? 0 : found;
     return result(found < 0 ? CUDA_INVALID_DEVICE : CUDA_OK);
 }

@@ -50,6 +50,8 @@ ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nr
 bool ph_action_submit(ph_action *action);
 /* Would an action over these ranges be blocked? One atomic load if nothing is pending. */
 bool ph_action_conflicts(const ph_range *reads, int nreads, const ph_range *writes, int nwrites);
+/* Does the calling thread run an action? What that does to its ranges happens at once. */
+bool ph_action_running(void);
 /* Blocks until a Python action can run. */
 void ph_action_python_wait(void);
 /* Takes the next such action, NULL if there is none. The caller performs and finishes it. */

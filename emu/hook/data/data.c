@@ -102,7 +102,7 @@ void ph_data_copy(void *dst, const void *src, size_t nbytes) {
 
 void ph_data_refer(void *dst, ph_source *source, uint64_t offset, size_t nbytes) {
     ph_range write = {dst, nbytes};
-    if (!ph_action_conflicts(NULL, 0, &write, 1)) {
+    if (ph_action_running() || !ph_action_conflicts(NULL, 0, &write, 1)) {
         ph_move_refer(dst, source, offset, nbytes);
         return;
     }

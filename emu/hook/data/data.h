@@ -9,7 +9,6 @@
  *   known.c           which device bytes are known, over the sets of intervals.c
  *   blocks.c          the blocks of PyTorch's allocator
  *   strided.c         the same for the elements of a tensor
- *   references.c      what tensors refer to, for emu's Python side
  *   reads.c           what emu/reads tells of values that nobody computed
  *   routing.c         what the routing policy chose, for the report
  *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions
@@ -57,6 +56,9 @@ struct ph_source;
 void ph_data_refer(void *dst, struct ph_source *source, uint64_t offset, size_t nbytes);
 /* Bytes of the range that refer to a source come to lie in device memory and are known. Not ordered. */
 void ph_data_settle(const void *start, size_t nbytes);
+/* The other way round: known bytes of a large range are put into the store. Does a part of the range refer to a source
+ * then? */
+bool ph_data_refer_all(void *start, size_t nbytes);
 /* How many bytes of the range are unknown and refer to no source? Those that are assumed count if `assumed`. */
 size_t ph_data_unknown(const void *start, size_t nbytes, bool assumed);
 

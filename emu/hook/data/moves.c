@@ -191,6 +191,17 @@ static void move_large(unsigned char *dst, const unsigned char *src, size_t nbyt
     free(runs);
 }
 
+bool ph_data_refer_all(void *start, size_t nbytes) {
+    ph_range piece;
+    unsigned char *at = start, *end = at + nbytes;
+    while (at < end && ph_data_next_readable(at, (size_t)(end - at), &piece)) {
+        at = (unsigned char *)piece.start + piece.nbytes;
+        ph_source *source = ph_data_known(piece.start, piece.nbytes) ? ph_source_copy(piece.start, piece.nbytes) : NULL;
+        if (source) ph_move_refer(piece.start, source, 0, piece.nbytes);
+    }
+    return ph_sources_touch(start, nbytes);
+}
+
 void ph_move_copy(void *dst, const void *src, size_t nbytes, bool large) {
     if (!ph_is_device_pointer(dst)) {
         if (ph_is_device_pointer(src))

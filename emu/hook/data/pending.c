@@ -40,6 +40,8 @@ static early *early_arrivals;
 /* Actions that are running on this thread: what they wait for must not include themselves. */
 static _Thread_local int running_here;
 
+bool ph_action_running(void) { return running_here > 0; }
+
 ph_action *ph_action_new(enum ph_action_kind kind, const ph_range *reads, int nreads, const ph_range *writes,
                          int nwrites) {
     ph_action *action = ph_allocate(sizeof *action + (size_t)(nreads + nwrites) * sizeof(ph_range));

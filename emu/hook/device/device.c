@@ -20,14 +20,14 @@ int ph_device_attr(int attribute, int device, int *value) {
     *value = 0;
     if (!ph_device_exists(device)) return CUDA_INVALID_DEVICE;
     if (!ph_device_attribute(attribute, value)) return CUDA_INVALID_VALUE;
-    if (attribute == cudaDevAttrPciBusId) *value = ph_device_pci_bus(device);
+    if (attribute == cudaDevAttrPciBusId) *value = ph_device_pci_bus(ph_visible_gpu(device));
     return CUDA_OK;
 }
 
-int ph_device_pci_bus(int device) { return FIRST_PCI_BUS + device; }
+int ph_device_pci_bus(int gpu) { return FIRST_PCI_BUS + gpu; }
 
-void ph_device_pci(int device, char *text, size_t capacity) {
-    snprintf(text, capacity, "0000:%02X:00.0", ph_device_pci_bus(device));
+void ph_device_pci(int gpu, char *text, size_t capacity) {
+    snprintf(text, capacity, "0000:%02X:00.0", ph_device_pci_bus(gpu));
 }
 
 int ph_device_of_pci(const char *text) {
@@ -39,12 +39,18 @@ int ph_device_of_pci(const char *text) {
 }
 
 /* Unique among all devices of all servers: ProcessGroupNCCL and others tell GPUs apart by it. */
-void ph_device_uuid(int device, unsigned char uuid[16]) {
-    uint64_t words[2] = {ph_mix(ph_run.server + 1, (uint64_t)device + 1),
-                         ph_mix((uint64_t)device + 17, ph_run.server + 91)};
+void ph_device_uuid(int gpu, unsigned char uuid[16]) {
+    uint64_t words[2] = {ph_mix(ph_run.server + 1, (uint64_t)gpu + 1), ph_mix((uint64_t)gpu + 17, ph_run.server + 91)};
     memcpy(uuid, words, 16);
     uuid[6] = (unsigned char)((uuid[6] & 0x0f) | 0x40);
     uuid[8] = (unsigned char)((uuid[8] & 0x3f) | 0x80);
+}
+
+void ph_device_uuid_text(int gpu, char text[PH_UUID_TEXT]) {
+    unsigned char u[16];
+    ph_device_uuid(gpu, u);
+    snprintf(text, PH_UUID_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
 /* ---- contexts and peers ------------------------------------------------------------------------------------------ */
@@ -52,7 +58,7 @@ void ph_device_uuid(int device, unsigned char uuid[16]) {
 static atomic_bool used[PH_MAX_DEVICES];
 
 void ph_context_use(int device) {
-    ph_join(device);
+    ph_join(ph_visible_gpu(device));
     if (UNLIKELY(!atomic_load_explicit(&used[device], memory_order_relaxed))) atomic_store(&used[device], true);
 }
 

@@ -41,7 +41,7 @@ PH_EXPORT int cuDeviceGet(int *device, int ordinal) {
 }
 
 PH_EXPORT int cuDeviceGetCount(int *count) {
-    *count = ph_cfg.device_count;
+    *count = ph_visible_count();
     return ph_device_usable();
 }
 
@@ -56,7 +56,7 @@ PH_EXPORT int cuDeviceGetName(char *name, int capacity, int device) {
 PH_EXPORT int cuDeviceGetUuid_v2(cudaUUID *uuid, int device) {
     memset(uuid, 0, sizeof *uuid);
     if (!ph_device_exists(device)) return CUDA_INVALID_DEVICE;
-    ph_device_uuid(device, uuid->bytes);
+    ph_device_uuid(ph_visible_gpu(device), uuid->bytes);
     return CUDA_OK;
 }
 PH_EXPORT int cuDeviceGetUuid(cudaUUID *uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
@@ -79,12 +79,12 @@ PH_EXPORT int cuDeviceComputeCapability(int *major, int *minor, int device) {
 PH_EXPORT int cuDeviceGetPCIBusId(char *text, int capacity, int device) {
     if (!ph_device_exists(device) || capacity < 13)
         return ph_device_exists(device) ? CUDA_INVALID_VALUE : CUDA_INVALID_DEVICE;
-    ph_device_pci(device, text, (size_t)capacity);
+    ph_device_pci(ph_visible_gpu(device), text, (size_t)capacity);
     return CUDA_OK;
 }
 
 PH_EXPORT int cuDeviceGetByPCIBusId(int *device, const char *text) {
-    int found = ph_device_of_pci(text);
+    int found = ph_visible_as(ph_device_of_pci(text));
     *device = found < 0 ? 0 : found;
     return found < 0 ? CUDA_INVALID_DEVICE : CUDA_OK;
 }

@@ -137,6 +137,10 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
     ph_launch(stream, ph_cost_of(key_of(&l), describe(&l), &l));
-    if (UNLIKELY(kernel->program != NULL)) ph_program_overwrites(kernel->program, params, stream);
+    if (UNLIKELY(kernel->program != NULL)) {
+        ph_program_compute(kernel->program, grid, params);
+        ph_program_overwrites(kernel->program, params, stream);
+        if (params) ph_program_store(kernel->program);
+    }
     return CUDA_OK;
 }

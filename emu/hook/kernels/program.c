@@ -6,6 +6,7 @@
 #include "graphs/capture.h"
 #include "kernels/registry.h"
 #include "memory/memory.h"
+#include "process/thread.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,13 +18,19 @@ enum { LONGEST_INTEGER = 21 }; /* characters of an i64 and a separator */
 static const char *copy_of(const char *text) { return strcpy(ph_allocate(strlen(text) + 1), text); }
 
 /* `widths`: a character for each parameter: '4' or '8', the bytes of an integer that decides the work, or '-'.
- * `written`: a character for each parameter: 'w' for a pointer that the kernel stores through, or '-'. */
-PH_EXPORT void phantora_kernel_program(void *function, const char *text, const char *widths, const char *written) {
+ * `written`: a character for each parameter: 'w' for a pointer that the kernel stores through, or '-'.
+ * `computed`, `nbytes`: see ph_program. */
+PH_EXPORT void phantora_kernel_program(void *function, const char *text, const char *widths, const char *written,
+                                       uint32_t computed, const char *nbytes) {
     ph_kernel *kernel = ph_kernel_of(function);
     if (!kernel || kernel->program) return;
     ph_program *program = ph_allocate(sizeof *program);
-    *program = (ph_program){ph_hash(ph_hash(3, text, strlen(text)), widths, strlen(widths)), copy_of(text),
-                            copy_of(widths), copy_of(written)};
+    *program = (ph_program){ph_hash(ph_hash(3, text, strlen(text)), widths, strlen(widths)),
+                            copy_of(text),
+                            copy_of(widths),
+                            computed,
+                            copy_of(nbytes),
+                            copy_of(written)};
     kernel->program = program; /* the kernel stays for as long as the process, and its program with it */
 }
 
@@ -41,6 +48,46 @@ void ph_program_overwrites(const ph_program *program, void *const *params, ph_st
         memcpy(&to, params[i], sizeof to);
         if (ph_is_device_pointer(to)) ph_overwrite_on(stream, to, ph_data_block_rest(to));
     }
+}
+
+static struct {
+    void (*compute)(uint32_t number, const int64_t *values, int n); /* the grid's three, then the parameters */
+    void (*store)(void);
+} python;
+
+PH_EXPORT void phantora_compute_programs(void (*compute)(uint32_t, const int64_t *, int), void (*store)(void)) {
+    python.compute = compute;
+    python.store = store;
+}
+
+/* A compiler that tries candidates launches them on the program's own tensors. */
+static bool is_computed(const ph_program *program) { return program->computed && !ph_self()->uncounted; }
+
+void ph_program_compute(const ph_program *program, dim3 grid, void *const *params) {
+    if (LIKELY(!is_computed(program)) || !params) return;
+    size_t nparams = strlen(program->nbytes);
+    int64_t *values = ph_allocate((nparams + 3) * sizeof *values);
+    values[0] = grid.x, values[1] = grid.y, values[2] = grid.z;
+    for (size_t i = 0; i < nparams; i++) {
+        int8_t byte;
+        int16_t half;
+        switch (program->nbytes[i]) {
+        case '1':
+            values[3 + i] = (memcpy(&byte, params[i], 1), byte);
+            break;
+        case '2':
+            values[3 + i] = (memcpy(&half, params[i], 2), half);
+            break;
+        default:
+            values[3 + i] = value_of(program->nbytes[i], params[i]);
+        }
+    }
+    python.compute(program->computed, values, (int)nparams + 3);
+    free(values);
+}
+
+void ph_program_store(const ph_program *program) {
+    if (UNLIKELY(is_computed(program))) python.store();
 }
 
 uint64_t ph_program_mix(const ph_program *program, void *const *params, uint64_t hash) {

@@ -97,7 +97,7 @@ int ph_vmm_unreserve(void *start, size_t nbytes) {
 int ph_vmm_create(uint64_t *handle, size_t nbytes, const struct CUmemAllocationProp *properties) {
     *handle = 0;
     int device = properties->location.id;
-    if (properties->location.type != cudaMemLocationTypeDevice || device < 0 || device >= ph_cfg.device_count)
+    if (properties->location.type != cudaMemLocationTypeDevice || !ph_device_exists(device))
         return properties->location.type == cudaMemLocationTypeDevice
                    ? CUDA_INVALID_DEVICE
                    : ph_refuse("cuMemCreate for host memory", CUDA_NOT_SUPPORTED);

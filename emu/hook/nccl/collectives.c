@@ -8,6 +8,11 @@ typedef struct shape {
     uint64_t input, output, total;
 } shape; /* in units of `count` elements; total: the largest buffer of any member */
 
+/* Does the call give members what others have, without computing? */
+static bool moves(uint32_t op) {
+    return op != PH_NCCL_ALL_REDUCE && op != PH_NCCL_REDUCE_SCATTER && op != PH_NCCL_REDUCE;
+}
+
 static int call(uint32_t op, const void *input, void *output, size_t count, int dtype, int redop, int peer,
                 nccl_comm *comm, void *stream, shape of) {
     ph_host_call(PH_CALL_NCCL);
@@ -24,6 +29,7 @@ static int call(uint32_t op, const void *input, void *output, size_t count, int 
     it.travels = !(ph_run.alone && comm->nranks > 1) && /* no member would ever answer */
                  of.total * count * element <= ph_cfg.data_limit_nbytes &&
                  (!nccl_dtype_is_float(dtype) || count <= ph_cfg.float_limit_count);
+    it.refers = !it.travels && !(ph_run.alone && comm->nranks > 1) && moves(op);
     return nccl_submit(&it);
 }
 

@@ -12,6 +12,7 @@
 #include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/host.h"
+#include "device/visible.h"
 #include "core/warn.h"
 #include "nccl/nccl.h"
 #include "process/process.h"
@@ -103,16 +104,16 @@ static int enqueue(creation it, int device, nccl_comm **out) {
 
 static int init(nccl_comm **out, int nranks, const nccl_unique_id *id, int rank, int device) {
     if (!out || nranks < 1 || rank < 0 || rank >= nranks) return NCCL_ERROR_ARGUMENT;
-    ph_join(device);
+    ph_join(ph_visible_gpu(device));
     creation it = {.split = false};
-    it.init.fields =
-        (struct ph_COMM_INIT){.nranks = (uint32_t)nranks, .rank = (uint32_t)rank, .device = (uint32_t)device};
+    it.init.fields = (struct ph_COMM_INIT){
+        .nranks = (uint32_t)nranks, .rank = (uint32_t)rank, .device = (uint32_t)ph_visible_gpu(device)};
     it.init.id = *id;
     return enqueue(it, device, out);
 }
 
 PH_EXPORT int ncclGetUniqueId(nccl_unique_id *id) {
-    ph_join(ph_self()->device);
+    ph_join(ph_visible_gpu(ph_self()->device));
     ph_host_call(PH_CALL_NCCL);
     if (!id) return NCCL_ERROR_ARGUMENT;
     /* Unique within the run, and the same in every run: the coordinator orders communicators by their ids. */

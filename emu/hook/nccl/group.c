@@ -41,13 +41,23 @@ static bool worth_sending(uint32_t dtype, const void *input, size_t nbytes) {
     return nccl_dtype_nbytes((int)dtype) == 1 ? ph_data_known_any(input, nbytes) : ph_data_known(input, nbytes);
 }
 
+static bool is_local(const nccl_call *call) {
+    return call->comm->nranks == 1 && call->op.redop != PH_REDOP_PREMULSUM && call->op.op != PH_NCCL_SEND &&
+           call->op.op != PH_NCCL_RECV;
+}
+
+/* The root of a broadcast has the output already. */
+static bool keeps_own(const nccl_call *call) {
+    return call->op.op == PH_NCCL_BROADCAST && call->op.peer == call->comm->rank;
+}
+
 /* Decides which bytes of this rank travel, by sizes that all members know. */
 static void plan_data(nccl_call *call) {
-    bool local = call->comm->nranks == 1 && call->op.redop != PH_REDOP_PREMULSUM && call->op.op != PH_NCCL_SEND &&
-                 call->op.op != PH_NCCL_RECV;
-    bool keeps_own = call->op.op == PH_NCCL_BROADCAST && call->op.peer == call->comm->rank;
+    bool local = is_local(call);
     if (!call->travels) {
-        ph_data_overwrite(call->output, call->output_nbytes);
+        if (local) return; /* the output is the input */
+        if (call->refers) nccl_tell_references(call);
+        if (!call->output_refers && !keeps_own(call)) ph_data_overwrite(call->output, call->output_nbytes);
         return;
     }
     if (call->input_nbytes && !local) {
@@ -57,7 +67,7 @@ static void plan_data(nccl_call *call) {
         else if (worth_sending(call->op.dtype, call->input, call->input_nbytes))
             call->op.data_nbytes = call->input_nbytes;
     }
-    if (call->output_nbytes && !local && !keeps_own) call->op.token = ++last_token;
+    if (call->output_nbytes && !local && !keeps_own(call)) call->op.token = ++last_token;
 }
 
 typedef struct late_input {
@@ -121,8 +131,12 @@ static void number(nccl_call *call) {
 }
 
 static void settle(const nccl_call *call) {
-    if (!call->travels || !call->output_nbytes) return;
-    if (call->op.token)
+    if (!call->output_nbytes) return;
+    if (call->output_refers)
+        nccl_settle_references(call);
+    else if (!call->travels && !is_local(call) && !keeps_own(call))
+        return;
+    else if (call->op.token)
         ph_data_expect(call->op.token, call->output, call->output_nbytes);
     else if (call->input_nbytes)
         ph_data_copy(call->output, call->input, call->output_nbytes); /* the only rank, or the root of a broadcast */

@@ -4,6 +4,7 @@
  *   collectives.c  the calls on buffers
  *   comm.c         communicators: ids, creation, splits, end
  *   group.c        groups: which calls become one launch, and its record
+ *   references.c   what large calls move instead of bytes
  *   misc.c         memory, registration, reduction operators, versions, texts of errors
  *
  * Comes in: calls. Goes out: the records NCCL_LAUNCH, NCCL_DATA and COMM_DESTROY; the questions COMM_INIT and
@@ -40,7 +41,9 @@ typedef struct nccl_call {
     void *input, *output;
     size_t input_nbytes, output_nbytes; /* of this rank; 0 if it has none, as only a root has */
     bool travels;                       /* bytes are exchanged because they are few: the same on every member */
-    bool deferred;                      /* the input was pending when the record was sent */
+    bool refers;                        /* too large to travel: references are exchanged */
+    bool output_refers;
+    bool deferred; /* the input was pending when the record was sent */
 } nccl_call;
 
 /* comm.c */
@@ -49,6 +52,10 @@ int nccl_create_communicators(void); /* at the end of a group: creates its commu
 /* group.c */
 bool nccl_in_group(void);
 int nccl_submit(const nccl_call *call);
+
+/* references.c */
+void nccl_tell_references(nccl_call *call); /* before the call's record */
+void nccl_settle_references(const nccl_call *call);
 
 /* misc.c */
 size_t nccl_dtype_nbytes(int dtype);

@@ -115,17 +115,10 @@ PH_EXPORT int nvmlDeviceGetHandleByPciBusId(const char *text, nvml_device **out)
     return nvmlDeviceGetHandleByPciBusId_v2(text, out);
 }
 
-static void uuid_text(int index, char text[48]) {
-    unsigned char u[16];
-    ph_device_uuid(index, u);
-    snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-}
-
 PH_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device **out) {
-    char text[48];
+    char text[PH_UUID_TEXT];
     for (int index = 0; index < ph_cfg.device_count; index++) {
-        uuid_text(index, text);
+        ph_device_uuid_text(index, text);
         if (strcmp(text, uuid) == 0) return handle(out, index);
     }
     *out = NULL;
@@ -148,9 +141,9 @@ PH_EXPORT int nvmlDeviceGetName(nvml_device *device, char *name, unsigned capaci
 }
 
 PH_EXPORT int nvmlDeviceGetUUID(nvml_device *device, char *out, unsigned capacity) {
-    char text[48];
+    char text[PH_UUID_TEXT];
     if (index_of(device) < 0) return NVML_INVALID_ARGUMENT;
-    uuid_text(index_of(device), text);
+    ph_device_uuid_text(index_of(device), text);
     return text_out(out, capacity, text);
 }
 

@@ -47,8 +47,10 @@ static struct {
     void (*input_sizes)(sizes_of_inputs *result, const void *function, bool with_lists);
     void (*delete)(void *);
     uint64_t (*add)(callback);
-    void (*remove)(uint64_t handle);
+    void (*remove)(uint64_t);
 } torch;
+
+static callback ours; /* as registered last; without functions if it was left as it is */
 
 static _Thread_local int scopes; /* of the callback that this thread is about to register; 0: not ours */
 
@@ -193,16 +195,6 @@ static bool as_expected(const callback *registered) {
  * (at::RecordScope) that PyTorch has. */
 PH_EXPORT void phantora_ranges_next(int n) { scopes = n > 0 && n + NEEDS <= MAX_FLAGS ? n : 0; }
 
-static struct {
-    callback registered;
-    bool known;
-} kept;
-
-/* While the script's own profiler takes the place of PyTorch's NVTX profiler, the calling thread and autograd's threads
- * tell their ranges all the same. Returns 0 if they cannot, else what phantora_ranges_drop takes. */
-PH_EXPORT uint64_t phantora_ranges_keep(void) { return kept.known ? torch.add(kept.registered) : 0; }
-PH_EXPORT void phantora_ranges_drop(uint64_t handle) { torch.remove(handle); }
-
 /* at::addThreadLocalCallback(at::RecordFunctionCallback) */
 PH_EXPORT uint64_t _ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE(callback registered);
 PH_EXPORT uint64_t _ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE(callback registered) {
@@ -210,9 +202,14 @@ PH_EXPORT uint64_t _ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE(c
         registered.start = begins;
         registered.end = ends;
         registered.flags[scopes + NEEDS_OUTPUTS] = registered.flags[scopes + NEEDS_IDS] = 0;
-        kept.registered = registered;
-        kept.known = true;
+        ours = registered;
     }
     scopes = 0;
     return torch.add(registered);
 }
+
+/* Has ranges announced on this thread, and on those that autograd runs for it, beside a profiler of the script. Returns
+ * a number for `phantora_ranges_end`; 0: it cannot. */
+PH_EXPORT uint64_t phantora_ranges_beside(void) { return ours.start ? torch.add(ours) : 0; }
+
+PH_EXPORT void phantora_ranges_end(uint64_t handle) { torch.remove(handle); }

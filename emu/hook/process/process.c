@@ -10,6 +10,7 @@
 #include "core/cuda_types.h"
 #include "core/host.h"
 #include "costs/cost.h"
+#include "device/visible.h"
 #include "memory/memory.h"
 #include "streams/event.h"
 #include "streams/segment.h"
@@ -124,6 +125,7 @@ PH_EXPORT void phantora_number_process(uint32_t process) {
 }
 
 PH_EXPORT void phantora_join_later(uint32_t server, ph_join_function join) {
+    ph_visible_forget();
     ph_run.server = server;
     atomic_store(&joining, join);
 }
@@ -136,12 +138,17 @@ void ph_join(int device) {
 
 uint32_t ph_rank(void) { return ph_run.rank; }
 
+/* The rank does not run ahead of the GPUs: where it waits for the device, it goes on when virtual time is there. What
+ * it then does to the outside, such as writing a checkpoint, it does in the order of virtual time. */
+PH_EXPORT void phantora_keep_in_step(void) { ph_run.in_step = true; }
+
 void phantora_flush(void);
 
 /* 0, or a negative errno: -EPROTO for a cost table of another version. */
 PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_path, uint32_t rank, uint32_t world_size,
                              uint32_t server, uint32_t local_rank) {
     if (!ph_run.loaded || ph_run.started) return -EALREADY;
+    ph_visible_forget();
     ph_run.rank = rank;
     ph_run.world_size = world_size;
     ph_run.server = server;

@@ -118,9 +118,17 @@ static bool communicates(const char *in_torch) {
     return strncmp(in_torch, parallel, sizeof parallel - 1) == 0;
 }
 
+/* Inductor keeps the code that it writes in a file whose name begins with c and the folder's name: 7w/c7w7ksu3...py */
+static bool by_inductor(const char *file) {
+    const char *name = strrchr(file, '/');
+    enum { HASH = 40 };
+    return name && name - file > 3 && name[-3] == '/' && name[1] == 'c' && strncmp(name + 2, name - 2, 2) == 0 &&
+           strlen(name) > HASH;
+}
+
 static void judge(place *it, const char *file) {
     it->torch = below(file, sites.torch);
-    if (file[0] == '<' || below(file, sites.ours))
+    if (file[0] == '<' || below(file, sites.ours) || by_inductor(file))
         it->whose = UNIMPORTANT;
     else if (it->torch)
         it->whose = communicates(file + strlen(sites.torch) + 1) ? LIBRARY : UNIMPORTANT;

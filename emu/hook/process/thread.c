@@ -143,6 +143,16 @@ bool ph_process_has_thread(const char *named) {
     return found;
 }
 
+/* Threads with this name count as awake. */
+#define AWAKE "ph_awake"
+
+void ph_thread_rename(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
+
+void ph_thread_call_awake(char name[PH_THREAD_NAME_NBYTES]) {
+    prctl(PR_GET_NAME, name, 0, 0, 0);
+    ph_thread_rename(AWAKE);
+}
+
 /* A thread's state is the letter after the parenthesised name in /proc/self/task/<tid>/stat. */
 static bool sleeps(int directory, const char *tid) {
     char path[64], text[512];
@@ -154,7 +164,10 @@ static bool sleeps(int directory, const char *tid) {
     if (n <= 0) return true;
     text[n] = 0;
     const char *name_end = strrchr(text, ')');
-    return !name_end || name_end[1] == 0 || name_end[2] != 'R';
+    if (!name_end || name_end[1] == 0) return true;
+    const char *name = strchr(text, '(') + 1;
+    bool awake = (size_t)(name_end - name) == strlen(AWAKE) && strncmp(name, AWAKE, strlen(AWAKE)) == 0;
+    return !awake && name_end[2] != 'R';
 }
 
 bool ph_other_threads_sleep(void) {

@@ -7,7 +7,7 @@
 #include "core/host.h"
 #include "kernels/groups.h"
 
-enum { PH_MAX_CONFIGS = 8, PH_MAX_RANGES = 128 };
+enum { PH_MAX_CONFIGS = 8, PH_MAX_RANGES = 128, PH_THREAD_NAME_NBYTES = 16 };
 
 struct ph_stream;
 struct ph_known_op;
@@ -85,7 +85,13 @@ enum ph_thread_kind ph_thread_kind(void); /* of the calling thread */
 bool ph_thread_is_watcher(void);
 /* Has this process a thread whose name starts so? */
 bool ph_process_has_thread(const char *named);
-/* Is no other thread of this process running or waiting for a processor? */
+/* The calling thread will wait for another thread of its process that is about to act: from now on nobody takes it for
+ * a sleeping one. The coordinator sees it too (phantora_async/liveness/sleep_detector.py). Its name is put into `name`.
+ */
+void ph_thread_call_awake(char name[PH_THREAD_NAME_NBYTES]);
+/* The end of that. */
+void ph_thread_rename(const char *name);
+/* Is no other thread of this process running, waiting for a processor or called awake? */
 bool ph_other_threads_sleep(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* See source.h. */
 #include "sources/source.h"
 #include "core/alloc.h"
+#include "sources/remote.h"
 #include "sources/store.h"
 
 #include <pthread.h>
@@ -8,20 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { CONSTANT, STORED, COMPUTED };
-enum { LONGEST_ITEM = 16 };
-
 struct ph_source {
     atomic_int refs;
-    enum kind kind;
+    enum ph_source_kind kind;
     size_t nbytes; /* of a constant: of one item */
-    unsigned char item[LONGEST_ITEM];
+    unsigned char item[PH_LONGEST_ITEM];
     uint64_t number;
     int depth;
+    unsigned char *recipe;
+    size_t recipe_nbytes;
+    ph_remote remote;
+    _Atomic(ph_told *) told; /* of a remote source: once it has been asked for */
     _Atomic(uint32_t) entry; /* in the store; of a computed source: once it has been computed */
 };
 
-static ph_source *new_source(enum kind kind, size_t nbytes) {
+static ph_source *new_source(enum ph_source_kind kind, size_t nbytes) {
     ph_source *source = ph_allocate(sizeof *source);
     source->refs = 1;
     source->kind = kind;
@@ -30,14 +32,14 @@ static ph_source *new_source(enum kind kind, size_t nbytes) {
 }
 
 ph_source *ph_source_constant(const void *item, size_t item_nbytes) {
-    ph_source *source = new_source(CONSTANT, item_nbytes);
+    ph_source *source = new_source(PH_SOURCE_CONSTANT, item_nbytes);
     memcpy(source->item, item, item_nbytes);
     return source;
 }
 
 /* The shortest item that the bytes repeat, of a power of two of bytes; 0 if it would be longer than an item may be. */
 static size_t period(const unsigned char *bytes, size_t nbytes) {
-    for (size_t n = 1; n <= LONGEST_ITEM && n < nbytes; n *= 2)
+    for (size_t n = 1; n <= PH_LONGEST_ITEM && n < nbytes; n *= 2)
         if (memcmp(bytes, bytes + n, nbytes - n) == 0) return n;
     return 0;
 }
@@ -46,16 +48,32 @@ ph_source *ph_source_copy(const void *bytes, size_t nbytes) {
     size_t item = period(bytes, nbytes);
     if (item) return ph_source_constant(bytes, item);
     uint32_t entry = ph_store_add(bytes, nbytes);
-    if (!entry) return NULL;
-    ph_source *source = new_source(STORED, nbytes);
+    return entry ? ph_source_stored(entry, nbytes) : NULL;
+}
+
+ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth) {
+    ph_source *source = new_source(PH_SOURCE_COMPUTED, nbytes);
+    source->number = number;
+    source->depth = depth;
+    return source;
+}
+
+ph_source *ph_source_stored(uint32_t entry, uint64_t nbytes) {
+    ph_source *source = new_source(PH_SOURCE_STORED, nbytes);
     source->entry = entry;
     return source;
 }
 
-ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth) {
-    ph_source *source = new_source(COMPUTED, nbytes);
-    source->number = number;
-    source->depth = depth;
+ph_source *ph_source_recipe(const void *recipe, size_t recipe_nbytes, uint64_t nbytes) {
+    ph_source *source = new_source(PH_SOURCE_COMPUTED, nbytes);
+    source->recipe = memcpy(ph_allocate(recipe_nbytes + 1), recipe, recipe_nbytes);
+    source->recipe_nbytes = recipe_nbytes;
+    return source;
+}
+
+ph_source *ph_source_remote(const ph_remote *where) {
+    ph_source *source = new_source(PH_SOURCE_REMOTE, 0);
+    source->remote = *where;
     return source;
 }
 
@@ -83,7 +101,9 @@ static void drop(uint64_t number) {
 
 void ph_source_release(ph_source *source) {
     if (!source || atomic_fetch_sub(&source->refs, 1) != 1) return;
-    if (source->kind == COMPUTED) drop(source->number);
+    if (source->number) drop(source->number);
+    if (source->told) ph_told_free(source->told);
+    free(source->recipe);
     if (source->entry) ph_store_release(source->entry);
     free(source);
 }
@@ -120,19 +140,75 @@ static void repeat(const ph_source *source, uint64_t offset, size_t nbytes, unsi
     }
 }
 
+static bool read_remote(ph_source *source, uint64_t offset, size_t nbytes, void *dst) {
+    ph_told *told = source->told, *none = NULL;
+    if (!told) {
+        told = ph_remote_ask(&source->remote);
+        if (!atomic_compare_exchange_strong(&source->told, &none, told)) {
+            ph_told_free(told);
+            told = none;
+        }
+    }
+    return ph_told_read(told, offset, nbytes, dst);
+}
+
 bool ph_source_read(ph_source *source, uint64_t offset, size_t nbytes, void *dst) {
-    if (source->kind == CONSTANT) {
+    if (source->kind == PH_SOURCE_CONSTANT) {
         repeat(source, offset, nbytes, dst);
         return true;
     }
-    if (source->entry) return ph_store_read(source->entry, offset, nbytes, dst);
-    return read_computed(source, offset, nbytes, dst);
+    if (source->kind == PH_SOURCE_REMOTE) return read_remote(source, offset, nbytes, dst);
+    if (source->entry ? ph_store_read(source->entry, offset, nbytes, dst) : read_computed(source, offset, nbytes, dst))
+        return true;
+    memset(dst, 0, nbytes);
+    return false;
+}
+
+/* ---- for other ranks --------------------------------------------------------------------------------------------- */
+static void (*_Atomic make_recipe)(uint64_t);
+static _Thread_local ph_source *asked_for_recipe;
+
+bool ph_source_describe(ph_source *source, ph_source_facts *out) {
+    *out = (ph_source_facts){.kind = source->kind, .nbytes = source->nbytes, .remote = source->remote};
+    memcpy(out->item, source->item, sizeof out->item);
+    out->entry = source->entry;
+    if (source->kind == PH_SOURCE_COMPUTED && out->entry) out->kind = PH_SOURCE_STORED;
+    if (out->kind != PH_SOURCE_COMPUTED) return true;
+    void (*run)(uint64_t) = make_recipe;
+    if (!source->recipe && run) {
+        ph_source *outer = asked_for_recipe;
+        asked_for_recipe = source;
+        run(source->number);
+        asked_for_recipe = outer;
+    }
+    out->recipe = source->recipe;
+    out->recipe_nbytes = source->recipe_nbytes;
+    return source->recipe != NULL;
 }
 
 /* ---- called by ctypes -------------------------------------------------------------------------------------------- */
 
 /* run(number) is called for a source that is read; it calls phantora_source_given with the bytes before it returns. */
 PH_EXPORT void phantora_source_compute(void (*run)(uint64_t)) { compute = run; }
+
+/* run(number) is called for a source that another rank refers to; it calls phantora_recipe_given with a text by which
+ * the computation can be made there. */
+PH_EXPORT void phantora_source_recipes(void (*run)(uint64_t)) { make_recipe = run; }
+
+PH_EXPORT void phantora_recipe_given(const void *text, uint64_t nbytes) {
+    ph_source *source = asked_for_recipe;
+    if (!source || source->recipe) return;
+    source->recipe_nbytes = nbytes;
+    source->recipe = memcpy(ph_allocate(nbytes + 1), text, nbytes);
+}
+
+/* Within run(0): the text of the source that is computed. Returns its length. */
+PH_EXPORT uint64_t phantora_recipe(void *text, uint64_t capacity) {
+    const ph_source *source = asked ? asked->source : NULL;
+    if (!source || !source->recipe) return 0;
+    if (text && source->recipe_nbytes <= capacity) memcpy(text, source->recipe, source->recipe_nbytes);
+    return source->recipe_nbytes;
+}
 
 PH_EXPORT void phantora_source_given(const void *bytes, uint64_t nbytes) {
     request *it = asked;

@@ -2,11 +2,15 @@
  * sources/: where the bytes of device memory come from, for those that are not there. Large data moves no bytes: a
  * range of device memory refers to a source, from which the bytes are made when somebody reads them.
  *
- *   source.c       sources: a constant, bytes of the store, or what emu's Python side computes
+ *   source.c       sources: a constant, bytes of the store, what emu's Python side computes, or what a collective gives
  *   source_map.c   which range of device memory refers to which part of a source
+ *   taken.c        what tensors refer to, for emu's Python side
  *   store.c        bytes that programs gave to the device, once for all ranks
+ *   table.c        the sources of a range as text, for other ranks
+ *   remote.c       what members of a collective tell each other
  *
- * Comes in: copies and fills from data/, numbers of computations from emu/control. Goes out: bytes for data/.
+ * Comes in: copies and fills from data/, collectives from nccl/, numbers of computations from emu/control. Goes out:
+ * bytes for data/; the record NCCL_SOURCES, the question SOURCES_OF.
  */
 #ifndef PHANTORA_SOURCE_H
 #define PHANTORA_SOURCE_H
@@ -25,9 +29,36 @@ ph_source *ph_source_copy(const void *bytes, size_t nbytes);
 ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth);
 int ph_source_depth(const ph_source *source); /* 0 once it has been computed */
 
+/* Where another source's bytes are told: one collective, as one of its members sees its output. */
+typedef struct ph_remote {
+    uint64_t comm, seq, block; /* block: bytes that a member gives to each other one */
+    uint32_t op, root, place, nranks;
+} ph_remote;
+/* `op` is SEND for a send with its receive: `root` sends to `place`. */
+ph_source *ph_source_remote(const ph_remote *where);
+
 ph_source *ph_source_hold(ph_source *source); /* one more reference */
 void ph_source_release(ph_source *source);
-/* Writes a part of the bytes to `dst`, in host or device memory. False if they cannot be had. */
+/* Writes a part of the bytes to `dst`, in host or device memory. False if some cannot be had: these are 0. */
 bool ph_source_read(ph_source *source, uint64_t offset, size_t nbytes, void *dst);
+
+/* ---- for table.c ---- */
+enum ph_source_kind { PH_SOURCE_CONSTANT, PH_SOURCE_STORED, PH_SOURCE_COMPUTED, PH_SOURCE_REMOTE };
+enum { PH_LONGEST_ITEM = 16 };
+
+typedef struct ph_source_facts {
+    enum ph_source_kind kind; /* a computed source that has been computed is a stored one */
+    uint64_t nbytes;
+    unsigned char item[PH_LONGEST_ITEM]; /* `nbytes` of them, of a constant */
+    uint32_t entry;
+    const unsigned char *recipe; /* what Python makes of a computation; it stays as long as the source */
+    size_t recipe_nbytes;
+    ph_remote remote;
+} ph_source_facts;
+/* False if Python cannot say how a source is computed. */
+bool ph_source_describe(ph_source *source, ph_source_facts *out);
+/* The entry's reference passes on. */
+ph_source *ph_source_stored(uint32_t entry, uint64_t nbytes);
+ph_source *ph_source_recipe(const void *recipe, size_t recipe_nbytes, uint64_t nbytes);
 
 #endif

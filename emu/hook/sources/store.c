@@ -25,7 +25,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-enum { ENTRIES = 1 << 17, PROBES = 128, PAGE = 4096 };
+enum { ENTRIES = 1 << 18, PROBES = 128, PAGE = 4096 };
 enum state { FREE, WRITING, WRITTEN, FAILED };
 #define PRIVATE_BUDGET ((uint64_t)1 << 30) /* of a process that shares with nobody */
 
@@ -45,6 +45,7 @@ typedef struct store_index {
 
 static store_index *shared;
 static int file = -1;
+static bool opened_for_all;
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
 static pid_t owner; /* a forked child gives nothing back that its parent holds */
 
@@ -87,6 +88,7 @@ void ph_store_open(const char *folder) {
         budget = (left < memory ? left : memory) / 2;
     }
     create(descriptor, budget);
+    opened_for_all = shared != NULL;
 }
 
 /* A rank that dies with the lock leaves counts that are too high, which does no harm. */
@@ -171,6 +173,27 @@ uint32_t ph_store_add(const void *bytes, size_t nbytes) {
     ph_store_release(number);
     return 0;
 }
+
+bool ph_store_acquire(uint32_t number, const uint64_t key[2]) {
+    if (!shared || !number || number >= ENTRIES) return false;
+    entry *at = &shared->entries[number];
+    lock();
+    uint32_t state = at->state;
+    bool same = (state == WRITING || state == WRITTEN) && at->refs && at->key[0] == key[0] && at->key[1] == key[1];
+    if (same) at->refs++;
+    unlock();
+    if (!owner) owner = getpid();
+    return same;
+}
+
+void ph_store_key(uint32_t number, uint64_t key[2]) {
+    key[0] = shared->entries[number].key[0];
+    key[1] = shared->entries[number].key[1];
+}
+
+uint64_t ph_store_nbytes(uint32_t number) { return shared->entries[number].nbytes; }
+
+bool ph_store_shared(void) { return opened_for_all; }
 
 void ph_store_release(uint32_t number) {
     entry *at = &shared->entries[number];

@@ -8,6 +8,11 @@
 void ph_store_open(const char *folder);
 /* Keeps a copy of the bytes, or finds an equal one. A number to read them by, 0 if there is no room. */
 uint32_t ph_store_add(const void *bytes, size_t nbytes);
+/* One more reference to an entry that another rank has named; false if it has gone. */
+bool ph_store_acquire(uint32_t entry, const uint64_t key[2]);
+void ph_store_key(uint32_t entry, uint64_t key[2]);
+uint64_t ph_store_nbytes(uint32_t entry);
+bool ph_store_shared(void); /* by all ranks of the run */
 void ph_store_release(uint32_t entry);
 /* False if the bytes could not be written or read. */
 bool ph_store_read(uint32_t entry, uint64_t offset, size_t nbytes, void *dst);

@@ -1,7 +1,8 @@
 /*
  * The op stream: launches of one stream fold into its open segment. See SEGMENT in records.def for the fold's meaning.
  *
- * A launch's duration is its cost and the gap to the next one: a stream starts a kernel some time after the one before.
+ * A launch's duration is its cost at the GPU's clock and the gap to the next one: a stream starts a kernel some time after
+ * the one before.
  *
  * Before any other record is appended all open segments are, in order of their first launch, so that instants never
  * decrease. A segment also ends after 256 launches.
@@ -12,6 +13,7 @@
 #include "core/counters.h"
 #include "core/host.h"
 #include "costs/launch_counts.h"
+#include "costs/power.h"
 #include "graphs/capture.h"
 #include "process/process.h"
 #include "process/thread.h"
@@ -81,10 +83,13 @@ void ph_launch_now(ph_stream *stream, const ph_cost *cost, bool queued) {
     ph_counts.launches++;
     ph_counts.flops += cost->flops;
     if (LIKELY(ph_run.started)) {
-        ph_count_launch(cost);
         ph_order_default(stream);
         uint64_t gap_ns = queued ? ph_cfg.launch_gap_ns : ph_cfg.graph_gap_ns;
-        fold(stream, cost->key, cost->solo_ns + gap_ns, cost->contended_ns + gap_ns, queued);
+        double more = ph_power_launch(stream->device, stream->id, cost, ph_host_clock(), gap_ns) - 1;
+        uint64_t slowed_ns = (uint64_t)((double)cost->solo_ns * more);
+        uint64_t contended_ns = cost->contended_ns + (uint64_t)((double)cost->contended_ns * more);
+        ph_count_launch(cost, slowed_ns);
+        fold(stream, cost->key, cost->solo_ns + slowed_ns + gap_ns, contended_ns + gap_ns, queued);
     }
     ph_record_unlock();
 }

@@ -1,11 +1,13 @@
 /*
  * Where the host waits for the device, or asks whether it is done. A wait is a record, and the rank goes on at once;
- * only for bytes that have not arrived and for host functions that have not run it really waits. A query is a question.
+ * only for bytes that have not arrived and for host functions that have not run it really waits; a rank that is kept in
+ * step always does. A query is a question.
  */
 #include "streams/wait.h"
 #include "channel/channel.h"
 #include "core/host.h"
 #include "core/cuda_types.h"
+#include "costs/power.h"
 #include "data/data.h"
 #include "device/device.h"
 #include "graphs/capture.h"
@@ -17,6 +19,7 @@ static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     if (ph_run.started && !ph_thread_is_watcher() && !ph_uncounted()) {
         struct ph_HOST_WAIT record = {.scope = scope, .stream = stream, .recording = recording};
         ph_emit_here(PH_KIND_HOST_WAIT, &record, sizeof record, NULL, 0);
+        if (UNLIKELY(ph_run.in_step)) phantora_clock_ns();
     }
     ph_data_wait_host();
     ph_host_functions_wait();
@@ -31,9 +34,17 @@ static int observable(ph_stream *stream) {
     return CUDA_CAPTURE_UNSUPPORTED;
 }
 
+/* From here on the GPU is idle until it is given work. stream 0: all of the device. */
+static void drained(int device, uint32_t stream) {
+    ph_record_lock();
+    ph_power_host_waited(device, stream, ph_host_clock());
+    ph_record_unlock();
+}
+
 void ph_stream_wait(ph_stream *stream) {
     for (uint32_t id = UINT32_MAX; (id = ph_stream_encompassed(stream, id));) wait_for(PH_SCOPE_STREAM, id, 0);
     wait_for(PH_SCOPE_STREAM, stream->id, 0);
+    drained(stream->device, stream->id);
 }
 
 int ph_stream_synchronize(ph_stream *stream) {
@@ -42,7 +53,10 @@ int ph_stream_synchronize(ph_stream *stream) {
     return status;
 }
 
-void ph_device_wait(int device) { wait_for(PH_SCOPE_DEVICE, (uint32_t)device, 0); }
+void ph_device_wait(int device) {
+    wait_for(PH_SCOPE_DEVICE, (uint32_t)device, 0);
+    drained(device, 0);
+}
 
 int ph_device_synchronize(int device) {
     int status = ph_device_usable();

@@ -33,6 +33,7 @@
 #include "streams/event.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <execinfo.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,8 +44,7 @@
 
 enum { QUERY_PERIOD_NS = 100000000, IDLE_LOOKS = 3, LONG_IDLE_LOOKS = 20, BETWEEN_LOOKS_NS = 50000000 };
 enum { FOUND_AFTER_NS = QUERY_PERIOD_NS / 2, ASKED_EVERY_NS = 10000000 };
-/* The launch polls, so that the rank is not taken for one that sleeps until another rank continues. */
-enum { BUSY_NS = 100000, REST_US = 200, MAX_POLLS = 100000 };
+enum { PATIENCE_S = 60 };
 
 struct ph_watch {
     ph_event *pending;      /* in the order of their records; linked by watch_next */
@@ -53,7 +53,8 @@ struct ph_watch {
     bool abandoned; /* no watchdog looks at it after all */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all lists and of the events' watch_ fields */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* of all lists and of the events' watch_ fields */
+static pthread_cond_t released = PTHREAD_COND_INITIALIZER; /* a launch may have nothing to wait for any more */
 static atomic_int blocked;
 static _Thread_local struct {
     ph_watch *watch;
@@ -114,6 +115,7 @@ static void unlink_event(ph_event *event) {
             break;
         }
     event->watch = NULL;
+    if (event->watch_visible) pthread_cond_broadcast(&released);
 }
 
 void ph_watch_forget(ph_event *event) {
@@ -145,7 +147,11 @@ void ph_watch_recorded(ph_event *event, const ph_stream *stream) {
 }
 
 void ph_watch_waited(ph_event *event) {
-    if (event->watch) event->watch_waited = true;
+    if (!event->watch) return;
+    pthread_mutex_lock(&lock);
+    event->watch_waited = true;
+    pthread_cond_broadcast(&released);
+    pthread_mutex_unlock(&lock);
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
@@ -193,14 +199,11 @@ static uint64_t last_found(ph_watch *watch, const uint64_t *recordings, size_t c
     return found ? recordings[found - 1] : 0;
 }
 
-/* Is there work that became visible and that the watchdog still holds, for which nobody waited? */
+/* Under the lock. Is there work that became visible and that the watchdog still holds, for which nobody waited? */
 static bool held(const ph_watch *watch) {
-    bool found = false;
-    pthread_mutex_lock(&lock);
-    for (const ph_event *event = watch->pending; event && !found; event = event->watch_next)
-        found = event->watch_visible && !event->watch_waited;
-    pthread_mutex_unlock(&lock);
-    return found;
+    const ph_event *event = watch->pending;
+    while (event && (!event->watch_visible || event->watch_waited)) event = event->watch_next;
+    return event != NULL;
 }
 
 static void make_visible(ph_watch *watch, uint64_t last, uint64_t now_ns) {
@@ -211,19 +214,26 @@ static void make_visible(ph_watch *watch, uint64_t last, uint64_t now_ns) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Until the watchdog has finished with the visible work. */
+/* Until the watchdog has finished with the visible work. The thread sleeps, but not until another rank continues. */
 static void wait_for_watchdog(ph_watch *watch) {
-    for (int polls = 0; held(watch); polls++) {
-        if (polls == MAX_POLLS) {
-            watch->abandoned = true;
-            ph_warn_once("NCCL's watchdog", "NCCL's watchdog does not look at finished work: memory that it keeps "
-                                            "alive may vary between runs");
-            return;
-        }
-        for (uint64_t from_ns = real_ns(); real_ns() - from_ns < BUSY_NS;) {
-        }
-        usleep(REST_US);
+    pthread_mutex_lock(&lock);
+    int status = 0;
+    if (held(watch)) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += PATIENCE_S;
+        char name[PH_THREAD_NAME_NBYTES];
+        ph_thread_call_awake(name);
+        ph_watch_blocked(1);
+        while (held(watch) && status == 0) status = pthread_cond_timedwait(&released, &lock, &until);
+        ph_watch_blocked(-1);
+        ph_thread_rename(name);
     }
+    pthread_mutex_unlock(&lock);
+    if (status != ETIMEDOUT) return;
+    watch->abandoned = true;
+    ph_warn_once("NCCL's watchdog", "NCCL's watchdog does not look at finished work: memory that it keeps alive may "
+                                    "vary between runs");
 }
 
 void ph_watch_launch(ph_watch *watch) {

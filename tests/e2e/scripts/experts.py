@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-TOKENS, EXPERTS, CHOSEN, WIDTH, CAPACITY = 1024, 16, 2, 64, 100
+TOKENS, EXPERTS, CHOSEN, WIDTH, CAPACITY, FEW = 1024, 16, 2, 64, 96, 128
 
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 dist.init_process_group("nccl")
@@ -73,11 +73,11 @@ class Experts(nn.Module):
         return x + (back[order.argsort()].view(TOKENS, CHOSEN, WIDTH) * weights[..., None]).sum(1)
 
 
-def drop(scores: Tensor) -> None:
+def drop(scores: Tensor, capacity: int) -> None:
     """Over the capacity, tokens with the lowest scores are dropped."""
     weights, chosen = scores.topk(CHOSEN, dim=-1)
     routes = torch.zeros_like(scores).int().scatter(1, chosen, 1).bool()
-    _, kept = torch.zeros_like(scores).scatter(1, chosen, weights).topk(CAPACITY, dim=0)
+    _, kept = torch.zeros_like(scores).scatter(1, chosen, weights).topk(capacity, dim=0)
     routes &= torch.zeros_like(scores).scatter(0, kept, 1).bool()
     told["kept"].append(routes.sum(0).tolist())
 
@@ -107,7 +107,8 @@ for _ in range(2):
     optimizer.step()
     optimizer.zero_grad()
 scores = torch.randn(TOKENS, EXPERTS, device="cuda") @ torch.randn(EXPERTS, EXPERTS, device="cuda")
-drop(scores)
+drop(scores, CAPACITY)
+drop(scores[:FEW], CAPACITY * FEW // TOKENS)
 second(scores)
 groups(scores)
 print(json.dumps(told), flush=True)

@@ -49,7 +49,7 @@ def device_file(folder: Path, **more: object) -> Path:
     return path
 
 
-CAPACITY = 1 << 10
+CAPACITY, ENTRY_NBYTES = 1 << 10, records.CostEntry.size()
 GRID, BLOCK = (1, 1, 1), (128, 1, 1)
 
 
@@ -62,13 +62,17 @@ class VanishError(Exception):
 
 
 class Coordinator(threading.Thread):
-    """Serves one rank. ``cost(signature)`` is (solo_ns, contended_ns); ``answer(record)`` any other reply's fields."""
+    """Serves one rank. ``cost(signature)`` is (solo_ns, contended_ns), and power and clocked if they are not 0;
+    ``answer(record)`` any other reply's fields.
+    """
 
-    def __init__(self, folder: Path, cost: Callable[[str], tuple[int, int]], answer: Callable[[Any], tuple[Any, ...]]):
+    def __init__(self, folder: Path, cost: Callable[[str], tuple[int, ...]], answer: Callable[[Any], tuple[Any, ...]]):
         super().__init__(daemon=True)
         self.path = str(folder / "socket")
         self.cost_table = str(folder / "costs")
-        Path(self.cost_table).write_bytes(struct.pack("<IIQ", records.VERSION, 40, CAPACITY) + bytes(40 * CAPACITY))
+        Path(self.cost_table).write_bytes(
+            struct.pack("<IIQ", records.VERSION, ENTRY_NBYTES, CAPACITY) + bytes(ENTRY_NBYTES * CAPACITY)
+        )
         self.records: list[Any] = []
         self.signatures: list[str] = []
         self.paused = threading.Event()
@@ -99,8 +103,10 @@ class Coordinator(threading.Thread):
         if record.kind == records.COST:
             signature = record.payload.rstrip(b"\0").decode()
             self.signatures.append(signature)
-            solo, contended = self._cost(signature)
-            self.tell(records.CostOf.encode(record.qid, solo, contended, 1.0, records.SourceKind.ROOFLINE, 0))
+            solo, contended, *drawn = self._cost(signature)
+            power, clocked = drawn or (0, 0)
+            source = records.SourceKind.ROOFLINE
+            self.tell(records.CostOf.encode(record.qid, solo, contended, 1.0, source, power, clocked, 0))
         elif record.kind in records.REPLY_OF:
             reply = getattr(records, records.class_name(records.NAMES[records.REPLY_OF[record.kind]]))
             self.tell(reply.encode(record.qid, *self._answer(record)))
@@ -205,7 +211,7 @@ def running(
     folder: Path,
     program: Callable[[Rank], None],
     *,
-    cost: Callable[[str], tuple[int, int]] = lambda _: (1000, 1500),
+    cost: Callable[[str], tuple[int, ...]] = lambda _: (1000, 1500),
     answer: Callable[[Any], tuple[Any, ...]] = no_answer,
     finish: bool = True,
     status: int = 0,

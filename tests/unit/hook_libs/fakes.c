@@ -115,6 +115,11 @@ void ph_emit_out_of_band(uint16_t kind, const void *fields, size_t nfields, cons
     record(kind, fields, nfields, payload, npayload, true);
 }
 
+void ph_ask_out_of_band(uint16_t kind, void *fields, size_t nfields, const void *payload, size_t npayload, void *reply,
+                        size_t nreply) {
+    ph_ask(kind, fields, nfields, payload, npayload, reply, nreply);
+}
+
 void ph_ask(uint16_t kind, void *fields, size_t nfields, const void *payload, size_t npayload, void *reply,
             size_t nreply) {
     record(kind, fields, nfields, payload, npayload, false);
@@ -229,3 +234,5 @@ int ph_stream_synchronize(ph_stream *stream) {
     (void)stream;
     return 0;
 }
+
+void ph_data_note_writer(const void *start) { (void)start; }

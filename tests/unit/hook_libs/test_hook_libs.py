@@ -19,13 +19,17 @@ def sources(folder: str, *names: str) -> list[Path]:
 
 DATA = [
     *sources("data", "data", "moves", "known", "intervals", "strided", "pending", "python_actions"),
-    *sources("sources", "source", "source_map", "store"),
+    *sources("sources", "source", "source_map", "store", "table", "remote", "taken"),
     *sources("process", "python"),
     *sources("core", "alloc", "hash"),
 ]
 TESTS = {
     "test_data.c": DATA,
-    "test_nccl.c": [*DATA, *sources("nccl", "collectives", "comm", "group", "misc"), *sources("calls", "versions")],
+    "test_nccl.c": [
+        *DATA,
+        *sources("nccl", "collectives", "comm", "group", "misc", "references"),
+        *sources("calls", "versions"),
+    ],
     "test_math.c": [
         *DATA,
         *sources("cudnn", "handle", "backend", "descriptors", "graph", "work"),

@@ -9,12 +9,20 @@ import pytest
 from emu.contract import records
 from emu.contract.records import MarkerKind
 from phantora_async.errors import ProtocolError
-from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.ingest.launch_counts import LaunchCounts, Launched
+
+SLOWED_NS = 7
+"""Of each launch."""
 
 
 def told(**launches: int) -> Any:
-    payload = b"".join(records.LaunchCount.encode(int(key[1:]), count) for key, count in launches.items())
+    counts = [(int(key[1:]), count, count * SLOWED_NS) for key, count in launches.items()]
+    payload = b"".join(records.LaunchCount.encode(*count) for count in counts)
     return records.decode_up(records.LaunchCounts.encode(0, len(launches), 0, payload=payload))[0][0]
+
+
+def launched(launches: dict[int, int]) -> dict[int, Launched]:
+    return {key: Launched(count, count * SLOWED_NS) for key, count in launches.items()}
 
 
 def step() -> Any:
@@ -27,9 +35,9 @@ def test_launches_between_steps_leave_out_those_before_and_after() -> None:
         counts.add(0, told(**launches))
         counts.marker(step())
     counts.add(0, told(k1=1000))
-    assert counts.total == {1: 1107, 2: 5, 3: 1}
-    assert counts.between_steps(0, 3) == {1: 7, 2: 5, 3: 1}
-    assert counts.between_steps(2, 3) == {1: 4, 3: 1}
+    assert counts.total == launched({1: 1107, 2: 5, 3: 1})
+    assert counts.between_steps(0, 3) == launched({1: 7, 2: 5, 3: 1})
+    assert counts.between_steps(2, 3) == launched({1: 4, 3: 1})
 
 
 def test_counts_at_a_step_that_is_not_kept_are_not_known() -> None:
@@ -37,7 +45,7 @@ def test_counts_at_a_step_that_is_not_kept_are_not_known() -> None:
     for _ in range(6):
         counts.add(0, told(k1=1))
         counts.marker(step())
-    assert counts.between_steps(2, 5) == {1: 3}
+    assert counts.between_steps(2, 5) == launched({1: 3})
     assert counts.between_steps(3, 5) is None
     assert counts.between_steps(2, 4) is None, "the run goes on: what was launched until step 4 is not kept"
 

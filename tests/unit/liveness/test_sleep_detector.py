@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from phantora_async.liveness.sleep_detector import POLLING_LOOKS, STUBBORN_NS, ProcFs, SleepDetector, Thread
+from phantora_async.liveness.sleep_detector import AWAKE, POLLING_LOOKS, STUBBORN_NS, ProcFs, SleepDetector, Thread
 
 MS = 1_000_000
 LOOK = 50 * MS
+ROOT = Path(__file__).parents[3]
 
 
 class FakeProc:
@@ -130,3 +132,28 @@ def test_real_processes_and_their_children_are_seen() -> None:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
     assert ProcFs().threads(child.pid) is None
+
+
+def test_a_thread_that_waits_for_its_own_process_is_awake() -> None:
+    """As the hook library marks it; the name is the same on both sides."""
+    assert f'#define AWAKE "{AWAKE}"' in (ROOT / "emu/hook/process/thread.c").read_text()
+    code = (
+        f"import ctypes, sys; call = ctypes.CDLL(None).prctl; call(15, b'{AWAKE}'); print(1, flush=True);"
+        "sys.stdin.readline(); call(15, b'python'); print(2, flush=True); sys.stdin.readline()"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    sleepers = SleepDetector(ProcFs())
+    try:
+        child.stdout.readline()
+        assert not any(sleepers.look(0, child.pid, 0) for _ in range(20))
+        assert sleepers.runnable(child.pid)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        while not sleepers.look(0, child.pid, 1_000_000):
+            pass
+    finally:
+        child.kill()
+        child.communicate()

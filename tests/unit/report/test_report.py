@@ -111,6 +111,7 @@ def test_the_text_is_plain_where_it_is_no_terminal() -> None:
 def test_many_ranks_are_summed_up() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(3)])
     rank = report["simulated"]["ranks"][0]
+    rank["memory"] = dict.fromkeys(rank["memory"], 1 << 30)
     report["simulated"]["ranks"] = [rank | {"rank": number, "compute_ns": 3000 + number} for number in range(256)]
     text = terminal_report(report)
     rows = [line.split()[0] for line in text.splitlines() if "GiB" in line]

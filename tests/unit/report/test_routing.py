@@ -46,6 +46,25 @@ def test_the_text_names_policy_place_and_loads() -> None:
     assert line.endswith("75.0% 25.0% 0.0% 0.0%")
 
 
+def test_the_text_of_many_experts_is_short() -> None:
+    loads = RoutingLoads()
+    loads.take(0, record([100] + [10] * 200 + [0] * 54 + [400]))
+    document = routing_document("zipf:1", loads)
+    _, line = routing_notes(document)
+    assert line.endswith(
+        "load per expert: 16.0% (expert 255), 4.0% (expert 0), 0.4% (expert 1), 0.4% (expert 2) ... "
+        "median 0.40%, least 0.00%, 54 of 256 get nothing"
+    )
+    assert len(document["places"][0]["layers"][0]["loads"]) == 256
+
+
+def test_counts_of_a_compiled_router() -> None:
+    loads = RoutingLoads()
+    loads.take(0, record([3, 1], text=b"a.py:3\n\nbincount"))
+    _, line = routing_notes(routing_document("zipf:1", loads))
+    assert "the script (a.py:3): bincount counts what a compiled kernel chose of 2;" in line
+
+
 def test_a_run_without_routing_says_nothing() -> None:
     assert routing_notes(routing_document("balanced", RoutingLoads())) == []
 

@@ -34,6 +34,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 parser = argparse.ArgumentParser()
 for option in ("tp", "pp", "ep"):
     parser.add_argument(f"--{option}", type=int, default=1)
+parser.add_argument("--etp", type=int)
 parser.add_argument("--experts", type=int, default=8)
 parser.add_argument("--topk", type=int, default=2)
 parser.add_argument("--config", default="{}", help="JSON: more fields of TransformerConfig")
@@ -43,7 +44,9 @@ told: dict[str, list[list[int]]] = {"routed": [], "sent": [], "received": [], "p
 
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 torch.distributed.init_process_group("nccl")
-parallel_state.initialize_model_parallel(options.tp, options.pp, expert_model_parallel_size=options.ep)
+parallel_state.initialize_model_parallel(
+    options.tp, options.pp, expert_model_parallel_size=options.ep, expert_tensor_parallel_size=options.etp
+)
 model_parallel_cuda_manual_seed(1)
 first, last = parallel_state.is_pipeline_first_stage(), parallel_state.is_pipeline_last_stage()
 config = TransformerConfig(
@@ -57,6 +60,7 @@ config = TransformerConfig(
     tensor_model_parallel_size=options.tp,
     pipeline_model_parallel_size=options.pp,
     expert_model_parallel_size=options.ep,
+    expert_tensor_parallel_size=options.etp or options.tp,
     sequence_parallel=options.tp > 1,
     num_moe_experts=options.experts,
     moe_router_topk=options.topk,

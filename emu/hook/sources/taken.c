@@ -6,6 +6,7 @@
 #include "data/data.h"
 #include "data/strided.h"
 #include "sources/source_map.h"
+#include "sources/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,10 @@ static size_t count(const ph_runs *r) {
 
 /* ---- called by ctypes -------------------------------------------------------------------------------------------- */
 
+PH_EXPORT int phantora_data_pending(uint64_t address, uint64_t nbytes) {
+    return ph_data_pending((const void *)(uintptr_t)address, nbytes);
+}
+
 PH_EXPORT uint64_t phantora_data_runs(int64_t item, int ndims, const int64_t *sizes, const int64_t *strides) {
     ph_runs r;
     return ph_runs_begin(&r, 0, item, ndims, sizes, strides) ? count(&r) : 0;
@@ -110,6 +115,27 @@ PH_EXPORT void phantora_data_move(uint64_t dst, uint64_t src, uint64_t nbytes) {
 }
 
 PH_EXPORT void phantora_taken_drop(uint64_t handle) { drop((taken *)(uintptr_t)handle); }
+
+/* As other ranks can read it; returns its length. */
+PH_EXPORT uint64_t phantora_taken_table(uint64_t handle, unsigned char **out) {
+    const taken *it = (taken *)(uintptr_t)handle;
+    size_t nbytes;
+    *out = ph_table_write(it->pieces, it->n, &nbytes);
+    return nbytes;
+}
+
+PH_EXPORT void phantora_table_drop(unsigned char *table) { free(table); }
+
+/* 0 if a part of it has gone. */
+PH_EXPORT uint64_t phantora_take_table(const unsigned char *table, uint64_t nbytes) {
+    taken *it = ph_allocate(sizeof *it);
+    it->n = ph_table_read(table, nbytes, &it->pieces);
+    for (size_t i = 0; i < it->n; i++)
+        if (it->pieces[i].start == it->nbytes) it->nbytes = it->pieces[i].end;
+    if (it->n && it->pieces[it->n - 1].end == it->nbytes) return (uint64_t)(uintptr_t)it;
+    drop(it);
+    return 0;
+}
 
 PH_EXPORT int phantora_taken_depth(uint64_t handle) {
     const taken *it = (taken *)(uintptr_t)handle;

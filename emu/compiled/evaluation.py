@@ -1,0 +1,244 @@
+"""Follows a Triton program for all its instances at once, and gives what it stores.
+
+What is unknown (numbers in memory that nobody computed, operations that are not evaluated) stays unknown in all that
+follows from it. Instances that take different ways are followed one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import operations
+from .program import NotEvaluated, Operation, Program
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAX_ELEMENTS = 1 << 19
+"""Of the largest value, over all instances."""
+_MAX_OPERATIONS = 20_000
+_MAX_SINGLE_INSTANCES = 64
+_EVALUATED = ("tt.get_program_id", "tt.get_num_programs", "tt.load", "tt.reduce", "tt.scan", "scf.yield", "tt.assert")
+
+
+class Store(NamedTuple):
+    addresses: Tensor
+    """int64, of the elements that are stored."""
+    values: Tensor
+
+
+class Memory(NamedTuple):
+    """Device memory."""
+
+    read: Callable[[Tensor, str], Tensor | None]
+    """`read(addresses, element)`: the elements at int64 addresses; None if one of them is not known."""
+
+
+def _alike(*tensors: Tensor) -> Sequence[Tensor]:
+    import torch
+
+    broadcast: Any = torch.broadcast_tensors  # untyped
+    return broadcast(*tensors)  # type: ignore[no-any-return]
+
+
+class _Diverges(Exception):
+    """Instances take different ways."""
+
+
+class Evaluator:
+    """Follows programs."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._table = operations.table()
+        self.evaluated = frozenset(self._table) | frozenset(_EVALUATED)
+
+    def stores(self, program: Program, grid: tuple[int, int, int], values: Sequence[int]) -> list[Store]:
+        """What a launch stores, as far as it is known. `values`: of the parameters. Raises NotEvaluated."""
+        import torch
+
+        parameters = {}
+        for (name, kind), value in zip(program.parameters, values, strict=True):
+            if kind.is_pointer or kind.element in ("i1", "i8", "i16", "i32", "i64"):
+                dtype = torch.int64 if kind.is_pointer else operations.dtype_of(kind.element)
+                parameters[name] = torch.tensor([value], dtype=torch.int64, device="cpu").to(dtype)
+        places = torch.arange(grid[0] * grid[1] * grid[2], dtype=torch.int32, device="cpu")
+        try:
+            return _Run(self, parameters, grid, places).follow(program.body)
+        except _Diverges:
+            if len(places) > _MAX_SINGLE_INSTANCES:
+                raise NotEvaluated("instances take different ways") from None
+        found: list[Store] = []
+        for place in places[:, None].unbind():
+            found += _Run(self, parameters, grid, place).follow(program.body)
+        return found
+
+
+class _Run:
+    """One launch, or one instance of it."""
+
+    def __init__(
+        self, evaluator: Evaluator, parameters: dict[str, Tensor], grid: tuple[int, int, int], places: Tensor
+    ) -> None:
+        self._memory, self._table = evaluator._memory, evaluator._table
+        self._values: dict[str, Any] = dict(parameters)
+        self._grid, self._places = grid, places
+        self._count = 0
+        self._stores: list[Store] = []
+
+    def follow(self, body: Sequence[Operation]) -> list[Store]:
+        self._block(body)
+        return self._stores
+
+    def _block(self, body: Sequence[Operation]) -> list[Any]:
+        """Returns what it yields."""
+        for operation in body:
+            if operation.name in ("scf.yield", "tt.reduce.return", "tt.scan.return"):
+                return [self._values.get(name) for name in operation.operands]
+            self._count += 1
+            if self._count > _MAX_OPERATIONS:
+                raise NotEvaluated("too long")
+            found = self._operation(operation)
+            for name, value in zip(operation.results, found, strict=False):
+                if value is not None and value.numel() > MAX_ELEMENTS:
+                    raise NotEvaluated("too large")
+                self._values[name] = value
+        return []
+
+    def _operation(self, operation: Operation) -> Sequence[Any]:
+        name = operation.name
+        values = [self._values.get(operand) for operand in operation.operands]
+        if name == "tt.store":
+            self._store(operation, values)
+            return ()
+        if name == "tt.load":
+            return (self._load(operation, values),)
+        if name in ("tt.get_program_id", "tt.get_num_programs"):
+            return (self._place(operation),)
+        if name == "scf.for":
+            return self._loop(operation, values)
+        if name == "scf.if":
+            return self._branch(operation, values[0])
+        if name in ("tt.reduce", "tt.scan"):
+            known = [value for value in values if value is not None]
+            if len(known) < len(values):
+                return [None] * len(operation.results)
+            return self._reduced(operation, known) if name == "tt.reduce" else self._scanned(operation, known)
+        function = self._table.get(name)
+        if name == "scf.while":
+            raise NotEvaluated(name)
+        if function is None or any(value is None for value in values):
+            return [None] * len(operation.results)
+        return (function(operation, *values),)
+
+    # ---- instances and ways ----------------------------------------------------------------------------------------
+    def _place(self, operation: Operation) -> Tensor:
+        import torch
+
+        axis = "xyz".index(operation.text.split()[1])
+        if operation.name == "tt.get_num_programs":
+            return torch.tensor([self._grid[axis]], dtype=torch.int32, device="cpu")
+        x, y = self._grid[:2]
+        return (self._places % x, self._places // x % y, self._places // (x * y))[axis]
+
+    def _one(self, value: Tensor | None) -> int:
+        """A number that is the same for all instances."""
+        if value is None:
+            raise NotEvaluated("an unknown number decides which way it takes")
+        if value.numel() > 1 and not bool((value == value.flatten()[0]).all()):
+            raise _Diverges
+        return int(value.flatten()[0])
+
+    def _loop(self, operation: Operation, values: Sequence[Any]) -> Sequence[Any]:
+        variable, *_ = operation.operands
+        carried = re.findall(r"(%[\w.]+) = (%[\w.]+(?:#\d+)?)", operation.text.partition("iter_args(")[2])
+        bounds = [self._one(value) for value in values[1:4]]
+        state = [self._values.get(first) for _, first in carried]
+        counter = values[1]
+        for at in range(*bounds):
+            self._values[variable] = counter.new_full(counter.shape, at)
+            for (name, _), value in zip(carried, state, strict=True):
+                self._values[name] = value
+            state = self._block(operation.regions[0])
+        return state
+
+    def _branch(self, operation: Operation, condition: Any) -> Sequence[Any]:
+        taken = 0 if self._one(condition) else 1
+        return self._block(operation.regions[taken]) if taken < len(operation.regions) else []
+
+    # ---- memory ----------------------------------------------------------------------------------------------------
+    def _load(self, operation: Operation, values: Sequence[Any]) -> Tensor | None:
+
+        addresses, mask = values[0], values[1] if len(values) > 1 else None
+        if addresses is None or (len(values) > 1 and mask is None):
+            return None
+        element = operation.types[0].element
+        if mask is None:
+            return self._memory.read(addresses, element)
+        addresses, mask = _alike(addresses, mask)
+        inside = self._memory.read(addresses[mask], element)
+        if inside is None:
+            return None
+        result = inside.new_zeros(addresses.shape)
+        if len(values) > 2 and values[2] is not None:
+            result.copy_(values[2].expand(addresses.shape))
+        result[mask] = inside
+        return result
+
+    def _store(self, operation: Operation, values: Sequence[Any]) -> None:
+
+        if any(value is None for value in values):
+            return
+        addresses, stored = _alike(*values[:2])
+        if len(values) > 2:
+            mask = values[2].expand(addresses.shape) if values[2].shape[0] == 1 else values[2]
+            addresses, stored, mask = _alike(addresses, stored, mask)
+            addresses, stored = addresses[mask], stored[mask]
+        if addresses.numel():
+            self._stores.append(Store(addresses.reshape(-1), stored.reshape(-1)))
+
+    # ---- along an axis ---------------------------------------------------------------------------------------------
+    def _combined(self, operation: Operation, left: Sequence[Tensor], right: Sequence[Tensor]) -> list[Any]:
+        self._values.update(zip(operation.arguments, (*left, *right), strict=True))
+        found = self._block(operation.regions[0])
+        if any(value is None for value in found):
+            raise NotEvaluated(operation.name)
+        return found
+
+    def _axis(self, operation: Operation) -> int:
+        found = re.search(r"axis = (\d+)", operation.text)
+        if found is None:
+            raise NotEvaluated(operation.text)
+        return 1 + int(found[1])
+
+    def _reduced(self, operation: Operation, values: Sequence[Tensor]) -> list[Any]:
+        """Neighbours are combined until one is left: the operation is associative."""
+        axis, state = self._axis(operation), list(values)
+        while (length := state[0].shape[axis]) > 1:
+            even = [value.narrow(axis, 0, length // 2 * 2) for value in state]
+            even = [value.reshape(*value.shape[:axis], length // 2, 2, *value.shape[axis + 1 :]) for value in even]
+            pairs = self._combined(operation, *([value.select(axis + 1, n) for value in even] for n in (0, 1)))
+            if length % 2:
+                last = [value.narrow(axis, length - 1, 1) for value in state]
+                import torch
+
+                pairs = [torch.cat((pair, one), axis) for pair, one in zip(pairs, last, strict=True)]
+            state = pairs
+        return [value.squeeze(axis) for value in state]
+
+    def _scanned(self, operation: Operation, values: Sequence[Tensor]) -> list[Any]:
+        import torch
+
+        axis, state = self._axis(operation), list(values)
+        if "reverse = true" in operation.text:
+            state = [value.flip(axis) for value in state]
+        length, step = state[0].shape[axis], 1
+        while step < length:
+            earlier = [value.narrow(axis, 0, length - step) for value in state]
+            later = [value.narrow(axis, step, length - step) for value in state]
+            sums = self._combined(operation, earlier, later)
+            state = [torch.cat((v.narrow(axis, 0, step), s), axis) for v, s in zip(state, sums, strict=True)]
+            step *= 2
+        return [value.flip(axis) for value in state] if "reverse = true" in operation.text else state

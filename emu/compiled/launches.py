@@ -1,0 +1,143 @@
+"""Launches of Triton's kernels: the hook calls before and after what a kernel stores to becomes unknown."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..control.control_tensors import KNOWN, ControlTensors
+from ..control.host_views import HostViews
+from ..interpreter.hook_library import Hook
+from .evaluation import MAX_ELEMENTS, Evaluator, Memory, Store
+from .operations import dtype_of
+from .program import NotEvaluated, Program, read_program, stores_integers
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MOST_STRETCHES = 4096
+"""Of memory, that a load or a store may touch."""
+
+
+class CompiledKernels:
+    """The kernels of one process whose integers are computed."""
+
+    def __init__(self, hook: Hook, control: ControlTensors) -> None:
+        self._hook, self._control = hook, control
+        self._views = HostViews(hook)
+        self._evaluator = Evaluator(Memory(self._read))
+        self._programs: dict[str, int] = {}
+        self._numbered: list[Program] = []
+        self._waiting = threading.local()
+        hook.compute_programs(self._before, self._after)
+
+    def number(self, text: str) -> int:
+        """Of a program that is evaluated at its launches; 0 if there is nothing to compute."""
+        if text not in self._programs:
+            self._programs[text] = 0
+            try:
+                program = read_program(text)
+            except (NotEvaluated, IndexError, ValueError):
+                return 0
+            if stores_integers(program, self._evaluator.evaluated):
+                self._numbered.append(program)
+                self._programs[text] = len(self._numbered)
+        return self._programs[text]
+
+    def layout(self, number: int) -> str:
+        """A character for each parameter: how many bytes it has."""
+        parameters = self._numbered[number - 1].parameters
+        return "".join("8" if kind.is_pointer else _NBYTES.get(kind.element, "4") for _, kind in parameters)
+
+    def _before(self, number: int, values: list[int]) -> None:
+        """Evaluates the program. `values`: the grid, then the parameters."""
+        self._waiting.stores = []
+        if self._control.capturing():
+            return
+        self._waiting.stores = self._control.unrecorded(functools.partial(self._evaluated, number, values))
+
+    def _evaluated(self, number: int, values: list[int]) -> list[Store]:
+        grid = values[0], values[1], values[2]
+        if grid[0] * grid[1] * grid[2] > MAX_ELEMENTS:
+            return []
+        try:
+            return self._evaluator.stores(self._numbered[number - 1], grid, values[3:])
+        except (NotEvaluated, RuntimeError, IndexError, KeyError, TypeError, ValueError):
+            return []  # what it stores stays unknown
+
+    def _after(self) -> None:
+        for store in self._waiting.stores:
+            self._control.unrecorded(functools.partial(self._write, store))
+        self._waiting.stores = []
+
+    # ---- memory ----------------------------------------------------------------------------------------------------
+    def _read(self, addresses: Tensor, element: str) -> Tensor | None:
+        start, base = self._views.whole(dtype_of(element))
+        if base is None:
+            return None
+        if not addresses.numel():
+            return base.new_empty(addresses.shape, device="cpu")
+        item = base.element_size()
+        if not self._is_known(addresses, item):
+            return None
+        places = (addresses - start) // item
+        return base[places] if _inside(places, base) else None
+
+    def _is_known(self, addresses: Tensor, item: int) -> bool:
+        """Waits for what has yet to arrive, so that the answer does not depend on when it does."""
+        first, last = int(addresses.min()), int(addresses.max())
+        if self._hook.data_state(first, last - first + item) == KNOWN:
+            return True
+        stretches = _stretches(addresses, item)
+        for stretch in stretches or ():
+            self._hook.data_wait(stretch.address, stretch.nbytes)
+            if self._hook.data_state(stretch.address, stretch.nbytes) != KNOWN:
+                return False
+        return stretches is not None
+
+    def _write(self, store: Store) -> None:
+        start, base = self._views.whole(store.values.dtype)
+        if base is None:
+            return
+        item = base.element_size()
+        stretches, places = _stretches(store.addresses, item), (store.addresses - start) // item
+        if stretches is None or not _inside(places, base):
+            return
+
+        def write() -> None:
+            base[places] = store.values
+            for stretch in stretches:
+                self._hook.data_mark_known(stretch.address, stretch.nbytes)
+
+        if any(self._hook.data_in_use(stretch.address, stretch.nbytes) for stretch in stretches):
+            self._control.defer([], stretches, write)  # an earlier operation has yet to read what is there
+        else:
+            write()
+
+
+class _Stretch(NamedTuple):
+    """Of memory."""
+
+    address: int
+    nbytes: int
+
+
+def _inside(places: Tensor, base: Tensor) -> bool:
+    return int(places.min()) >= 0 and int(places.max()) < base.numel()
+
+
+def _stretches(addresses: Tensor, item: int) -> list[_Stretch] | None:
+    """None if there are many."""
+    import torch
+
+    places = torch.unique(addresses)
+    (ends,) = torch.nonzero(places.diff() != item, as_tuple=True)
+    if len(ends) >= _MOST_STRETCHES:
+        return None
+    starts = torch.cat((places[:1], places[ends + 1])).tolist()
+    stops = torch.cat((places[ends], places[-1:])).tolist()
+    return [_Stretch(first, last - first + item) for first, last in zip(starts, stops, strict=True)]
+
+
+_NBYTES = {"i1": "1", "i8": "1", "i16": "2", "f16": "2", "bf16": "2", "i64": "8", "f64": "8"}

@@ -1,0 +1,180 @@
+"""Ranks that a launcher started: one that fails does not end the run if the launcher starts the job again.
+
+The launcher decides, in real time, as on a cluster: torchrun's agent ends the other ranks and starts all of them again,
+as often as `--max-restarts` says. It is *told* of the end of a process when virtual time has come to the instant at
+which it would notice, so that the other ranks have done until then what they would do on a cluster. A failure is the
+run's end when the launcher has ended, or does nothing for PATIENCE_S. Processes that start meanwhile are *held*: they
+wait until each rank has one and all former ones have ended. Then all ranks go on at one instant of virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, NamedTuple
+
+from emu.contract import records
+from phantora_async.coordinator.connections import Connections
+from phantora_async.ingest.channel import Channel
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.virtual_time import Timeline
+
+PATIENCE_S = 60.0
+"""How long a launcher may do nothing after a rank has failed. torchrun waits 30 s for ranks that ignore SIGTERM."""
+
+
+class Restart(NamedTuple):
+    """The ranks were started again."""
+
+    rank: int
+    """The one that failed first."""
+    exit_code: int
+    """Of that rank: 128 + S if signal S ended it."""
+    at_ns: int
+    """When the ranks started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A process that says it is a rank whose former process has failed."""
+
+    channel: Channel
+    hello: records.Hello
+    arrived: list[tuple[list[Any], int]]
+    """Its records, and their size on the wire."""
+
+
+class Restarts:
+    def __init__(
+        self,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        connections: Connections,
+        exits: dict[int, Any],
+        delay_ns: int,
+    ) -> None:
+        """`exits`: how processes of ranks have ended; `delay_ns`: how long after it the launcher notices an end."""
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._connections = connections
+        self._exits = exits
+        self._delay_ns = delay_ns
+        self.failed: dict[int, None] = {}
+        """Ranks whose process has failed, or was ended by the launcher, since the ranks were started last."""
+        self.told = False
+        """The launcher knows."""
+        self.ends: asyncio.Queue[int] = asyncio.Queue()
+        """Ranks of whose end the launcher is to be told now."""
+        self.done: list[Restart] = []
+        self._untold: list[int] = []
+        self._held: dict[int, Held] = {}
+        """By rank."""
+        self._news_s = 0.0
+
+    @property
+    def first(self) -> int | None:
+        """The rank that failed first; None if none has failed."""
+        return next(iter(self.failed), None)
+
+    # ---- a rank fails ----------------------------------------------------------------------------------------------
+
+    def fail(self, rank: int, untold: bool) -> None:
+        """The rank's process has failed, or was ended by the launcher. `untold`: the launcher does not know."""
+        self.failed[rank] = None
+        self.news()
+        if untold:
+            self._untold.append(rank)
+            if self.told:
+                self.tell()
+        self._connections.drain(rank)
+        self._hold_time(rank)
+
+    def _hold_time(self, rank: int) -> None:
+        """Once all that the process has sent is here: virtual time stops where its launcher would notice the end."""
+        if not self._connections.connected(rank):
+            noticed = records.HostAdvance(records.HOST_ADVANCE, 0, 0, self._delay_ns, b"")
+            self._timeline.feed(rank, [noticed])
+
+    def tell(self) -> None:
+        """The launcher is to know of all ends. The rank at whose end virtual time stands has failed first."""
+        starved = self._timeline.starved
+        if not self.told and starved in self.failed:
+            self.failed = {starved: None} | self.failed
+        self.told = True
+        for rank in self._untold:
+            self.ends.put_nowait(rank)
+        self._untold.clear()
+
+    def news(self) -> None:
+        """Something has happened, in real time."""
+        self._news_s = monotonic()
+
+    def given_up(self) -> bool:
+        """A rank has failed, and its launcher does nothing."""
+        return bool(self.failed) and monotonic() - self._news_s > PATIENCE_S
+
+    # ---- ranks start again -----------------------------------------------------------------------------------------
+
+    def hold(self, channel: Channel, hello: records.Hello) -> bool:
+        """A process has connected. True: it is held, because the rank's former process has ended."""
+        rank = hello.rank
+        if not self.failed or (self._connections.connected(rank) and not self._has_ended(rank)):
+            return False
+        self._held[rank] = Held(channel, hello, [])
+        self.news()
+        return True
+
+    def keep(self, channel: Channel, arrived: list[Any], nbytes: int) -> bool:
+        """Records have come. True: they are kept, because the process is held."""
+        held = self._held.get(channel.rank)
+        if held is None or held.channel is not channel:
+            return False
+        held.arrived.append((arrived, nbytes))
+        return True
+
+    def closed(self, channel: Channel) -> bool:
+        """The connection of a process has closed. Says whether the process was held."""
+        rank = channel.rank
+        held = self._held.get(rank)
+        if held is None or held.channel is not channel:
+            return False
+        del self._held[rank]
+        self.news()
+        return True
+
+    def former_closed(self, rank: int) -> None:
+        """The connection of a process that is not held has closed."""
+        if rank in self.failed:
+            self._hold_time(rank)
+
+    def _has_ended(self, rank: int) -> bool:
+        return rank in self._exits or self._fact_builder.rank_info[rank].bye is not None
+
+    def complete(self) -> bool:
+        """Has each rank that had a process a new one, and have all former ones gone?"""
+        return bool(self.failed and self._held) and all(
+            rank in self._held and self._has_ended(rank) and not self._connections.connected(rank)
+            for rank in self._connections.pids
+        )
+
+    def restart(self, exit_code: int) -> list[Held]:
+        """All ranks go on. Returns their processes, which are to be connected. `exit_code`: of the rank that failed.
+        Raises RunFailure if the ranks cannot continue.
+        """
+        first = self.first
+        assert first is not None, "no rank has failed"
+        ranks = sorted(self._held)
+        queued = sum(map(self._timeline.queued, ranks))
+        at_ns = self._timeline.restart(first, ranks)
+        self._timeline.take_answers()
+        self._fact_builder.restart(ranks, self._timeline.hosts[first].steps)
+        self._connections.restart(queued)
+        for rank in ranks:
+            self._exits.pop(rank, None)
+        self.done.append(Restart(first, exit_code, at_ns))
+        held = [self._held[rank] for rank in ranks]
+        self._held = {}
+        self.failed = {}
+        self.told = False
+        return held

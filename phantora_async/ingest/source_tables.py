@@ -1,0 +1,107 @@
+"""What members of large collectives tell each other instead of bytes: where the sources of their inputs are listed.
+
+Independent of virtual time. The tables lie in the ranks' store; here are their names. A question about a member's
+output is answered once those that give it have made the call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from typing import NamedTuple
+
+from emu.contract import records
+from emu.contract.records import NcclKind
+from phantora_async.errors import ProtocolError
+from phantora_async.ingest.communicators import Answers, Communicators
+
+MOST_CALLS = 1 << 16
+"""Calls whose tables are remembered: the latest."""
+FOLLOWS = (1 << 32) - 1
+"""The entry of a table that is told later."""
+_ROOTED = (NcclKind.BROADCAST, NcclKind.SCATTER)
+
+
+class _Call(NamedTuple):
+    """A collective, or a send with its receive."""
+
+    comm: int
+    seq: int
+    sender: int
+    """Places in the communicator; -1 for collectives."""
+    receiver: int
+
+
+class _Asked(NamedTuple):
+    rank: int
+    question: records.SourcesOf
+
+
+class SourceTables:
+    """By call, what its members have told."""
+
+    def __init__(self, communicators: Communicators) -> None:
+        self._communicators = communicators
+        self._tables: OrderedDict[_Call, dict[int, records.NcclSources]] = OrderedDict()
+        """By the teller's place."""
+        self._made: Counter[tuple[int, int, int]] = Counter()
+        """Calls that a rank has made: by communicator, rank, and receiver of sends or -1."""
+        self._asked: dict[tuple[int, int, int], list[_Asked]] = {}
+        """Questions that wait for a rank's calls, by the same."""
+        self._late: dict[_Call, list[_Asked]] = {}
+        """Questions that wait for tables that follow."""
+
+    def told(self, record: records.NcclSources) -> Answers:
+        """A member has told its table, before it makes the call, or that it will. Returns answers that waited."""
+        sends = record.op == NcclKind.SEND
+        place = record.root if sends else record.place
+        call = _Call(record.comm, record.seq, record.root, record.place) if sends else _collective(record)
+        self._tables.setdefault(call, {})[place] = record
+        if len(self._tables) > MOST_CALLS:
+            self._tables.popitem(last=False)
+        if record.entry == FOLLOWS:
+            return []
+        return [answer for asked in self._late.pop(call, ()) for answer in self.ask(asked.rank, asked.question)]
+
+    def made(self, rank: int, op: records.NcclOp) -> Answers:
+        """A rank has made a call. Returns answers that waited for it."""
+        if op.op == NcclKind.RECV:
+            return []
+        who = (op.comm, rank, op.peer if op.op == NcclKind.SEND else -1)
+        self._made[who] += 1
+        waiting = self._asked.pop(who, None)
+        if waiting is None:
+            return []
+        return [answer for asked in waiting for answer in self.ask(asked.rank, asked.question)]
+
+    def ask(self, rank: int, question: records.SourcesOf) -> Answers:
+        """A rank wants to know the sources of a member's output. Raises ProtocolError."""
+        comm = self._communicators.by_id.get(question.comm)
+        if comm is None or question.root >= len(comm.members):
+            raise ProtocolError(rank, f"SOURCES_OF names member {question.root} of communicator {question.comm:#x}")
+        sends = question.op == NcclKind.SEND
+        if sends:
+            call, places = _Call(question.comm, question.seq, question.root, question.place), [question.root]
+        else:
+            call = _collective(question)
+            places = [question.root] if question.op in _ROOTED else list(range(len(comm.members)))
+        for place in places:
+            who = (question.comm, comm.members[place], question.place if sends else -1)
+            if self._made[who] <= question.seq:
+                self._asked.setdefault(who, []).append(_Asked(rank, question))
+                return []
+        tables = self._tables.get(call, {})
+        found = [tables.get(place) for place in places]
+        if any(table is not None and table.entry == FOLLOWS for table in found):
+            self._late.setdefault(call, []).append(_Asked(rank, question))
+            return []
+        payload = b"".join(
+            records.SourceTable.encode(table.key_low, table.key_high, table.entry, 0)
+            if table is not None
+            else bytes(records.SourceTable.size())
+            for table in found
+        )
+        return [(rank, records.Sources.encode(question.qid, len(found), 0, payload=payload))]
+
+
+def _collective(record: records.NcclSources | records.SourcesOf) -> _Call:
+    return _Call(record.comm, record.seq, -1, -1)

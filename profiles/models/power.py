@@ -1,0 +1,85 @@
+"""How much power a kernel draws at the full clock, and how much of its time grows when the clock falls.
+
+A GPU whose kernels of the last tens of milliseconds would draw more than its limit lowers its clock. Who follows the
+kernels of a rank in order (emu/hook/costs/power.c) can tell when: costs alone cannot. Watts were read off H200s that
+ran one kind of kernel for a second; docs/costs.md has them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from profiles.descriptions.gpu import Gpu
+from profiles.models.machine import Estimate
+from profiles.signature import Kernel, Signature
+
+BUSY_TENSOR_CORES = 0.80
+"""Share of the peak rate at which products draw most."""
+PRODUCTS = (0.32, 0.68)
+"""With idle tensor cores, and more with busy ones. This and what follows are shares of what large products draw."""
+CONVOLUTION = (0.475, 0.525)
+ATTENTION = (0.475, 0.66)
+WITHOUT_TENSOR_CORES = 0.73
+"""Products in f32 and f64."""
+OTHERS = {
+    "softmax": 0.70,
+    "loss": 0.70,
+    "layer norm": 0.70,
+    "batch norm": 0.45,
+    "element-wise, cast": 0.54,
+    "element-wise, strided": 0.53,
+    "reduction": 0.59,
+    "memory fill": 0.36,
+}
+HALF_PRECISION = 0.62
+"""Element-wise kernels of 16-bit numbers: twice the instructions for the same bytes."""
+FUNCTIONS = 0.77
+"""The same, with exponentials and their like."""
+MEMORY = 0.55
+"""Any other kernel that keeps the memory busy."""
+SHORT_NS = 20_000
+"""A kernel outside the tensor cores that is shorter draws less in proportion: it does not fill the GPU all the time."""
+CLOCKED_ATTENTION = 1.5
+CLOCKED_NORM = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """``power``: share of the GPU's limit, at the full clock. ``clocked``: how its time grows with the clock's period,
+    relative to a large matrix product's.
+    """
+
+    power: float
+    clocked: float
+
+
+NOTHING = Draw(0.0, 0.0)
+"""Of a GPU whose power is not described."""
+
+
+def draw(gpu: Gpu, what: Signature, found: Estimate) -> Draw:
+    if gpu.power is None:
+        return NOTHING
+    if found.peak in ("", "f32", "f64"):
+        busy_w = gpu.power.product_w * _outside_tensor_cores(what, found)
+        drawn_w = gpu.power.idle_w + max(busy_w - gpu.power.idle_w, 0.0) * min(found.solo_ns / SHORT_NS, 1.0)
+        return Draw(drawn_w / gpu.power_limit_w, CLOCKED_NORM if found.model == "layer norm" else 0.0)
+    busy = min(found.flops / gpu.peak_flops(found.peak) * 1e9 / max(found.solo_ns, 1.0) / BUSY_TENSOR_CORES, 1.0)
+    clocked = 1.0
+    least, more = PRODUCTS
+    if found.model.startswith("attention"):
+        least, more = ATTENTION
+        clocked = CLOCKED_ATTENTION
+    elif found.model.startswith("convolution"):
+        least, more = CONVOLUTION
+    return Draw((least + more * busy) * gpu.power.product_w / gpu.power_limit_w, clocked)
+
+
+def _outside_tensor_cores(what: Signature, found: Estimate) -> float:
+    """Of what large products draw."""
+    if found.flops and found.peak:
+        return WITHOUT_TENSOR_CORES
+    if found.model == "element-wise" and isinstance(what, Kernel) and re.search("BFloat16|Half", what.name):
+        return FUNCTIONS if re.search("(?i)gelu|silu|tanh|sigmoid|exp|erf|pow", what.name) else HALF_PRECISION
+    return OTHERS.get(found.model, MEMORY)

@@ -1,0 +1,65 @@
+"""The GPU's clock under its power limit, followed through a trace, as emu/hook/costs/power.c follows it in a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+from profiles.descriptions.gpu import Gpu
+from profiles.models.dispatch import estimate
+from profiles.models.power import draw
+from profiles.signature import parse
+from profiles.tools.trace import Work
+
+LONGEST_STRETCH = 1.6
+ROUNDS = 3
+"""A trace of one step is followed so often: the clock depends on the steps before."""
+
+
+class Clock:
+    def __init__(self, gpu: Gpu) -> None:
+        """Raises ValueError for a GPU whose power is not described."""
+        if gpu.power is None:
+            raise ValueError(f"{gpu.name}: no [power]")
+        self._window = float(gpu.power.window_ns)
+        self._idle = gpu.power.idle_w / gpu.power_limit_w
+        self._clocked = self._clocked_energy = 0.0
+        self._energy = self._idle * self._window
+
+    def add(self, ns: float, power: float, clocked: float) -> None:
+        """Work of that duration at the full clock, or, without power and clocked, of a GPU that waits."""
+        left = self._window / (self._window + ns)
+        self._clocked = (self._clocked + ns * clocked) * left
+        self._energy = (self._energy + ns * power) * left
+        self._clocked_energy = (self._clocked_energy + ns * power * clocked) * left
+
+    def idle(self, ns: float) -> None:
+        self.add(ns, self._idle, 0.0)
+
+    @property
+    def stretch(self) -> float:
+        """How much longer a large matrix product takes than at the full clock."""
+        if self._energy <= self._window or not self._clocked:
+            return 1.0
+        half = (self._window - self._clocked - self._energy + self._clocked_energy) / 2
+        found = (sqrt(half * half + self._clocked * self._clocked_energy) - half) / self._clocked
+        return min(max(found, 1.0), LONGEST_STRETCH)
+
+
+def stretches(gpu: Gpu, works: Sequence[Work]) -> list[float]:
+    """For each piece of work of a trace, in order: how many times longer it takes than at the full clock."""
+    if gpu.power is None:
+        return [1.0] * len(works)
+    clock, found = Clock(gpu), list[float]()
+    for _ in range(ROUNDS):
+        found.clear()
+        free_us = works[0].at_us if works else 0.0
+        for work in works:
+            what = parse(work.signature)
+            modelled = estimate(gpu, what)
+            drawn = draw(gpu, what, modelled)
+            clock.idle(max(work.at_us - free_us, 0.0) * 1e3)
+            clock.add(modelled.solo_ns, drawn.power, drawn.clocked)
+            found.append(1 + drawn.clocked * (clock.stretch - 1))
+            free_us = max(free_us, work.at_us + work.for_us)
+    return found

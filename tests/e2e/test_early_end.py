@@ -1,0 +1,55 @@
+"""`--steps` and `--until`: a run ends in good order before its script does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import SCRIPTS, Finished, Run
+
+pytestmark = pytest.mark.torch
+
+
+def lines(done: Finished) -> list[str]:
+    return [line for line in done.output.splitlines() if line.startswith("step ")]
+
+
+def test_steps_are_those_of_a_script_that_stops_there(run: Run, tmp_path: Path) -> None:
+    """The same figures as with a script of three steps; no line is lost, nor one that is not flushed."""
+    held = run("stepping.py", "--clock", "--log", str(tmp_path / "log"), options=("--steps", "3"))
+    assert held.exit_code == 0, held.output
+    assert "stopped by --steps 3; the script did not end" in held.output
+    assert [(tmp_path / f"log{rank}").read_text() for rank in range(2)] == ["step 1\nstep 2\nstep 3\n"] * 2
+    ended = run("stepping.py", "--clock", "--steps", "3")
+    assert "ended" in ended.output
+    assert lines(held) == lines(ended)
+    assert [rank["steps"] for rank in held.simulated["ranks"]] == [3, 3]
+    assert held.simulated["step"] == ended.simulated["step"]
+    assert held.report["stopped"]["option"] == "--steps 3"
+    assert ended.report["stopped"] is None
+
+
+def test_a_rank_without_steps_ends_with_the_others(run: Run) -> None:
+    done = run("stepping.py", "--idle-rank", "2", n=3, options=("--steps", "2"))
+    assert done.exit_code == 0, done.output
+    assert lines(done) == ["step 1 loss 0.000", "step 2 loss 0.000"]
+    assert "stopped by --steps 2; the script did not end; rank 2 has no optimizer steps" in done.output
+
+
+def test_until_an_instant(run: Run, tmp_path: Path) -> None:
+    done = run("stepping.py", "--clock", "--log", str(tmp_path / "log"), options=("--until", "30ms"))
+    assert done.exit_code == 0, done.output
+    assert "stopped by --until 30ms of virtual time" in done.output
+    assert done.simulated["virtual_ns"] == 30_000_000
+    last = lines(done)[-1]
+    assert 0.015 < float(last.rpartition(" ")[2]) < 0.03
+    assert f"step {last.split()[1]}" in (tmp_path / "log0").read_text().splitlines()
+
+
+def test_a_launcher_s_ranks_end_as_well(run: Run) -> None:
+    script = str(SCRIPTS / "stepping.py")
+    done = run("torchrun", "--nproc-per-node", "2", script, options=("--steps", "2", "--launcher", "--"))
+    assert done.exit_code == 0, done.output
+    assert lines(done) == ["step 1 loss 0.000", "step 2 loss 0.000"]
+    assert "stopped by --steps 2" in done.output

@@ -1,0 +1,161 @@
+"""Integers that Triton programs store are computed from known ones; what follows from others stays unknown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from emu.compiled.evaluation import Evaluator, Memory  # noqa: E402
+from emu.compiled.program import NotEvaluated, read_program, stores_integers  # noqa: E402
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+IN, OUT = 1 << 20, 1 << 30
+HEAD = (
+    "tt.func public @f(%in: !tt.ptr<i64> {tt.divisibility = 16 : i32}, %out: !tt.ptr<i64>, %n: i32) "
+    "attributes {noinline = false} {"
+)
+
+
+def program(*lines: str) -> Any:
+    return read_program("|".join(("module {", HEAD, *lines, "tt.return", "}", "}")))
+
+
+def evaluator(numbers: list[int] | None) -> Evaluator:
+    """`numbers`: in memory at IN; None: unknown."""
+
+    def read(addresses: Tensor, element: str) -> Tensor | None:
+        if numbers is None:
+            return None
+        return torch.tensor(numbers)[(addresses - IN) // 8]  # type: ignore[no-any-return]
+
+    return Evaluator(Memory(read))
+
+
+def stored(numbers: list[int] | None, lines: list[str], grid: int = 1, n: int = 0) -> dict[int, int]:
+    """What is at each place of the output."""
+    found = {}
+    for addresses, values in evaluator(numbers).stores(program(*lines), (grid, 1, 1), [IN, OUT, n]):
+        found.update(zip(((addresses - OUT) // 8).tolist(), values.tolist(), strict=True))
+    return found
+
+
+BLOCK_OF_4 = [
+    "%c4 = arith.constant 4 : i32",
+    "%pid = tt.get_program_id x : i32",
+    "%start = arith.muli %pid, %c4 : i32",
+    "%r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>",
+    "%s = tt.splat %start : i32 -> tensor<4xi32>",
+    "%i = arith.addi %s, %r : tensor<4xi32>",
+    "%end = tt.splat %n : i32 -> tensor<4xi32>",
+    "%mask = arith.cmpi slt, %i, %end : tensor<4xi32>",
+    "%zero = arith.constant dense<0> : tensor<4xi64>",
+    "%ip = tt.splat %in : !tt.ptr<i64> -> tensor<4x!tt.ptr<i64>>",
+    "%ia = tt.addptr %ip, %i : tensor<4x!tt.ptr<i64>>, tensor<4xi32>",
+    "%x = tt.load %ia, %mask, %zero : tensor<4x!tt.ptr<i64>>",
+    "%op = tt.splat %out : !tt.ptr<i64> -> tensor<4x!tt.ptr<i64>>",
+    "%oa = tt.addptr %op, %i : tensor<4x!tt.ptr<i64>>, tensor<4xi32>",
+]
+STORE = "tt.store %oa, %y, %mask : tensor<4x!tt.ptr<i64>>"
+
+
+def test_all_instances_load_and_store_within_the_mask() -> None:
+    lines = [*BLOCK_OF_4, "%y = arith.muli %x, %x : tensor<4xi64>", STORE]
+    assert stored([1, 2, 3, 4, 5, 6], lines, grid=2, n=6) == {0: 1, 1: 4, 2: 9, 3: 16, 4: 25, 5: 36}
+    assert stored(None, lines, grid=2, n=6) == {}
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("%y = arith.divsi %x, %k : tensor<4xi64>", [-2, 0, 2, 3]),
+        ("%y = arith.remsi %x, %k : tensor<4xi64>", [-1, 2, 1, 0]),
+        ("%y = arith.shli %k, %k : tensor<4xi64>", [24] * 4),
+        ("%y = arith.xori %x, %k : tensor<4xi64>", [-6, 1, 4, 10]),
+        ("%b = arith.cmpi ult, %x, %k : tensor<4xi64>|%y = arith.extui %b : tensor<4xi1> to tensor<4xi64>", [0, 1, 0, 0]),
+        ("%b = arith.cmpi slt, %x, %k : tensor<4xi64>|%y = arith.extsi %b : tensor<4xi1> to tensor<4xi64>", [-1, -1, 0, 0]),
+        ("%t = arith.trunci %x : tensor<4xi64> to tensor<4xi8>|%y = arith.extsi %t : tensor<4xi8> to tensor<4xi64>",
+         [-7, 2, 7, 9]),
+        ("%b = arith.cmpi sgt, %x, %k : tensor<4xi64>|%y = arith.select %b, %x, %k : tensor<4xi1>, tensor<4xi64>",
+         [3, 3, 7, 9]),
+    ],
+)  # fmt: skip
+def test_operations(operation: str, expected: list[int]) -> None:
+    lines = [*BLOCK_OF_4, "%k = arith.constant dense<3> : tensor<4xi64>", *operation.split("|"), STORE]
+    assert list(stored([-7, 2, 7, 9], lines, n=4).values()) == expected
+
+
+def test_sums_and_running_sums() -> None:
+    combine = ["^bb0(%a: i64, %b: i64):", "%c = arith.addi %a, %b : i64"]
+    scan = ['%y = "tt.scan"(%x) <{axis = 0 : i32, reverse = false}> ({', *combine, "tt.scan.return %c : i64",
+            "}) : (tensor<4xi64>) -> tensor<4xi64>"]  # fmt: skip
+    assert stored([5, 1, 2, 4], [*BLOCK_OF_4, *scan, STORE], n=4) == {0: 5, 1: 6, 2: 8, 3: 12}
+    reduce = ['%all = "tt.reduce"(%x) <{axis = 0 : i32}> ({', *combine, "tt.reduce.return %c : i64",
+              "}) : (tensor<4xi64>) -> i64", "%y = tt.splat %all : i64 -> tensor<4xi64>"]  # fmt: skip
+    assert stored([5, 1, 2, 4], [*BLOCK_OF_4, *reduce, STORE], n=4) == dict.fromkeys(range(4), 12)
+
+
+def test_the_place_of_the_largest() -> None:
+    lines = [
+        *BLOCK_OF_4,
+        '%m:2 = "tt.reduce"(%x, %i) <{axis = 0 : i32}> ({',
+        "^bb0(%a: i64, %i: i32, %b: i64, %j: i32):",
+        "%g = arith.cmpi sge, %a, %b : i64",
+        "%v = arith.select %g, %a, %b : i64",
+        "%w = arith.select %g, %i, %j : i32",
+        "tt.reduce.return %v, %w : i64, i32",
+        "}) : (tensor<4xi64>, tensor<4xi32>) -> (i64, i32)",
+        "%l = arith.extsi %m#1 : i32 to i64",
+        "%y = tt.splat %l : i64 -> tensor<4xi64>",
+        STORE,
+    ]
+    assert set(stored([5, 9, 9, 4], lines, n=4).values()) == {1}
+
+
+def test_a_loop_and_a_branch() -> None:
+    lines = [
+        *BLOCK_OF_4,
+        "%c0 = arith.constant 0 : i32",
+        "%c1 = arith.constant 1 : i32",
+        "%sum = scf.for %at = %c0 to %n step %c1 iter_args(%acc = %x) -> (tensor<4xi64>)  : i32 {",
+        "%more = arith.addi %acc, %x : tensor<4xi64>",
+        "scf.yield %more : tensor<4xi64>",
+        "}",
+        "%first = arith.cmpi eq, %pid, %c0 : i32",
+        "%y = scf.if %first -> (tensor<4xi64>) {",
+        "scf.yield %sum : tensor<4xi64>",
+        "} else {",
+        "scf.yield %x : tensor<4xi64>",
+        "}",
+        STORE,
+    ]
+    assert stored(list(range(8)), lines, grid=2, n=8) == {i: i * 9 if i < 4 else i for i in range(8)}
+
+
+def test_what_follows_from_floats_is_not_worth_evaluating() -> None:
+    integers = program(*BLOCK_OF_4, "%y = arith.muli %x, %x : tensor<4xi64>", STORE)
+    floats = program(
+        *BLOCK_OF_4,
+        "%fp = tt.bitcast %ia : tensor<4x!tt.ptr<i64>> -> tensor<4x!tt.ptr<f32>>",
+        "%f = tt.load %fp, %mask : tensor<4x!tt.ptr<f32>>",
+        "%y = arith.fptosi %f : tensor<4xf32> to tensor<4xi64>",
+        STORE,
+    )
+    evaluated = evaluator([]).evaluated
+    assert stores_integers(integers, evaluated)
+    assert not stores_integers(floats, evaluated)
+
+
+def test_an_operation_that_is_not_known_leaves_its_results_unknown() -> None:
+    lines = [*BLOCK_OF_4, "%z = tt.strange %x : tensor<4xi64>", "%y = arith.addi %z, %x : tensor<4xi64>", STORE]
+    assert stored([1, 2, 3, 4], lines, n=4) == {}
+
+
+@pytest.mark.parametrize("text", ["", "module {|}", HEAD.replace("%n: i32", "%n: !tt.tensordesc<4xf32>")])
+def test_other_programs_are_refused(text: str) -> None:
+    with pytest.raises(NotEvaluated):
+        read_program(text)

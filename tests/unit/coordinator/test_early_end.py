@@ -1,0 +1,66 @@
+"""When --steps has been reached, and what the report then says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from phantora_async.coordinator.early_end import EarlyEnd
+from phantora_async.run_spec import RunSpec
+from phantora_async.virtual_time import HostState, Stop
+from profiles import load_cluster, load_gpu, load_host
+
+SPEC = RunSpec(
+    Path("s"), Path("c"), Path("r"), (8,), load_gpu("h200"), load_cluster("dgx-h200"), load_host("xeon-h200"), "none"
+)
+NEVER = 1 << 62
+
+
+def host(rank: int, steps: int, state: HostState, clock_ns: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(rank=rank, steps=steps, state=state, clock_ns=clock_ns)
+
+
+def early_end(*hosts: SimpleNamespace, now_ns: int = 0, steps: int = 3) -> EarlyEnd:
+    timeline: Any = SimpleNamespace(hosts=hosts, now_ns=now_ns, limit_ns=NEVER)
+    return EarlyEnd(replace(SPEC, steps=steps), timeline)
+
+
+HELD = host(0, 3, HostState.HELD, clock_ns=100)
+
+
+@pytest.mark.parametrize(
+    ("other", "now_ns", "stop", "reached"),
+    [
+        (host(1, 3, HostState.HELD), 0, Stop.DRAINED, True),
+        (host(1, 2, HostState.RUNNING), 500, Stop.STARVED, False),  # its third step is still to come
+        (host(1, 2, HostState.WAITS_STREAM), 500, Stop.DRAINED, True),  # it waits for a rank that is held
+        (host(1, 0, HostState.RUNNING), 99, Stop.STARVED, False),  # it may have a step yet
+        (host(1, 0, HostState.RUNNING), 101, Stop.BUDGET, True),
+        (host(1, 0, HostState.FINISHED), 500, Stop.BUDGET, False),  # work of the held rank's GPU goes on
+    ],
+)
+def test_reached(other: SimpleNamespace, now_ns: int, stop: Stop, reached: bool) -> None:
+    assert early_end(HELD, other, now_ns=now_ns).reached(stop) is reached
+
+
+def test_not_without_the_option() -> None:
+    assert not early_end(host(0, 3, HostState.RUNNING), steps=0).reached(Stop.DRAINED)
+
+
+def test_what_the_report_says() -> None:
+    hosts = (HELD, host(1, 2, HostState.WAITS_STREAM), host(2, 0, HostState.RUNNING))
+    assert early_end(*hosts).document() == {
+        "option": "--steps 3",
+        "text": "stopped by --steps 3; the script did not end; rank 1 had done fewer steps and waited for the others; "
+        "rank 2 has no optimizer steps",
+    }
+
+
+def test_steps_that_were_never_found() -> None:
+    assert "no optimizer steps were found" in early_end(host(0, 0, HostState.FINISHED)).missed()
+    assert early_end(host(0, 2, HostState.FINISHED)).missed() == ""
+    assert early_end(host(0, 0, HostState.FINISHED), steps=0).missed() == ""
