@@ -47,6 +47,7 @@ COMMANDS = (
     Command("report", "show a run's report again"),
     Command("validate", "compare emulated jobs with what real GPUs did"),
     Command("profile", "measure this machine's host"),
+    Command("bench", "measure the simulator itself"),
     Command("profiles", "list, show or copy GPU, cluster and host descriptions"),
     Command("net", "simulate network flows without a training script"),
 )

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from emu.contract import isolation
@@ -31,6 +32,8 @@ from phantora_async.wording import compact, short
 
 SHOW_EVERY_S = 0.5
 """How often the status is looked at."""
+Beside = Callable[[Path, Callable[[int], int | None]], Coroutine[Any, Any, None]]
+"""What else to do while ranks run: it is told where they write their stacks, and which process a rank is."""
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 LAST_EVENTS_S = GRACE_S + 10.0
 """After the run's end: how long its processes may take to end."""
@@ -39,8 +42,9 @@ LAST_EVENTS_S = GRACE_S + 10.0
 class Session:
     """Owns everything that a run starts. When ``run`` returns, nothing of it is left."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, beside: Beside | None = None) -> None:
         self._config = config
+        self._beside = beside
         self._terminal = Terminal(status=config.progress)
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
@@ -64,6 +68,8 @@ class Session:
             try:
                 await coordinator.serve()
                 tasks.append(self._task(self._show(coordinator)))
+                if self._beside is not None:
+                    tasks.append(self._task(self._beside(runtime.socket.parent, coordinator.pid)))
                 if isinstance(launcher, Machines):
                     await self._listen(launcher, coordinator)
                     tasks.append(self._task(self._start_machines(launcher, runtime)))

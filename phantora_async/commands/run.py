@@ -225,6 +225,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show no status (otherwise: a line on a terminal, else one every 30 s)",
     )
+    output.add_argument("--profile-simulator", action="store_true", help=argparse.SUPPRESS)  # bench asks for it
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -239,8 +240,16 @@ def run(given: argparse.Namespace) -> int:
     from phantora_async.report import terminal_report, to_json
     from phantora_async.session import Session
 
+    profile = None
+    if given.profile_simulator:
+        from phantora_async.bench.profile import SimulatorProfile
+
+        profile = SimulatorProfile()
+        profile.start()
     with _handlers_kept():
-        outcome = uvloop.run(Session(config).run())
+        outcome = uvloop.run(Session(config, profile.sample if profile is not None else None).run())
+        if profile is not None:
+            profile.write(config.run_dir)
         unwritten = _write(config.report, to_json(outcome.report))
     logs = f"logs: {short(config.run_dir)}/rank*.log"
     if outcome.failure is not None:

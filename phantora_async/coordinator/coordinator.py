@@ -184,6 +184,10 @@ class Coordinator:
             before = ended
             await asyncio.sleep(LOOK_S)
 
+    def pid(self, rank: int) -> int | None:
+        """The process of a rank that is connected."""
+        return self._connections.pids.get(rank)
+
     def interrupt(self) -> bool:
         """Ctrl-C: ends the run and says who waits for whom. False if no rank has connected yet."""
         if not self._connections.pids:

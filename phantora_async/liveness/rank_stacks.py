@@ -47,13 +47,17 @@ class Stacks:
 
     def where(self, rank: int) -> Site | None:
         """Where its main thread was when it answered; None if it did not answer, or was not in Python code."""
+        lines = self.lines(rank)
+        return innermost(lines) if lines else None
+
+    def lines(self, rank: int) -> list[Line]:
+        """The stack of its main thread, innermost line first; empty as ``where`` says."""
         if rank not in self._asked:
-            return None
+            return []
         try:
-            text = self._path(rank).read_text(errors="replace")
+            return main_thread(self._path(rank).read_text(errors="replace"))
         except OSError:
-            return None
-        return innermost(main_thread(text))
+            return []
 
     def keep(self, run_dir: Path) -> dict[int, Path]:
         """Copies what was written into the run directory; the files by rank."""

@@ -28,8 +28,8 @@ MAY_IMPORT = {
     "emu.weights": ["emu.interpreter"],
     "emu.preload": ["emu.contract"],
     "emu.compiled": ["emu.control.control_tensors", "emu.control.host_views", "emu.interpreter"],
-    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.compiled", "emu.control", "emu.compiler", "emu.preload",
-                  "emu.reads", "emu.servers", "emu.weights"],
+    "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.compiled", "emu.control", "emu.compiler",
+                  "emu.preload", "emu.reads", "emu.servers", "emu.weights"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
     "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.json_files", "netsim.units"],
@@ -81,9 +81,10 @@ MAY_IMPORT = {
                                 "phantora_async.session", "phantora_async.remote",
                                 "phantora_async.trace_request", "phantora_async.wording", "phantora_async.report",
                                 "phantora_async.validation", "phantora_async.host_profile",
-                                "phantora_async.virtual_time"],
+                                "phantora_async.virtual_time", "phantora_async.bench"],
     "phantora_async.bench": ["emu.contract", "netsim", "profiles", "phantora_async.coordinator",
-                             "phantora_async.ingest", "phantora_async.virtual_time"],
+                             "phantora_async.errors", "phantora_async.ingest", "phantora_async.liveness",
+                             "phantora_async.virtual_time"],
 }  # fmt: skip
 """Package -> what its modules may import besides each other: a package means the modules directly in it, a module means
 this one alone. Each package stands below those that it imports."""
