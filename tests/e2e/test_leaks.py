@@ -198,7 +198,8 @@ def test_nothing_is_left(tmp_path: Path, how: str, victim: str, isolation: str) 
 def test_nothing_of_an_ordinary_user_is_left(victim: str) -> None:
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
-        with running(folder, "--isolation", "full", *HOW["torchrun"], user=NOBODY) as job:
+        torchrun = ("--launcher", "--", "python", "-m", "torch.distributed.run", "--nproc-per-node", "2")
+        with running(folder, "--isolation", "full", *torchrun, user=NOBODY) as job:
             end(job, victim)
             assert job.wait() == CODES[victim]
     finally:
