@@ -47,11 +47,34 @@ def build(
         "simulated": _simulated(spec, snapshot, fact_builder),
         "simulator": usage.document()
         | {
+            "rank_cpu": _rank_cpu(fact_builder),
             "facts": figures.facts,
             "emulated_calls": sum(rank.counters.api_calls for rank in snapshot.ranks),
             "emulated_ops": sum(rank.counters.ops for rank in snapshot.ranks),
             "speculation": _speculation(figures),
+            "kept": _kept(fact_builder),
         },
+    }
+
+
+def _kept(fact_builder: FactBuilder) -> Document | None:
+    """What the ranks kept so that it could be read back; None if no rank told it."""
+    kept = fact_builder.kept
+    if kept is None:
+        return None
+    return {"peak_nbytes": kept.peak, "limit_nbytes": kept.budget, "refused_nbytes": kept.refused}
+
+
+def _rank_cpu(fact_builder: FactBuilder) -> Document:
+    """Processor time of the ranks that have ended by themselves, all together. `hook_s`: of the hook library's own
+    threads, part of the others.
+    """
+    used = [info.processor for info in fact_builder.rank_info if info.processor.user_ns]
+    return {
+        "ranks": len(used),
+        "user_s": round(sum(one.user_ns for one in used) / 1e9, 3),
+        "system_s": round(sum(one.system_ns for one in used) / 1e9, 3),
+        "hook_s": round(sum(one.reader_ns for one in used) / 1e9, 3),
     }
 
 

@@ -139,7 +139,11 @@ _SPECULATION = Fields(
 )
 _SIMULATOR = Fields(
     _fields(NUMBER, "wall_s", "coordinator_cpu_s", "coordinator_peak_rss_nbytes")
-    | {"rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"))), "speculation": _SPECULATION}
+    | {"rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"))), "speculation": _SPECULATION},
+    {
+        "kept": Maybe(Fields(_fields(WHOLE, "peak_nbytes", "limit_nbytes", "refused_nbytes"))),
+        "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
+    },
 )
 SHAPE = Fields(
     {

@@ -281,9 +281,16 @@ def _early(simulator: Mapping[str, Any]) -> list[str]:
 def _simulator(simulator: Mapping[str, Any]) -> str:
     text = f"simulator: {simulator['wall_s']:.1f} s; coordinator: {simulator['coordinator_cpu_s']:.1f} s of CPU time, "
     text += f"{simulator['coordinator_peak_rss_nbytes'] / 1e6:.0f} MB"
-    private = simulator["rank_private_nbytes"]
+    private, used = simulator["rank_private_nbytes"], simulator.get("rank_cpu")
+    if used and used["ranks"]:
+        text += f"; CPU time per rank: {(used['user_s'] + used['system_s']) / used['ranks']:.1f} s"
     if private:
         text += f"; private memory per rank: {private['median'] / 1e6:.0f} MB (largest {private['max'] / 1e6:.0f} MB)"
+    kept = simulator.get("kept")
+    if kept and kept["peak_nbytes"] >= 1e6:
+        text += f"; kept to be read back, for all ranks: {kept['peak_nbytes'] / 1e6:,.0f} MB"
+    if kept and kept["refused_nbytes"]:
+        text += f", limit {kept['limit_nbytes'] / 1e6:,.0f} MB: {kept['refused_nbytes'] / 1e6:,.0f} MB more were not kept"
     return text
 
 
