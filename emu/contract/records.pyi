@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Kept | Usage | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -27,6 +27,8 @@ LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
 STATED_VALUE: Final = 10
 LOOP: Final = 11
+KEPT: Final = 15
+USAGE: Final = 24
 MARKER: Final = 6
 SITE: Final = 7
 STEPS_DONE: Final = 12
@@ -191,6 +193,30 @@ class Loop(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, turns: int, line: int, stated: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Kept(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    peak: int
+    budget: int
+    refused: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, peak: int, budget: int, refused: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Usage(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    user_ns: int
+    system_ns: int
+    reader_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, user_ns: int, system_ns: int, reader_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Marker(NamedTuple):
     kind: int

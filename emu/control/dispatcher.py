@@ -69,8 +69,8 @@ def install(
 ) -> Installed:
     """In the forker, once: registers the functions.
 
-    Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`. `reads` is told
-    of values that the program reads although nobody computed them.
+    Integer and bool tensors are computed up to `limit_numel` elements, others up to `float_limit_numel`. `reads` is
+    told of values that the program reads although nobody computed them.
     """
     import torch
 

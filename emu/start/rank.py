@@ -112,6 +112,7 @@ class Connection:
         self._prepared.peaks.report(self._prepared.hook)
         self._prepared.computed.routing.loads.report()
         self._prepared.reads.report()
+        self._prepared.hook.report_kept()
 
     def _stop(self) -> None:
         """The run ends now."""

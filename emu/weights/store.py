@@ -109,7 +109,7 @@ class Store:
         mapped = self._containing(block)
         if mapped is None or block.nbytes < LEAST_NBYTES:
             return None
-        if pages.written(Block(block.first_page, block.last_page - block.first_page)):
+        if pages.written(pages.whole_pages(block)):
             return None
         data, start = self._data(mapped.entry)
         offset = start + mapped.block.phase + block.address - mapped.block.address

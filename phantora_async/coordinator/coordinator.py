@@ -124,7 +124,7 @@ class Coordinator:
         loop.set_exception_handler(self._unexpected)
         self._gc_threshold = gc.get_threshold()
         gc.set_threshold(*GC_THRESHOLD)
-        self._server = await loop.create_unix_server(self._connection, str(self._spec.socket))
+        self._server = await loop.create_unix_server(self.stream, str(self._spec.socket))
 
     def rank_exited(self, rank: int, returncode: int, signal: int | None, untold: bool = False) -> None:
         """The rank's process has ended, with this exit code or by this signal. `untold`: its launcher does not know
@@ -186,6 +186,10 @@ class Coordinator:
             before = ended
             await asyncio.sleep(LOOK_S)
 
+    def pid(self, rank: int) -> int | None:
+        """The process of a rank that is connected."""
+        return self._connections.pids.get(rank)
+
     def interrupt(self) -> bool:
         """Ctrl-C: ends the run and says who waits for whom. False if no rank has connected yet."""
         if not self._connections.pids:
@@ -215,8 +219,9 @@ class Coordinator:
 
     # ---- for the channels, see ``channel.Receiver`` ----------------------------------------------------------------
 
-    def _connection(self) -> Channel:
-        channel = Channel(self)
+    def stream(self, pid: int = 0) -> Channel:
+        """The connection of a process. `pid`: see ``Channel``."""
+        channel = Channel(self, pid)
         self._channels.append(channel)
         return channel
 

@@ -12,6 +12,7 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.ingest.launch_counts import LaunchCounts
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import kernels_document, source_shares, window_counts
+from phantora_async.report.logged import logged_rates
 from phantora_async.report.routing import routing_document
 from phantora_async.report.simulator import Usage
 from phantora_async.report.stated_values import stated_document
@@ -45,11 +46,34 @@ def build(
         "simulated": _simulated(spec, snapshot, fact_builder),
         "simulator": usage.document()
         | {
+            "rank_cpu": _rank_cpu(fact_builder),
             "facts": figures.facts,
             "emulated_calls": sum(rank.counters.api_calls for rank in snapshot.ranks),
             "emulated_ops": sum(rank.counters.ops for rank in snapshot.ranks),
             "speculation": _speculation(figures),
+            "kept": _kept(fact_builder),
         },
+    }
+
+
+def _kept(fact_builder: FactBuilder) -> Document | None:
+    """What the ranks kept so that it could be read back; None if no rank told it."""
+    kept = fact_builder.kept
+    if kept is None:
+        return None
+    return {"peak_nbytes": kept.peak, "limit_nbytes": kept.budget, "refused_nbytes": kept.refused}
+
+
+def _rank_cpu(fact_builder: FactBuilder) -> Document:
+    """Processor time of the ranks that have ended by themselves, all together. `hook_s`: of the hook library's own
+    threads, part of the others.
+    """
+    used = [info.processor for info in fact_builder.rank_info if info.processor.user_ns]
+    return {
+        "ranks": len(used),
+        "user_s": round(sum(one.user_ns for one in used) / 1e9, 3),
+        "system_s": round(sum(one.system_ns for one in used) / 1e9, 3),
+        "hook_s": round(sum(one.reader_ns for one in used) / 1e9, 3),
     }
 
 
@@ -99,7 +123,8 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "virtual_ns": snapshot.now_ns,
         "collectives": snapshot.collectives,
         "step": step | {"interval": _interval(spec, step, ranks, kernels)},
-        "work": _work(spec, ranks),
+        "work": _work(spec, ranks) | {"unknown_share": _unknown_share(kernels)},
+        "logged": logged_rates([(rank, spec.run_dir / f"rank{rank}.log") for rank in (0, len(ranks) - 1)]),
         "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
         | _unrecognised(costs),
         "kernels": kernels,
@@ -166,6 +191,16 @@ def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
     rate = flops / gpu_s if gpu_s else 0.0
     peak = spec.gpu.peak_flops("bf16")
     return {"flops": flops, "tflops_per_gpu": rate / 1e12, "mfu": rate / peak, "peak_tflops": peak / 1e12}
+
+
+def _unknown_share(kernels: Document) -> float:
+    """Share of the GPU time of kernels of which it is not known how much arithmetic they do."""
+    unknown_ns = sum(
+        one["total_ns"]
+        for one in kernels["signatures"]
+        if one["source"] == "unrecognised" or (one["signature"].startswith("library;") and not one["flops"])
+    )
+    return unknown_ns / kernels["gpu_ns"] if kernels["gpu_ns"] else 0.0
 
 
 def _unrecognised(costs: Costs) -> Document:

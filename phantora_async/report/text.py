@@ -25,6 +25,8 @@ TITLE = 62
 """Width of the column that names GPU work, where there is room."""
 FIGURES = 64
 """Width of the columns before it."""
+LEAST_UNKNOWN = 0.005
+"""A smaller share of the GPU time is not worth a remark."""
 KERNELS = 20
 """How many signatures are listed. The JSON report has all."""
 EXAMPLE = 160
@@ -93,6 +95,8 @@ def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> Text:
         text += f", {seconds(step['host_median_ns'])} on the host"
     if work["flops"]:
         text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
+        if (unknown := work.get("unknown_share", 0.0)) >= LEAST_UNKNOWN:
+            text += f" without kernels of {unknown:.0%} of the GPU time, whose FLOPs are not known"
     rest = f"{text}{_interval(step['interval'], host)}\nsteps from: {step['source']}"
     return Text.assemble((f"a step takes {seconds(step['median_ns'])}", "bold"), rest)
 
@@ -204,10 +208,17 @@ def _unrecognised(reasons: Sequence[Mapping[str, Any]]) -> list[str]:
     return notes
 
 
+def _logged(rates: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rates:
+        return []
+    return [f"rank {rates[0]['rank']}'s script logged last: {', '.join(one['text'] for one in rates)}"]
+
+
 def _notes(simulated: Mapping[str, Any]) -> list[str]:
     sources = simulated["cost_sources"]
     shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
+    notes += _logged(simulated.get("logged", []))
     if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
         full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
         notes.append(
@@ -254,9 +265,18 @@ def _early(simulator: Mapping[str, Any]) -> list[str]:
 def _simulator(simulator: Mapping[str, Any]) -> str:
     text = f"simulator: {simulator['wall_s']:.1f} s; coordinator: {simulator['coordinator_cpu_s']:.1f} s of CPU time, "
     text += f"{simulator['coordinator_peak_rss_nbytes'] / 1e6:.0f} MB"
-    private = simulator["rank_private_nbytes"]
+    private, used = simulator["rank_private_nbytes"], simulator.get("rank_cpu")
+    if used and used["ranks"]:
+        text += f"; CPU time per rank: {(used['user_s'] + used['system_s']) / used['ranks']:.1f} s"
     if private:
         text += f"; private memory per rank: {private['median'] / 1e6:.0f} MB (largest {private['max'] / 1e6:.0f} MB)"
+    kept = simulator.get("kept")
+    if kept and kept["peak_nbytes"] >= 1e6:
+        text += f"; kept to be read back, for all ranks: {kept['peak_nbytes'] / 1e6:,.0f} MB"
+    if kept and kept["refused_nbytes"]:
+        text += (
+            f", limit {kept['limit_nbytes'] / 1e6:,.0f} MB: {kept['refused_nbytes'] / 1e6:,.0f} MB more were not kept"
+        )
     return text
 
 
