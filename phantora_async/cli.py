@@ -43,9 +43,11 @@ class Command:
 
 COMMANDS = (
     Command("run", "run a training script on emulated GPUs"),
+    Command("join", "run servers of a run that another machine coordinates"),
     Command("report", "show a run's report again"),
     Command("validate", "compare emulated jobs with what real GPUs did"),
     Command("profile", "measure this machine's host"),
+    Command("bench", "measure the simulator itself"),
     Command("profiles", "list, show or copy GPU, cluster and host descriptions"),
     Command("net", "simulate network flows without a training script"),
 )

@@ -22,6 +22,7 @@ from phantora_async.config import (
     resolve,
 )
 from phantora_async.errors import Interrupted, NotWritten, exit_codes_help
+from phantora_async.remote.wire import TOKEN_VARIABLE
 from phantora_async.trace_request import FORMS
 from phantora_async.virtual_time.speculation_policy import POLICIES
 from phantora_async.wording import short
@@ -160,6 +161,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="private: isolated servers reach each other and nothing else (default); host: they have this machine's "
         "network, for scripts that download",
     )
+    several = parser.add_argument_group("several machines")
+    several.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="run the servers on other machines, which join with `phantora-async join`; this one coordinates "
+        "(port 0: any free one)",
+    )
+    several.add_argument(
+        "--machines", type=int, default=1, metavar="N", help="how many machines join (default: %(default)s)"
+    )
+    several.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"file with the token that machines must know (default: the environment variable {TOKEN_VARIABLE}, else a "
+        "new one, in the file `token` of the run directory)",
+    )
     output = parser.add_argument_group("output")
     output.add_argument(
         "--run-dir", metavar="DIR", help="directory for logs and the report (default: a new one in phantora-runs/)"
@@ -207,6 +225,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show no status (otherwise: a line on a terminal, else one every 30 s)",
     )
+    output.add_argument("--profile-simulator", action="store_true", help=argparse.SUPPRESS)  # bench asks for it
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -221,8 +240,16 @@ def run(given: argparse.Namespace) -> int:
     from phantora_async.report import terminal_report, to_json
     from phantora_async.session import Session
 
+    profile = None
+    if given.profile_simulator:
+        from phantora_async.bench.profile import SimulatorProfile
+
+        profile = SimulatorProfile()
+        profile.start()
     with _handlers_kept():
-        outcome = uvloop.run(Session(config).run())
+        outcome = uvloop.run(Session(config, profile.sample if profile is not None else None).run())
+        if profile is not None:
+            profile.write(config.run_dir)
         unwritten = _write(config.report, to_json(outcome.report))
     logs = f"logs: {short(config.run_dir)}/rank*.log"
     if outcome.failure is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import NcclKind, RecordError
@@ -26,6 +26,15 @@ from phantora_async.virtual_time.entities import NO_MEMORY, MemoryPeaks
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
+class ProcessorTime(NamedTuple):
+    """What a rank has used of this machine."""
+
+    user_ns: int
+    system_ns: int
+    reader_ns: int
+    """Of both: the hook library's own thread."""
+
+
 @dataclass(slots=True)
 class RankInfo:
     """What one rank has told about itself."""
@@ -39,6 +48,8 @@ class RankInfo:
     told_memory: MemoryPeaks = NO_MEMORY
     """The largest of its devices, whether virtual time has come so far or not."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
+    processor: ProcessorTime = ProcessorTime(0, 0, 0)
+    """Of its processes that have ended."""
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""
 
@@ -73,7 +84,11 @@ class FactBuilder:
         self.warnings: dict[str, WarningCount] = {}
         """By their texts."""
         self.routing = RoutingLoads()
+        self.kept: records.Kept | None = None
+        """What the ranks keep so that it can be read back, as the last one has told."""
         self.reads = UncomputedReads()
+        self.profiled: set[int] = set()
+        """Ranks whose scripts have run a profiler."""
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
@@ -81,9 +96,11 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
             records.LOOP: self.reads.take_loop,
+            records.USAGE: self._usage,
             records.MARKER: self._marker,
             records.MEMORY: self._memory,
             records.STEPS_DONE: self._question,
@@ -91,6 +108,7 @@ class FactBuilder:
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
             records.NCCL_SOURCES: self._told,
+            records.KEPT: self._kept,
             records.SOURCES_OF: self._sources_of,
             records.COMM_INIT: self._comm_init,
             records.COMM_SPLIT: self._comm_split,
@@ -124,6 +142,7 @@ class FactBuilder:
     def restart(self, ranks: Iterable[int], steps: int) -> None:
         """These ranks start again, after so many steps; all processes have ended."""
         self._exchange = DataExchange()
+        self._sources = SourceTables(self.communicators)
         self.communicators.restart()
         self._matching.restart(ranks)
         self._answers.clear()
@@ -173,6 +192,20 @@ class FactBuilder:
         site = from_record(record)
         if site is not None:
             self.rank_info[rank].sites[record.number] = site
+
+    def _usage(self, rank: int, record: records.Usage) -> None:
+        info = self.rank_info[rank]
+        before = info.processor
+        info.processor = ProcessorTime(
+            before.user_ns + record.user_ns,
+            before.system_ns + record.system_ns,
+            before.reader_ns + record.reader_ns,
+        )
+
+    def _trace(self, rank: int, record: records.Trace) -> records.Trace:
+        if record.profiled:
+            self.profiled.add(rank)
+        return record
 
     def _trace_name(self, rank: int, record: records.TraceName) -> None:
         self.rank_info[rank].trace_names[record.key] = _text(record.payload)
@@ -239,6 +272,10 @@ class FactBuilder:
 
     def _data(self, rank: int, record: records.NcclData) -> None:
         self._answers += self._exchange.late(rank, record)
+
+    def _kept(self, rank: int, record: records.Kept) -> None:
+        if self.kept is None or record.peak >= self.kept.peak:
+            self.kept = record
 
     def _told(self, rank: int, record: records.NcclSources) -> None:
         self._answers += self._sources.told(record)

@@ -24,7 +24,9 @@ class Stacks:
         """By rank: size of its file when last looked at."""
 
     def ask(self, rank: int, pid: int) -> None:
-        """Asks for its stacks now, which replace older ones. A rank that has no file cannot be asked."""
+        """Asks for its stacks now, which replace older ones. A rank that has no file here, as one of another machine,
+        cannot be asked.
+        """
         with contextlib.suppress(OSError):  # it has just ended
             os.truncate(self._path(rank), 0)
             os.kill(pid, stack_request.SIGNAL)
@@ -45,13 +47,17 @@ class Stacks:
 
     def where(self, rank: int) -> Site | None:
         """Where its main thread was when it answered; None if it did not answer, or was not in Python code."""
+        lines = self.lines(rank)
+        return innermost(lines) if lines else None
+
+    def lines(self, rank: int) -> list[Line]:
+        """The stack of its main thread, innermost line first; empty as ``where`` says."""
         if rank not in self._asked:
-            return None
+            return []
         try:
-            text = self._path(rank).read_text(errors="replace")
+            return main_thread(self._path(rank).read_text(errors="replace"))
         except OSError:
-            return None
-        return innermost(main_thread(text))
+            return []
 
     def keep(self, run_dir: Path) -> dict[int, Path]:
         """Copies what was written into the run directory; the files by rank."""

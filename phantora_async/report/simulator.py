@@ -71,6 +71,7 @@ class Usage:
         return {
             "wall_s": round(time.monotonic() - self._started_s, 3),
             "coordinator_cpu_s": round(own.ru_utime + own.ru_stime, 3),
+            "coordinator_system_s": round(own.ru_stime, 3),
             "coordinator_peak_rss_nbytes": own.ru_maxrss * 1024,
             "cpus": len(os.sched_getaffinity(0)),
             "records": self._records,

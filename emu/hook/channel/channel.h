@@ -43,6 +43,7 @@ void ph_channel_wake_for_segments(void);
 
 void ph_questions_number_from(uint64_t first);
 int ph_channel_open(const char *path);
+uint64_t ph_reader_cpu_ns(void); /* processor time of the thread that receives */
 void ph_channel_close(void);
 void ph_channel_drop_in_child(void);
 void ph_channel_fork_lock(void);

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LATE_AFTER_MS = 2, LEAST_PATIENCE_MS = 20, MOST_PATIENCE_MS = 320, FOREVER = -1 };
@@ -120,6 +121,15 @@ static void *reader(void *unused) {
     return NULL;
 }
 
+static pthread_t thread; /* once it has been started */
+
+uint64_t ph_reader_cpu_ns(void) {
+    clockid_t clock;
+    struct timespec used;
+    if (pthread_getcpuclockid(thread, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+    return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
 int ph_reader_start(void) {
     sigset_t all, before;
     sigfillset(&all);
@@ -128,7 +138,6 @@ int ph_reader_start(void) {
     pthread_attr_setstacksize(&attributes, 256 << 10);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_t thread;
     int status = pthread_create(&thread, &attributes, reader, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);

@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 ph_run_state ph_run;
@@ -184,10 +185,24 @@ PH_EXPORT void phantora_flush(void) {
     ph_flush();
 }
 
+static uint64_t nanoseconds(struct timeval time) {
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_usec * 1000u;
+}
+
+static void emit_usage(void) {
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) != 0) return;
+    struct ph_USAGE record = {.user_ns = nanoseconds(used.ru_utime),
+                              .system_ns = nanoseconds(used.ru_stime),
+                              .reader_ns = ph_reader_cpu_ns()};
+    ph_emit_out_of_band(PH_KIND_USAGE, &record, sizeof record, NULL, 0);
+}
+
 /* Sends everything. Records of calls that the program makes while it exits are dropped. */
 PH_EXPORT void phantora_finish(int exit_code, const char *last_words) {
     if (!ph_run.started || ph_run.finished) return;
     ph_emit_counters();
+    emit_usage();
     struct ph_BYE bye = {.exit_code = exit_code};
     ph_emit_here(PH_KIND_BYE, &bye, sizeof bye, last_words, last_words ? strlen(last_words) : 0);
     ph_run.finished = true;

@@ -55,7 +55,7 @@ struct ph_watch {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* of all lists and of the events' watch_ fields */
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER; /* a launch may have nothing to wait for any more */
-static atomic_int blocked;
+static atomic_int blocked, nvisible;                       /* nvisible: pending events that are visible */
 static _Thread_local struct {
     ph_watch *watch;
     const ph_stream *stream;
@@ -81,8 +81,10 @@ static bool called_by_process_group(void) {
     int n = backtrace(frames, MAX_FRAMES);
     for (int i = 0; i < n; i++) {
         Dl_info about;
-        if (dladdr(frames[i], &about) && about.dli_sname && strstr(about.dli_sname, "4c10d16ProcessGroupNCCL"))
-            return true;
+        if (!dladdr(frames[i], &about) || !about.dli_sname || !strstr(about.dli_sname, "4c10d16ProcessGroupNCCL"))
+            continue;
+        ph_watchdog_sleeps_in(about.dli_fname);
+        return true;
     }
     return false;
 }
@@ -115,8 +117,18 @@ static void unlink_event(ph_event *event) {
             break;
         }
     event->watch = NULL;
-    if (event->watch_visible) pthread_cond_broadcast(&released);
+    if (!event->watch_visible) return;
+    atomic_fetch_sub(&nvisible, 1);
+    pthread_cond_broadcast(&released);
 }
+
+/* Under the lock. */
+static void show(ph_event *event) {
+    if (!event->watch_visible) atomic_fetch_add(&nvisible, 1);
+    event->watch_visible = true;
+}
+
+bool ph_watch_any_visible(void) { return atomic_load(&nvisible) > 0; }
 
 void ph_watch_forget(ph_event *event) {
     if (!event->watch) return;
@@ -210,7 +222,7 @@ static void make_visible(ph_watch *watch, uint64_t last, uint64_t now_ns) {
     pthread_mutex_lock(&lock);
     for (ph_event *event = watch->pending; event; event = event->watch_next)
         if (event->recording <= last || (event->watch_waited && (int64_t)(now_ns - event->clock_ns) >= QUERY_PERIOD_NS))
-            event->watch_visible = true;
+            show(event);
     pthread_mutex_unlock(&lock);
 }
 
@@ -251,7 +263,7 @@ void ph_watch_launch(ph_watch *watch) {
 void ph_watch_end(ph_watch *watch) {
     if (!watch) return;
     pthread_mutex_lock(&lock);
-    for (ph_event *event = watch->pending; event; event = event->watch_next) event->watch_visible = true;
+    for (ph_event *event = watch->pending; event; event = event->watch_next) show(event);
     pthread_mutex_unlock(&lock);
 }
 

@@ -27,6 +27,10 @@ void ph_watch_forget(struct ph_event *event);
 
 /* For a watching thread: is the event done? */
 bool ph_watch_done(struct ph_event *event);
+/* Is there work that a watching thread would find done, and has not? */
+bool ph_watch_any_visible(void);
+/* watchdog_sleep.c: from now on watchdogs in that library of PyTorch's sleep while there is nothing to find. */
+void ph_watchdog_sleeps_in(const char *library);
 /* A watching thread goes on after an answer of ph_watch_done. */
 void ph_watch_step(void);
 

@@ -1,0 +1,129 @@
+"""The history of benchmarks: a file with one JSON object a line, and the comparison with the last comparable one."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from phantora_async.bench.jobs import Job
+from phantora_async.bench.measurement import Point
+from phantora_async.errors import NotWritten
+
+SCHEMA = 1
+WORSE = 1.15
+"""A figure that grew by more is marked."""
+Entry = dict[str, Any]
+
+
+def entry(job: Job, points: Sequence[Point], torch: str, load: float, complete: bool) -> Entry:
+    return {
+        "schema": SCHEMA,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": {
+            "phantora_async": version(),
+            "commit": commit(Path(__file__).parent),
+            "python": platform.python_version(),
+            "torch": torch,
+        },
+        "job": job.key(),
+        "load_before": round(load, 2),
+        "complete": complete,
+        "points": [point.document() for point in points],
+    }
+
+
+def version() -> str | None:
+    """None where the package is not installed, but run from a checkout."""
+    try:
+        return metadata.version("phantora-async")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def machine() -> dict[str, Any]:
+    """What decides how fast it is."""
+    model = ""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    except OSError:
+        pass
+    gib = psutil.virtual_memory().total / 2**30
+    return {"name": platform.node(), "cpu": model, "cpus": len(os.sched_getaffinity(0)), "memory_gib": round(gib, 1)}
+
+
+def commit(folder: Path) -> str | None:
+    """The commit of a checkout; None for an installed package."""
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return told.stdout.strip() or None if told.returncode == 0 else None
+
+
+def append(path: Path, one: Entry) -> None:
+    """Raises NotWritten."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(one) + "\n")
+    except OSError as error:
+        raise NotWritten(f"cannot write {path}: {error.strerror}") from None
+
+
+def comparable(path: Path, one: Entry) -> Entry | None:
+    """The last entry of the same machine and job. Lines that are no entries are passed over."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        try:
+            before = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(before, dict) and all(before.get(key) == one[key] for key in ("schema", "machine", "job")):
+            return before
+    return None
+
+
+def comparison(before: Entry, now: Entry) -> list[str]:
+    """A line for each case that both have: how figures changed, and which became worse."""
+    versions = before.get("versions", {})
+    which = versions.get("commit") or versions.get("phantora_async", "?")
+    lines = [f"compared with {before.get('at', '?')} ({which}, torch {versions.get('torch', '?')}):"]
+    if versions.get("torch") != now["versions"]["torch"]:
+        lines[0] += " another version of torch"
+    earlier = {_case(point): point for point in before.get("points", []) if not point.get("failure")}
+    for point in now["points"]:
+        old = earlier.get(_case(point))
+        if old is None or point["failure"]:
+            continue
+        parts = []
+        for title, key in (("s/step", "step_s"), ("CPU", "cpu"), ("memory", "pss_nbytes")):
+            a, b = _figure(old, key), _figure(point, key)
+            if a and b:
+                parts.append(f"{title} {b / a - 1:+.0%}{' WORSE' if b > a * WORSE else ''}")
+        lines.append(f"  {point['ranks']:5d} {point['scaling']:<6}  {', '.join(parts)}")
+    return lines if len(lines) > 1 else []
+
+
+def _case(point: dict[str, Any]) -> tuple[Any, ...]:
+    return point.get("ranks"), point.get("scaling"), point.get("micro_batches")
+
+
+def _figure(point: dict[str, Any], key: str) -> float:
+    value = point.get(key)
+    return sum(value.values()) if isinstance(value, dict) else float(value or 0)
