@@ -43,6 +43,7 @@ class Command:
 
 COMMANDS = (
     Command("run", "run a training script on emulated GPUs"),
+    Command("join", "run servers of a run that another machine coordinates"),
     Command("report", "show a run's report again"),
     Command("validate", "compare emulated jobs with what real GPUs did"),
     Command("profile", "measure this machine's host"),

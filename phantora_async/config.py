@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import secrets
 import shutil
 import sys
 import time
@@ -20,7 +21,8 @@ from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
 from phantora_async import compile_cache, run_dir, trace_request
 from phantora_async.errors import UsageError
-from phantora_async.run_dir import RunDir
+from phantora_async.remote import wire
+from phantora_async.run_dir import TOKEN, RunDir
 from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time.speculation_policy import NEVER
 from phantora_async.wording import UNITS_NS, short
@@ -52,6 +54,18 @@ DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
 RUNS = Path("phantora-runs")
 """Where run directories are made by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Servers run on machines that join."""
+
+    host: str
+    port: int
+    token: str
+    token_file: Path | None
+    """Where others find the token; None: in the environment."""
+    machines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +112,8 @@ class Config:
     progress: bool
     stall_timeout_s: float
     """0: never."""
+    listen: Listen | None
+    """None: all servers are on this machine."""
     loop_turns: int
     """Of a loop that waits for a value that nobody computed; 0: any number."""
     trace: TraceRequest | None = None
@@ -180,6 +196,14 @@ def resolve(given: argparse.Namespace) -> Config:
     servers = _servers(given, cluster)
     if given.isolation == "none" and given.network == "private":
         raise UsageError("--network private needs isolated servers", "leave out --isolation none")
+    if given.listen is not None:
+        if given.isolation == "full" or given.network == "private":
+            raise UsageError(
+                "--listen: isolated servers of several machines cannot reach each other", "--isolation none"
+            )
+        given.isolation = "none"
+    elif given.machines != 1 or given.token_file is not None:
+        raise UsageError("--machines and --token-file need --listen")
     if given.isolation != "none" and len(servers) > isolation.MAX_SERVERS:
         raise UsageError(f"{len(servers)} servers: at most {isolation.MAX_SERVERS} can be isolated", "--isolation none")
     nccl, remarks = _network(cluster, len(servers))
@@ -227,9 +251,24 @@ def resolve(given: argparse.Namespace) -> Config:
         shown_ranks=shown,
         progress=not given.no_progress,
         stall_timeout_s=given.stall_timeout,
+        listen=_listen(given, len(servers), claimed.path),
         loop_turns=given.loop_turns,
         trace=trace,
     )
+
+
+def _listen(given: argparse.Namespace, servers: int, run_dir: Path) -> Listen | None:
+    if given.listen is None:
+        return None
+    host, port = wire.address(given.listen)
+    if not 1 <= given.machines <= servers:
+        raise UsageError(f"--machines {given.machines}: this run has {servers} servers, each is on one machine")
+    token, file = wire.read_token(given.token_file), given.token_file
+    if not token:
+        token, file = secrets.token_hex(32), run_dir / TOKEN
+        file.touch(mode=0o600)
+        file.write_text(f"{token}\n")
+    return Listen(host, port, token, file, given.machines)
 
 
 def _steps(given: int | None) -> int:

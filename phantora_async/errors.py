@@ -89,6 +89,12 @@ class LauncherFailed(PhantoraError):
         self.exit_code = exit_code
 
 
+class MachineFailed(PhantoraError):
+    """A machine cannot take part in a run."""
+
+    exit_code = ExitCode.ENVIRONMENT
+
+
 class NotWritten(PhantoraError):
     """A file of the run could not be written."""
 

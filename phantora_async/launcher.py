@@ -28,6 +28,7 @@ from emu.contract.messages import ControlSocket
 from phantora_async import compile_cache
 from phantora_async.config import DATA_LIMIT_NBYTES, FLOAT_LIMIT_COUNT, Config
 from phantora_async.errors import EnvironmentUnusable
+from phantora_async.remote.wire import TOKEN_VARIABLE
 
 HOOK = installed.HOOK_LIBRARY
 GRACE_S = 3.0
@@ -83,6 +84,9 @@ class Runtime:
     def libraries(self) -> Path:
         return self.folder / "lib"
 
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
 
 def check_open_files(ranks: int) -> None:
     """Raises the soft limit of open files if that is needed. Raises EnvironmentUnusable if it may not be raised."""
@@ -137,11 +141,12 @@ def free_port() -> int:
     raise EnvironmentUnusable("no free TCP port between 20000 and 32000 for MASTER_PORT")
 
 
-def forker_environment(runtime: Runtime, config: Config) -> dict[str, str]:
+def forker_environment(runtime: Runtime, variables: dict[str, str]) -> dict[str, str]:
     """The user's environment with what must be set before the interpreter or torch starts."""
     environment = dict(os.environ)
     for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):  # these are about GPUs of this machine
         environment.pop(name, None)
+    environment.pop(TOKEN_VARIABLE, None)  # the script has no use for it
     folders = [str(runtime.libraries), *filter(None, [environment.get("LD_LIBRARY_PATH")])]
     environment |= {
         "LD_LIBRARY_PATH": ":".join(folders),
@@ -156,8 +161,57 @@ def forker_environment(runtime: Runtime, config: Config) -> dict[str, str]:
     # torch.compile's worker processes would be one more interpreter for every rank on the same few cores, and would
     # look for real GPUs.
     environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    environment |= compile_cache.environment(config.compile_cache or runtime.folder / "compiled", config.gpu)
-    return environment
+    return environment | variables
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """What is started on this machine."""
+
+    job: Job
+    python: Path
+    device_file_lines: tuple[str, ...]
+    variables: dict[str, str]
+    """Where compiled code is kept."""
+    log: str = "forker.log"
+    """Of the forker, in the run directory."""
+
+
+def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
+    """All servers of the run on this machine."""
+    job = Job(
+        run_id=uuid.uuid4().hex[:12],
+        run_dir=str(config.run_dir),
+        runtime_dir=str(runtime.folder),
+        hook=str(HOOK),
+        device_file=str(config.run_dir / "device.txt"),
+        socket=str(runtime.socket),
+        cost_table=str(runtime.cost_table),
+        servers=config.servers,
+        hosted=tuple(range(len(config.servers))),
+        script=config.script,
+        module=config.module,
+        arguments=config.arguments,
+        launcher=config.launcher,
+        preload=config.preload,
+        auto_preload=config.auto_preload,
+        preload_cache=str(config.compile_cache / "imports") if config.compile_cache else "",
+        master_addr=isolation.LOOPBACK,
+        master_port=free_port(),
+        epoch_s=runtime.epoch_s,
+        share_weights=config.share_weights,
+        isolation=config.isolation,
+        network=config.network,
+        data_limit_nbytes=DATA_LIMIT_NBYTES,
+        float_limit_count=FLOAT_LIMIT_COUNT,
+        routing=config.routing.text,
+        steps=config.steps,
+        values=tuple(value.resolved for value in config.values),
+        loop_turns=config.loop_turns,
+        grace_s=GRACE_S,
+    )
+    variables = compile_cache.environment(config.compile_cache or runtime.folder / "compiled", config.gpu)
+    return LaunchPlan(job, config.python, tuple(config.device_file_lines()), variables)
 
 
 class Launcher:
@@ -167,8 +221,8 @@ class Launcher:
     last `lost` if it ended without done or failed.
     """
 
-    def __init__(self, config: Config, runtime: Runtime) -> None:
-        self._config = config
+    def __init__(self, plan: LaunchPlan, runtime: Runtime) -> None:
+        self._plan = plan
         self._runtime = runtime
         self._control: ControlSocket | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -176,51 +230,18 @@ class Launcher:
         self._ready = False
         """The forker has prepared itself and reads the control socket."""
 
-    def _job(self) -> Job:
-        config = self._config
-        return Job(
-            run_id=uuid.uuid4().hex[:12],
-            run_dir=str(config.run_dir),
-            runtime_dir=str(self._runtime.folder),
-            hook=str(HOOK),
-            device_file=str(config.run_dir / "device.txt"),
-            socket=str(self._runtime.socket),
-            cost_table=str(self._runtime.cost_table),
-            servers=config.servers,
-            script=config.script,
-            module=config.module,
-            arguments=config.arguments,
-            launcher=config.launcher,
-            preload=config.preload,
-            auto_preload=config.auto_preload,
-            preload_cache=str(config.compile_cache / "imports") if config.compile_cache else "",
-            master_addr=isolation.LOOPBACK,
-            master_port=free_port(),
-            epoch_s=self._runtime.epoch_s,
-            share_weights=config.share_weights,
-            isolation=config.isolation,
-            network=config.network,
-            data_limit_nbytes=DATA_LIMIT_NBYTES,
-            float_limit_count=FLOAT_LIMIT_COUNT,
-            routing=config.routing.text,
-            steps=config.steps,
-            values=tuple(value.resolved for value in config.values),
-            loop_turns=config.loop_turns,
-            grace_s=GRACE_S,
-        )
-
     async def start(self) -> None:
         """Starts the forker and sends it the job. The coordinator must be listening."""
         process_setup.adopt_orphans()
-        device_file = self._config.run_dir / "device.txt"
-        device_file.write_text("\n".join(self._config.device_file_lines()) + "\n")
+        job = self._plan.job
+        Path(job.device_file).write_text("\n".join(self._plan.device_file_lines) + "\n")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         networks, for_builder = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, networks, for_builder, (self._config.run_dir / "forker.log").open("wb") as log:
-            if self._config.isolation != "none" and self._config.network == "private":
+        with theirs, networks, for_builder, Path(job.run_dir, self._plan.log).open("wb") as log:
+            if job.isolation != "none" and job.network == "private":
                 await self._start_network_builder(for_builder)
             self._process = await asyncio.create_subprocess_exec(
-                self._config.python,
+                self._plan.python,
                 "-u",
                 "-c",
                 BOOTSTRAP,
@@ -230,13 +251,13 @@ class Launcher:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=forker_environment(self._runtime, self._config),
+                env=forker_environment(self._runtime, self._plan.variables),
                 pass_fds=[theirs.fileno(), networks.fileno()],
                 preexec_fn=process_setup.fix_addresses,
                 start_new_session=True,  # Ctrl-C reaches only this process, which then ends the others
             )
         self._control = ControlSocket(ours)
-        self._runtime.job.write_text(json.dumps(asdict(self._job())))
+        self._runtime.job.write_text(json.dumps(asdict(job)))
         with contextlib.suppress(BrokenPipeError):  # then events() reports it
             self._control.send("job", file=str(self._runtime.job))
 
@@ -285,7 +306,7 @@ class Launcher:
 
     def tell_end(self, rank: int) -> None:
         """The launcher that has started this rank hears that it has ended."""
-        server = next(server for server, first in enumerate(accumulate(self._config.servers)) if rank < first)
+        server = next(server for server, first in enumerate(accumulate(self._plan.job.servers)) if rank < first)
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.send("tell_end", server=server, rank=rank)
@@ -310,7 +331,7 @@ class Launcher:
             _kill_marked(self._runtime.folder)
         if self._network_builder is not None:
             await self._network_builder.wait()  # both ends of its socket are closed
-        shutil.rmtree(self._runtime.folder, ignore_errors=True)
+        self._runtime.remove()
 
 
 def _kill_marked(folder: Path) -> None:

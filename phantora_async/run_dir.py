@@ -18,6 +18,8 @@ from typing import IO
 from phantora_async.errors import UsageError
 
 MARKER = ".phantora-run"
+TOKEN = "token"
+"""Lets machines join the run; exists if the user gave none."""
 HINT = "choose another directory: --run-dir DIR"
 MOST_NAMED = 4
 
@@ -34,7 +36,8 @@ def files_of(ranks: int) -> set[str]:
     """Names of all files that a run of so many ranks may write."""
     names = {f"rank{rank}.{kind}" for rank in range(ranks) for kind in ("log", "stack", "error.json")}
     names |= {f"server{server}.log" for server in range(ranks)}  # a server has at least one rank
-    return names | {"forker.log", "device.txt", "report.json"}
+    names |= {f"forker{machine}.log" for machine in range(ranks)}  # of machines that join; each has a server
+    return names | {"forker.log", TOKEN, "device.txt", "report.json"}
 
 
 def claim(path: Path, ranks: int) -> RunDir:

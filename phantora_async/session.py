@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ from phantora_async.errors import (
     PhantoraError,
     RankDied,
 )
-from phantora_async.launcher import GRACE_S, Launcher, Runtime, check_open_files, make_runtime
+from phantora_async.launcher import GRACE_S, Launcher, Runtime, check_open_files, make_runtime, plan_of
+from phantora_async.remote.machines import Machines
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal
-from phantora_async.wording import short
+from phantora_async.wording import compact, short
 
 SHOW_EVERY_S = 0.5
 """How often the status is looked at."""
@@ -51,8 +54,14 @@ class Session:
         """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
         check_open_files(sum(self._config.servers))
         runtime = make_runtime()
-        coordinator = Coordinator(self._spec(runtime))
-        launcher = Launcher(self._config, runtime)
+        launcher: Launcher | Machines
+        listen = self._config.listen
+        if listen is None:
+            coordinator = Coordinator(self._spec(runtime))
+            launcher = Launcher(plan_of(self._config, runtime), runtime)
+        else:
+            launcher = Machines(self._config.servers, listen.machines, listen.token)
+            coordinator = Coordinator(self._spec(runtime), launcher.processes)
         self._abort = asyncio.get_running_loop().create_future()
         with self._signals(coordinator, launcher):
             tasks = [asyncio.create_task(terminal.follow(self._tails()))]
@@ -61,7 +70,11 @@ class Session:
                 tasks.append(self._task(self._show(coordinator)))
                 if self._beside is not None:
                     tasks.append(self._task(self._beside(runtime.socket.parent, coordinator.pid)))
-                await launcher.start()
+                if isinstance(launcher, Machines):
+                    await self._listen(launcher, coordinator)
+                    tasks.append(self._task(self._start_machines(launcher, runtime)))
+                else:
+                    await launcher.start()
                 events = self._task(self._take_events(launcher, coordinator))
                 tasks += [events, self._task(self._tell_ends(launcher, coordinator))]
                 outcome = await self._outcome(coordinator)
@@ -73,9 +86,31 @@ class Session:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await launcher.close()
+                runtime.remove()
                 self._terminal.close()
             self._add_log(outcome)
             return outcome
+
+    async def _listen(self, machines: Machines, coordinator: Coordinator) -> None:
+        """Opens the port for machines. Raises EnvironmentUnusable."""
+        listen = self._config.listen
+        assert listen is not None, "no --listen"
+        try:
+            await machines.listen(coordinator, listen.host, listen.port)
+        except OSError as error:
+            text = f"--listen {listen.host}:{listen.port}: {error.strerror or error}"
+            raise EnvironmentUnusable(text, "choose another port, or an address of this machine") from None
+        count = listen.machines
+        self._terminal.remark(
+            f"waiting for {count} machine{'s' * (count != 1)}; on each: phantora-async join {machines.address} "
+            f"{f'--token-file {short(listen.token_file)}' if listen.token_file else '(with PHANTORA_TOKEN set)'}"
+        )
+
+    async def _start_machines(self, machines: Machines, runtime: Runtime) -> None:
+        plan = plan_of(self._config, runtime)
+        # Without --compile-cache, compiled code is in a folder of this machine that ends with the run.
+        variables = plan.variables if self._config.compile_cache is not None else {}
+        await machines.start(asdict(plan.job), device=plan.device_file_lines, variables=variables, folder=os.getcwd())
 
     def _spec(self, runtime: Runtime) -> RunSpec:
         config = self._config
@@ -142,7 +177,7 @@ class Session:
                 self._terminal.notice(status.notice)
             self._terminal.status(status.line)
 
-    async def _take_events(self, launcher: Launcher, coordinator: Coordinator) -> None:
+    async def _take_events(self, launcher: Launcher | Machines, coordinator: Coordinator) -> None:
         """The forker's messages, to its end."""
         async for event in launcher.events():
             match event["event"]:
@@ -155,12 +190,16 @@ class Session:
                         self._end(self._command_failed(event["server"], event["code"], event["signal"]))
                 case "failed":
                     self._end(EnvironmentUnusable(event["message"], event["hint"], self._forker_log()))
+                case "refused" | "machine_joined":
+                    self._terminal.remark(event["remark"])
+                case "machine_lost":
+                    self._end(self._machine_lost(event["address"], event["servers"], event["why"]))
                 case "server_lost":
                     self._end(self._lost(f"emulated server {event['server']}"))
                 case "lost":
                     self._end(self._lost("the forker"))
 
-    async def _tell_ends(self, launcher: Launcher, coordinator: Coordinator) -> None:
+    async def _tell_ends(self, launcher: Launcher | Machines, coordinator: Coordinator) -> None:
         """Launchers hear of ranks' ends when virtual time is there, until cancelled."""
         async for rank in coordinator.ends_to_tell():
             launcher.tell_end(rank)
@@ -187,6 +226,10 @@ class Session:
             exit_code=128 + signal if signal else code,
         )
 
+    def _machine_lost(self, address: str, servers: Sequence[int], why: str) -> InternalError:
+        names = f"emulated server{'s' * (len(servers) != 1)} {compact(servers)}" if servers else "no server yet"
+        return InternalError(f"the machine at {address} ({names}) was lost: {why}")
+
     def _lost(self, process: str) -> InternalError:
         return InternalError(f"{process} ended unexpectedly", details=self._forker_log())
 
@@ -201,7 +244,7 @@ class Session:
             self._abort.set_result(error)
 
     @contextlib.contextmanager
-    def _signals(self, coordinator: Coordinator, launcher: Launcher) -> Iterator[None]:
+    def _signals(self, coordinator: Coordinator, launcher: Launcher | Machines) -> Iterator[None]:
         """While the run lasts, signals end it. Afterwards they are ignored: the command writes the report and ends."""
         loop = asyncio.get_running_loop()
         for number in INTERRUPTS:
@@ -213,7 +256,7 @@ class Session:
                 loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_IGN)
 
-    def _interrupt(self, coordinator: Coordinator, launcher: Launcher) -> None:
+    def _interrupt(self, coordinator: Coordinator, launcher: Launcher | Machines) -> None:
         """The first one ends the run; one that comes while the ranks end kills them."""
         if self._interrupted or self._stopping:
             launcher.kill()

@@ -16,10 +16,15 @@ from .program import NotEvaluated, Operation, Program
 if TYPE_CHECKING:
     from torch import Tensor
 
-MAX_ELEMENTS = 1 << 19
+MAX_ELEMENTS = 1 << 18
 """Of the largest value, over all instances."""
-_MAX_OPERATIONS = 20_000
-_MAX_SINGLE_INSTANCES = 64
+_MOST_ELEMENTS = 1 << 21
+"""Of all values of a launch."""
+_MOST_OPERATIONS = 4000
+_MOST_OF_SINGLE_INSTANCES = 500
+"""Operations, where instances take different ways. (torchtitan's kernel for permutations would take longer than a rank
+needs for the rest of its step, and steers nothing.)
+"""
 _EVALUATED = ("tt.get_program_id", "tt.get_num_programs", "tt.load", "tt.reduce", "tt.scan", "scf.yield", "tt.assert")
 
 
@@ -43,6 +48,22 @@ def _alike(*tensors: Tensor) -> Sequence[Tensor]:
     return broadcast(*tensors)  # type: ignore[no-any-return]
 
 
+class TooLong(NotEvaluated):
+    """The launch is too large to be evaluated."""
+
+
+class _Budget:
+    def __init__(self, operations: int, elements: int) -> None:
+        self._operations, self._elements = operations, elements
+
+    def take(self, elements: int) -> None:
+        """For one operation. Raises TooLong."""
+        self._operations -= 1
+        self._elements -= elements
+        if self._operations < 0 or self._elements < 0 or elements > MAX_ELEMENTS:
+            raise TooLong
+
+
 class _Diverges(Exception):
     """Instances take different ways."""
 
@@ -64,15 +85,18 @@ class Evaluator:
             if kind.is_pointer or kind.element in ("i1", "i8", "i16", "i32", "i64"):
                 dtype = torch.int64 if kind.is_pointer else operations.dtype_of(kind.element)
                 parameters[name] = torch.tensor([value], dtype=torch.int64, device="cpu").to(dtype)
-        places = torch.arange(grid[0] * grid[1] * grid[2], dtype=torch.int32, device="cpu")
+        count = grid[0] * grid[1] * grid[2]
+        if count > MAX_ELEMENTS:
+            raise TooLong
+        places = torch.arange(count, dtype=torch.int32, device="cpu")
+        budget = _Budget(_MOST_OPERATIONS, _MOST_ELEMENTS)
         try:
-            return _Run(self, parameters, grid, places).follow(program.body)
+            return _Run(self, parameters, grid, places, budget).follow(program.body)
         except _Diverges:
-            if len(places) > _MAX_SINGLE_INSTANCES:
-                raise NotEvaluated("instances take different ways") from None
+            budget = _Budget(_MOST_OF_SINGLE_INSTANCES, _MOST_ELEMENTS)
         found: list[Store] = []
         for place in places[:, None].unbind():
-            found += _Run(self, parameters, grid, place).follow(program.body)
+            found += _Run(self, parameters, grid, place, budget).follow(program.body)
         return found
 
 
@@ -80,12 +104,17 @@ class _Run:
     """One launch, or one instance of it."""
 
     def __init__(
-        self, evaluator: Evaluator, parameters: dict[str, Tensor], grid: tuple[int, int, int], places: Tensor
+        self,
+        evaluator: Evaluator,
+        parameters: dict[str, Tensor],
+        grid: tuple[int, int, int],
+        places: Tensor,
+        budget: _Budget,
     ) -> None:
         self._memory, self._table = evaluator._memory, evaluator._table
         self._values: dict[str, Any] = dict(parameters)
         self._grid, self._places = grid, places
-        self._count = 0
+        self._budget = budget
         self._stores: list[Store] = []
 
     def follow(self, body: Sequence[Operation]) -> list[Store]:
@@ -97,14 +126,9 @@ class _Run:
         for operation in body:
             if operation.name in ("scf.yield", "tt.reduce.return", "tt.scan.return"):
                 return [self._values.get(name) for name in operation.operands]
-            self._count += 1
-            if self._count > _MAX_OPERATIONS:
-                raise NotEvaluated("too long")
             found = self._operation(operation)
-            for name, value in zip(operation.results, found, strict=False):
-                if value is not None and value.numel() > MAX_ELEMENTS:
-                    raise NotEvaluated("too large")
-                self._values[name] = value
+            self._budget.take(max((value.numel() for value in found if value is not None), default=1))
+            self._values.update(zip(operation.results, found, strict=False))
         return []
 
     def _operation(self, operation: Operation) -> Sequence[Any]:

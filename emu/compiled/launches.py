@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..control.control_tensors import KNOWN, ControlTensors
 from ..control.host_views import HostViews
 from ..interpreter.hook_library import Hook
-from .evaluation import MAX_ELEMENTS, Evaluator, Memory, Store
+from .evaluation import Evaluator, Memory, Store, TooLong
 from .operations import dtype_of
 from .program import NotEvaluated, Program, read_program, stores_integers
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+_STORES_INTEGERS = re.compile(r"tt\.store [^|]*!tt\.ptr<i\d+>")
+"""Most programs need not be read."""
 _MOST_STRETCHES = 4096
 """Of memory, that a load or a store may touch."""
 
@@ -29,6 +32,8 @@ class CompiledKernels:
         self._evaluator = Evaluator(Memory(self._read))
         self._programs: dict[str, int] = {}
         self._numbered: list[Program] = []
+        self._too_long: set[tuple[int, tuple[int, int, int]]] = set()
+        """Programs and grids."""
         self._waiting = threading.local()
         hook.compute_programs(self._before, self._after)
 
@@ -36,6 +41,8 @@ class CompiledKernels:
         """Of a program that is evaluated at its launches; 0 if there is nothing to compute."""
         if text not in self._programs:
             self._programs[text] = 0
+            if not _STORES_INTEGERS.search(text):
+                return 0
             try:
                 program = read_program(text)
             except (NotEvaluated, IndexError, ValueError):
@@ -59,10 +66,13 @@ class CompiledKernels:
 
     def _evaluated(self, number: int, values: list[int]) -> list[Store]:
         grid = values[0], values[1], values[2]
-        if grid[0] * grid[1] * grid[2] > MAX_ELEMENTS:
+        if (number, grid) in self._too_long:
             return []
         try:
             return self._evaluator.stores(self._numbered[number - 1], grid, values[3:])
+        except TooLong:
+            self._too_long.add((number, grid))
+            return []
         except (NotEvaluated, RuntimeError, IndexError, KeyError, TypeError, ValueError):
             return []  # what it stores stays unknown
 

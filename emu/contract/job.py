@@ -25,6 +25,8 @@ class Job:
     cost_table: str
     servers: tuple[int, ...]
     """GPUs of each server, in order."""
+    hosted: tuple[int, ...]
+    """Numbers of the servers that this forker starts; others are on other machines."""
     script: str
     """A path, or a module's name if `module` is true."""
     module: bool

@@ -145,19 +145,19 @@ def _check(node: ast.expr) -> None:
         case ast.UnaryOp(op=op) if type(op) in _UNARY:
             _check(node.operand)
         case ast.BoolOp():
-            for value in node.values:
-                _check(value)
+            for part in node.values:
+                _check(part)
         case ast.Compare(ops=ops) if all(type(op) in _COMPARISONS for op in ops):
-            for value in (node.left, *node.comparators):
-                _check(value)
+            for part in (node.left, *node.comparators):
+                _check(part)
         case ast.IfExp():
-            for value in (node.test, node.body, node.orelse):
-                _check(value)
+            for part in (node.test, node.body, node.orelse):
+                _check(part)
         case ast.Call(func=ast.Name(id=name), args=[], keywords=[]) if name == RANDOM:
             return
         case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _FUNCTIONS:
-            for value in node.args:
-                _check(value)
+            for part in node.args:
+                _check(part)
         case _:
             raise ValueProblem(f"{ast.unparse(node)[:60]!r} is not allowed in an expression")
 
@@ -182,17 +182,17 @@ class _Evaluation:
             case ast.UnaryOp(op=op):
                 return _UNARY[type(op)](self.of(node.operand))
             case ast.BoolOp(op=op, values=values):
-                value: Any = False
+                last: Any = False
                 for one in values:
-                    value = self.of(one)
-                    if bool(value) == isinstance(op, ast.Or):
+                    last = self.of(one)
+                    if bool(last) == isinstance(op, ast.Or):
                         break
-                return value
+                return last
             case ast.Compare():
                 left = self.of(node.left)
-                for op, other in zip(node.ops, node.comparators, strict=True):
+                for comparison, other in zip(node.ops, node.comparators, strict=True):
                     right = self.of(other)
-                    if not _COMPARISONS[type(op)](left, right):
+                    if not _COMPARISONS[type(comparison)](left, right):
                         return False
                     left = right
                 return True

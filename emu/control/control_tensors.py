@@ -186,13 +186,19 @@ class ControlTensors:
             self.hook.data_wait(*_span(tensor))
 
     def warn_of_unknown_read(self, tensor: Tensor, state: int = UNKNOWN) -> None:
-        """The program reads values that nobody computed. Integers and bools are worth a warning; floats are not,
-        because a training script prints its loss. The hook library counts both.
+        """The program reads values that nobody computed. Integers and bools are worth a warning, and large tensors, which
+        may be saved; small floats are not, because a training script prints its loss. The hook library counts all.
         """
+        if tensor.numel() > self.float_limit_numel and state == UNKNOWN and self._warn_of_large_read(tensor):
+            return
         if tensor.is_floating_point() or tensor.is_complex() or _prints_floats():
             return
         if tensor.element_size() == 1 and state == UNKNOWN and self.hook.data_any(*_span(tensor)):
             return  # the object collectives of torch.distributed read buffers whose end nobody has written
+        if state == ASSUMED and tensor.element_size() == 1:
+            return  # bools: a check for overflow, or of a distribution's arguments, which finds nothing
+        if _copies_storage():
+            return
         line = self.hook.line()
         dtype = str(tensor.dtype).removeprefix("torch.")
         values = "they follow from values taken as finite" if state == ASSUMED else "0 was read"
@@ -200,6 +206,24 @@ class ControlTensors:
             f"read {line}",
             f"{line or 'the script'} reads {dtype} values that depend on kernels that are not executed: {values}",
         )
+
+    def _warn_of_large_read(self, tensor: Tensor) -> bool:
+        """False if the tensor's dtype decides. Whole storages are read as bytes; so are buffers of object collectives,
+        whose end nobody has written.
+        """
+        if not tensor.is_contiguous() or not (tensor.element_size() == 1 or tensor.is_floating_point()):
+            return False
+        address, nbytes = _span(tensor)
+        unknown = self.hook.data_unknown(address, nbytes)
+        if tensor.element_size() == 1 and unknown < nbytes and not tensor.is_floating_point():
+            return False
+        line = self.hook.line()
+        self.hook.warn_once(
+            f"large read {line}",
+            f"{line or 'the script'} reads values that were not computed: kernels that are not executed wrote them, an "
+            f"optimizer's for example; {unknown:,} bytes of a tensor of {nbytes:,} bytes are 0",
+        )
+        return True
 
     # ---- computing -------------------------------------------------------------------------------------------------
     def unrecorded(self, work: Callable[[], Any]) -> Any:
@@ -273,6 +297,18 @@ def _prints_floats() -> bool:
             return False
         if frame.f_code.co_name == "__init__" and frame.f_globals.get("__name__") == "torch._tensor_str":
             return bool(getattr(frame.f_locals.get("self"), "floating_dtype", False))
+        frame = frame.f_back
+    return False
+
+
+def _copies_storage() -> bool:
+    """Is it a storage that is copied, as torch.save does? Its bytes stand for values of any dtype."""
+    frame: Any = sys._getframe(2)
+    for _ in range(6):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "cpu" and frame.f_globals.get("__name__") == "torch.storage":
+            return True
         frame = frame.f_back
     return False
 

@@ -64,7 +64,8 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         reads = control.reads
         if reads.stated:
             control.wait([source])
-        state = control.state_of(Place(source))
+        place = Place(source)
+        state = control.hook.data_read_state(place.address, place.nbytes)
         result = kernel(keyset, target, source, non_blocking)
         if state in (UNKNOWN, ASSUMED):
             stated = reads.stated_value(source)

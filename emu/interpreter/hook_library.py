@@ -50,6 +50,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "data_strided_overwrite": (None, (_u64, _i64, _int, _dims, _dims)),
     "data_allow": (None, (_u64,)),
     "data_unknown": (_u64, (_u64, _u64)),
+    "kept": (None, ()),
+    "data_read_state": (_int, (_u64, _u64)),
     "data_pending": (_int, (_u64, _u64)),
     "data_runs": (_u64, (_i64, _int, _dims, _dims)),
     "data_move": (None, (_u64, _u64, _u64)),
@@ -71,7 +73,6 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "store_open": (None, (_str,)),
     "store_descriptor": (_int, ()),
     "store_move": (None, (_int,)),
-    "store_counts": (None, (_ranges,)),
     "data_writer": (_str, (_u64,)),
     "stated_value": (None, (_u32, _u64, _u64)),
     "loop": (None, (_u64, _u32, _int, _str)),
@@ -88,6 +89,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ranges_next": (None, (_int,)),
     "ranges_beside": (_u64, ()),
     "ranges_end": (None, (_u64,)),
+    "profiler_begins": (None, (_u64,)),
+    "profiler_section": (None, (_u64,)),
+    "profiler_ended": (None, ()),
     "measures_host": (_int, ()),
     "own_work": (None, (_u32, _u32, _u32)),
     "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
@@ -147,6 +151,8 @@ class Hook:
         self.strided_overwrite: Callable[[int, int, int, Any, Any], None] = functions["data_strided_overwrite"]
         self.data_mark_known: Callable[[int, int], None] = functions["data_mark_known"]
         self.data_unknown: Callable[[int, int], int] = functions["data_unknown"]
+        self.data_read_state: Callable[[int, int], int] = functions["data_read_state"]
+        self.report_kept: Callable[[], None] = functions["kept"]
         self.data_pending: Callable[[int, int], int] = functions["data_pending"]
         self.data_runs: Callable[[int, int, Any, Any], int] = functions["data_runs"]
         self.data_move: Callable[[int, int, int], None] = functions["data_move"]
@@ -168,6 +174,9 @@ class Hook:
         self.ranges_next: Callable[[int], None] = functions["ranges_next"]
         self.ranges_beside: Callable[[], int] = functions["ranges_beside"]
         self.ranges_end: Callable[[int], None] = functions["ranges_end"]
+        self.profiler_begins: Callable[[int], None] = functions["profiler_begins"]
+        self.profiler_section: Callable[[int], None] = functions["profiler_section"]
+        self.profiler_ended: Callable[[], None] = functions["profiler_ended"]
 
     def load(self, device_file: str) -> None:
         """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.
@@ -300,8 +309,8 @@ class Hook:
         self._functions["data_overwrite"]((_u64 * len(ranges))(*ranges), len(ranges) // 2)
 
     def at_step(self, run: Callable[[], None]) -> None:
-        """From now on `run` is called at the end of every step of this rank, after those that were given before. It must
-        not raise.
+        """From now on `run` is called at the end of every step of this rank, after what was given before. It must not
+        raise.
         """
         self._at_step.append(run)
         if len(self._at_step) == 1:
@@ -372,7 +381,7 @@ class Hook:
         return text.value.decode(errors="replace")
 
     def writer(self, address: int) -> str:
-        """The operation that should have written these bytes of the device, which are unknown; "" if that is unknown."""
+        """The operation that should have written these bytes of the device; "" if it is not known."""
         name: bytes = self._functions["data_writer"](address)
         return name.decode(errors="replace")
 

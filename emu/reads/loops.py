@@ -37,7 +37,7 @@ FEW_TURNS = 3
 TELL_S = 1.0
 """Real time between two records of the same loop."""
 Place = tuple[CodeType, Position]
-"""Of an expression. One may have several instructions that read: the interpreter chooses another one while it traces."""
+"""Of an expression. One may have several instructions that read: the interpreter runs others while it traces."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ..contract import isolation
@@ -53,7 +54,7 @@ def main(fileno: int, network_fileno: int) -> None:
     import torch
 
     control.send("ready", torch=torch.__version__, python=sys.version.partition(" ")[0])
-    orders = _Orders(len(job.servers))
+    orders = _Orders(job.hosted)
     if namespaces is None:
         servers = _fork_servers(job, prepared, control, orders)
     else:
@@ -87,7 +88,7 @@ def _isolate(job: Job, preparation: Preparation | None, control: ControlSocket) 
                     "is needed",
                 ) from None
             reason = str(error)
-    level, address = ("none", isolation.LOOPBACK) if namespaces is None else ("full", isolation.host_name(0))
+    level, address = ("none", job.master_addr) if namespaces is None else ("full", isolation.host_name(0))
     control.send("isolation", level=level, reason=reason)
     return dataclasses.replace(job, isolation=level, master_addr=address), namespaces
 
@@ -95,22 +96,22 @@ def _isolate(job: Job, preparation: Preparation | None, control: ControlSocket) 
 class _Orders:
     """Pairs of sockets: what the launcher tells one server."""
 
-    def __init__(self, servers: int) -> None:
-        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(servers)]
-        self._ours = [ControlSocket(ours) for ours, _ in pairs]
-        self._theirs = [ControlSocket(theirs) for _, theirs in pairs]
+    def __init__(self, servers: Sequence[int]) -> None:
+        pairs = {server: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for server in servers}
+        self._ours = {server: ControlSocket(ours) for server, (ours, _) in pairs.items()}
+        self._theirs = {server: ControlSocket(theirs) for server, (_, theirs) in pairs.items()}
 
     def of(self, server: int) -> ControlSocket:
         """In a server: its end; the others are closed."""
         kept = self._theirs.pop(server)
         self.forget()
-        for end in self._ours:
+        for end in self._ours.values():
             end.close()
         return kept
 
     def forget(self) -> None:
         """In the forker, once all servers are forked."""
-        for end in self._theirs:
+        for end in self._theirs.values():
             end.close()
 
     def send(self, server: int, message: dict[str, Any]) -> None:
@@ -121,7 +122,7 @@ class _Orders:
 def _fork_servers(job: Job, prepared: Prepared, control: ControlSocket, orders: _Orders) -> dict[int, int]:
     """Returns the servers' numbers by process id."""
     servers: dict[int, int] = {}
-    for index in range(len(job.servers)):
+    for index in job.hosted:
         parent, pid = os.getpid(), os.fork()
         if pid == 0:
             server.main(job, index, prepared, control, orders.of(index), parent)
@@ -134,7 +135,7 @@ def _fork_isolated_servers(
 ) -> dict[int, int]:
     seen = file_system.view(job)
     admissions: list[Admission] = []
-    for index in range(len(job.servers)):
+    for index in job.hosted:
         admission = Admission()
         if admission.fork(namespaces.user):
             for other in admissions:

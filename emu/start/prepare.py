@@ -94,7 +94,8 @@ def prepare(job: Job) -> Prepared:
     if job.auto_preload:
         automatic.preload(job)
     hook.learn_versions()
-    hook.open_store(job.runtime_dir)
+    if len(job.hosted) == len(job.servers):  # else what a rank refers to would be another machine's
+        hook.open_store(job.runtime_dir)
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()

@@ -95,7 +95,7 @@ class Connection:
             prepared.peaks.report_step(prepared.hook)
 
         prepared.hook.at_step(step_ends)
-        prepared.ranges.start()
+        prepared.ranges.start(prepared.clock.epoch_ns)
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
 
@@ -112,6 +112,7 @@ class Connection:
         self._prepared.peaks.report(self._prepared.hook)
         self._prepared.computed.routing.loads.report()
         self._prepared.reads.report()
+        self._prepared.hook.report_kept()
 
     def _stop(self) -> None:
         """The run ends now."""

@@ -20,6 +20,8 @@ RANDOM_FUNCTIONS = ("trunc_normal_", "orthogonal_")
 """Of torch.nn.init: these change the numbers that they draw."""
 CONSTANT_METHODS = ("zero_", "fill_")
 """Of torch.Tensor."""
+_GRAIN = 1 << 15
+"""Elements from which `zero_` calls `fill_`."""
 
 
 def install(sharing: Sharing) -> None:
@@ -88,14 +90,16 @@ def _constant(sharing: Sharing, function: Callable[..., Any], name: str) -> Call
 
 def _is_new(sharing: Sharing, tensor: Any) -> bool:
     """Has this process no page of the tensor in its memory yet? Else it is faster to write to the pages again."""
-    return pages.untouched(block_of(tensor)) and sharing.may_fill(tensor)
+    with sharing.uncounted:
+        new = pages.untouched(pages.whole_pages(block_of(tensor)))
+    return new and sharing.may_fill(tensor)
 
 
 def _write(sharing: Sharing, function: Callable[..., Any], name: str, tensor: Any, arguments: tuple[Any, ...]) -> Any:
     import torch
 
     with sharing.uncounted:
-        small = torch.empty(2, 2, dtype=tensor.dtype)
+        small = torch.empty(_GRAIN, dtype=tensor.dtype)
         sharing.charge(lambda: function(small, *arguments))
         if name == "zero_" or (arguments and not arguments[0] and str(arguments[0]) != "-0.0"):
             block = block_of(tensor)

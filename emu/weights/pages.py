@@ -105,6 +105,11 @@ def untouched(block: Block) -> bool:
     return not any(_entries(block))
 
 
+def whole_pages(block: Block) -> Block:
+    """The block without its edges; it must have a whole page."""
+    return Block(block.first_page, block.last_page - block.first_page)
+
+
 def _entries(block: Block) -> bytes:
     """Of all pages that hold bytes of the block."""
     first, last = block.address // mmap.PAGESIZE, -(-block.end // mmap.PAGESIZE)

@@ -22,6 +22,7 @@ from phantora_async.config import (
     resolve,
 )
 from phantora_async.errors import Interrupted, NotWritten, exit_codes_help
+from phantora_async.remote.wire import TOKEN_VARIABLE
 from phantora_async.trace_request import FORMS
 from phantora_async.virtual_time.speculation_policy import POLICIES
 from phantora_async.wording import short
@@ -159,6 +160,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=NETWORKS,
         help="private: isolated servers reach each other and nothing else (default); host: they have this machine's "
         "network, for scripts that download",
+    )
+    several = parser.add_argument_group("several machines")
+    several.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="run the servers on other machines, which join with `phantora-async join`; this one coordinates "
+        "(port 0: any free one)",
+    )
+    several.add_argument(
+        "--machines", type=int, default=1, metavar="N", help="how many machines join (default: %(default)s)"
+    )
+    several.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"file with the token that machines must know (default: the environment variable {TOKEN_VARIABLE}, else a "
+        "new one, in the file `token` of the run directory)",
     )
     output = parser.add_argument_group("output")
     output.add_argument(

@@ -35,8 +35,8 @@ class StatusView:
         self._stall_timeout_s = stall_timeout_s
 
     def look(self, *, stalls: bool = True) -> Status:
-        """The status now. `stalls`: look for ranks that others wait for, and for loops that do not end; raises Stalled and
-        WaitsForValue when these have taken too long.
+        """The status now. `stalls`: look for ranks that others wait for, and for loops that do not end; raises Stalled
+        and WaitsForValue when these have taken too long.
         """
         loop = self._loop_watch.look() if stalls else None
         if loop is not None and loop.limit:

@@ -34,7 +34,8 @@ class Receiver(Protocol):
 class Channel(asyncio.Protocol):
     """One connection. ``rank`` is -1 until HELLO has arrived."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, pid: int = 0) -> None:
+        """`pid`: of the rank's process, if it is on another machine."""
         self._receiver = receiver
         self._transport: asyncio.Transport | None = None
         self._incomplete = bytearray()
@@ -42,7 +43,7 @@ class Channel(asyncio.Protocol):
         self._needed = 0
         """How long that record is, as far as is known: nothing is decoded before."""
         self.rank = -1
-        self.pid = 0
+        self.pid = pid
         """The rank's process id as this process sees it. HELLO has the id inside the rank's own pid namespace."""
         self.process = 0
         """Tells the processes of one rank apart."""
@@ -53,6 +54,8 @@ class Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from asyncio.Transport
+        if self.pid:
+            return
         peer = transport.get_extra_info("socket")
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self.pid, _, _ = _CREDENTIALS.unpack(credentials)

@@ -84,7 +84,11 @@ class FactBuilder:
         self.warnings: dict[str, WarningCount] = {}
         """By their texts."""
         self.routing = RoutingLoads()
+        self.kept: records.Kept | None = None
+        """What the ranks keep so that it can be read back, as the last one has told."""
         self.reads = UncomputedReads()
+        self.profiled: set[int] = set()
+        """Ranks whose scripts have run a profiler."""
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
@@ -92,6 +96,7 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
             records.LOOP: self.reads.take_loop,
@@ -103,6 +108,7 @@ class FactBuilder:
             records.NCCL_LAUNCH: self._launch,
             records.NCCL_DATA: self._data,
             records.NCCL_SOURCES: self._told,
+            records.KEPT: self._kept,
             records.SOURCES_OF: self._sources_of,
             records.COMM_INIT: self._comm_init,
             records.COMM_SPLIT: self._comm_split,
@@ -136,6 +142,7 @@ class FactBuilder:
     def restart(self, ranks: Iterable[int], steps: int) -> None:
         """These ranks start again, after so many steps; all processes have ended."""
         self._exchange = DataExchange()
+        self._sources = SourceTables(self.communicators)
         self.communicators.restart()
         self._matching.restart(ranks)
         self._answers.clear()
@@ -194,6 +201,11 @@ class FactBuilder:
             before.system_ns + record.system_ns,
             before.reader_ns + record.reader_ns,
         )
+
+    def _trace(self, rank: int, record: records.Trace) -> records.Trace:
+        if record.profiled:
+            self.profiled.add(rank)
+        return record
 
     def _trace_name(self, rank: int, record: records.TraceName) -> None:
         self.rank_info[rank].trace_names[record.key] = _text(record.payload)
@@ -260,6 +272,10 @@ class FactBuilder:
 
     def _data(self, rank: int, record: records.NcclData) -> None:
         self._answers += self._exchange.late(rank, record)
+
+    def _kept(self, rank: int, record: records.Kept) -> None:
+        if self.kept is None or record.peak >= self.kept.peak:
+            self.kept = record
 
     def _told(self, rank: int, record: records.NcclSources) -> None:
         self._answers += self._sources.told(record)

@@ -29,12 +29,11 @@ class Waiting:
     """The option whose limit has been reached; "" if none has."""
 
     def __str__(self) -> str:
-        """``rank 0 has gone round the loop at train.py:41 in main 35 times, waiting for a value that nobody computed``"""
+        """``rank 0 has gone round the loop at train.py:41 in main 35 times, waiting for a value that nobody ...``"""
         one, loop = len(self.ranks) == 1, self.loop
-        return (
-            f"{named(self.ranks)} {'has' if one else 'have'} gone round the loop at {loop.begins} {loop.turns:,} times, "
-            f"waiting for a value that {'--value states' if loop.stated else 'nobody computed'}"
-        )
+        who = f"{named(self.ranks)} {'has' if one else 'have'}"
+        value = f"a value that {'--value states' if loop.stated else 'nobody computed'}"
+        return f"{who} gone round the loop at {loop.begins} {loop.turns:,} times, waiting for {value}"
 
     def explanation(self) -> str:
         loop = self.loop

@@ -24,7 +24,9 @@ class Stacks:
         """By rank: size of its file when last looked at."""
 
     def ask(self, rank: int, pid: int) -> None:
-        """Asks for its stacks now, which replace older ones. A rank that has no file cannot be asked."""
+        """Asks for its stacks now, which replace older ones. A rank that has no file here, as one of another machine,
+        cannot be asked.
+        """
         with contextlib.suppress(OSError):  # it has just ended
             os.truncate(self._path(rank), 0)
             os.kill(pid, stack_request.SIGNAL)

@@ -39,11 +39,15 @@ class Thread:
     used_ns: int
 
 
+class NotKnownYet(Exception):
+    """What the threads of a process of another machine do has been asked: look again."""
+
+
 class Processes(Protocol):
     """Where threads are looked up."""
 
     def threads(self, pid: int) -> dict[int, Thread] | None:
-        """Threads of the process and of its descendants, by id; None if the process has ended."""
+        """Threads of the process and of its descendants, by id; None if the process has ended. Raises NotKnownYet."""
 
     def now_ns(self) -> int:
         """Real time."""
@@ -109,7 +113,10 @@ class SleepDetector:
         last = self._last.get(rank)
         if last is not None and now_ns - last.at_ns < least_ns:
             return False
-        threads = self._processes.threads(pid)
+        try:
+            threads = self._processes.threads(pid)
+        except NotKnownYet:
+            return False
         if threads is None:
             self.forget(rank)
             return False
@@ -131,12 +138,18 @@ class SleepDetector:
 
     def computes(self, pid: int) -> bool:
         """Does the process's first thread run, or wait for a processor, now?"""
-        first = (self._processes.threads(pid) or {}).get(pid)
+        try:
+            first = (self._processes.threads(pid) or {}).get(pid)
+        except NotKnownYet:
+            return False
         return first is not None and not first.sleeping
 
     def runnable(self, pid: int) -> bool:
         """Does any thread run, or wait for a processor, now?"""
-        threads = self._processes.threads(pid) or {}
+        try:
+            threads = self._processes.threads(pid) or {}
+        except NotKnownYet:
+            return True
         return any(not thread.sleeping for thread in threads.values())
 
     def _compare(self, last: _Look, threads: dict[int, Thread], now_ns: int) -> bool:

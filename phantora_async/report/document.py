@@ -9,9 +9,10 @@ import orjson
 
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder
-from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.ingest.launch_counts import Counts, LaunchCounts
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import kernels_document, source_shares, window_counts
+from phantora_async.report.logged import logged_rates
 from phantora_async.report.routing import routing_document
 from phantora_async.report.simulator import Usage
 from phantora_async.report.stated_values import stated_document
@@ -19,6 +20,7 @@ from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import MemoryPeaks, RankSnapshot, Snapshot
 from phantora_async.virtual_time.snapshot import SimulatorFigures
+from profiles import Source
 
 SCHEMA = 1
 MOST_WARNINGS = 500
@@ -50,8 +52,17 @@ def build(
             "emulated_calls": sum(rank.counters.api_calls for rank in snapshot.ranks),
             "emulated_ops": sum(rank.counters.ops for rank in snapshot.ranks),
             "speculation": _speculation(figures),
+            "kept": _kept(fact_builder),
         },
     }
+
+
+def _kept(fact_builder: FactBuilder) -> Document | None:
+    """What the ranks kept so that it could be read back; None if no rank told it."""
+    kept = fact_builder.kept
+    if kept is None:
+        return None
+    return {"peak_nbytes": kept.peak, "limit_nbytes": kept.budget, "refused_nbytes": kept.refused}
 
 
 def _rank_cpu(fact_builder: FactBuilder) -> Document:
@@ -113,9 +124,10 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "virtual_ns": snapshot.now_ns,
         "collectives": snapshot.collectives,
         "step": step | {"interval": _interval(spec, step, ranks, kernels)},
-        "work": _work(spec, ranks),
+        "work": _work(spec, ranks) | {"unknown_share": _unknown_share(kernels)},
+        "logged": logged_rates([(rank, spec.run_dir / f"rank{rank}.log") for rank in (0, len(ranks) - 1)]),
         "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
-        | _unrecognised(costs),
+        | _unrecognised(costs, [info.launches.total for info in fact_builder.rank_info]),
         "kernels": kernels,
         "memory": {
             "capacity_nbytes": spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes,
@@ -182,12 +194,34 @@ def _work(spec: RunSpec, ranks: Sequence[Document]) -> Document:
     return {"flops": flops, "tflops_per_gpu": rate / 1e12, "mfu": rate / peak, "peak_tflops": peak / 1e12}
 
 
-def _unrecognised(costs: Costs) -> Document:
-    """Only if there are such signatures: what is not known of them."""
+def _unknown_share(kernels: Document) -> float:
+    """Share of the GPU time of kernels of which it is not known how much arithmetic they do."""
+    unknown_ns = sum(
+        one["total_ns"]
+        for one in kernels["signatures"]
+        if one["source"] == "unrecognised" or (one["signature"].startswith("library;") and not one["flops"])
+    )
+    return unknown_ns / kernels["gpu_ns"] if kernels["gpu_ns"] else 0.0
+
+
+def _unrecognised(costs: Costs, totals: Sequence[Counts]) -> Document:
+    """Only if there are such signatures: what is not known of them, and their share of the GPU time."""
     if not costs.unrecognised:
         return {}
+    gpu_ns, by_reason = 0, dict.fromkeys(costs.unrecognised, 0)
+    for counts in totals:
+        for key, (launches, slowed_ns) in counts.items():
+            cost = costs.priced(key).cost
+            gpu_ns += cost.solo_ns * launches + slowed_ns
+            if cost.source is Source.UNRECOGNISED:
+                by_reason[cost.unknown] += cost.solo_ns * launches + slowed_ns
     reasons = [
-        {"reason": reason, "signatures": noted.signatures, "example": noted.example}
+        {
+            "reason": reason,
+            "signatures": noted.signatures,
+            "example": noted.example,
+            "share": by_reason[reason] / gpu_ns if gpu_ns else 0.0,
+        }
         for reason, noted in sorted(costs.unrecognised.items())[:MOST_WARNINGS]
     ]
     return {"unrecognised_signatures": reasons}

@@ -101,7 +101,7 @@ _ROUTED = Fields(
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
-_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT})
+_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
@@ -110,7 +110,7 @@ _SIMULATED = Fields(
         "world_size": Whole(1),
         "servers": Each(Whole(1), 1),
         "step": _STEP,
-        "work": Fields(_fields(NUMBER, "flops", "tflops_per_gpu", "mfu")),
+        "work": Fields(_fields(NUMBER, "flops", "tflops_per_gpu", "mfu"), {"unknown_share": NUMBER}),
         "ranks": Each(_RANK, 1),
         "kernels": Fields(
             {
@@ -130,6 +130,7 @@ _SIMULATED = Fields(
     {
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "stated_values": Each(_STATED),
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
         "restarts": Each(_RESTART),
     },
 )
@@ -139,7 +140,10 @@ _SPECULATION = Fields(
 _SIMULATOR = Fields(
     _fields(NUMBER, "wall_s", "coordinator_cpu_s", "coordinator_peak_rss_nbytes")
     | {"rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"))), "speculation": _SPECULATION},
-    {"rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s"))},
+    {
+        "kept": Maybe(Fields(_fields(WHOLE, "peak_nbytes", "limit_nbytes", "refused_nbytes"))),
+        "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
+    },
 )
 SHAPE = Fields(
     {

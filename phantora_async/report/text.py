@@ -25,8 +25,12 @@ TITLE = 62
 """Width of the column that names GPU work, where there is room."""
 FIGURES = 64
 """Width of the columns before it."""
+LEAST_UNKNOWN = 0.005
+"""A smaller share of the GPU time is not worth a remark."""
 KERNELS = 20
 """How many signatures are listed. The JSON report has all."""
+LEAST_SHARE = 0.01
+"""Work that is not recognised is named if it takes such a share of the GPU time."""
 EXAMPLE = 160
 """How many characters of a signature are shown."""
 COLUMNS = (
@@ -93,6 +97,8 @@ def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> Text:
         text += f", {seconds(step['host_median_ns'])} on the host"
     if work["flops"]:
         text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
+        if (unknown := work.get("unknown_share", 0.0)) >= LEAST_UNKNOWN:
+            text += f" without kernels of {unknown:.0%} of the GPU time, whose FLOPs are not known"
     rest = f"{text}{_interval(step['interval'], host)}\nsteps from: {step['source']}"
     return Text.assemble((f"a step takes {seconds(step['median_ns'])}", "bold"), rest)
 
@@ -194,20 +200,41 @@ def share(rank: Rank, key: str) -> float:
 
 
 def _unrecognised(reasons: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Signatures whose cost is an estimate because the cost model does not recognise them."""
+    """Signatures whose cost is an estimate because the cost model does not recognise them. Those that hardly take time
+    are summed up in one line.
+    """
     notes = []
-    for one in reasons[:WARNINGS]:
+    large = sorted(
+        (one for one in reasons if one.get("share", 1.0) >= LEAST_SHARE), key=lambda one: -one.get("share", 1)
+    )
+    small = [one for one in reasons if one.get("share", 1.0) < LEAST_SHARE]
+    for one in large[:WARNINGS]:
         count = f"{one['signatures']} cost signatures are" if one["signatures"] > 1 else "1 cost signature is"
-        notes.append(f"warning: {count} not recognised ({one['reason']}) and estimated: {one['example'][:EXAMPLE]}")
-    if len(reasons) > WARNINGS:
-        notes.append(f"{len(reasons) - WARNINGS} more reasons in the JSON report")
+        what = f"{count} not recognised ({one['reason']}) and estimated"
+        if "share" in one:
+            what += f", {one['share']:.0%} of the GPU time"
+        notes.append(f"warning: {what}: {one['example'][:EXAMPLE]}")
+    if len(large) > WARNINGS:
+        notes.append(f"{len(large) - WARNINGS} more reasons in the JSON report")
+    if small:
+        count = sum(one["signatures"] for one in small)
+        what = f"{count} cost signatures are" if count > 1 else "1 cost signature is"
+        total = sum(one["share"] for one in small)
+        notes.append(f"{what} not recognised and estimated, {total:.1%} of the GPU time; the JSON report lists them")
     return notes
+
+
+def _logged(rates: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rates:
+        return []
+    return [f"rank {rates[0]['rank']}'s script logged last: {', '.join(one['text'] for one in rates)}"]
 
 
 def _notes(simulated: Mapping[str, Any]) -> list[str]:
     sources = simulated["cost_sources"]
     shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
+    notes += _logged(simulated.get("logged", []))
     if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
         full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
         notes.append(
@@ -259,6 +286,13 @@ def _simulator(simulator: Mapping[str, Any]) -> str:
         text += f"; CPU time per rank: {(used['user_s'] + used['system_s']) / used['ranks']:.1f} s"
     if private:
         text += f"; private memory per rank: {private['median'] / 1e6:.0f} MB (largest {private['max'] / 1e6:.0f} MB)"
+    kept = simulator.get("kept")
+    if kept and kept["peak_nbytes"] >= 1e6:
+        text += f"; kept to be read back, for all ranks: {kept['peak_nbytes'] / 1e6:,.0f} MB"
+    if kept and kept["refused_nbytes"]:
+        text += (
+            f", limit {kept['limit_nbytes'] / 1e6:,.0f} MB: {kept['refused_nbytes'] / 1e6:,.0f} MB more were not kept"
+        )
     return text
 
 

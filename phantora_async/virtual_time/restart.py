@@ -47,7 +47,7 @@ def _execute_up_to_the_end_of(timeline: Timeline, hosts: Hosts, failed: Host) ->
     """Executes what all ranks sent for instants up to the end of this one. It holds time back; others that have sent
     nothing more do not.
     """
-    while timeline.run(TURN).name != "DRAINED":
+    while timeline.run(TURN).name not in ("DRAINED", "LIMIT"):
         if timeline.starved == failed.rank:
             return
         if timeline.starved is not None:

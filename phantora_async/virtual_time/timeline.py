@@ -131,7 +131,7 @@ class Timeline:
             self.speculation.stop()
         if self._passing or self._passed_over:
             self._return_all()
-        return restart(self, self.hosts, first, ranks)
+        return restart(self, self.host_rules, first, ranks)
 
     def run(self, budget: int, ahead: bool = False) -> Stop:
         """Executes about `budget` events. Raises ProtocolError for a fact that no working hook sends.

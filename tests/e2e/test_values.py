@@ -32,16 +32,17 @@ def test_a_compiled_function_leaves_nothing_stale(run: Run, tmp_path: Path) -> N
         "import torch\n"
         "x = torch.arange(8, device='cuda')\n"
         "@torch.compile\n"
-        "def double_(x):\n    x.mul_(2)\n    return x + 1\n"
-        "y = double_(x)\n"
-        "print('X', x.tolist())\nprint('Y', y.tolist())\n"
+        "def double_(x):\n    x.mul_(2)\n    return x + 1, (x.float().sin() * 10).int()\n"
+        "y, z = double_(x)\n"
+        "print('X', x.tolist())\nprint('Y', y.tolist())\nprint('Z', z.tolist())\n"
     )
     done = run(script, n=1)
     assert done.exit_code == 0, done.output
-    assert "X [0, 0, 0, 0, 0, 0, 0, 0]" in done.log(0)
-    assert "Y [0, 0, 0, 0, 0, 0, 0, 0]" in done.log(0)
+    assert "X [0, 2, 4, 6, 8, 10, 12, 14]" in done.log(0)
+    assert "Y [1, 3, 5, 7, 9, 11, 13, 15]" in done.log(0)
+    assert "Z [0, 0, 0, 0, 0, 0, 0, 0]" in done.log(0), "it follows from floating-point numbers"
     places = {warning["text"].split(" reads ")[0] for warning in done.simulated["warnings"]}
-    assert places == {f"{script}:8", f"{script}:9"}
+    assert places == {f"{script}:10"}
 
 
 def test_a_graph_computes_and_overwrites_at_each_launch(run: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
  * computed them: the one in which their bytes became unknown. Only messages name it.
  */
 #include "channel/channel.h"
+#include "core/hash.h"
 #include "data/data.h"
 #include "nvtx/nvtx.h"
 
@@ -10,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WRITERS = 1024, ALIGNMENT = 9 /* of blocks, in bits */ };
+enum { WRITERS = 1024 };
 
 /* The latest place of each hash. A place that is lost, or taken for another one, costs a message a name. */
 static struct {
@@ -18,7 +19,7 @@ static struct {
     _Atomic(const char *) operation;
 } writers[WRITERS];
 
-static size_t slot_of(uintptr_t start) { return (start ^ start >> ALIGNMENT) % WRITERS; }
+static size_t slot_of(uintptr_t start) { return ph_mix(1, start) % WRITERS; }
 
 void ph_data_note_writer(const void *start) {
     const char *operation = ph_current_work();

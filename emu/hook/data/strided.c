@@ -1,6 +1,7 @@
 /* The same questions and marks for the elements of a tensor, which may lie apart. emu's Python side calls them. */
 #include "data/strided.h"
 #include "data/data.h"
+#include "sources/source_map.h"
 
 #include <stdlib.h>
 
@@ -86,10 +87,18 @@ PH_EXPORT uint64_t phantora_data_unknown(uint64_t address, uint64_t nbytes) {
     return ph_data_unknown((const void *)(uintptr_t)address, nbytes, false);
 }
 
-/* Is at least one byte known or assumed? */
+/* An enum state, of bytes that are about to be copied to the host: those that refer to a source count as known. */
+PH_EXPORT int phantora_data_read_state(uint64_t address, uint64_t nbytes) {
+    const void *start = (const void *)(uintptr_t)address;
+    if (ph_data_pending(start, nbytes)) return PENDING;
+    if (ph_data_unknown(start, nbytes, true) == 0) return KNOWN;
+    return ph_data_unknown(start, nbytes, false) == 0 ? ASSUMED : UNKNOWN;
+}
+
+/* Is at least one byte known or assumed, or refers it to a source? */
 PH_EXPORT int phantora_data_any(uint64_t address, uint64_t nbytes) {
     ph_range piece;
-    ph_data_settle((const void *)(uintptr_t)address, nbytes);
+    if (ph_sources_touch((const void *)(uintptr_t)address, nbytes)) return 1;
     return ph_data_next_readable((const void *)(uintptr_t)address, nbytes, &piece);
 }
 

@@ -10,6 +10,7 @@
  */
 #define _GNU_SOURCE
 #include "sources/store.h"
+#include "channel/channel.h"
 #include "core/hash.h"
 #include "core/warn.h"
 
@@ -239,8 +240,9 @@ PH_EXPORT int phantora_store_descriptor(void) { return file; }
 
 PH_EXPORT void phantora_store_move(int descriptor) { file = descriptor; }
 
-/* out: used, peak, budget, refused. */
-PH_EXPORT void phantora_store_counts(uint64_t *out) {
+/* Sends a KEPT record. */
+PH_EXPORT void phantora_kept(void) {
     ph_store_totals totals = ph_store_counts();
-    memcpy(out, &totals, sizeof totals);
+    struct ph_KEPT record = {.peak = totals.peak, .budget = totals.budget, .refused = totals.refused};
+    if (totals.budget) ph_emit_out_of_band(PH_KIND_KEPT, &record, sizeof record, NULL, 0);
 }

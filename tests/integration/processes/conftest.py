@@ -16,7 +16,7 @@ from phantora_async.cli import Parser
 from phantora_async.commands import run as run_command
 from phantora_async.config import Config, resolve
 from phantora_async.ingest.costs import CostTable
-from phantora_async.launcher import HOOK, Launcher, make_runtime
+from phantora_async.launcher import HOOK, Launcher, make_runtime, plan_of
 
 
 @dataclass
@@ -50,7 +50,7 @@ def configure(folder: Path, *options: str) -> Config:
 async def run_processes(config: Config, on_event: Callable[[Launcher, dict[str, Any]], None] | None = None) -> Ran:
     """Runs the job to the end of its processes; `on_event` sees every message of the forker when it arrives."""
     runtime = make_runtime()
-    launcher = Launcher(config, runtime)
+    launcher = Launcher(plan_of(config, runtime), runtime)
     ran = Ran(config.run_dir)
     CostTable(runtime.cost_table)
     listener = await asyncio.start_unix_server(_discard, runtime.socket)

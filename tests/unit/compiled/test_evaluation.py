@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from emu.compiled.evaluation import Evaluator, Memory  # noqa: E402
+from emu.compiled.evaluation import Evaluator, Memory, TooLong  # noqa: E402
 from emu.compiled.program import NotEvaluated, read_program, stores_integers  # noqa: E402
 
 if TYPE_CHECKING:
@@ -69,6 +69,14 @@ def test_all_instances_load_and_store_within_the_mask() -> None:
     assert stored(None, lines, grid=2, n=6) == {}
 
 
+TO_I8 = "%t = arith.trunci %x : tensor<4xi64> to tensor<4xi8>|%y = arith.extsi %t : tensor<4xi8> to tensor<4xi64>"
+LARGER = "%b = arith.cmpi sgt, %x, %k : tensor<4xi64>|%y = arith.select %b, %x, %k : tensor<4xi1>, tensor<4xi64>"
+
+
+def compared(how: str, widened: str) -> str:
+    return f"%b = arith.cmpi {how}, %x, %k : tensor<4xi64>|%y = arith.{widened} %b : tensor<4xi1> to tensor<4xi64>"
+
+
 @pytest.mark.parametrize(
     ("operation", "expected"),
     [
@@ -76,14 +84,12 @@ def test_all_instances_load_and_store_within_the_mask() -> None:
         ("%y = arith.remsi %x, %k : tensor<4xi64>", [-1, 2, 1, 0]),
         ("%y = arith.shli %k, %k : tensor<4xi64>", [24] * 4),
         ("%y = arith.xori %x, %k : tensor<4xi64>", [-6, 1, 4, 10]),
-        ("%b = arith.cmpi ult, %x, %k : tensor<4xi64>|%y = arith.extui %b : tensor<4xi1> to tensor<4xi64>", [0, 1, 0, 0]),
-        ("%b = arith.cmpi slt, %x, %k : tensor<4xi64>|%y = arith.extsi %b : tensor<4xi1> to tensor<4xi64>", [-1, -1, 0, 0]),
-        ("%t = arith.trunci %x : tensor<4xi64> to tensor<4xi8>|%y = arith.extsi %t : tensor<4xi8> to tensor<4xi64>",
-         [-7, 2, 7, 9]),
-        ("%b = arith.cmpi sgt, %x, %k : tensor<4xi64>|%y = arith.select %b, %x, %k : tensor<4xi1>, tensor<4xi64>",
-         [3, 3, 7, 9]),
+        (compared("ult", "extui"), [0, 1, 0, 0]),
+        (compared("slt", "extsi"), [-1, -1, 0, 0]),
+        (TO_I8, [-7, 2, 7, 9]),
+        (LARGER, [3, 3, 7, 9]),
     ],
-)  # fmt: skip
+)
 def test_operations(operation: str, expected: list[int]) -> None:
     lines = [*BLOCK_OF_4, "%k = arith.constant dense<3> : tensor<4xi64>", *operation.split("|"), STORE]
     assert list(stored([-7, 2, 7, 9], lines, n=4).values()) == expected
@@ -159,3 +165,21 @@ def test_an_operation_that_is_not_known_leaves_its_results_unknown() -> None:
 def test_other_programs_are_refused(text: str) -> None:
     with pytest.raises(NotEvaluated):
         read_program(text)
+
+
+def test_a_launch_that_takes_too_long_is_given_up() -> None:
+    lines = [*BLOCK_OF_4, "%y = arith.muli %x, %x : tensor<4xi64>", STORE]
+    with pytest.raises(TooLong):
+        stored([0] * 16, lines, grid=1 << 17, n=4)
+    loop = [
+        *BLOCK_OF_4,
+        "%c0 = arith.constant 0 : i32",
+        "%c1 = arith.constant 1 : i32",
+        "%y = scf.for %at = %c0 to %n step %c1 iter_args(%acc = %x) -> (tensor<4xi64>)  : i32 {",
+        "%more = arith.addi %acc, %x : tensor<4xi64>",
+        "scf.yield %more : tensor<4xi64>",
+        "}",
+        STORE,
+    ]
+    with pytest.raises(TooLong):
+        stored([0] * 4, loop, n=100_000)

@@ -1,0 +1,215 @@
+"""A machine that joins a run: it starts the servers that the coordinator gives it, and connects their ranks with it.
+
+Ranks connect to a Unix socket here, as they do on the coordinator's machine. Each of these connections is continued by
+a TCP connection of its own. So ranks know neither the token nor the coordinator's address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from emu.contract import records
+from emu.contract.job import Job
+from phantora_async.errors import MachineFailed
+from phantora_async.launcher import HOOK, Launcher, LaunchPlan, Runtime, check_open_files, make_runtime
+from phantora_async.liveness.sleep_detector import ProcFs
+from phantora_async.remote import wire
+
+_CREDENTIALS = struct.Struct("3i")
+PIECE_NBYTES = 1 << 18
+RETRY_S = 0.5
+"""Between attempts to reach a coordinator that does not listen yet."""
+
+
+class Joined:
+    """One run, on this machine. ``run`` returns when the run has ended."""
+
+    def __init__(self, address: str, token: str, python: Path, wait_s: float) -> None:
+        """`wait_s`: how long to wait for a coordinator that does not listen yet."""
+        self._host, self._port = wire.address(address)
+        self._token = token
+        self._python = python
+        self._wait_s = wait_s
+        self._number = 0
+        self._relays: set[asyncio.Task[None]] = set()
+        self._processes = ProcFs()
+
+    async def run(self, tell: Callable[[str], None]) -> None:
+        """`tell` is called with remarks for the user. Raises PhantoraError."""
+        reader, writer = await self._connect()
+        try:
+            writer.write(wire.opening(wire.MACHINE, self._token))
+            writer.write(wire.encode("hello", version=records.VERSION, name=socket.gethostname()))
+            first = await _receive(reader)
+            if first is None:
+                raise MachineFailed("the coordinator closed the connection: is the token the right one?")
+            if first["event"] == "failed":
+                raise MachineFailed(f"the coordinator refuses this machine: {first['message']}")
+            tell(f"this machine runs servers {', '.join(map(str, first['job']['hosted']))}")
+            await self._run(first, reader, writer)
+        finally:
+            writer.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._wait_s
+        while True:
+            try:
+                streams = await asyncio.open_connection(self._host, self._port, limit=wire.LONGEST_LINE)
+            except OSError as error:
+                if loop.time() >= until_s:
+                    text = f"cannot reach the coordinator at {self._host}:{self._port}: {error.strerror or error}"
+                    raise MachineFailed(text) from None
+                await asyncio.sleep(RETRY_S)
+            else:
+                wire.prepare(streams[1].get_extra_info("socket"))
+                return streams
+
+    async def _run(self, told: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._number = told["machine"]
+        runtime = make_runtime()
+        try:
+            plan = self._plan(told, runtime)
+        except (OSError, ValueError) as error:
+            runtime.remove()
+            reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            writer.write(wire.encode("failed", message=f"{socket.gethostname()}: {reason}", hint=""))
+            await writer.drain()
+            raise MachineFailed(reason) from None
+        launcher = Launcher(plan, runtime)
+        listener = await asyncio.start_unix_server(self._relay, str(runtime.socket), limit=PIECE_NBYTES)
+        tasks: list[asyncio.Task[None]] = []
+        loop = asyncio.get_running_loop()
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, writer.close)
+            await launcher.start()
+            tasks = [
+                asyncio.create_task(self._obey(reader, writer, launcher)),
+                asyncio.create_task(_report(launcher, writer)),
+            ]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0] not in done:
+                await asyncio.wait(tasks[:1])  # the coordinator closes the connection when it has the report
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in (*tasks, *self._relays):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._relays, return_exceptions=True)
+            listener.close()
+            await launcher.close()
+
+    def _plan(self, told: dict[str, Any], runtime: Runtime) -> LaunchPlan:
+        """The coordinator's job with this machine's paths. The working directory, the script and the folder of compiled
+        code are at the same paths on all machines.
+        """
+        os.chdir(told["folder"])
+        run_dir = Path(told["job"]["run_dir"])
+        run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        job = dataclasses.replace(
+            Job.parse(told["job"]),
+            runtime_dir=str(runtime.folder),
+            hook=str(HOOK),
+            device_file=str(runtime.folder / "device.txt"),
+            socket=str(runtime.socket),
+            cost_table="",  # ranks ask for costs
+        )
+        check_open_files(sum(job.servers))
+        folder = runtime.folder / "compiled"
+        ours = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}
+        variables = told["variables"] or ours
+        return LaunchPlan(job, self._python, tuple(told["device"]), variables, f"forker{self._number}.log")
+
+    # ---- the control connection ------------------------------------------------------------------------------------
+
+    async def _obey(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, launcher: Launcher) -> None:
+        """Until the coordinator has gone."""
+        while (message := await _receive(reader)) is not None:
+            match message["event"]:
+                case "terminate":
+                    launcher.terminate()
+                case "tell_end":
+                    launcher.tell_end(message["rank"])
+                case "kill":
+                    launcher.kill()
+                case "look":
+                    writer.write(wire.encode("threads", pid=message["pid"], threads=self._look(message["pid"])))
+
+    def _look(self, pid: int) -> dict[int, list[Any]] | None:
+        """At the threads of a rank, which is a process below this one."""
+        try:
+            known = psutil.Process() in psutil.Process(pid).parents()
+        except psutil.Error:
+            return None
+        threads = self._processes.threads(pid) if known else None
+        return None if threads is None else {number: list(dataclasses.astuple(one)) for number, one in threads.items()}
+
+    # ---- streams of ranks ------------------------------------------------------------------------------------------
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Continues the connection of one rank over TCP."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._relays.add(task)
+        task.add_done_callback(self._relays.discard)
+        credentials = writer.get_extra_info("socket").getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+        )
+        pid, _, _ = _CREDENTIALS.unpack(credentials)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(self._host, self._port, limit=PIECE_NBYTES)
+        except OSError:
+            writer.close()  # the rank ends itself
+            return
+        wire.prepare(far_writer.get_extra_info("socket"))
+        far_writer.write(wire.opening(wire.RANK, self._token, self._number, pid))
+        try:
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        finally:
+            writer.close()
+            far_writer.close()
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Until one of the sides closes."""
+    with contextlib.suppress(OSError):
+        while piece := await source.read(PIECE_NBYTES):
+            target.write(piece)
+            await target.drain()
+        target.write_eof()
+
+
+async def _report(launcher: Launcher, writer: asyncio.StreamWriter) -> None:
+    """The forker's messages, to its end."""
+    async for event in launcher.events():
+        fields = {name: value for name, value in event.items() if name != "event"}
+        writer.write(wire.encode(event["event"], **fields))
+
+
+async def _receive(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """None if the coordinator has gone. Raises MachineFailed."""
+    try:
+        line = await reader.readline()
+    except OSError:
+        return None
+    except ValueError:
+        raise MachineFailed("the coordinator sent a message that is too long") from None
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        return wire.decode(line)
+    except ValueError:
+        raise MachineFailed("the coordinator sent an impossible message") from None

@@ -1,0 +1,196 @@
+"""The machines that have joined a run: each starts some of its servers. For the session they are one launcher."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Protocol, cast
+
+from emu.contract import records
+from phantora_async.ingest.channel import Channel
+from phantora_async.remote import wire
+from phantora_async.remote.port import Port
+from phantora_async.remote.remote_processes import RemoteProcesses, pid_of
+
+
+class NotAMachine(Exception):
+    """What joined is of another version, or there is no place for it."""
+
+
+class Streams(Protocol):
+    """Takes the streams of ranks; the coordinator."""
+
+    def stream(self, pid: int) -> Channel:
+        """A rank has connected, whose process has this number."""
+
+
+class Machines:
+    """``listen``, then as ``phantora_async.launcher.Launcher``: start, events, terminate, tell_end, kill, close.
+
+    The port's ``Passage``.
+    """
+
+    def __init__(self, servers: tuple[int, ...], count: int, token: str) -> None:
+        """`servers`: GPUs of each server of the run; `count`: of machines."""
+        self._streams: Streams | None = None
+        self._servers = servers
+        self._count = count
+        self._port = Port(token, self)
+        self._machines: list[_Machine] = []
+        self._all_joined = asyncio.Event()
+        self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.processes = RemoteProcesses(lambda machine, pid: self._machines[machine].send("look", pid=pid))
+
+    @property
+    def address(self) -> str:
+        return self._port.address
+
+    async def listen(self, streams: Streams, host: str, port: int) -> None:
+        """Raises OSError."""
+        self._streams = streams
+        await self._port.listen(host, port)
+
+    async def start(self, job: dict[str, Any], **others: Any) -> None:
+        """Sends the job to all machines, once so many have joined. `others`: what else they need to know."""
+        await self._all_joined.wait()
+        job = job | {"master_addr": self._machines[0].address}
+        for number, machine in enumerate(self._machines):
+            machine.servers = _portion(len(self._servers), self._count, number)
+            machine.send("job", job=job | {"hosted": machine.servers}, machine=number, **others)
+
+    async def events(self) -> AsyncIterator[dict[str, Any]]:
+        """Messages of all forkers, and "refused", "machine_joined" and "machine_lost"; the last one is "done"."""
+        left = self._count
+        while left:
+            event = await self._events.get()
+            left -= event["event"] == "done"
+            if event["event"] != "done" or not left:
+                yield event
+
+    def terminate(self) -> None:
+        """See ``Launcher``."""
+        for machine in self._machines:
+            machine.send("terminate")
+
+    def tell_end(self, rank: int) -> None:
+        """See ``Launcher``."""
+        first = 0
+        for server, gpus in enumerate(self._servers):
+            if first <= rank < first + gpus:
+                for machine in self._machines:
+                    if server in machine.servers:
+                        machine.send("tell_end", rank=rank)
+            first += gpus
+
+    def kill(self) -> None:
+        """See ``Launcher``."""
+        for machine in self._machines:
+            machine.send("kill")
+
+    async def close(self) -> None:
+        """Machines end what they have started when their connection closes."""
+        self._port.close()
+        for machine in self._machines:
+            machine.close()
+
+    # ---- for the port and the machines -----------------------------------------------------------------------------
+
+    def admit(self, opening: wire.Opening, address: str) -> asyncio.Protocol | None:
+        if opening.kind == wire.RANK:
+            if self._streams is None or opening.machine >= len(self._machines):
+                self._port.refuse(address, "no such machine has joined")
+                return None
+            return self._streams.stream(pid_of(opening.machine, opening.pid))
+        return _Machine(self, address)
+
+    def refused(self, remark: str) -> None:
+        self._events.put_nowait({"event": "refused", "remark": remark})
+
+    def joined(self, machine: _Machine, hello: dict[str, Any]) -> None:
+        """Raises NotAMachine."""
+        if hello.get("version") != records.VERSION:
+            raise NotAMachine("it has another version of phantora-async")
+        if len(self._machines) >= self._count:
+            raise NotAMachine(f"all {self._count} machines have joined")
+        self._machines.append(machine)
+        text = f"{machine.address} has joined ({len(self._machines)} of {self._count} machines)"
+        self._events.put_nowait({"event": "machine_joined", "remark": text})
+        if len(self._machines) == self._count:
+            self._all_joined.set()
+
+    def heard(self, machine: _Machine, message: dict[str, Any]) -> None:
+        if message["event"] == "threads":
+            self.processes.answered(self._machines.index(machine), message["pid"], message["threads"])
+        else:
+            self._events.put_nowait(message)
+
+    def lost(self, machine: _Machine, why: str) -> None:
+        if machine in self._machines:
+            event = {"event": "machine_lost", "address": machine.address, "servers": machine.servers, "why": why}
+            self._events.put_nowait(event)
+        else:
+            self._port.refuse(machine.address, why)
+
+
+class _Machine(asyncio.Protocol):
+    """The connection of one machine."""
+
+    def __init__(self, machines: Machines, address: str) -> None:
+        self._machines = machines
+        self._transport: asyncio.Transport | None = None
+        self._data = bytearray()
+        self._introduced = False
+        self._over = False
+        self.address = address
+        self.servers: list[int] = []
+        """Numbers of those that it starts."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        try:
+            *lines, rest = self._data.split(b"\n")
+            if len(rest) > wire.LONGEST_LINE:
+                raise ValueError("a message that is too long")
+            self._data = bytearray(rest)
+            for line in lines:
+                self._take(wire.decode(bytes(line)))
+        except NotAMachine as error:
+            self.send("failed", message=str(error))
+            self._lose(str(error))
+        except (ValueError, KeyError, TypeError) as error:
+            self._lose(f"it sent an impossible message ({error})")
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if self._introduced:
+            self._over = self._over or message["event"] in ("done", "failed", "lost")
+            self._machines.heard(self, message)
+        else:
+            self._machines.joined(self, message)
+            self._introduced = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._over:
+            self._lose(str(exc) if exc else "its connection closed")
+
+    def _lose(self, why: str) -> None:
+        self._over = True
+        self._machines.lost(self, why)
+        if self._transport is not None:
+            self._transport.close()
+
+    def send(self, event: str, **fields: Any) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(wire.encode(event, **fields))
+
+    def close(self) -> None:
+        self._over = True
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _portion(servers: int, machines: int, number: int) -> list[int]:
+    """Consecutive servers, as many on each machine as on the others, or one more."""
+    return list(range(servers * number // machines, servers * (number + 1) // machines))

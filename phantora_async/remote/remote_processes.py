@@ -1,0 +1,49 @@
+"""What threads of processes on other machines do: asked of the machine, whose answer is used once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from phantora_async.liveness.sleep_detector import NotKnownYet, ProcFs, Thread
+
+_PID_BITS = 32
+
+
+def pid_of(machine: int, pid: int) -> int:
+    """A number for a process of another machine, which no process of this one has."""
+    return (machine + 1) << _PID_BITS | pid
+
+
+class RemoteProcesses:
+    """``Processes`` of this machine and of others. `ask` has a machine look at one process."""
+
+    def __init__(self, ask: Callable[[int, int], None]) -> None:
+        self._ask = ask
+        self._here = ProcFs()
+        self._seen: dict[int, dict[int, Thread] | None] = {}
+        """Answers that have not been used, by number of the process."""
+        self._asked: set[int] = set()
+
+    def threads(self, pid: int) -> dict[int, Thread] | None:
+        """Raises NotKnownYet."""
+        machine = (pid >> _PID_BITS) - 1
+        if machine < 0:
+            return self._here.threads(pid)
+        if pid in self._seen:
+            return self._seen.pop(pid)
+        if pid not in self._asked:
+            self._asked.add(pid)
+            self._ask(machine, pid & ((1 << _PID_BITS) - 1))
+        raise NotKnownYet
+
+    def now_ns(self) -> int:
+        return self._here.now_ns()
+
+    def answered(self, machine: int, pid: int, threads: dict[str, list[Any]] | None) -> None:
+        """A machine has looked. `threads`: the fields of each thread; None if the process has ended."""
+        number = pid_of(machine, pid)
+        self._asked.discard(number)
+        self._seen[number] = (
+            None if threads is None else {int(thread): Thread(*fields) for thread, fields in threads.items()}
+        )

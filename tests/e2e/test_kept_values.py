@@ -1,0 +1,72 @@
+"""Values that a program has given to the device, or initialised there, are read back right; updated ones are reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_large_tensors_are_read_back(run: Run, seed: int) -> None:
+    done = run("kept_eager.py", str(seed), "60", n=1)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED 120" in done.log(0)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_parameters_are_right_on_all_ranks_and_in_checkpoints(run: Run, n: int) -> None:
+    done = run("kept_values.py", n=n)
+    assert done.exit_code == 0, done.output
+    for rank in range(n):
+        assert "PASSED" in done.log(rank), done.log(rank)
+        assert "WRONG" not in done.log(rank)
+
+
+def test_updated_parameters_are_reported_once(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "updated.py"
+    script.write_text(
+        "import torch\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(800, 900), torch.nn.Linear(900, 500)).cuda()\n"
+        "model[1].requires_grad_(False)\n"
+        "frozen = model[1].weight.cpu()\n"
+        "optimizer = torch.optim.AdamW(model[0].parameters())\n"
+        "model(torch.randn(4, 800, device='cuda')).sum().backward()\n"
+        "optimizer.step()\n"
+        "for turn in range(3):\n"
+        "    state = {name: value.cpu() for name, value in model.state_dict().items()}\n"
+        f"torch.save(model.state_dict(), {str(tmp_path / 'saved.pt')!r})\n"
+        "print('UPDATED', state['0.weight'].abs().max().item(), 'FROZEN', torch.equal(state['1.weight'], frozen))\n"
+        f"saved = torch.load({str(tmp_path / 'saved.pt')!r}, map_location='cpu')\n"
+        "print('SAVED', saved['0.weight'].abs().max().item(), torch.equal(saved['1.weight'], frozen))\n"
+    )
+    done = run(script, n=1)
+    assert done.exit_code == 0, done.output
+    assert "UPDATED 0.0 FROZEN True" in done.log(0)
+    assert "SAVED 0.0 True" in done.log(0)
+    texts = [warning["text"] for warning in done.simulated["warnings"]]
+    assert sorted(text.split(" reads values that were not computed")[0] for text in texts) == [
+        f"{script}:10",
+        f"{script}:9",
+    ]
+    assert all("2,880,000 bytes of a tensor of 2,880,000 bytes are 0" in text for text in texts), texts
+
+
+def test_the_report_says_what_is_kept(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "kept.py"
+    script.write_text(
+        "import torch\n"
+        "generator = torch.Generator().manual_seed(1)\n"
+        "x = torch.randn(1024, 1024, generator=generator).cuda()\n"
+        "y = torch.zeros(4096, 4096, device='cuda')\n"
+    )
+    done = run(script, n=4)
+    assert done.exit_code == 0, done.output
+    kept = done.report["simulator"]["kept"]
+    assert kept["peak_nbytes"] == 1024 * 1024 * 4, "equal bytes of four ranks are kept once, constants not at all"
+    assert kept["limit_nbytes"] > kept["peak_nbytes"]
+    assert kept["refused_nbytes"] == 0

@@ -1,0 +1,178 @@
+"""Servers on several machines: here, several processes of this one that join over TCP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import RANKS_PYTHON, SCRIPTS, Finished, Run, needs_torch
+
+pytestmark = pytest.mark.torch
+TOKEN = "a token that nobody guesses"
+
+
+class Machines:
+    """A run whose coordinator listens, and machines that join it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.token = folder / "token-of-the-test"
+        self.token.write_text(TOKEN)
+        self.started: list[subprocess.Popen[str]] = []
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = int(probe.getsockname()[1])
+
+    def command(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "phantora_async", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=self.folder,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, script: str, *arguments: str, options: tuple[str, ...] = (), n: int = 4) -> subprocess.Popen[str]:
+        given = ["run", "-n", str(n), "--nproc-per-node", "2", "--run-dir", "run", "--python", RANKS_PYTHON]
+        given += ["--listen", f"127.0.0.1:{self.port}", "--machines", "2", "--token-file", str(self.token)]
+        return self.command(*given, *options, script, *arguments)
+
+    def join(self, token: Path | None = None) -> subprocess.Popen[str]:
+        file = str(token or self.token)
+        return self.command("join", f"127.0.0.1:{self.port}", "--token-file", file, "--python", RANKS_PYTHON)
+
+    def connect(self) -> socket.socket:
+        """A connection of a stranger, once the coordinator listens."""
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):
+                return socket.create_connection(("127.0.0.1", self.port))
+            time.sleep(0.05)
+
+    def finish(self, process: subprocess.Popen[str]) -> Finished:
+        output, _ = process.communicate()
+        report = self.folder / "run" / "report.json"
+        document = json.loads(report.read_text()) if report.exists() else {}
+        return Finished(output, process.returncode, document, self.folder / "run")
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    needs_torch()
+    found = Machines(tmp_path)
+    yield found
+    for process in found.started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_the_result_is_that_of_one_machine(machines: Machines, run: Run) -> None:
+    coordinator = machines.run(str(SCRIPTS / "determinism.py"))
+    joined = [machines.join(), machines.join()]
+    several = machines.finish(coordinator)
+    assert several.exit_code == 0, several.output
+    assert [process.wait() for process in joined] == [0, 0]
+    one = run("determinism.py", n=4, options=("--nproc-per-node", "2", "--isolation", "none"))
+    assert one.exit_code == 0, one.output
+    assert json.dumps(several.simulated, sort_keys=True) == json.dumps(one.simulated, sort_keys=True)
+
+
+def test_strangers_do_not_disturb_the_run(machines: Machines, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.write_text("another token, as long as it takes")
+    coordinator = machines.run(str(SCRIPTS / "launched.py"), "ranks")
+    with machines.connect() as silent, machines.connect() as talks, machines.connect() as half:
+        talks.sendall(b"GET / HTTP/1.1\r\nHost: coordinator\r\n\r\n" + bytes(1000))
+        assert talks.recv(1) == b"", "closed, with no answer"
+        half.sendall(b"phantora-rank-1\n")
+        half.close()
+        refused = machines.finish(machines.join(wrong))
+        assert refused.exit_code == 69
+        assert "is the token the right one?" in refused.output
+        joined = [machines.join(), machines.join()]
+        done = machines.finish(coordinator)
+        silent.close()
+    assert done.exit_code == 0, done.output
+    assert done.output.count("refused a connection from 127.0.0.1: it does not know the run's token") == 2
+    assert "refused a connection from 127.0.0.1: it closed before it had said the run's token" in done.output
+    assert [process.wait() for process in joined] == [0, 0]
+
+
+def test_a_third_machine_has_no_place(machines: Machines) -> None:
+    coordinator = machines.run(str(SCRIPTS / "launched.py"), "ranks")
+    joined = [machines.join() for _ in range(3)]
+    done = machines.finish(coordinator)
+    assert done.exit_code == 0, done.output
+    codes = sorted(machines.finish(process).exit_code for process in joined)
+    assert codes == [0, 0, 69]
+
+
+def test_a_machine_that_vanishes_ends_the_run(machines: Machines, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    script = tmp_path / "waits.py"
+    script.write_text(
+        "import os, threading, torch\ntorch.zeros(1, device='cuda')\n"
+        f"open({str(ready)!r}, 'w').write('rank\\n')\nthreading.Event().wait()\n"
+    )
+    coordinator = machines.run(str(script))
+    first, second = machines.join(), machines.join()
+    with ready.open("r+b", buffering=0) as arrived:
+        assert [arrived.readline() for _ in range(4)] == [b"rank\n"] * 4
+    os.kill(second.pid, signal.SIGKILL)
+    done = machines.finish(coordinator)
+    assert done.exit_code == 70, done.output
+    assert "the machine at 127.0.0.1 (emulated server " in done.output
+    assert "was lost" in done.output
+    assert first.wait() == 0
+
+
+def test_a_rank_that_fails_ends_all_machines(machines: Machines) -> None:
+    coordinator = machines.run(str(SCRIPTS / "launched.py"), "ranks", "fails")
+    joined = [machines.join(), machines.join()]
+    done = machines.finish(coordinator)
+    assert done.exit_code == 1, done.output
+    assert "rank 3 (server 1) ended with exit code 1: ValueError: no such luck" in done.output
+    assert [process.wait() for process in joined] == [0, 0]
+
+
+def test_launchers_on_each_machine(machines: Machines) -> None:
+    options = ("--launcher", "--")
+    coordinator = machines.run(
+        "torchrun", "--nproc-per-node", "2", str(SCRIPTS / "launched.py"), "ranks", options=options
+    )
+    joined = [machines.join(), machines.join()]
+    done = machines.finish(coordinator)
+    assert done.exit_code == 0, done.output
+    assert "SEEN [(0, 0" in done.log(0)
+    assert [process.wait() for process in joined] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("join", "somewhere", "--token-file", "/dev/null"), "the file is empty"),
+        (("join", "localhost:1"), "no token"),
+        (("run", "--listen", "here", "-n", "2", "x.py"), "expected HOST:PORT"),
+        (("run", "--machines", "2", "-n", "2", "x.py"), "--machines and --token-file need --listen"),
+        (("run", "--listen", "localhost:0", "--machines", "3", "-n", "2", "x.py"), "this run has 1 servers"),
+        (("run", "--listen", "localhost:0", "--isolation", "full", "x.py"), "--isolation none"),
+    ],
+)
+def test_wrong_usage(machines: Machines, arguments: tuple[str, ...], said: str) -> None:
+    (machines.folder / "x.py").touch()
+    done = machines.finish(machines.command(*arguments))
+    assert done.exit_code == 2, done.output
+    assert said in done.output

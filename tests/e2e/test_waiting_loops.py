@@ -1,0 +1,142 @@
+"""Loops that only a value can end which nobody computed: they end the run, and other loops do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+pytestmark = pytest.mark.torch
+UNCOMPUTED = 77
+HEAD = """\
+import itertools, sys, torch
+layer = torch.nn.Linear(256, 256, device="cuda")
+def step():
+    out = layer(torch.randn(256, 256, device="cuda")).pow(2).mean()
+    out.backward()
+    return out.detach()
+"""
+WAITS = {
+    "a condition": "while step().item() < 0.5:  # A B\n    pass\n",
+    "a tensor as a condition": "while step() < 0.5:  # A B\n    pass\n",
+    "a variable": "done = False\nwhile not done:  # A\n    done = float(step()) > 0.5  # B\n",
+    "break": "while True:  # A\n    if step().item() > 0.5:  # B\n        break\n",
+    "continue": "while True:  # A\n    if step().item() < 0.5:  # B\n        continue\n    break\n",
+    "now and then": (
+        "for i in itertools.count():  # A\n    loss = step()\n    if i % 3 == 0 and loss.item() > 0.5:  # B\n"
+        "        break\n"
+    ),
+    "an attribute that a method sets": (
+        "class Trainer:\n    done = False\n    limit = None\n    def epoch(self):\n        loss = step().item()  # B\n"
+        "        if loss > 0.5:\n            self.done = True\n"
+        "    def fit(self):\n        while not self.done:  # A\n            self.epoch()\n"
+        "            if self.limit and self.limit < 3:\n                return\n"
+        "Trainer().fit()\n"
+    ),
+    "rejection sampling in a function": (
+        "def sample():\n    while True:  # A\n        x = step()\n        if x.cpu().numpy() > 0.5:  # B\n"
+        "            return x\nsample()\n"
+    ),
+    "a sum over an epoch": (
+        "accuracy = 0.0\nwhile accuracy < 0.9:  # A\n    correct = 0\n    for _ in range(4):\n"
+        "        correct += (step() > 0.5).sum().item()  # B\n    accuracy = correct / 4\n"
+    ),
+}
+ENDS = {
+    "a loop over an iterator": "for _ in range(200):\n    if step().item() > 0.5:\n        break\n",
+    "a number of steps": "i = 0\nwhile i < 200:\n    i += 1\n    if step().item() > 0.5:\n        break\n",
+    "both": "i = 0\nwhile step().item() < 0.5 and i < 200:\n    i += 1\n",
+    "patience": (
+        "best, bad = float('inf'), 0\nwhile True:\n    loss = step().item()\n"
+        "    best, bad = (loss, 0) if loss < best else (best, bad + 1)\n    if bad > 200:\n        break\n"
+    ),
+    "an iterator's end": (
+        "batches = iter(range(200))\ntry:\n    while True:\n        next(batches)\n"
+        "        if step().item() > 0.5:\n            break\nexcept StopIteration:\n    pass\n"
+    ),
+    "a loop that is left at once": (
+        "for _ in [None] * 200:\n    while True:\n        if step().item() < 0.5:\n            break\n"
+    ),
+    "a function that is left at once": (
+        "def sample():\n    while True:\n        if step().item() < 0.5:\n            return\n"
+        "for _ in itertools.repeat(None, 200):\n    sample()\n"
+    ),
+    "an event": (
+        "import threading\nover, i = threading.Event(), 0\ndef count():\n    global i\n    i += 1\n"
+        "    if i > 200:\n        over.set()\nwhile not over.is_set():\n    count()\n"
+        "    if step().item() > 0.5:\n        break\n"
+    ),
+}
+
+
+def places(text: str) -> dict[str, str]:
+    return {
+        mark: f"case.py:{number}"
+        for number, line in enumerate(text.splitlines(), start=1)
+        for mark in line.partition("  # ")[2].split()
+    }
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_loop_that_waits_for_an_uncomputed_value(name: str, run: Run, tmp_path: Path) -> None:
+    script, text = tmp_path / "case.py", HEAD + WAITS[name]
+    script.write_text(text)
+    at = places(text)
+    done = run(script, n=1, options=("--loop-turns", "20"))
+    assert done.exit_code == UNCOMPUTED, done.output
+    assert f"rank 0 has gone round the loop at {at['A']}" in done.output
+    assert f"only what {at['B']}" in done.output
+    assert f"--value '{at['B']}=EXPRESSION'" in done.output
+    assert done.report["failure"]["kind"] == "uncomputed_value"
+    (loop,) = done.report["failure"]["loops"]
+    assert loop["turns"] >= 20
+    assert f"case.py:{loop['loop']['line']}" == at["A"]
+    assert f"case.py:{loop['read']['line']}" == at["B"]
+    assert loop["dtype"] in ("float32", "bool", "int64")
+    assert loop["operation"] in ("aten::mean", "aten::sum", "aten::lt", "aten::gt")
+
+
+def test_loops_that_end_otherwise(run: Run, tmp_path: Path) -> None:
+    """One script, a function for each loop."""
+    script = tmp_path / "case.py"
+    functions = [
+        f"def loop{number}():\n    global i\n" + "".join(f"    {line}\n" for line in lines.splitlines())
+        for number, lines in enumerate(ENDS.values())
+    ]
+    calls = [f"loop{number}()\nprint('end of', {name!r})\n" for number, name in enumerate(ENDS)]
+    script.write_text(HEAD + "".join(functions + calls))
+    done = run(script, n=1, options=("--loop-turns", "20"))
+    assert done.exit_code == 0, done.output
+    ended = [line.removeprefix("end of ") for line in done.output.splitlines() if line.startswith("end of ")]
+    assert ended == list(ENDS)
+
+
+def test_all_ranks_of_a_job(run: Run, tmp_path: Path) -> None:
+    """Each rank waits in its loop; the other ranks' collectives do not keep the run."""
+    script = tmp_path / "case.py"
+    script.write_text(
+        HEAD.replace("import itertools", "from common import start\nrank, world, device = start()\nimport itertools")
+        + "x = torch.ones(8, device=device)\nwhile step().item() < 0.5:\n    torch.distributed.all_reduce(x)\n"
+    )
+    (tmp_path / "common.py").write_text((Path(__file__).parent / "scripts" / "common.py").read_text())
+    done = run(script, n=2, options=("--loop-turns", "20"))
+    assert done.exit_code == UNCOMPUTED, done.output
+    assert "ranks 0-1 have gone round the loop at case.py:" in done.output
+
+
+def test_stated_values_end_a_loop(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "case.py"
+    script.write_text(HEAD + "n = 0\nwhile step().item() < 0.5:\n    n += 1\nprint('turns', n)\n")
+    done = run(script, n=1, options=("--loop-turns", "20", "--value", "8=0.01*n"))
+    assert done.exit_code == 0, done.output
+    assert "turns 50" in done.output
+
+
+def test_a_loop_with_long_turns_ends_by_time(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "case.py"
+    script.write_text(HEAD + "while step().item() < 0.5:\n    pass\n")
+    done = run(script, n=1, options=("--loop-turns", "0", "--stall-timeout", "3"))
+    assert done.exit_code == UNCOMPUTED, done.output
+    assert "(--stall-timeout)" in done.output

@@ -1,0 +1,66 @@
+"""Rates in the scripts' own log lines, as frameworks write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from phantora_async.report.logged import logged_rates
+
+LINES = {
+    "examples/train.py": (
+        "step   3  loss  0.0000     415.11 ms        78,939 tokens/s   422.9 TFLOP/s/GPU  MFU  42.7%  peak  30.51 GiB",
+        {"tokens/s": 78939, "TFLOP/s": 422.9, "MFU": 42.7},
+    ),
+    "torchtitan": (
+        "[titan] 2026-01-01 - root - INFO - \x1b[31mstep: 10  \x1b[32mloss:  4.0  \x1b[33mmemory:  0.50GiB(0.36%)  "
+        "\x1b[34mtps: 1,062,403  \x1b[36mtflops: 92.70  \x1b[35mmfu: 9.37%\x1b[39m",
+        {"tokens/s": 1062403, "TFLOP/s": 92.70, "MFU": 9.37},
+    ),
+    "Hugging Face's Trainer": (
+        "{'train_runtime': 4.1, 'train_samples_per_second': 389.8, 'train_steps_per_second': 24.362, 'epoch': 1.0}",
+        {"samples/s": 389.8, "steps/s": 24.362},
+    ),
+    "Hugging Face's Trainer, texts": (
+        "{'train_runtime': '4.1', 'train_samples_per_second': '1.2e+03', 'train_tokens_per_second': '5000'}",
+        {"samples/s": 1200, "tokens/s": 5000},
+    ),
+    "Megatron-LM": (
+        " [2026-01-01] iteration 4/ 10 | elapsed time per iteration (ms): 101.5 | throughput per GPU (TFLOP/s/GPU): "
+        "250.3 | learning rate: 1.0E-04 | loss scale: 1.0 |",
+        {"TFLOP/s": 250.3},
+    ),
+    "DeepSpeed": (
+        "[INFO] epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=811.25, CurrSamplesPerSec=820.1, "
+        "MemAllocated=1.2GB, MaxMemAllocated=2.0GB",
+        {"samples/s": 811.25},
+    ),
+    "Lightning": ("\rEpoch 0:  50%|#####     | 5/10 [00:00<00:00, 18.31it/s, v_num=0]", {"steps/s": 18.31}),
+    "timm": ("Train: 0 [ 10/100]  Loss: 6.9  Time: 0.1s, 1204.34/s  LR: 1e-3", {}),
+    "words": ("images/s: 1,204.5, about 12 samples per second", {"images/s": 1204.5, "samples/s": 12}),
+    "no rates": ("step 3 loss 0.1 in 20 s; 12 tokens; 3 s per image; 5 samples", {}),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_known_forms(name: str, tmp_path: Path) -> None:
+    line, expected = LINES[name]
+    log = tmp_path / "rank0.log"
+    log.write_text(f"{line.replace('1', '0')}\nsomething else\n{line}\n")
+    found = logged_rates([(0, log)])
+    assert {one["rate"]: one["value"] for one in found} == expected
+    assert all(one["rank"] == 0 for one in found)
+
+
+def test_the_first_log_that_has_any_counts(tmp_path: Path) -> None:
+    for rank, text in ((0, "no rate\n"), (3, "100 tokens/s\n 200 tok/sec\n"), (1, "7 tokens/s")):
+        (tmp_path / f"rank{rank}.log").write_text(text)
+    logs = [(rank, tmp_path / f"rank{rank}.log") for rank in (0, 9, 3, 1)]
+    assert logged_rates(logs) == [{"rank": 3, "rate": "tokens/s", "value": 200.0, "text": "200 tok/sec"}]
+
+
+def test_a_log_of_any_size_and_any_bytes(tmp_path: Path) -> None:
+    log = tmp_path / "rank0.log"
+    log.write_bytes(b"1 tokens/s\n" + b"\xff\x00" * (1 << 20) + b"\n2 tokens/s \xfe")
+    assert [one["value"] for one in logged_rates([(0, log)])] == [2.0]

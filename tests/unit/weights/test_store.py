@@ -1,0 +1,160 @@
+"""The store: what is written once is mapped by others, and freed when nobody maps it."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+
+from emu.weights import machine, pages
+from emu.weights.pages import Block
+from emu.weights.store import Store
+
+NBYTES = 3 << 20
+
+
+class Memory:
+    """In the place of a storage: private memory that begins in the middle of a page."""
+
+    def __init__(self, phase: int = 64) -> None:
+        self._map = mmap.mmap(-1, NBYTES + 2 * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._begin = pages.ctypes.addressof(pages.ctypes.c_char.from_buffer(self._map)) + phase
+        self.block = Block(self._begin, NBYTES)
+
+    def data_ptr(self) -> int:
+        return self._begin
+
+    def bytes(self) -> bytes:
+        return bytes(self.block.memory())
+
+
+class Computation:
+    def __init__(self, memory: Memory, value: int) -> None:
+        self.calls = 0
+        self._memory, self._value = memory, value
+
+    def __call__(self) -> bytes:
+        self.calls += 1
+        self._memory.block.memory()[:] = bytes([self._value]) * NBYTES
+        return b"after %d" % self._value
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "weights", 2, contextlib.nullcontext())
+
+
+def fill(store: Store, key: str, memory: Memory, value: int) -> int:
+    """Returns how often the values were computed: 0 or 1."""
+    computation = Computation(memory, value)
+    assert store.fill(key, memory.block, memory, computation) == b"after %d" % value
+    assert memory.bytes() == bytes([value]) * NBYTES
+    return computation.calls
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_values_are_computed_once_and_written_pages_are_private(
+    store: Store, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "room_for", lambda nbytes: in_memory)
+    first, second, third = Memory(), Memory(), Memory()
+    assert fill(store, "key", first, 5) == 1
+    assert fill(store, "key", second, 5) == 0
+    assert fill(store, "other", third, 6) == 1
+    second.block.memory()[100:103] = b"abc"
+    assert first.bytes() == bytes([5]) * NBYTES
+    assert second.bytes()[99:104] == b"\5abc\5"
+    assert fill(store, "key", Memory(), 5) == 0
+
+
+def test_the_origin_of_a_block_ends_with_the_first_write(store: Store) -> None:
+    memory, copy = Memory(), Memory()
+    assert store.origin(memory.block) is None
+    fill(store, "key", memory, 5)
+    origin = store.origin(memory.block)
+    assert origin is not None
+    with open(origin.path, "rb") as file:
+        assert os.pread(file.fileno(), NBYTES, origin.offset) == memory.bytes()
+    part = Block(memory.block.address + 4096, 2 << 20)
+    assert store.origin(part) is not None
+    assert store.copy(copy.block, copy, memory.block)
+    assert copy.bytes() == memory.bytes()
+    memory.bytes()  # reading changes nothing
+    assert store.origin(memory.block) is not None
+    memory.block.memory()[NBYTES - 1 :] = b"x"  # in a page that the block shares with others
+    assert store.origin(memory.block) is None
+    assert store.origin(part) is not None
+    memory.block.memory()[1 << 20 : (1 << 20) + 1] = b"x"
+    assert store.origin(part) is None
+    assert not store.copy(Memory().block, copy, memory.block)
+    assert store.origin(copy.block) is not None
+
+
+def test_a_block_that_has_been_freed_has_no_origin(store: Store) -> None:
+    memory = Memory()
+    block = memory.block
+    fill(store, "key", memory, 5)
+    del memory
+    assert store.origin(block) is None
+    assert not store.has_blocks()
+
+
+def test_values_are_freed_when_all_have_had_them_and_nobody_maps_them(store: Store, tmp_path: Path) -> None:
+    first = Memory()
+    fill(store, "key", first, 5)
+    del first
+    second = Memory()
+    assert fill(store, "key", second, 5) == 0, "the second process may still need them"
+    del second
+    assert fill(store, "key", Memory(), 5) == 1
+
+
+def test_values_that_nobody_maps_make_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, unused = Memory(), Memory()
+    fill(store, "kept", kept, 5)
+    fill(store, "unused", unused, 6)
+    del unused
+    answers = iter([False, False, True])
+    monkeypatch.setattr(machine, "room_for", lambda nbytes: next(answers, True))
+    fill(store, "new", Memory(), 7)
+    assert fill(store, "kept", Memory(), 5) == 0
+    assert fill(store, "unused", Memory(), 6) == 1
+    assert kept.bytes() == bytes([5]) * NBYTES
+
+
+def test_a_child_keeps_what_its_parent_frees(store: Store) -> None:
+    memory = Memory()
+    fill(store, "key", memory, 5)
+    fill(store, "key", Memory(), 5)
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.read(reading, 1)
+        os._exit(0 if memory.bytes() == bytes([5]) * NBYTES else 1)
+    del memory
+    assert fill(store, "key", Memory(), 5) == 0, "the child maps them"
+    os.write(writing, b"x")
+    assert os.waitpid(pid, 0)[1] == 0
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_program_that_closes_all_files_keeps_pages_of_its_own(store: Store) -> None:
+    memory = Memory()
+    fill(store, "key", memory, 5)
+    pid = os.fork()
+    if pid == 0:
+        os.closerange(3, 2000)
+        os._exit(fill(store, "key", Memory(), 5) + 2 * fill(store, "new", Memory(), 6))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+
+
+def test_zeros_need_no_memory_until_they_are_written(store: Store) -> None:
+    memory = Memory()
+    memory.block.memory()[:] = b"x" * NBYTES
+    pages.map_zeros(memory.block)
+    assert pages.untouched(pages.whole_pages(memory.block))
+    assert memory.bytes() == bytes(NBYTES)
