@@ -290,7 +290,9 @@ def _simulator(simulator: Mapping[str, Any]) -> str:
     if kept and kept["peak_nbytes"] >= 1e6:
         text += f"; kept to be read back, for all ranks: {kept['peak_nbytes'] / 1e6:,.0f} MB"
     if kept and kept["refused_nbytes"]:
-        text += f", limit {kept['limit_nbytes'] / 1e6:,.0f} MB: {kept['refused_nbytes'] / 1e6:,.0f} MB more were not kept"
+        text += (
+            f", limit {kept['limit_nbytes'] / 1e6:,.0f} MB: {kept['refused_nbytes'] / 1e6:,.0f} MB more were not kept"
+        )
     return text
 
 
