@@ -16,7 +16,7 @@ def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
 Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Kept | Usage | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
-Down = Stop | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
+Down = Stop | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
 HELLO: Final = 1
 BYE: Final = 2
@@ -35,6 +35,8 @@ STEPS_DONE: Final = 12
 STOP: Final = 103
 TRACE: Final = 13
 TRACE_NAME: Final = 14
+TRACED: Final = 104
+TRACED_WORK: Final = 105
 STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
@@ -264,10 +266,11 @@ class Trace(NamedTuple):
     nbytes: int
     host_ns: int
     entries: int
-    pad: int
+    profiled: int
+    first: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, entries: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, entries: int, profiled: int, first: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class TraceEntry(NamedTuple):
     what: int
@@ -293,6 +296,50 @@ class TraceName(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, key: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Traced(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    entries: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, entries: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class TracedEntry(NamedTuple):
+    number: int
+    start_ns: int
+    end_ns: int
+    key: int
+    device: int
+    stream: int
+    @staticmethod
+    def encode(number: int, start_ns: int, end_ns: int, key: int, device: int, stream: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[TracedEntry]: ...
+
+class TracedWork(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    qid: int
+    key: int
+    moved_nbytes: int
+    work: int
+    shared_nbytes: int
+    grid_x: int
+    grid_y: int
+    grid_z: int
+    block_x: int
+    block_y: int
+    block_z: int
+    payload: bytes
+    @staticmethod
+    def encode(qid: int, key: int, moved_nbytes: int, work: int, shared_nbytes: int, grid_x: int, grid_y: int, grid_z: int, block_x: int, block_y: int, block_z: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class StreamCreate(NamedTuple):
     kind: int
@@ -685,6 +732,11 @@ class TraceKind(IntEnum):
     RANGE_END = 4
     NCCL = 5
     MEMORY = 6
+
+class TracedKind(IntEnum):
+    KERNEL = 1
+    COPY = 2
+    FILL = 3
 
 class ScopeKind(IntEnum):
     STREAM = 1

@@ -89,6 +89,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ranges_next": (None, (_int,)),
     "ranges_beside": (_u64, ()),
     "ranges_end": (None, (_u64,)),
+    "profiler_begins": (None, (_u64,)),
+    "profiler_section": (None, (_u64,)),
+    "profiler_ended": (None, ()),
     "measures_host": (_int, ()),
     "own_work": (None, (_u32, _u32, _u32)),
     "host_counts": (_int, (ctypes.POINTER(_u64), _int)),
@@ -171,6 +174,9 @@ class Hook:
         self.ranges_next: Callable[[int], None] = functions["ranges_next"]
         self.ranges_beside: Callable[[], int] = functions["ranges_beside"]
         self.ranges_end: Callable[[int], None] = functions["ranges_end"]
+        self.profiler_begins: Callable[[int], None] = functions["profiler_begins"]
+        self.profiler_section: Callable[[int], None] = functions["profiler_section"]
+        self.profiler_ended: Callable[[], None] = functions["profiler_ended"]
 
     def load(self, device_file: str) -> None:
         """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.

@@ -4,6 +4,7 @@ PyTorch announces every op and every autograd node as a range. The hook library 
 (emu/hook/nvtx/record_function.c) or, where that fails, as NVTX's injection. The profiler state is that of
 `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. Torch allows one profiler at
 a time: while the script runs a profiler of its own, ours is suspended, and the hook library receives ranges beside it.
+It then also keeps activities, and turns that profiler's time stamps into virtual time (emu/hook/trace/profile.c).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class NvtxRanges:
         self._hook = hook
         self._thread = 0
         self._on = False
+        self._epoch_ns = 0
         self._beside = 0
         """The hook library receives ranges beside a profiler of the script, under this number; 0: it does not."""
         self._enable: Callable[..., Any] | None = None
@@ -69,8 +71,9 @@ class NvtxRanges:
             setattr(module, disable, self._resuming_after(getattr(module, disable)))
         os.register_at_fork(after_in_child=self._stop_in_child)
 
-    def start(self) -> None:
-        """In the rank, on the thread that will run the script."""
+    def start(self, epoch_ns: int = 0) -> None:
+        """In the rank, on the thread that will run the script. `epoch_ns`: Unix time at virtual time 0."""
+        self._epoch_ns = epoch_ns
         self._thread = threading.get_ident()
         self._resume()
 
@@ -116,11 +119,15 @@ class NvtxRanges:
         def enable_profiler(*arguments: Any, **options: Any) -> Any:
             suspends = self._on
             self._suspend()
+            self._hook.profiler_begins(self._epoch_ns)
             try:
+                self._hook.profiler_section(max(1, self._hook.clock_ns()))
                 enabled = enable(*arguments, **options)
             except BaseException:
-                self._resume()
+                self._profiler_ended()
                 raise
+            finally:
+                self._hook.profiler_section(0)
             if suspends and not self._on:
                 self._beside = self._hook.ranges_beside()
             return enabled
@@ -130,11 +137,17 @@ class NvtxRanges:
     def _resuming_after(self, disable: Callable[..., Any]) -> Callable[..., Any]:
         def disable_profiler(*arguments: Any, **options: Any) -> Any:
             try:
+                self._hook.profiler_section(max(1, self._hook.clock_ns()))
                 return disable(*arguments, **options)
             finally:
-                self._resume()
+                self._profiler_ended()
 
         return disable_profiler
+
+    def _profiler_ended(self) -> None:
+        self._hook.profiler_section(0)
+        self._hook.profiler_ended()
+        self._resume()
 
     def _stop_in_child(self) -> None:
         """A worker process of the rank announces no ranges."""

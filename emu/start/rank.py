@@ -95,7 +95,7 @@ class Connection:
             prepared.peaks.report_step(prepared.hook)
 
         prepared.hook.at_step(step_ends)
-        prepared.ranges.start()
+        prepared.ranges.start(prepared.clock.epoch_ns)
         if prepared.hook.measures_host():
             own_work.tell(prepared.hook, prepared.ranges)
 

@@ -39,7 +39,6 @@ from phantora_async.run_spec import RunSpec
 from phantora_async.trace import telling
 from phantora_async.trace.run_trace import RunTrace
 from phantora_async.trace.writing import Context
-from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
 from profiles import CostModel
 
@@ -71,9 +70,9 @@ class Coordinator:
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
         self._fact_builder = FactBuilder(spec.world_size, Costs(CostModel(spec.gpu), CostTable(spec.cost_table)))
-        self._trace: RunTrace | None = None
-        if spec.trace is not None:
-            self._trace = self._start_trace(spec.trace, network, [link.name for link in topology.links])
+        self._trace = self._new_trace(network, [link.name for link in topology.links])
+        if self._trace.ranks:
+            telling.start(self._timeline, self._trace)
         self._connections = Connections(self._timeline, self._fact_builder, spec.world_size)
         pids = self._connections.pids
         stacks = Stacks(spec.socket.parent)
@@ -100,17 +99,22 @@ class Coordinator:
         """Why the last turn of virtual time ended."""
         self._look_timer: asyncio.TimerHandle | None = None
 
-    def _start_trace(self, request: TraceRequest, network: NetsimNetworkModel, links: list[str]) -> RunTrace:
-        fact_builder = self._fact_builder
+    def _new_trace(self, network: NetsimNetworkModel, links: list[str]) -> RunTrace:
+        fact_builder, request = self._fact_builder, self._spec.trace
 
         def pid(rank: int) -> int:
             hello = fact_builder.rank_info[rank].hello
             return hello.pid if hello is not None else 0
 
-        context = Context(fact_builder.costs, network.plan, pid, links, request.chosen())
-        trace = RunTrace(request, self._spec, fact_builder, context)
-        telling.start(self._timeline, trace)
-        return trace
+        traced = request.chosen() if request is not None else frozenset[int]()
+        context = Context(fact_builder.costs, network.plan, pid, links, traced)
+        return RunTrace(self._spec, fact_builder, context)
+
+    def _trace_profiled(self) -> None:
+        """Scripts of more ranks have started a profiler."""
+        if not self._trace.ranks:
+            telling.start(self._timeline, self._trace)
+        self._trace.ranks |= self._fact_builder.profiled
 
     # ---- for the session -------------------------------------------------------------------------------------------
 
@@ -167,8 +171,6 @@ class Coordinator:
         if self._run_end.failure is None and self._run_end.stopped is None and (text := self._early_end.missed()):
             self._fact_builder.warn(0, text)
         outcome = self._run_end.outcome(self._usage, self._restarts.done)
-        if self._trace is None:
-            return outcome
         self._trace.close()
         return replace(outcome, unwritten=self._trace.failure)
 
@@ -242,6 +244,8 @@ class Coordinator:
             self._restarts.news()
         self._usage.received(len(arrived), nbytes)
         self._connections.take(rank, arrived)
+        if not self._fact_builder.profiled <= self._trace.ranks:
+            self._trace_profiled()
         bye = self._fact_builder.rank_info[rank].bye
         if bye is not None:
             self._usage.goodbye(rank)
@@ -327,6 +331,8 @@ class Coordinator:
             answers = self._timeline.take_answers()
             for rank, _ in answers:
                 self._fact_builder.answered(rank)
+            if self._fact_builder.profiled:
+                answers = self._trace.take_answers() + answers
             self._connections.send(answers)
             self._connections.resume()
             if self._early_end.reached(self._stop):

@@ -87,6 +87,8 @@ class FactBuilder:
         self.kept: records.Kept | None = None
         """What the ranks keep so that it can be read back, as the last one has told."""
         self.reads = UncomputedReads()
+        self.profiled: set[int] = set()
+        """Ranks whose scripts have run a profiler."""
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
@@ -94,6 +96,7 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
             records.LOOP: self.reads.take_loop,
@@ -198,6 +201,11 @@ class FactBuilder:
             before.system_ns + record.system_ns,
             before.reader_ns + record.reader_ns,
         )
+
+    def _trace(self, rank: int, record: records.Trace) -> records.Trace:
+        if record.profiled:
+            self.profiled.add(rank)
+        return record
 
     def _trace_name(self, rank: int, record: records.TraceName) -> None:
         self.rank_info[rank].trace_names[record.key] = _text(record.payload)

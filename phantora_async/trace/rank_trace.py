@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import TraceKind
@@ -23,6 +23,8 @@ class _Launched:
 
     entry: records.TraceEntry
     external: int
+    number: int
+    """The entry's."""
 
 
 @dataclass(slots=True)
@@ -40,6 +42,7 @@ class _NcclKernel:
     device: int
     correlation: int
     external: int
+    number: int
     start_ns: int = 0
     moved: list[Moved] = field(default_factory=list)
 
@@ -60,8 +63,8 @@ class _Batch:
     the host may wait at a segment's first launch, for room in the launch queue."""
 
     at_ns: int
-    todo: list[tuple[Any, Any]]
-    """(entry, its range or the number of the op around it), in order."""
+    todo: list[tuple[Any, Any, int]]
+    """(entry, its range or the number of the op around it, the entry's number), in order."""
     awaited: set[int]
     """Streams whose segments come next."""
     delays: list[tuple[int, int]] = field(default_factory=list)
@@ -73,14 +76,34 @@ class _Batch:
         return self.at_ns + at_ns + waited
 
 
-class RankTrace:
-    """``tell`` what happens, in order; spans go to `emit`, each once it is complete."""
+class Placed(NamedTuple):
+    """Where an entry lies in virtual time."""
 
-    def __init__(self, rank: int, costs: Costs, names: dict[int, str], emit: Callable[[Span], None]) -> None:
+    number: int
+    """As the rank's process counts them."""
+    start_ns: int
+    end_ns: int
+    gpu: Kernel | Nccl | None = None
+
+
+class RankTrace:
+    """``tell`` what happens, in order. Spans go to `emit`, each once it is complete; if the rank's script runs a
+    profiler, the places of its entries go to `place`."""
+
+    def __init__(
+        self,
+        rank: int,
+        costs: Costs,
+        names: dict[int, str],
+        emit: Callable[[Span], None],
+        place: Callable[[Placed], None],
+    ) -> None:
         self._rank = rank
         self._costs = costs
         self._names = names
         self._emit = emit
+        self._place = place
+        self._profiled = False
         self._externals = 0
         self._ranges: dict[int, list[_Range]] = {}
         """Of each thread, outermost first."""
@@ -88,12 +111,13 @@ class RankTrace:
         self._launched: dict[int, list[_Launched]] = {}
         """By stream: launches of the segment that comes next."""
         self._segments: dict[int, deque[_Segment]] = {}
-        self._nccl_entries: dict[int, deque[tuple[records.TraceEntry, int]]] = {}
+        self._nccl_entries: dict[int, deque[tuple[records.TraceEntry, int, int]]] = {}
         self._nccl: dict[int, deque[_NcclKernel]] = {}
         self._blocked: dict[int, tuple[int, int]] = {}
         """By stream: since when, for which stream."""
         self._devices: dict[int, int] = {}
         self._held: Call | None = None
+        self._held_number = 0
         """The last call. If the host waits now, it ends later."""
         self._host_blocked_ns = -1
         self._steps = 0
@@ -135,9 +159,10 @@ class RankTrace:
             entries = records.TraceEntry.decode_all(record.payload, 0, record.entries)
         except records.RecordError as error:
             raise ProtocolError(self._rank, str(error)) from None
-        todo: list[tuple[Any, Any]] = []
+        self._profiled = bool(record.profiled)
+        todo: list[tuple[Any, Any, int]] = []
         awaited: set[int] = set()
-        for entry in entries:
+        for number, entry in enumerate(entries, record.first):
             ranges = self._ranges.setdefault(entry.thread, [])
             external = ranges[-1].external if ranges else 0
             match entry.what:
@@ -145,19 +170,19 @@ class RankTrace:
                     self._externals += 1
                     begun = _Range(entry.number, self._externals, self._names.get(entry.key, "?"))
                     ranges.append(begun)
-                    todo.append((entry, begun))
+                    todo.append((entry, begun, number))
                 case TraceKind.RANGE_END:
                     while ranges and ranges[-1].depth > entry.number:
                         ranges.pop()
                     if ranges and ranges[-1].depth == entry.number:
-                        todo.append((entry, ranges.pop()))
+                        todo.append((entry, ranges.pop(), number))
                 case TraceKind.LAUNCH:
-                    self._launched.setdefault(entry.number, []).append(_Launched(entry, external))
+                    self._launched.setdefault(entry.number, []).append(_Launched(entry, external, number))
                     awaited.add(entry.number)
                 case TraceKind.NCCL:
-                    self._nccl_entries.setdefault(entry.number, deque()).append((entry, external))
+                    self._nccl_entries.setdefault(entry.number, deque()).append((entry, external, number))
                 case _:
-                    todo.append((entry, external))
+                    todo.append((entry, external, number))
         self._batch = _Batch(event.at_ns, todo, awaited)
         if not awaited:
             self._settle()
@@ -167,8 +192,12 @@ class RankTrace:
         batch, self._batch = self._batch, None
         if batch is None:
             return
-        for entry, around in batch.todo:
+        for entry, around, number in batch.todo:
             at_ns = batch.instant(entry.at_ns)
+            if self._held is not None and self._held.thread == entry.thread:
+                self._release_call()  # the thread has gone on: the call has ended
+            if self._profiled and entry.what != TraceKind.CALL:
+                self._place(Placed(number, at_ns, at_ns))
             if entry.what == TraceKind.RANGE:
                 around.start_ns = at_ns
             elif entry.what == TraceKind.RANGE_END:
@@ -179,6 +208,7 @@ class RankTrace:
                 self._release_call()
                 end_ns = batch.instant(entry.at_ns + entry.value, ends_here=True)
                 name = call_name(self._names.get(entry.key, "?").partition("\n")[0], entry.number)
+                self._held_number = number
                 self._held = Call(entry.thread, at_ns, end_ns, name, entry.correlation, around)
 
     def _range_ended(self, thread: int, ended: _Range, at_ns: int) -> None:
@@ -190,6 +220,8 @@ class RankTrace:
     def _release_call(self) -> None:
         if self._held is not None:
             self._emit(self._held)
+            if self._profiled:
+                self._place(Placed(self._held_number, self._held.start_ns, self._held.end_ns))
             self._held = None
 
     # ---- segments --------------------------------------------------------------------------------------------------
@@ -245,28 +277,22 @@ class RankTrace:
                 # Without the gap behind it.
                 solo_ns = self._costs.priced(entry.key).cost.solo_ns
                 end_ns = start_ns + (end_ns - start_ns) * solo_ns // max(entry.value, 1)
-                self._emit(
-                    Kernel(
-                        segment.device,
-                        event.stream,
-                        start_ns,
-                        end_ns,
-                        entry.key,
-                        entry.correlation,
-                        launched.external,
-                    )
-                )
+                where = segment.device, event.stream, start_ns, end_ns
+                kernel = Kernel(*where, entry.key, entry.correlation, launched.external)
+                self._emit(kernel)
+                if self._profiled:
+                    self._place(Placed(launched.number, start_ns, end_ns, kernel))
 
     # ---- NCCL ------------------------------------------------------------------------------------------------------
 
     def _nccl_launched(self, event: telling.NcclLaunched) -> None:
         entries = self._nccl_entries.get(event.stream)
-        correlation, external = 0, 0
+        correlation, external, number = 0, 0, -1
         if entries:
-            entry, external = entries.popleft()
+            entry, external, number = entries.popleft()
             correlation = entry.correlation
         self._devices[event.stream] = event.device
-        self._nccl.setdefault(event.stream, deque()).append(_NcclKernel(event.device, correlation, external))
+        self._nccl.setdefault(event.stream, deque()).append(_NcclKernel(event.device, correlation, external, number))
 
     def _nccl_started(self, event: telling.NcclStarted) -> None:
         kernels = self._nccl.get(event.stream)
@@ -282,9 +308,11 @@ class RankTrace:
         kernels = self._nccl.get(event.stream)
         if kernels:
             it = kernels.popleft()
-            self._emit(
-                Nccl(it.device, event.stream, it.start_ns, event.at_ns, tuple(it.moved), it.correlation, it.external)
-            )
+            where = it.device, event.stream, it.start_ns, event.at_ns
+            kernel = Nccl(*where, tuple(it.moved), it.correlation, it.external)
+            self._emit(kernel)
+            if self._profiled and it.number >= 0:
+                self._place(Placed(it.number, it.start_ns, event.at_ns, kernel))
 
     # ---- waits and steps -------------------------------------------------------------------------------------------
 

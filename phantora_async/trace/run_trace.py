@@ -8,6 +8,7 @@ from phantora_async.errors import ProtocolError
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.run_spec import RunSpec
 from phantora_async.trace.chrome import ChromeFile
+from phantora_async.trace.profile import Profile
 from phantora_async.trace.rank_trace import RankTrace
 from phantora_async.trace.spans import Span, Step
 from phantora_async.trace.telling import TraceEvent
@@ -46,33 +47,49 @@ def _writer(request: TraceRequest, spec: RunSpec, context: Context) -> Writer:
 
 
 class RunTrace:
-    """A ``virtual_time`` trace. ``failure`` says why it is incomplete: then nothing more is written."""
+    """A ``virtual_time`` trace: of the ranks that `--trace` asks for, and of those whose scripts run a profiler.
 
-    def __init__(self, request: TraceRequest, spec: RunSpec, fact_builder: FactBuilder, context: Context) -> None:
-        self.ranks = request.chosen()
+    ``failure`` says why the files are incomplete: then nothing more is written.
+    """
+
+    def __init__(self, spec: RunSpec, fact_builder: FactBuilder, context: Context) -> None:
+        request = spec.trace
         self.failure = ""
+        self.ranks: set[int] = set()
         self._request = request
+        self._written = request.chosen() if request is not None else frozenset[int]()
         self._fact_builder = fact_builder
-        self._costs = context.costs
-        self._writer = _writer(request, spec, context)
-        self._ranks: dict[int, RankTrace] = {}
+        self._context = context
+        self._writer = _writer(request, spec, context) if request is not None else None
+        self._traces: dict[int, RankTrace] = {}
+        self._profiles: dict[int, Profile] = {}
+        self.ranks |= self._written
 
     def tell(self, rank: int, event: TraceEvent) -> None:
         """Of one of ``ranks``, each rank's events in order."""
-        if self.failure:
-            return
-        it = self._ranks.get(rank)
+        it = self._traces.get(rank)
         if it is None:
-            names = self._fact_builder.rank_info[rank].trace_names
-
-            def emit(span: Span) -> None:
-                self._emit(rank, span)
-
-            it = self._ranks[rank] = RankTrace(rank, self._costs, names, emit)
+            it = self._traces[rank] = self._trace_of(rank)
         it.tell(event)
 
+    def _trace_of(self, rank: int) -> RankTrace:
+        info, profile = self._fact_builder.rank_info[rank], Profile(rank, self._context)
+        self._profiles[rank] = profile
+
+        def emit(span: Span) -> None:
+            self._emit(rank, span)
+
+        return RankTrace(rank, self._context.costs, info.trace_names, emit, profile.place)
+
+    def take_answers(self) -> list[tuple[int, bytes]]:
+        """(rank, encoded record) for scripts' profilers, since the last call."""
+        return [(rank, encoded) for rank, profile in self._profiles.items() for encoded in profile.take()]
+
     def _emit(self, rank: int, span: Span) -> None:
-        if isinstance(span, Step) and not self._request.first_step <= span.number <= self._request.last_step:
+        request = self._request
+        if self._writer is None or request is None or self.failure or rank not in self._written:
+            return
+        if isinstance(span, Step) and not request.first_step <= span.number <= request.last_step:
             return
         try:
             self._writer.add(rank, span)
@@ -80,16 +97,17 @@ class RunTrace:
             self._fail(error)
 
     def _fail(self, error: OSError) -> None:
-        if not self.failure:
+        if not self.failure and self._request is not None:
             path = short(self._request.path)
             self.failure = f"the trace {path} is incomplete: {error.strerror or error}"
 
     def close(self) -> None:
         """The run has ended, however. What is not final is left out."""
-        for it in self._ranks.values():
+        for it in self._traces.values():
             with contextlib.suppress(ProtocolError):
                 it.close()
         try:
-            self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
         except OSError as error:
             self._fail(error)

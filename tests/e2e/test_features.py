@@ -89,11 +89,13 @@ def _compiled_graphs(done: Finished) -> list[int]:
 
 
 def test_profiler_of_the_script_works(run: Run, tmp_path: Path) -> None:
-    done = run("profiled.py", str(tmp_path / "trace.json"), n=1)
+    done = run("profiled.py", str(tmp_path / "trace.json"), str(tmp_path / "memory.pickle"), n=1)
     assert done.exit_code == 0, done.output
     assert "PASSED" in done.output
-    assert (tmp_path / "trace.json").stat().st_size > 0
-    assert done.simulated["ranks"][0]["steps"] == 12  # the profiled one is among them
+    assert done.simulated["ranks"][0]["steps"] == 12
+    assert "aten::addmm" in {
+        signature["signature"].split(";")[-2] for signature in done.simulated["kernels"]["signatures"]
+    }
 
 
 def test_out_of_memory_is_pytorch_s_own(run: Run) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from profiles import load_gpu
+
 from .conftest import Run
 
 STEP, KERNEL, COPY, FILL = "ProfilerStep#", "kernel", "gpu_memcpy", "gpu_memset"
@@ -91,6 +93,38 @@ def test_a_trace_agrees_with_the_report_and_changes_nothing(run: Run, tmp_path: 
     )
     assert costs <= both <= 1.2 * costs  # slower where NCCL or another stream was beside them
     assert rank["steps"] == 4
+
+
+def test_time_on_the_gpu_is_the_report_s(run: Run, tmp_path: Path) -> None:
+    traced = run("overlapped.py", options=("--trace", str(tmp_path / "t.json")))
+    assert traced.exit_code == 0, traced.output
+    gap_ns = load_gpu("h200").achieved.launch_gap_ns
+    kernels = {entry["signature"]: entry for entry in traced.simulated["kernels"]["signatures"]}
+    launches = total_ns = 0
+    for rank in (0, 1):
+        events = [event for event in events_of(tmp_path / f"t.rank{rank}.json") if event["cat"] in GPU]
+        figures = traced.simulated["ranks"][rank]
+        nccl = [event for event in events if event["name"].startswith("nccl")]
+        compute = [event for event in events if not event["name"].startswith("nccl")]
+        assert union_ns(nccl, 0, figures["window_ns"]) == figures["communication_ns"]
+        # With the gap behind each kernel, which is longer beside NCCL, too.
+        slots_ns = sum(
+            (event["to_ns"] - event["from_ns"]) * (1 + gap_ns / kernels[event["args"]["signature"]]["mean_ns"])
+            for event in compute
+            if event["cat"] == KERNEL
+        )
+        others = [event for event in compute if event["cat"] != KERNEL]
+        slots_ns += sum(event["to_ns"] - event["from_ns"] + gap_ns for event in others)
+        assert abs(slots_ns - figures["compute_ns"]) <= 2 * len(compute) + 0.002 * figures["compute_ns"]
+        launches += len(compute)
+        total_ns += sum(event["to_ns"] - event["from_ns"] for event in compute)
+        waits = [event["args"] for event in nccl if event["args"]["Collective name"] == "allreduce"]
+        assert len(waits) == 3
+        # The rank with less to compute waits for the other one.
+        assert [wait["waited for rank"] for wait in waits][1:] == [1, 1]
+        assert (sum(wait["waited (us)"] for wait in waits[1:]) > 0) == (rank == 0)
+    assert launches == sum(entry["launches"] for entry in kernels.values())
+    assert total_ns >= sum(entry["total_ns"] for entry in kernels.values())
 
 
 def test_chosen_ranks_and_steps(run: Run, tmp_path: Path) -> None:

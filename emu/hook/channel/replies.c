@@ -6,6 +6,7 @@
 #include "core/warn.h"
 #include "data/data.h"
 #include "process/process.h"
+#include "trace/profile.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -57,6 +58,10 @@ void ph_reply_arrived(const struct ph_header *header, const unsigned char *body,
         struct ph_DATA data;
         memcpy(&data, body, sizeof data);
         ph_data_arrived(data.token, body + sizeof data, nbytes - sizeof data);
+        return;
+    }
+    if (header->kind == PH_KIND_TRACED || header->kind == PH_KIND_TRACED_WORK) {
+        (header->kind == PH_KIND_TRACED ? ph_profile_traced : ph_profile_work)(body, nbytes);
         return;
     }
     if (header->kind == PH_KIND_STOP) {

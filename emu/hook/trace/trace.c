@@ -11,6 +11,7 @@
 #include "process/process.h"
 #include "process/thread.h"
 #include "streams/segment.h"
+#include "trace/profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static struct {
     uint32_t last_correlation;
     uint64_t *names; /* keys of the names that were told; open addressing, 0 marks a free slot */
     size_t names_capacity, nnames;
-    uint64_t steps;
+    uint64_t steps, nentries; /* nentries: that have left or gathered */
 } trace;
 
 static uint32_t thread_number(ph_thread *thread) {
@@ -47,6 +48,8 @@ static struct ph_TRACE_ENTRY *entry(uint32_t what, uint64_t at_ns) {
     ph_thread *thread = ph_self();
     *it = (struct ph_TRACE_ENTRY){
         .what = what, .thread = thread_number(thread), .at_ns = (int64_t)at_ns, .correlation = thread->correlation};
+    if (ph_tracing & PH_TRACE_PROFILER) ph_profile_note(trace.nentries, it);
+    trace.nentries++;
     return it;
 }
 
@@ -55,7 +58,8 @@ void ph_trace_flush(void) {
     uint64_t base_ns = ph_last_instant();
     ph_trace_gathered = 0;
     for (uint32_t i = 0; i < n; i++) trace.entries[i].at_ns -= (int64_t)base_ns;
-    struct ph_TRACE record = {.entries = n};
+    struct ph_TRACE record = {
+        .entries = n, .profiled = (ph_tracing & PH_TRACE_PROFILER) != 0, .first = trace.nentries - n};
     ph_append_out_of_band(PH_KIND_TRACE, &record, sizeof record, trace.entries, n * sizeof *trace.entries);
 }
 
@@ -109,6 +113,7 @@ void ph_trace_launch(uint32_t stream, uint64_t key, uint64_t at_ns, uint64_t for
 void ph_trace_call(uint32_t kind, const char *name, uint64_t start_ns, uint64_t end_ns) {
     ph_record_lock();
     ph_self()->correlation = ++trace.last_correlation;
+    if (ph_tracing & PH_TRACE_PROFILER) ph_profile_call(kind, name);
     uint64_t key = (uintptr_t)name;
     tell_name(key, name, "");
     struct ph_TRACE_ENTRY *it = entry(PH_TRACE_CALL, start_ns);
@@ -153,6 +158,22 @@ static void choose(void) {
 }
 
 void ph_trace_start(void) { choose(); }
+
+uint64_t ph_trace_profile(bool on) {
+    ph_record_lock();
+    if (ph_trace_gathered) ph_trace_flush();
+    ph_tracing = (ph_tracing & ~(uint32_t)PH_TRACE_PROFILER) | (on ? PH_TRACE_PROFILER : 0);
+    uint64_t next = trace.nentries;
+    ph_record_unlock();
+    return next;
+}
+
+void ph_trace_until_now(void) {
+    ph_record_lock();
+    ph_close_segments();
+    ph_trace_flush(); /* even without entries: calls before it have ended */
+    ph_record_unlock();
+}
 
 void ph_trace_step(void) {
     trace.steps++;

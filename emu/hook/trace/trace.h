@@ -28,6 +28,11 @@ void ph_trace_launch(uint32_t stream, uint64_t key, uint64_t at_ns, uint64_t for
 void ph_trace_start(void);
 void ph_trace_step(void);
 
+/* The script's own profiler begins or ends (profile.h). Returns the number of the next entry. */
+uint64_t ph_trace_profile(bool on);
+/* Sends all entries so far. */
+void ph_trace_until_now(void);
+
 /* Under the record lock, before a record moves the rank's last instant: appends what has gathered. */
 extern uint32_t ph_trace_gathered;
 void ph_trace_flush(void);

@@ -109,6 +109,14 @@ LAYOUTS = {
     "CUmemAccessDesc": "CUmemAccessDesc",
 }
 
+CUPTI_LAYOUTS = (
+    "CUpti_ActivityAPI",
+    "CUpti_ActivityExternalCorrelation",
+    "CUpti_ActivityKernel9",
+    "CUpti_ActivityMemcpy5",
+    "CUpti_ActivityMemset4",
+)
+
 
 def nvidia_headers():
     """Folders with CUDA 13's driver_types.h and cuda.h: the toolkit's, or those of wheels in this environment."""
@@ -122,33 +130,45 @@ def nvidia_headers():
     return None
 
 
-def members(struct):
-    text = (HOOK / "core" / "cuda_types.h").read_text()
+def members(header, struct):
+    text = (HOOK / header).read_text()
     body = re.search(rf"struct {struct} \{{(.*?)\n?\}};", text, re.DOTALL)[1]
     body = re.sub(r"/\*.*?\*/|struct \{.*?\}", "", body, flags=re.DOTALL)
     for declaration in body.split(";"):
         yield from re.findall(r"(\w+)(?:\[\w+\])*(?=\s*(?:,|$))", declaration.strip())
 
 
+def layouts(folder, include, headers, names, header):
+    """Sizes and offsets of our structs (keys of `names`, in `header`), printed by a program that uses their values."""
+    lines = []
+    for ours, theirs in names.items():
+        lines.append(f'printf("{ours} %zu\\n", sizeof({theirs}));')
+        lines += [
+            f'printf("{ours}.{member} %zu\\n", offsetof({theirs}, {member}));' for member in members(header, ours)
+        ]
+    source, program = folder / "layouts.c", folder / "layouts"
+    source.write_text(f"#include <stdio.h>\n#include <stddef.h>\n{headers}\nint main(void) {{ {''.join(lines)} }}\n")
+    subprocess.run(["cc", "-w", f"-I{include}", "-o", program, source], check=True)
+    return subprocess.run([program], capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
 def test_layouts_agree_with_nvidias_headers(tmp_path):
-    def facts(include, headers, spelling):
-        lines = []
-        for ours, theirs in LAYOUTS.items():
-            name = f"struct {ours}" if spelling == "ours" else theirs
-            lines.append(f'printf("{ours} %zu\\n", sizeof({name}));')
-            for member in members(ours):
-                lines.append(f'printf("{ours}.{member} %zu\\n", offsetof({name}, {member}));')
-        source = tmp_path / f"{spelling}.c"
-        source.write_text(
-            f"#include <stdio.h>\n#include <stddef.h>\n{headers}\nint main(void) {{ {''.join(lines)} }}\n"
-        )
-        subprocess.run(["cc", f"-I{include}", "-o", tmp_path / spelling, source], check=True)
-        return subprocess.run([tmp_path / spelling], capture_output=True, text=True, check=True).stdout
-
-    theirs = facts(nvidia_headers(), "#include <cuda.h>\n#include <driver_types.h>", "theirs")
-    assert facts(HOOK, '#include "core/cuda_types.h"', "ours") == theirs
+    own, header = {name: f"struct {name}" for name in LAYOUTS}, "core/cuda_types.h"
+    headers = "#include <cuda.h>\n#include <driver_types.h>"
+    theirs = layouts(tmp_path, nvidia_headers(), headers, LAYOUTS, header)
+    assert layouts(tmp_path, HOOK, f'#include "{header}"', own, header) == theirs
     assert theirs.count("\n") > 120
+
+
+@pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
+def test_activity_records_are_laid_out_as_cupti_does(tmp_path):
+    if not (nvidia_headers() / "cupti.h").exists():
+        pytest.skip("CUPTI's headers are not installed")
+    names, header = {name: name for name in CUPTI_LAYOUTS}, "cupti/cupti.h"
+    theirs = layouts(tmp_path, nvidia_headers(), "#include <cupti.h>", names, header)
+    assert layouts(tmp_path, HOOK, f'#include "{header}"', names, header) == theirs
+    assert theirs.count("\n") > 80
 
 
 # CUDA 13's headers name them no longer.
