@@ -195,6 +195,10 @@ class ControlTensors:
             return
         if tensor.element_size() == 1 and state == UNKNOWN and self.hook.data_any(*_span(tensor)):
             return  # the object collectives of torch.distributed read buffers whose end nobody has written
+        if state == ASSUMED and tensor.element_size() == 1:
+            return  # bools: a check for overflow, or of a distribution's arguments, which finds nothing
+        if _copies_storage():
+            return
         line = self.hook.line()
         dtype = str(tensor.dtype).removeprefix("torch.")
         values = "they follow from values taken as finite" if state == ASSUMED else "0 was read"
@@ -293,6 +297,18 @@ def _prints_floats() -> bool:
             return False
         if frame.f_code.co_name == "__init__" and frame.f_globals.get("__name__") == "torch._tensor_str":
             return bool(getattr(frame.f_locals.get("self"), "floating_dtype", False))
+        frame = frame.f_back
+    return False
+
+
+def _copies_storage() -> bool:
+    """Is it a storage that is copied, as torch.save does? Its bytes stand for values of any dtype."""
+    frame: Any = sys._getframe(2)
+    for _ in range(6):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "cpu" and frame.f_globals.get("__name__") == "torch.storage":
+            return True
         frame = frame.f_back
     return False
 

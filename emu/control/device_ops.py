@@ -6,11 +6,12 @@ kernel. A new tensor's bytes are unknown because PyTorch's allocator has just gi
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from . import op_rules
 from .computed_op import ComputedOp, DeviceAssert, Kernel, NumberWrapper
-from .control_tensors import ASSUMED, KNOWN, ControlTensors
+from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
 from .host_views import NoHostView, Place
 
 if TYPE_CHECKING:
@@ -102,18 +103,38 @@ def all_of(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     call_small = any_op(control, operation, kernel)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        unknown = not control.is_small(args[0]) or control.state_of(Place(args[0])) == UNKNOWN
         result = call_small(keyset, *args, **kwargs)
-        if isinstance(result, control.tensor_type) and control.is_small(result) and not control.is_small(args[0]):
-            assume_ones(result)
+        if unknown and isinstance(result, control.tensor_type) and control.is_small(result):
+            _assume_ones(control, result)
         return result
 
-    def assume_ones(result: Tensor) -> None:
-        place, view = Place(result), control.unrecorded(lambda: control.host_view(result))
+    return call
 
-        def fill() -> None:
-            view.fill_(1)
-            control.mark(place, ASSUMED)
 
-        control.perform(result.device.index, [], [place], fill, later=control.in_use([place]))
+def finite_comparison(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
+    """Comparisons of which `isfinite` consists: an unknown number equals itself, and its absolute value is not
+    infinity.
+    """
+    call_small, tensor_type = any_op(control, operation, kernel), control.tensor_type
+
+    def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        result = call_small(keyset, *args, **kwargs)
+        holds = len(args) == 2 and (args[0] is args[1] or (isinstance(args[1], float) and args[1] == math.inf))
+        if holds and isinstance(result, tensor_type) and control.is_small(result):
+            floats = args[0].is_floating_point() and not control.is_small(args[0])
+            if floats and control.state_of(Place(result)) == UNKNOWN:
+                _assume_ones(control, result)
+        return result
 
     return call
+
+
+def _assume_ones(control: ControlTensors, result: Tensor) -> None:
+    place, view = Place(result), control.unrecorded(lambda: control.host_view(result))
+
+    def fill() -> None:
+        view.fill_(1)
+        control.mark(place, ASSUMED)
+
+    control.perform(result.device.index, [], [place], fill, later=control.in_use([place]))

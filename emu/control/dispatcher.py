@@ -20,6 +20,8 @@ Maker = Callable[[ControlTensors, Any, Kernel], Kernel]
 _OWN: dict[str, Maker] = {
     "aten::all": device_ops.all_of,
     "aten::all.dim": device_ops.all_of,
+    "aten::eq.Tensor": device_ops.finite_comparison,
+    "aten::ne.Scalar": device_ops.finite_comparison,
     "aten::pow.Scalar": device_ops.number_first,
     "aten::pow.Scalar_out": device_ops.number_first,
     "aten::isin.Scalar_Tensor": device_ops.number_first,

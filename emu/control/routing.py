@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..contract.routing_policy import RoutingPolicy
+from ..interpreter.code_owner import Owner, owner_of
 from . import expert_choice, routing_groups
 from .computed_op import Kernel, as_tuple
 from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
@@ -64,6 +65,16 @@ CHOICES = {
 
 COUNTS = {"aten::histc": "bins", "aten::bincount": "minlength"}
 """Operations that count how often each integer occurs, and the argument that says how many there are."""
+
+
+def _in_compiled_code() -> bool:
+    """Is the operation called by code that Inductor wrote? Some functions of torch's are in between."""
+    frame: Any = sys._getframe(2)
+    for _ in range(8):
+        if frame is not None and owner_of(frame.f_code.co_filename) is Owner.GENERATED:
+            return True
+        frame = frame and frame.f_back
+    return False
 
 
 class Routing:
@@ -126,7 +137,10 @@ class Routing:
             last = last.movedim(dim, -1)
             counted = self._fill(last, candidates, None if choice.ordered else count, excluded, dim, arriving, verb)
             if counted is not None and dim in (-1, scores.dim() - 1):  # others choose tokens, not experts
-                self._when_used(indices, counted.used)
+                if _in_compiled_code():
+                    counted.used()  # by kernels, which cannot be seen
+                else:
+                    self._when_used(indices, counted.used)
             return result
 
         return choose

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from ..contract import installed
 from ..contract.job import Job
-from . import processes, program, rank, warm_children
+from . import interpreter_paths, processes, program, rank, warm_children
 from .prepare import Prepared
 
 CANNOT_START = 127
@@ -63,6 +63,7 @@ def offer_interpreter(job: Job, server: int) -> None:
     os.environ[warm_children.SOCKET] = _path(job, server)
     os.environ[warm_children.PYTHON] = sys.executable
     os.environ["PATH"] = f"{_interpreter_folder(job)}:{os.environ.get('PATH', os.defpath)}"
+    interpreter_paths.install(sys.executable, _interpreter_folder(job))
     sys.executable = stub
     multiprocessing.set_executable(stub)
 

@@ -184,6 +184,9 @@ class _Server:
 
     def _fork_for(self, stub: socket.socket) -> None:
         asking = _peer(stub)
+        if not asking:  # it is in another pid namespace: a process of another server
+            stub.close()
+            return
         request = warm_children.receive(stub)
         if request is None:
             stub.close()

@@ -1,17 +1,20 @@
 """`torch.load` of a file: large storages are read once, and ranks share them.
 
-Ranks map a copy of the file's bytes, not the file itself: the script may write the same file again.
+Ranks map a copy of the file's bytes, not the file itself: the script may write the same file again. Files that the
+program maps itself (safetensors, `torch.load(mmap=True)`) are noted, so that copies and conversions are shared, too.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import zipfile
+from collections.abc import Callable
 from typing import Any
 
 from .pages import Block
-from .store import LEAST_NBYTES
+from .store import LEAST_NBYTES, identity
 from .tensors import Sharing
 
 
@@ -36,6 +39,23 @@ def install(sharing: Sharing) -> None:
 
     Reader.__name__ = reader.__name__
     setattr(torch.serialization, reader.__name__, Reader)
+    torch.UntypedStorage.from_file = _noting(sharing, torch.UntypedStorage.from_file)  # type: ignore[method-assign]
+
+
+def _noting(sharing: Sharing, from_file: Callable[..., Any]) -> Any:
+    """For `UntypedStorage.from_file(filename, shared=False, nbytes=0)`."""
+
+    @functools.wraps(from_file)
+    def map_file(*arguments: Any, **options: Any) -> Any:
+        storage = from_file(*arguments, **options)
+        path = arguments[0] if arguments else options.get("filename")
+        shared = arguments[1] if len(arguments) > 1 else options.get("shared", False)
+        if not shared and isinstance(path, str) and storage.nbytes() >= LEAST_NBYTES and sharing.in_rank():
+            with sharing.uncounted:
+                sharing.store.note_file(Block(storage.data_ptr(), storage.nbytes()), storage, os.path.abspath(path))
+        return storage
+
+    return staticmethod(map_file)
 
 
 class _Records:
@@ -82,9 +102,8 @@ class _Records:
                 left, at = left[done:], at + done
             return b""
 
-        status = os.fstat(self._descriptor)
-        file = f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-        self._sharing.store.fill(f"load {file} {begin} {nbytes}", block, storage, read)
+        key = f"load {identity(self._descriptor)} {begin} {nbytes}"
+        self._sharing.store.fill(key, block, storage, read)
         return torch.empty(0, dtype=torch.uint8).set_(storage)
 
 

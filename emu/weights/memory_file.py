@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import struct
+import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,9 @@ class MemoryFile:
         self._held: Counter[Part] = Counter()
         self._kept: set[Part] = set()
         """A child shares the lock of these: they are held until this process and the child have ended."""
-        os.register_at_fork(before=self._before_fork)
+        self._threads = threading.RLock()
+        """A storage may be freed while this thread holds or releases another part."""
+        os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
     def allocate(self, nbytes: int) -> Part:
         """A new part, held by this process."""
@@ -65,27 +68,30 @@ class MemoryFile:
 
     def hold(self, part: Part) -> bool:
         """Keeps the part from being freed; False if it is being freed."""
-        descriptor = self.descriptor()
-        if not self._held[part] and not _lock(descriptor, fcntl.F_RDLCK, part):
-            return False
-        self._held[part] += 1
-        return True
+        with self._threads:
+            descriptor = self.descriptor()
+            if not self._held[part] and not _lock(descriptor, fcntl.F_RDLCK, part):
+                return False
+            self._held[part] += 1
+            return True
 
     def release(self, part: Part) -> bool:
         """Takes one `hold` back. True if this process does not hold the part any more."""
-        if self._pid != os.getpid() or not self._held[part]:
-            return False  # in a child: its parent held it
-        self._held[part] -= 1
-        if self._held[part] or part in self._kept:
-            return False
-        del self._held[part]
-        _lock(self._opened, fcntl.F_UNLCK, part)
-        return True
+        with self._threads:
+            if self._pid != os.getpid() or not self._held[part]:
+                return False  # in a child: its parent held it
+            self._held[part] -= 1
+            if self._held[part] or part in self._kept:
+                return False
+            del self._held[part]
+            _lock(self._opened, fcntl.F_UNLCK, part)
+            return True
 
     def claim(self, part: Part) -> bool:
         """Before `free`: nobody holds the part, and nobody can from now on."""
-        unused = not self._held[part] and part not in self._kept
-        return unused and _lock(self.descriptor(), fcntl.F_WRLCK, part)
+        with self._threads:
+            unused = not self._held[part] and part not in self._kept
+            return unused and _lock(self.descriptor(), fcntl.F_WRLCK, part)
 
     def free(self, part: Part) -> None:
         """The part's memory goes back to the kernel."""
@@ -115,6 +121,9 @@ class MemoryFile:
     def _before_fork(self) -> None:
         if self._pid == os.getpid():
             self._kept.update(self._held)
+
+    def _after_fork(self) -> None:
+        self._threads = threading.RLock()  # another thread of the parent may have had it
 
 
 def _above(descriptor: int, least: int) -> int:

@@ -61,6 +61,15 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class UserFile:
+    """A file that the program has mapped, from its beginning."""
+
+    path: str
+    identity: str
+    """Other than before if the file has been written to."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Mapped:
     """A block of this process that has been filled."""
 
@@ -69,7 +78,7 @@ class _Mapped:
     """The torch.UntypedStorage whose memory it is."""
     base: int
     """The storage's address."""
-    entry: Entry
+    entry: Entry | UserFile
 
 
 class Store:
@@ -111,7 +120,14 @@ class Store:
             return None
         if pages.written(pages.whole_pages(block)):
             return None
-        data, start = self._data(mapped.entry)
+        entry = mapped.entry
+        if isinstance(entry, UserFile):
+            if identity(entry.path) != entry.identity:
+                return None
+            (data, start), name = (entry.path, 0), entry.identity
+        else:
+            data, start = self._data(entry)
+            name = str(entry.part.offset) if entry.part is not None else entry.path
         offset = start + mapped.block.phase + block.address - mapped.block.address
         descriptor = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -120,13 +136,14 @@ class Store:
                     return None
         finally:
             os.close(descriptor)
-        where = mapped.entry.part.offset if mapped.entry.part is not None else mapped.entry.path
-        return Origin(data, offset, f"{where} {offset - start} {block.nbytes}")
+        return Origin(data, offset, f"{name} {offset - start} {block.nbytes}")
 
     def copy(self, block: Block, owner: Any, source: Block) -> bool:
         """Gives the block the bytes of another one, of equal phase, that has an `origin`; False if it has none."""
         mapped = self._containing(source)
-        if mapped is None or mapped.block != source or block.phase != source.phase or self.origin(source) is None:
+        if mapped is None or mapped.block != source or block.phase != source.phase:
+            return False
+        if isinstance(mapped.entry, UserFile) or self.origin(source) is None:
             return False
         self._map(mapped.entry, block, owner)
         return True
@@ -135,6 +152,10 @@ class Store:
         """The block's pages have been replaced."""
         for mapped in list(self._overlapping(block)):
             self._drop(mapped)
+
+    def note_file(self, block: Block, owner: Any, path: str) -> None:
+        """The program has mapped a file copy-on-write: the block, which is memory of the storage `owner`."""
+        self._note(block, owner, UserFile(path, identity(path)))
 
     def has_blocks(self) -> bool:
         """Has this process any block with an `origin`?"""
@@ -155,9 +176,12 @@ class Store:
             pages.map_file(descriptor, start + block.phase, block)
         finally:
             os.close(descriptor)
-        self.forget(block)
         with open(entry.path, "ab") as file:
             file.write(b"+")
+        self._note(block, owner, entry)
+
+    def _note(self, block: Block, owner: Any, entry: Entry | UserFile) -> None:
+        self.forget(block)
         mapped = _Mapped(block, weakref.ref(owner, lambda _: self._end(mapped)), owner.data_ptr(), entry)
         self._mapped[block.address] = mapped
 
@@ -176,25 +200,28 @@ class Store:
         return None
 
     def _overlapping(self, block: Block) -> Iterator[_Mapped]:
-        addresses = sorted(self._mapped)
+        table = self._mapped.copy()  # other threads may change it
+        addresses = sorted(table)
         for address in addresses[max(0, bisect_right(addresses, block.address) - 1) :]:
             if address >= block.end:
                 break
-            if self._mapped[address].block.end > block.address:
-                yield self._mapped[address]
+            if table[address].block.end > block.address:
+                yield table[address]
 
     def _end(self, mapped: _Mapped) -> None:
         """The storage has been freed."""
         with self._own_work:
-            if self._mapped.get(mapped.block.address) is mapped:
-                self._drop(mapped)
+            self._drop(mapped)
 
     def _drop(self, mapped: _Mapped) -> None:
-        del self._mapped[mapped.block.address]
-        part = mapped.entry.part
+        address, entry = mapped.block.address, mapped.entry
+        if self._mapped.get(address) is not mapped or self._mapped.pop(address, None) is None:
+            return
+        if isinstance(entry, UserFile) or entry.part is None:
+            return
         with contextlib.suppress(OSError):
-            if part is not None and self._memory.release(part) and self._served(mapped.entry) >= self._processes:
-                self._free(mapped.entry)
+            if self._memory.release(entry.part) and self._served(entry) >= self._processes:
+                self._free(entry)
 
     # ---- entries ---------------------------------------------------------------------------------------------------
 
@@ -254,6 +281,12 @@ class Store:
                 self._memory.free(entry.part)
                 return True
         return False
+
+
+def identity(path: str | int) -> str:
+    """Of a file's content, as far as its times and its size tell."""
+    status = os.stat(path)
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def _find(path: str) -> Entry | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ def block_of(tensor: Any) -> Block:
     return Block(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
-class OwnWork:
+class OwnWork(threading.local):
     """What a thread does `with` this object takes no host time. (The standard library's functions for generators as
     contexts would be counted.)
     """
@@ -25,6 +26,7 @@ class OwnWork:
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
         self.depth = 0
+        """Of this thread."""
 
     def __enter__(self) -> None:
         self.depth += 1

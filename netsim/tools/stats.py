@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from heapq import nlargest
+from typing import Any
 
 from netsim.errors import FlowError
 from netsim.simulation.network import Choice, FlowId, Network, Segment
@@ -94,16 +95,11 @@ def take(net: Network, from_ns: float = 0.0, to_ns: float | None = None, bins: i
     )
 
 
-class _Edge(NamedTuple):
-    """The begin or the end of a flow's segment."""
-
-    begins: bool
-    flow: FlowId
-    part: Segment
-
-
 def _clipped(segments: Sequence[Segment], begin: int, end: int) -> list[Segment]:
-    inside = [Segment(max(s.from_ticks, begin), min(s.to_ticks, end), s.rate, s.links) for s in segments]
+    if segments and begin <= segments[0].from_ticks and segments[-1].to_ticks <= end:
+        inside = list(segments)
+    else:
+        inside = [Segment(max(s.from_ticks, begin), min(s.to_ticks, end), s.rate, s.links) for s in segments]
     return [s for s in inside if s.from_ticks < s.to_ticks]
 
 
@@ -111,35 +107,37 @@ def _sweep(
     net: Network, segments: dict[FlowId, list[Segment]]
 ) -> tuple[dict[tuple[FlowId, int], str], dict[int, _Link]]:
     """Walk through time: peaks of each link, and for each segment (flow, from) the link that limited it."""
-    edges: dict[int, list[_Edge]] = defaultdict(list)
+    begins: dict[int, list[tuple[FlowId, Segment]]] = defaultdict(list)
+    ends: dict[int, list[tuple[FlowId, Segment]]] = defaultdict(list)
     for flow, parts in segments.items():
         for part in parts:
-            edges[part.from_ticks].append(_Edge(True, flow, part))
-            edges[part.to_ticks].append(_Edge(False, flow, part))
+            begins[part.from_ticks].append((flow, part))
+            ends[part.to_ticks].append((flow, part))
     links: dict[int, _Link] = defaultdict(_Link)
     rates: dict[FlowId, int] = {}
     limits: dict[tuple[FlowId, int], str] = {}
-    for at in sorted(edges):
-        for starts, _, part in edges[at]:
+    for at in sorted(begins.keys() | ends.keys()):
+        for flow, part in ends.get(at, ()):
+            del rates[flow]
             for link, weight in part.links:
                 state = links[link]
-                state.load += weight * part.rate if starts else -weight * part.rate
-        for starts, flow, part in edges[at]:
-            if not starts:
-                rates.pop(flow, None)
-                for link, _ in part.links:
-                    links[link].users.discard(flow)
-        began = [(flow, part) for starts, flow, part in edges[at] if starts]
+                state.load -= weight * part.rate
+                state.users.discard(flow)
+        began = begins.get(at, ())
         for flow, part in began:
             rates[flow] = part.rate
             for link, weight in part.links:
                 state = links[link]
+                state.load += weight * part.rate
                 state.users.add(flow)
                 state.nbytes += weight * part.rate * (part.to_ticks - part.from_ticks) / _BYTE
         for _, part in began:
             for link, _ in part.links:
-                links[link].peak_rate = max(links[link].peak_rate, links[link].load)
-                links[link].peak_flows = max(links[link].peak_flows, len(links[link].users))
+                state = links[link]
+                if state.load > state.peak_rate:
+                    state.peak_rate = state.load
+                if len(state.users) > state.peak_flows:
+                    state.peak_flows = len(state.users)
         for flow, part in began:
             limits[flow, at] = _bottleneck(net, part, links, rates, at)
     return limits, links
@@ -153,7 +151,7 @@ def _bottleneck(net: Network, part: Segment, links: dict[int, _Link], rates: dic
     for link, _ in sorted(part.links):
         state = links[link]
         full = state.load + _SLACK * len(state.users) >= net.capacity_rate(link, at)
-        if full and all(rates[other] <= part.rate + _SLACK for other in state.users):
+        if full and (len(state.users) == 1 or all(rates[other] <= part.rate + _SLACK for other in state.users)):
             return net.topology.links[link].name
     return ""
 
@@ -205,7 +203,7 @@ def _links(
     for link in sorted(moved):
         about, state = net.topology.links[link], seen[link]
         capacity = net.capacity_rate(link, None)
-        users = sorted(moved[link].items(), key=lambda item: (-item[1], str(net.key(item[0]))))
+        users = _busiest(net, moved[link])
         found.append(
             LinkStatistics(
                 name=about.name,
@@ -214,8 +212,15 @@ def _links(
                 utilisation=state.nbytes * _BYTE / (capacity * (end - begin)),
                 peak_utilisation=state.peak_rate / capacity,
                 peak_flows=state.peak_flows,
-                busiest=tuple((str(net.key(flow)), nbytes) for flow, nbytes in users[:BUSIEST]),
+                busiest=users,
                 timeline=tuple(value / (capacity * width) for value in timelines[link]),
             )
         )
     return tuple(found)
+
+
+def _busiest(net: Network, moved: dict[FlowId, float]) -> tuple[tuple[str, float], ...]:
+    """The flows that moved most, those that moved as much in the order of their keys."""
+    least = nlargest(BUSIEST, moved.values())[-1]
+    found = [(str(net.key(flow)), nbytes) for flow, nbytes in moved.items() if nbytes >= least]
+    return tuple(sorted(found, key=lambda item: (-item[1], item[0]))[:BUSIEST])

@@ -61,10 +61,21 @@ class FlowTrace:
     """What messages write for an entry: ``flows.csv:5: flows[3]``."""
 
 
+STEPS = 1000
+"""Into so many parts the time until the last start is divided. Completions in between need not be asked for one by one,
+and progress is told after each."""
+
+
 def run(
-    trace: FlowTrace, topology: Topology, params: Params, settings: NcclSettings
+    trace: FlowTrace,
+    topology: Topology,
+    params: Params,
+    settings: NcclSettings,
+    progress: Callable[[int, int], None] = lambda done, flows: None,
 ) -> tuple[RoutedNetwork, dict[str, int | None]]:
-    """The network after the trace, and each entry's completion in ns (None: it stalls for ever)."""
+    """The network after the trace, and each entry's completion in ns (None: it stalls for ever). `progress` is called
+    with the number of flows that are done, and of all.
+    """
     net = routed_network(topology)
     for fault in trace.faults:
         with _located(trace, fault.entry):
@@ -82,10 +93,14 @@ def run(
             made = plan(call.op, call.nbytes, call.members, topology, params, root=call.root, settings=settings)
             done[call.key] = start_ns = call.start_ns + made.latency_ns
             parts[call.key] = [net.add(group, start_ns, (call.key, i)).flow for i, group in enumerate(made.groups)]
+    flows = sum(map(len, parts.values()))
+    last_start_ns = max((entry.start_ns for entry in (*trace.sends, *trace.collectives)), default=0)
+    ended = 0
     while (coming := net.next_completion()) is not None:
-        net.advance(coming[0])
-    for key, flows in parts.items():
-        done[key] = _last(done.get(key), (net.completion_ns(flow) for flow in flows))
+        ended += len(net.advance(max(coming[0], min(net.now_ns + last_start_ns // STEPS, last_start_ns))))
+        progress(ended, flows)
+    for key, parts_of in parts.items():
+        done[key] = _last(done.get(key), (net.completion_ns(flow) for flow in parts_of))
     return net, done
 
 

@@ -9,7 +9,7 @@ import orjson
 
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder
-from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.ingest.launch_counts import Counts, LaunchCounts
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import kernels_document, source_shares, window_counts
 from phantora_async.report.logged import logged_rates
@@ -20,6 +20,7 @@ from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import MemoryPeaks, RankSnapshot, Snapshot
 from phantora_async.virtual_time.snapshot import SimulatorFigures
+from profiles import Source
 
 SCHEMA = 1
 MOST_WARNINGS = 500
@@ -126,7 +127,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "work": _work(spec, ranks) | {"unknown_share": _unknown_share(kernels)},
         "logged": logged_rates([(rank, spec.run_dir / f"rank{rank}.log") for rank in (0, len(ranks) - 1)]),
         "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
-        | _unrecognised(costs),
+        | _unrecognised(costs, [info.launches.total for info in fact_builder.rank_info]),
         "kernels": kernels,
         "memory": {
             "capacity_nbytes": spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes,
@@ -203,12 +204,24 @@ def _unknown_share(kernels: Document) -> float:
     return unknown_ns / kernels["gpu_ns"] if kernels["gpu_ns"] else 0.0
 
 
-def _unrecognised(costs: Costs) -> Document:
-    """Only if there are such signatures: what is not known of them."""
+def _unrecognised(costs: Costs, totals: Sequence[Counts]) -> Document:
+    """Only if there are such signatures: what is not known of them, and their share of the GPU time."""
     if not costs.unrecognised:
         return {}
+    gpu_ns, by_reason = 0, dict.fromkeys(costs.unrecognised, 0)
+    for counts in totals:
+        for key, (launches, slowed_ns) in counts.items():
+            cost = costs.priced(key).cost
+            gpu_ns += cost.solo_ns * launches + slowed_ns
+            if cost.source is Source.UNRECOGNISED:
+                by_reason[cost.unknown] += cost.solo_ns * launches + slowed_ns
     reasons = [
-        {"reason": reason, "signatures": noted.signatures, "example": noted.example}
+        {
+            "reason": reason,
+            "signatures": noted.signatures,
+            "example": noted.example,
+            "share": by_reason[reason] / gpu_ns if gpu_ns else 0.0,
+        }
         for reason, noted in sorted(costs.unrecognised.items())[:MOST_WARNINGS]
     ]
     return {"unrecognised_signatures": reasons}

@@ -101,7 +101,7 @@ _ROUTED = Fields(
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
-_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT})
+_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")

@@ -29,6 +29,8 @@ LEAST_UNKNOWN = 0.005
 """A smaller share of the GPU time is not worth a remark."""
 KERNELS = 20
 """How many signatures are listed. The JSON report has all."""
+LEAST_SHARE = 0.01
+"""Work that is not recognised is named if it takes such a share of the GPU time."""
 EXAMPLE = 160
 """How many characters of a signature are shown."""
 COLUMNS = (
@@ -198,13 +200,27 @@ def share(rank: Rank, key: str) -> float:
 
 
 def _unrecognised(reasons: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Signatures whose cost is an estimate because the cost model does not recognise them."""
+    """Signatures whose cost is an estimate because the cost model does not recognise them. Those that hardly take time
+    are summed up in one line.
+    """
     notes = []
-    for one in reasons[:WARNINGS]:
+    large = sorted(
+        (one for one in reasons if one.get("share", 1.0) >= LEAST_SHARE), key=lambda one: -one.get("share", 1)
+    )
+    small = [one for one in reasons if one.get("share", 1.0) < LEAST_SHARE]
+    for one in large[:WARNINGS]:
         count = f"{one['signatures']} cost signatures are" if one["signatures"] > 1 else "1 cost signature is"
-        notes.append(f"warning: {count} not recognised ({one['reason']}) and estimated: {one['example'][:EXAMPLE]}")
-    if len(reasons) > WARNINGS:
-        notes.append(f"{len(reasons) - WARNINGS} more reasons in the JSON report")
+        what = f"{count} not recognised ({one['reason']}) and estimated"
+        if "share" in one:
+            what += f", {one['share']:.0%} of the GPU time"
+        notes.append(f"warning: {what}: {one['example'][:EXAMPLE]}")
+    if len(large) > WARNINGS:
+        notes.append(f"{len(large) - WARNINGS} more reasons in the JSON report")
+    if small:
+        count = sum(one["signatures"] for one in small)
+        what = f"{count} cost signatures are" if count > 1 else "1 cost signature is"
+        total = sum(one["share"] for one in small)
+        notes.append(f"{what} not recognised and estimated, {total:.1%} of the GPU time; the JSON report lists them")
     return notes
 
 

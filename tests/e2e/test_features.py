@@ -37,6 +37,7 @@ def test_checkpoints_round_trip(run: Run, tmp_path: Path) -> None:
     done = run("checkpointing.py", str(tmp_path), n=2)
     assert done.exit_code == 0, done.output
     assert "PASSED" in done.output
+    assert done.simulated["warnings"] == []
 
 
 def test_example_reports_the_step_it_prints(run: Run) -> None:

@@ -56,6 +56,7 @@ def check_isolated(found: dict[str, Any]) -> None:
         assert rank["addresses"] == ["10.77.0.1", "10.77.0.2"]
         assert rank["interfaces"] == ["eth0", "lo"]
         assert rank["system"] == "OSError", "/usr is read-only"
+        assert rank["asks another server"] == "nothing"
         assert rank["outside"] == "ConnectionRefusedError", "127.0.0.1 is the server itself"
     assert [rank["ranks seen"] for rank in ranks] == [["rank0", "rank1"]] * 2 + [["rank2", "rank3"]] * 2
     assert ranks[3]["greeting"] == "node000", "the same port is bound on both servers"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import SCRIPTS, Finished, Run, needs
+from .conftest import RANKS_PYTHON, SCRIPTS, Finished, Run, needs
 
 pytestmark = pytest.mark.torch
 SCRIPT = str(SCRIPTS / "launched.py")
@@ -80,6 +80,75 @@ def test_a_script_that_starts_its_own_ranks(run: Run, how: str) -> None:
     assert "ALL ENDED" in done.log(0)
 
 
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_one_process_that_spawns_one_for_each_gpu(run: Run, workers: str) -> None:
+    """As pytorch/examples' imagenet with --multiprocessing-distributed."""
+    script = str(SCRIPTS / "spawning.py")
+    url = ["--dist-url", "tcp://$MASTER_ADDR:$MASTER_PORT", "--world-size", "$NNODES", "--rank", "$NODE_RANK"]
+    done = launch(run, "python", script, *url, "--workers", workers)
+    assert done.exit_code == 0, done.output
+    for rank in range(4):
+        assert f"[2] rank {rank} of 4: 32 images" in done.log(rank)
+    assert "ALL ENDED" in done.log(0)
+    assert [rank["steps"] for rank in done.simulated["ranks"]] == [3] * 4
+
+
+def test_the_interpreter_by_its_absolute_path(run: Run) -> None:
+    script = str(SCRIPTS / "spawning.py")
+    url = ["--dist-url", "tcp://127.0.0.1:29533", "--world-size", "1", "--rank", "0"]
+    done = launch(run, "python", script, *url, "--python", RANKS_PYTHON, servers=1)
+    assert done.exit_code == 0, done.output
+    assert "[2] rank 1 of 2: 16 images" in done.log(0)
+
+
+VISIBLE = """
+import os, subprocess, sys
+import torch
+import torch.distributed as dist
+if len(sys.argv) == 1:  # each of two processes sees one GPU, as with Ray or Slurm
+    variables = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29512"}
+    gpus = {"RANK": "0", "CUDA_VISIBLE_DEVICES": "3"}, {"RANK": "1", "CUDA_VISIBLE_DEVICES": "2"}
+    start = [subprocess.Popen([sys.executable, __file__, "rank"], env=os.environ | variables | own) for own in gpus]
+    sys.exit(max(process.wait() for process in start))
+assert torch.cuda.device_count() == 1
+uuid = str(torch.cuda.get_device_properties(0).uuid)
+dist.init_process_group("nccl")
+seen = [None] * 2
+torch.cuda.set_device(0)
+dist.all_gather_object(seen, (uuid, torch.cuda.get_device_properties(0).pci_bus_id))
+try:
+    torch.ones(1, device="cuda:1")
+except Exception as error:
+    print(type(error).__name__, len(set(seen)), [bus for _, bus in seen], flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_processes_that_see_one_gpu_each(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "visible.py"
+    script.write_text(VISIBLE)
+    done = launch(run, "python", str(script), servers=1, gpus=4)
+    assert done.exit_code == 0, done.output
+    assert "AcceleratorError 2 [19, 18]" in done.log(0)
+    used = [rank["rank"] for rank in done.simulated["ranks"] if rank["launches"]]
+    assert used == [2, 3]
+
+
+def test_a_script_that_chooses_its_gpu_itself(run: Run, tmp_path: Path) -> None:
+    """In the environment, before it uses one; the network sees the GPU that it has chosen."""
+    script = tmp_path / "chooses.py"
+    script.write_text(
+        "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']\n"
+        "print('SEES', torch.cuda.device_count(), torch.cuda.get_device_properties(0).pci_bus_id)\n"
+        "torch.distributed.init_process_group('nccl')\ntotal = torch.ones(1, device='cuda:0')\n"
+        "torch.distributed.all_reduce(total)\nprint('SUM', total.item())\n"
+        "torch.distributed.destroy_process_group()\n"
+    )
+    done = run(script, n=2)
+    assert done.exit_code == 0, done.output
+    assert [f"SEES 1 {16 + rank}\nSUM 2.0" in done.log(rank) for rank in (0, 1)] == [True, True]
+
+
 def test_times_do_not_depend_on_the_launcher(run: Run) -> None:
     """The steps of ranks that a launcher starts take what those of ranks take that are started without one."""
     launched = launch(run, "torchrun", "--nproc-per-node", "2", SCRIPT, "ranks", servers=1)
@@ -116,8 +185,9 @@ def test_a_launcher_that_fails(run: Run) -> None:
     assert "torchrun on server 0 ended with exit code 2" in done.output
 
 
-def test_a_child_of_a_rank_has_its_gpus(run: Run) -> None:
-    done = run("launched.py", "spawn", n=1)
+@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+def test_a_child_of_a_rank_has_its_gpus(run: Run, how: str) -> None:
+    done = run("launched.py", how, n=1)
     check(done, servers=1, gpus=1)
 
 

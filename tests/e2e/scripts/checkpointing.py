@@ -21,6 +21,18 @@ assert torch.equal(loaded["step"], step)
 assert loaded["weights"].shape == (3, 5)
 assert loaded["weights"].device == device
 
+# A trained model whose values nobody knows, and a check for overflow as DeepSpeed and GradScaler make it.
+plain = torch.nn.Linear(256, 256, device=device)
+torch.nn.init.trunc_normal_(plain.weight)
+plain(torch.randn(64, 256, device=device)).sum().backward()
+torch.optim.AdamW(plain.parameters()).step()
+torch.save({"model": plain.state_dict(), "random": torch.cuda.get_rng_state_all()}, folder / f"trained{rank}.pt")
+torch.cuda.set_rng_state_all(torch.load(folder / f"trained{rank}.pt")["random"])
+assert plain.weight.grad is not None
+assert not plain.weight.grad.isinf().logical_or(plain.weight.grad.isnan()).any()
+assert bool(torch.isfinite(plain.weight.grad).all())
+assert bool(torch.isfinite(plain.bias.grad).all())
+
 torch.manual_seed(0)
 model = MLP(64, 2).to(device)
 for layer in model.layers:

@@ -31,6 +31,17 @@ def greeting(host):
         return connection.recv(64).decode()
 
 
+def asks_another_server():
+    """What the other server answers to a program that asks it for a process."""
+    own = os.environ["PHANTORA_SERVER"]
+    other = own[:-1] + ("0" if own.endswith("1") else "1")
+    if not os.path.exists(other):
+        return "there is none"
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(other)
+        return "nothing" if connection.recv(1) == b"" else "something"
+
+
 def processes():
     """Names of the processes that this one can see."""
     found = []
@@ -74,6 +85,7 @@ def main():
     if rank > 0 and rank == dist.get_world_size() - 1:
         found["greeting"] = greeting("node000")
     found["outside"] = attempt(lambda: socket.create_connection(("127.0.0.1", outside), timeout=10).close())
+    found["asks another server"] = asks_another_server()
     found["system"] = attempt(lambda: Path("/usr/written-by-a-rank").touch())
     gathered = [None] * dist.get_world_size()
     dist.all_gather_object(gathered, found)

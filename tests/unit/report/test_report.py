@@ -126,6 +126,23 @@ def test_warnings_are_shown_but_not_all() -> None:
     assert "2 more warnings" in text
 
 
+def test_work_that_is_not_recognised_and_takes_no_time_is_one_line() -> None:
+    report = document(*[train(script, 6, marked=True) for script in scripts(3)])
+
+    def of(share: float, reason: str) -> dict[str, Any]:
+        return {"reason": reason, "signatures": 2, "example": f"kernel;{reason}", "share": share}
+
+    report["simulated"]["cost_sources"]["unrecognised_signatures"] = [
+        of(0.004, "tiny"), of(0.03, "three"), of(0.001, "less"), of(0.2, "a fifth"),
+    ]  # fmt: skip
+    lines = [line for line in terminal_report(report).splitlines() if "not recognised" in line]
+    assert lines == [
+        "warning: 2 cost signatures are not recognised (a fifth) and estimated, 20% of the GPU time: kernel;a fifth",
+        "warning: 2 cost signatures are not recognised (three) and estimated, 3% of the GPU time: kernel;three",
+        "4 cost signatures are not recognised and estimated, 0.5% of the GPU time; the JSON report lists them",
+    ]
+
+
 @pytest.mark.parametrize("ahead", [never, eager, on_demand])
 def test_building_a_report_changes_nothing(ahead: Ahead) -> None:
     """Built twice at every stop of a run, or only at its end: the last one is the same."""

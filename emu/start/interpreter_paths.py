@@ -1,0 +1,60 @@
+"""Programs that name the interpreter by its absolute path get the stub, as those do that look for `python` in PATH.
+
+This is for programs that Python starts. A shell script that names an absolute path gets the real interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import _posixsubprocess
+
+from . import program
+
+
+def install(real: str, folder: str) -> None:
+    """`real`: the interpreter; `folder`: has the stub under all names that stand for it. In the server: all processes
+    forked from it start programs this way.
+    """
+    replaced = _Replaced(real, folder)
+    fork_exec = _posixsubprocess.fork_exec
+
+    def fork_and_execute(arguments: Any, executables: Any, *others: Any) -> int:
+        return fork_exec(arguments, [os.fsencode(replaced(os.fsdecode(path))) for path in executables], *others)
+
+    # multiprocessing takes it from its module at each use, subprocess has a name of its own.
+    _posixsubprocess.fork_exec = fork_and_execute
+    if hasattr(subprocess, "_fork_exec"):
+        subprocess._fork_exec = fork_and_execute
+    for name in ("execv", "execve", "posix_spawn", "posix_spawnp"):
+        setattr(os, name, _with_stub(getattr(os, name), replaced))
+
+
+def _with_stub(execute: Callable[..., Any], replaced: Callable[[Any], Any]) -> Callable[..., Any]:
+    def execute_stub(path: Any, *arguments: Any, **named: Any) -> Any:
+        return execute(replaced(path), *arguments, **named)
+
+    return execute_stub
+
+
+class _Replaced:
+    """A path, or the stub's in its place."""
+
+    def __init__(self, real: str, folder: str) -> None:
+        self._real = real
+        self._bin = os.path.realpath(os.path.dirname(real))
+        self._folder = folder
+
+    def __call__(self, path: Any) -> Any:
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return path  # a descriptor, or nothing that can be executed
+        given = os.fsdecode(path)
+        head, name = os.path.split(given)
+        if not os.path.isabs(given) or os.path.realpath(head) != self._bin:
+            return path
+        stub = os.path.join(self._folder, name)
+        known = name.startswith("python") or program.installed_beside(self._real, name)
+        return stub if known and os.path.lexists(stub) else path
