@@ -66,10 +66,12 @@ def _of_statement(statement: ast.stmt, line: int, names: frozenset[str], control
             if here or controlled or (value is not None and (mentions(value, names) or _covers(value, line))):
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     yield from _targets(target)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            # `losses.append(loss)` changes `losses`.
-            if any(mentions(argument, names) for argument in node.args):
-                yield from _targets(node.func.value)
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and any(mentions(argument, names) for argument in node.args)
+        ):
+            yield from _targets(node.func.value)  # `losses.append(loss)` changes `losses`
 
 
 def _targets(target: ast.expr) -> Iterator[str]:

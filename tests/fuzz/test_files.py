@@ -67,6 +67,7 @@ def report() -> dict[str, Any]:
     place = {"module": "m", "line": "a.py:3", "operation": "topk", "chosen": 1, "candidates": 2, "layers": layers}
     made["simulated"]["routing"]["places"] = [place]
     made["simulated"]["warnings"] = [{"text": "careful", "ranks": [0, 1], "count": 3}]
+    made["simulated"]["stated_values"] = [{"text": "a.py:3=0.5**n", "reads": 3, "computed": 1, "ranks": 2}]
     return made
 
 

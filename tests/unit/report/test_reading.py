@@ -79,3 +79,10 @@ def test_texts_of_the_script_do_not_reach_the_terminal_as_commands() -> None:
     assert "\\x1b]0;title\\x07 \\u202eback \\ud800" in text
     assert "ValueError: \\x1b[2J" in text
     assert "\x1b" not in text
+
+
+def test_a_number_without_bounds_is_named(tmp_path: Path) -> None:
+    damaged = report()
+    damaged["simulated"]["work"]["flops"] = 10**400
+    with pytest.raises(ReportError, match=r"work\.flops: expected a number that is not negative, found 1000"):
+        read(write(tmp_path, damaged))
