@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from ..contract.job import Job, Seat, torchrun_environment
-from . import memory, script_imports, trial
+from . import memory, script_changes, script_imports, trial
 
 _LAUNCHERS_VARIABLES = ("ACCELERATE_*", "CROSS_*", "DEEPSPEED_*", "DS_*", "FSDP_*", "GPUS_PER_NODE", "LIGHTNING_*",
                         "NNODES", "NODE_RANK", "PET_*", "PHANTORA_*", "TORCHELASTIC_*")  # fmt: skip
@@ -25,27 +25,31 @@ _RULES = "2"
 
 def preload(job: Job) -> None:
     """In the forker, when torch is imported."""
-    wanted = [name for name in script_imports.installed_modules(job) if not _is_imported(name)]
-    for name in _accepted(job, wanted, _environment()) if wanted else ():
+    found, files = script_imports.read(job)
+    wanted = [name for name in found if not _is_imported(name)]
+    changes = script_changes.of(sorted(files))
+    if not wanted or changes.unknown:
+        return
+    variables = [*torchrun_environment(job, Seat(0, 0, 0)), *sorted(changes.variables)]
+    if job.launcher:
+        variables += _LAUNCHERS_VARIABLES
+    for name in _accepted(job, wanted, variables, sorted(changes.packages)):
         with contextlib.suppress(Exception):  # it was imported on trial: whoever needs it will see the error
             importlib.import_module(name)
 
 
-def _accepted(job: Job, wanted: list[str], environment: list[str]) -> list[str]:
+def _accepted(job: Job, wanted: list[str], variables: list[str], refused: list[str]) -> list[str]:
     """What may be kept. A rank finds the script's own modules first: packages of the same names are refused."""
-    accepted = _tried(job, wanted, environment, ())
+    accepted = _tried(job, wanted, variables, refused)
     packages = dict.fromkeys(name.partition(".")[0] for name in accepted)
     hidden = [name for name in packages if _is_own(name, script_imports.folders(job))]
-    return _tried(job, wanted, environment, hidden) if hidden else accepted
+    return _tried(job, wanted, variables, [*refused, *hidden]) if hidden else accepted
 
 
-def _tried(job: Job, wanted: list[str], environment: list[str], refused: Sequence[str]) -> list[str]:
-    variables = [*torchrun_environment(job, Seat(0, 0, 0))]
-    if job.launcher:
-        variables += _LAUNCHERS_VARIABLES
+def _tried(job: Job, wanted: list[str], variables: list[str], refused: list[str]) -> list[str]:
     file = ""
     if job.preload_cache:
-        file = memory.path(job.preload_cache, [_RULES, *environment, *variables, "|", *refused, "|", *wanted])
+        file = memory.path(job.preload_cache, [*_environment(), *variables, "|", *refused, "|", *wanted])
         accepted = memory.read(file)
         if accepted is not None:
             return accepted

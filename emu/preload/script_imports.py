@@ -44,17 +44,23 @@ def is_installed(file: str | None) -> bool:
 
 
 def installed_modules(job: Job) -> list[str]:
+    """See `read`."""
+    return read(job)[0]
+
+
+def read(job: Job) -> tuple[list[str], set[str]]:
     """Names that the script imports from installed packages, wherever in its text: `package.module`, or
-    `package:name` for `from package import name`. The standard library is left out.
+    `package:name` for `from package import name`; the standard library is left out. And the files of the user's that
+    were read.
     """
     path = [*folders(job), *sys.path]
     wanted: dict[str, None] = {}
-    unread, read = scripts(job), set[str]()
-    while unread and len(read) < _MOST_FILES:
+    unread, seen = scripts(job), set[str]()
+    while unread and len(seen) < _MOST_FILES:
         file = unread.pop()
-        if file in read:
+        if file in seen:
             continue
-        read.add(file)
+        seen.add(file)
         for module, name in _imports(file):
             top = module.partition(".")[0]
             spec = _spec(top, path)
@@ -65,7 +71,7 @@ def installed_modules(job: Job) -> list[str]:
             else:
                 names = [module, *([f"{module}.{name}"] if name else [])]
                 unread.extend(filter(None, (_file_of(each, path) for each in names)))
-    return list(wanted)
+    return list(wanted), seen
 
 
 def _imports(file: str) -> Iterator[tuple[str, str]]:

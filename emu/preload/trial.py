@@ -112,7 +112,7 @@ class _Trial:
 
     def accepted(self, packages: Iterable[str]) -> list[str]:
         new = [name for name in sys.modules if name not in self._before]
-        refused = {name for name in new if name.partition(".")[0] in packages} | self._refused
+        refused = {name for name in new if name.partition(".")[0] in packages} | self._refused | set(packages)
         importers: dict[str, set[str]] = {}
         for importer, names in self._needs.items():
             for name in names:
@@ -144,12 +144,11 @@ class _Trial:
         plain_import, plain_import_module = builtins.__import__, importlib.import_module
 
         def import_(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-            result = plain_import(name, globals, locals, fromlist, level)
             importer = (globals or {}).get("__name__", "")
             package = (globals or {}).get("__package__") or importer
             full = importlib.util.resolve_name("." * level + name, package) if level else name
             self._needs.setdefault(importer, set()).update([full, *(f"{full}.{each}" for each in fromlist or ())])
-            return result
+            return plain_import(name, globals, locals, fromlist, level)
 
         def import_module(name: str, package: str | None = None) -> Any:
             importer = sys._getframe(1).f_globals.get("__name__", "")

@@ -71,6 +71,8 @@ def test_a_trial_changes_nothing_here(installed: Path) -> None:
 
 def test_packages_can_be_refused(installed: Path) -> None:
     assert accepted("uses_reader", "plain_b", refused=("plain_a",)) == ["plain_b"]
+    (installed / "tries.py").write_text("try:\n    import absent\nexcept ImportError:\n    absent = None\n")
+    assert accepted("tries", refused=("absent",)) == [], "the script may put it into sys.modules"
 
 
 def test_what_was_accepted_is_kept_and_damage_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,85 @@
+"""What a script changes before it imports packages, found by reading its text: a package that depends on it must not be
+imported beforehand.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+_CHANGING = ("setdefault", "update", "pop", "putenv", "unsetenv", "clear")
+_ELSEWHERE = ("load_dotenv", "addsitedir", "find_dotenv")
+"""Functions that take variables or folders from files."""
+
+
+@dataclass(slots=True)
+class Changes:
+    variables: set[str] = field(default_factory=set)
+    """Of the environment."""
+    packages: set[str] = field(default_factory=set)
+    """Modules that it puts into sys.modules."""
+    unknown: bool = False
+    """It changes more than the text tells, or where packages are found."""
+
+
+def of(files: Iterable[str]) -> Changes:
+    found = Changes()
+    for file in files:
+        try:
+            with open(file, "rb") as source:
+                tree = ast.parse(source.read())
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Assign, ast.AugAssign, ast.Delete)):
+                for target in node.targets if not isinstance(node, ast.AugAssign) else [node.target]:
+                    _note_target(found, target, node)
+            elif isinstance(node, ast.Call):
+                _note_call(found, node)
+    return found
+
+
+def _note_target(found: Changes, target: ast.expr, statement: ast.AST) -> None:
+    if isinstance(target, ast.Subscript):
+        _note(found, _name(target.value), [target.slice])
+    elif _name(target) in ("environ", "modules", "path"):  # os.environ |= {...}, sys.path = ...
+        strings = list(_strings(statement))
+        _note(found, _name(target), strings or [target])
+
+
+def _note_call(found: Changes, call: ast.Call) -> None:
+    name = _name(call.func)
+    if name in _ELSEWHERE:
+        found.unknown = True
+    elif name in ("putenv", "unsetenv"):
+        _note(found, "environ", call.args[:1])
+    elif name in (*_CHANGING, "insert", "extend", "remove") and isinstance(call.func, ast.Attribute):
+        holder = _name(call.func.value)
+        found.variables |= {each.arg for each in call.keywords if each.arg and holder == "environ"}
+        keys: list[ast.expr] = call.args[:1]
+        if name == "update":
+            keys = [string for argument in call.args for string in _strings(argument)] or keys
+        _note(found, holder, keys)
+
+
+def _note(found: Changes, holder: str, keys: Iterable[ast.expr]) -> None:
+    """`holder`: environ, modules or path; anything else is none of ours."""
+    if holder == "path":
+        found.unknown = True
+    if holder not in ("environ", "modules"):
+        return
+    for key in keys:
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            (found.variables if holder == "environ" else found.packages).add(key.value)
+        else:
+            found.unknown = True
+
+
+def _strings(node: ast.AST) -> Iterator[ast.expr]:
+    return (each for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
+
+
+def _name(node: ast.expr) -> str:
+    """The last name of `a.b.c`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
