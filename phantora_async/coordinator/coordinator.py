@@ -167,11 +167,11 @@ class Coordinator:
                 self._look_timer.cancel()
             if self._server is not None:
                 self._server.close()
+            self._trace.close()
         self._usage.passed_over = self._standstill.passed_over
         if self._run_end.failure is None and self._run_end.stopped is None and (text := self._early_end.missed()):
             self._fact_builder.warn(0, text)
         outcome = self._run_end.outcome(self._usage, self._restarts.done)
-        self._trace.close()
         return replace(outcome, unwritten=self._trace.failure)
 
     async def _stop_ranks(self) -> None:
@@ -200,8 +200,11 @@ class Coordinator:
 
     def status(self) -> Status:
         """What to show now. To be called about twice a second: ends the run when ranks have waited for too long."""
-        if self._restarts.given_up():
+        if self._restarts.given_up() and self._restarts.told:
             self.launcher_ended()
+        elif self._restarts.given_up():
+            self._restarts.tell()  # although a rank that computes for long has not come to this instant
+            self._restarts.news()
         if self._run_end.failure is None and not self._restarts.failed:
             self._usage.sample_next()
             with self._failures():
