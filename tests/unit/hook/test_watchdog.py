@@ -1,6 +1,7 @@
 """What a process group's watchdog finds depends on virtual time, not on when it looks."""
 
 import ctypes
+import errno
 import subprocess
 import threading
 import time
@@ -12,7 +13,23 @@ FOUND_AFTER_NS = 50_000_000
 
 # The hook knows a process group by the function that creates the communicator.
 PROCESS_GROUP = """
+#include <pthread.h>
+#include <time.h>
 int _ZN4c10d16ProcessGroupNCCL12initNCCLCommEv(int (*create)(void)) { return create() + 0 * __LINE__; }
+
+/* Sleeps for 100 ms, as a watchdog does between its looks; returns what the wait returned. */
+int nap(void) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    pthread_mutex_lock(&lock);
+    int status = pthread_cond_timedwait(&never, &lock, &until);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
 """
 
 
@@ -145,3 +162,44 @@ def test_work_of_a_finalized_communicator_counts_as_done(running, tmp_path):
         return (0, 0) if record.kind == records.QUERY else answers(0)(record)
 
     running(program, answer=answer)
+
+
+def test_a_watchdog_sleeps_on_while_the_program_makes_calls(running, tmp_path):
+    """It wakes when the program is idle, or when work has become visible. Other threads' waits are as they were."""
+    helper = helper_in(tmp_path)
+
+    def program(rank):
+        group = ProcessGroup(rank, helper)
+        library = ctypes.CDLL(str(helper))
+        naps = []
+
+        def nap(name):
+            ctypes.CDLL(None).prctl(15, name, 0, 0, 0)
+            rank.c.cudaThreadExchangeStreamCaptureMode(ctypes.byref(ctypes.c_int(1)))
+            naps.append(library.nap())
+
+        def napping(name):
+            thread = threading.Thread(target=nap, args=(name,), daemon=True)
+            thread.start()
+            return thread
+
+        def outlasts_calls(name, for_s):
+            """Does such a nap last at least so long while the program makes calls?"""
+            thread, until_s = napping(name), time.monotonic() + for_s
+            while thread.is_alive() and time.monotonic() < until_s:
+                rank.c.cudaMemGetInfo(*(ctypes.byref(ctypes.c_size_t()) for _ in range(2)))
+            lasted = thread.is_alive()
+            thread.join()
+            return lasted
+
+        # A nap of 100 ms that has not ended after a second was made longer, or its thread was held up: not each time.
+        assert any(outlasts_calls(b"pt_nccl_watchdg", 1.0) for _ in range(20))
+        assert not all(outlasts_calls(b"another", 1.0) for _ in range(20))
+        napping(b"pt_nccl_watchdg").join()  # nobody makes calls: it ends
+        first = group.all_reduce()
+        rank.c.phantora_advance_ns(FOUND_AFTER_NS)
+        group.all_reduce()
+        assert group.watchdog.found == [first]
+        assert set(naps) == {errno.ETIMEDOUT}
+
+    running(program, answer=answers(FOUND_AFTER_NS))
