@@ -167,11 +167,11 @@ class Coordinator:
                 self._look_timer.cancel()
             if self._server is not None:
                 self._server.close()
+            self._trace.close()
         self._usage.passed_over = self._standstill.passed_over
         if self._run_end.failure is None and self._run_end.stopped is None and (text := self._early_end.missed()):
             self._fact_builder.warn(0, text)
         outcome = self._run_end.outcome(self._usage, self._restarts.done)
-        self._trace.close()
         return replace(outcome, unwritten=self._trace.failure)
 
     async def _stop_ranks(self) -> None:

@@ -40,6 +40,7 @@ class ChromeFile:
         self._first = True
         self._file.write(self._header(spec))
         self._process(self._pid, "CPU", self._pid)
+        self._file.flush()
 
     def _header(self, spec: RunSpec) -> bytes:
         gpu = spec.gpu
