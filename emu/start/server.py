@@ -239,6 +239,10 @@ class _Server:
             numbers = b""
         if not numbers:
             self._poll.unregister(stub)
+        for rank_number, (held, _) in self._untold.items():
+            if held is child:  # it has ended already: whoever waits for its end is told now
+                self._finish(*self._untold.pop(rank_number))
+                return
         child.signalled = True
         for number in numbers or (signal.SIGKILL,):
             os.kill(child.pid, number)

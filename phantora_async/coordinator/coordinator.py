@@ -252,7 +252,7 @@ class Coordinator:
         bye = self._fact_builder.rank_info[rank].bye
         if bye is not None:
             self._usage.goodbye(rank)
-            if bye.exit_code and not self._spec.launcher:
+            if bye.exit_code:
                 self._rank_failed(rank)
         self._take_turn_soon()
 

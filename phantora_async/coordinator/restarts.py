@@ -67,6 +67,8 @@ class Restarts:
         self.ends: asyncio.Queue[int] = asyncio.Queue()
         """Ranks of whose end the launcher is to be told now."""
         self.done: list[Restart] = []
+        self._time_held: set[int] = set()
+        """Ranks at whose end virtual time stops."""
         self._untold: list[int] = []
         self._held: dict[int, Held] = {}
         """By rank."""
@@ -92,7 +94,8 @@ class Restarts:
 
     def _hold_time(self, rank: int) -> None:
         """Once all that the process has sent is here: virtual time stops where its launcher would notice the end."""
-        if not self._connections.connected(rank):
+        if not self._connections.connected(rank) and rank not in self._time_held:
+            self._time_held.add(rank)
             noticed = records.HostAdvance(records.HOST_ADVANCE, 0, 0, self._delay_ns, b"")
             self._timeline.feed(rank, [noticed])
 
@@ -175,6 +178,7 @@ class Restarts:
         self.done.append(Restart(first, exit_code, at_ns))
         held = [self._held[rank] for rank in ranks]
         self._held = {}
+        self._time_held = set()
         self.failed = {}
         self.told = False
         return held

@@ -165,7 +165,8 @@ def test_fewer_ranks_than_gpus(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("torchrun", "--nproc-per-node", "2", SCRIPT, "ranks"), ("python", SCRIPT, "spawn")]
+    "command",
+    [("torchrun", "--nproc-per-node", "2", SCRIPT, "ranks"), ("python", SCRIPT, "spawn"), ("python", SCRIPT, "fork")],
 )
 def test_a_rank_that_fails(run: Run, command: tuple[str, ...]) -> None:
     done = launch(run, *command, "fails", servers=1)
