@@ -66,6 +66,7 @@ class ControlTensors:
         """By the address of their memory: tensors that count as small whatever their size."""
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
         """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
+        self._bytes = torch.uint8
         self._enable_record_function = torch._C._autograd._enable_record_function
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
@@ -189,8 +190,9 @@ class ControlTensors:
         """The program reads values that nobody computed. Integers and bools are worth a warning, and large tensors, which
         may be saved; small floats are not, because a training script prints its loss. The hook library counts all.
         """
-        if tensor.numel() > self.float_limit_numel and state == UNKNOWN and self._warn_of_large_read(tensor):
-            return
+        if state == UNKNOWN and (tensor.numel() > self.float_limit_numel or tensor.dtype == self._bytes):
+            if self._warn_of_tensor_read(tensor):
+                return
         if tensor.is_floating_point() or tensor.is_complex() or _prints_floats():
             return
         if tensor.element_size() == 1 and state == UNKNOWN and self.hook.data_any(*_span(tensor)):
@@ -207,7 +209,7 @@ class ControlTensors:
             f"{line or 'the script'} reads {dtype} values that depend on kernels that are not executed: {values}",
         )
 
-    def _warn_of_large_read(self, tensor: Tensor) -> bool:
+    def _warn_of_tensor_read(self, tensor: Tensor) -> bool:
         """False if the tensor's dtype decides. Whole storages are read as bytes; so are buffers of object collectives,
         whose end nobody has written.
         """

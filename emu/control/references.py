@@ -72,8 +72,11 @@ class Snapshot:
         if hook.data_runs(layout.item, n, sizes, strides) > _FEW_RUNS:
             pairs = zip(layout.sizes, layout.strides, strict=True)
             self.span = 1 + sum((size - 1) * stride for size, stride in pairs)
-            n, sizes, strides = 1, (ctypes.c_int64 * 1)(self.span), (ctypes.c_int64 * 1)(1)
-        self._handle = hook.take(layout.address, layout.item, n, sizes, strides)
+            one = (ctypes.c_int64 * 1)(self.span), (ctypes.c_int64 * 1)(1)
+            self._handle = hook.take(layout.address, layout.item, 1, *one)
+        if not self._handle:
+            self.span = 0
+            self._handle = hook.take(layout.address, layout.item, n, sizes, strides)
         if not self._handle:
             raise LookupError
         self.depth: int = hook.taken_depth(self._handle)

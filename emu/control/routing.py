@@ -87,7 +87,10 @@ class Routing:
         self._control = control
         self._policy = policy
         self._scores = ScoreMasks(control)
-        self._layers: dict[int, weakref.WeakKeyDictionary[Any, int]] = {}
+        self._layers: dict[int, weakref.WeakKeyDictionary[Any, dict[int, int]]] = {}
+        """Numbers of layers, by candidates, module and place among the choices of a compiled graph."""
+        self._compiled: dict[tuple[int, Any], dict[int, int]] = {}
+        """Places among the choices of compiled code, by their lines."""
         self._module = torch.nn.Module
         self._cache: OrderedDict[tuple[Any, ...], tuple[Tensor, list[int]]] = OrderedDict()
 
@@ -244,17 +247,26 @@ class Routing:
         return chosen, loads
 
     def _place(self, candidates: int) -> tuple[str, int]:
-        """The class of the innermost module whose code chooses, and the number of this module among those that choose
-        from so many candidates, in the order of their first choice. ("", 0) if there is none.
+        """The class of the innermost module whose code chooses, and the number of this layer among those that choose
+        from so many candidates, in the order of their first choice. ("", 0) if there is none. A graph that Inductor
+        compiled may have the routers of many layers.
         """
-        frame = sys._getframe(3)
+        frame: Any = sys._getframe(3)
+        ordinal = 0
         for _ in range(64):
             if frame is None:
                 break
-            if frame.f_code.co_varnames[:1] == ("self",):
+            code = frame.f_code
+            if owner_of(code.co_filename) is Owner.GENERATED:
+                lines = self._compiled.setdefault((candidates, code), {})
+                ordinal = lines.setdefault(frame.f_lineno, len(lines))
+            if code.co_varnames[:1] == ("self",):
                 owner = frame.f_locals.get("self")
                 if isinstance(owner, self._module):
                     layers = self._layers.setdefault(candidates, weakref.WeakKeyDictionary())
-                    return type(owner).__name__, layers.setdefault(owner, len(layers))
-            frame = frame.f_back  # type: ignore[assignment]
-        return "", 0
+                    of_owner = layers.setdefault(owner, {})
+                    if ordinal not in of_owner:
+                        of_owner[ordinal] = sum(map(len, layers.values()))
+                    return type(owner).__name__, of_owner[ordinal]
+            frame = frame.f_back
+        return "", ordinal

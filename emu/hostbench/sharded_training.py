@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 
 class Layer(nn.Module):
@@ -27,10 +27,9 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, dim = x.shape
-        heads = (
-            part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.norms[0](x)).chunk(3, -1)
-        )
-        attended = F.scaled_dot_product_attention(*heads, is_causal=True)
+        parts = self.qkv(self.norms[0](x)).chunk(3, -1)
+        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in parts)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, dim))
         y = self.norms[1](x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
@@ -72,6 +71,7 @@ def main() -> None:
     for layer in model.layers:
         fully_shard(layer, mp_policy=policy)
     fully_shard(model, mp_policy=policy)
+    assert isinstance(model, FSDPModule)
     model.to_empty(device=device)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.02)

@@ -101,6 +101,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "kernel_program": (None, (ctypes.c_void_p, _str, _str, _str, _u32, _str)),
     "compute_programs": (None, (_COMPUTE, _STEP)),
     "groups": (None, (_ranges,)),
+    "name_host": (None, (_u64, _u64, _u64, _u64)),
     "routing": (None, (_u64, _u32, _u32, _ranges, _u32, _str)),
 }
 
@@ -303,6 +304,13 @@ class Hook:
     def device_range(self) -> tuple[int, int]:
         """Address and bytes of the range that all device memory comes from; the host can read and write it."""
         return self._functions["device_base"](), self._functions["device_nbytes"]()
+
+    def name_host(self, address: int, nbytes: int, name: bytes) -> None:
+        """Ranks that have not written to ranges of equal names have equal bytes there. `name`: 16 bytes; zeros take the
+        name away.
+        """
+        low, high = int.from_bytes(name[:8], "little"), int.from_bytes(name[8:], "little")
+        self._functions["name_host"](address, nbytes, low, high)
 
     def overwrite(self, ranges: Sequence[int]) -> None:
         """A launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are unknown."""

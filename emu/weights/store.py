@@ -38,6 +38,10 @@ _LEAST_FREE = 20
 """A disk is used until a twentieth of it is left."""
 
 
+Name = Callable[[int, int, bytes], None]
+"""See Hook.name_host."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Values in the store."""
@@ -82,14 +86,15 @@ class _Mapped:
 
 
 class Store:
-    def __init__(self, folder: Path, processes: int, own_work: AbstractContextManager[None]) -> None:
+    def __init__(self, folder: Path, processes: int, own_work: AbstractContextManager[None], name: Name) -> None:
         """In the forker. `processes`: how many will map the same values. `own_work` surrounds what is done when a
-        storage is freed.
+        storage is freed; `name` tells the hook library what is mapped where.
         """
         folder.mkdir(exist_ok=True)
         self._folder = folder
         self._processes = processes
         self._own_work = own_work
+        self._name = name
         self._memory = MemoryFile(folder / "next")
         self._mapped: dict[int, _Mapped] = {}
         """By address."""
@@ -184,6 +189,10 @@ class Store:
         self.forget(block)
         mapped = _Mapped(block, weakref.ref(owner, lambda _: self._end(mapped)), owner.data_ptr(), entry)
         self._mapped[block.address] = mapped
+        if isinstance(entry, Entry):
+            where = str(entry.part.offset) if entry.part is not None else entry.path
+            digest = hashlib.blake2b(f"{where} {block.nbytes}".encode(), digest_size=16).digest()
+            self._name(block.address, block.nbytes, digest)
 
     def _data(self, entry: Entry) -> tuple[str, int]:
         """A file, and where in it the block's first page begins."""
@@ -217,6 +226,7 @@ class Store:
         address, entry = mapped.block.address, mapped.entry
         if self._mapped.get(address) is not mapped or self._mapped.pop(address, None) is None:
             return
+        self._name(address, mapped.block.nbytes, bytes(16))
         if isinstance(entry, UserFile) or entry.part is None:
             return
         with contextlib.suppress(OSError):

@@ -47,7 +47,7 @@ class Sharing:
     def __init__(self, folder: Path, processes: int, hook: Hook) -> None:
         """In the forker. `processes`: how many ranks the run has."""
         self.uncounted = OwnWork(hook)
-        self.store = Store(folder, processes, self.uncounted)
+        self.store = Store(folder, processes, self.uncounted, hook.name_host)
         self._hook = hook
         self._forker = os.getpid()
 

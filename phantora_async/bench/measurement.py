@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -120,7 +121,7 @@ def measure(job: Job, case: Case, profile: bool) -> tuple[Point, dict[str, Any]]
         if ends_s:
             point.start_s = round(ends_s[0] - started_s, 3)
         if len(ends_s) > 1:
-            point.step_s = round(median(b - a for a, b in zip(ends_s, ends_s[1:], strict=False)), 3)
+            point.step_s = round(median(b - a for a, b in itertools.pairwise(ends_s)), 3)
         report = _read(run_dir / "report.json")
         found = _read(run_dir / "profile.json") if profile else {}
     if code or not report:

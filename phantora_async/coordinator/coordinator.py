@@ -200,8 +200,11 @@ class Coordinator:
 
     def status(self) -> Status:
         """What to show now. To be called about twice a second: ends the run when ranks have waited for too long."""
-        if self._restarts.given_up():
+        if self._restarts.given_up() and self._restarts.told:
             self.launcher_ended()
+        elif self._restarts.given_up():
+            self._restarts.tell()  # although a rank that computes for long has not come to this instant
+            self._restarts.news()
         if self._run_end.failure is None and not self._restarts.failed:
             self._usage.sample_next()
             with self._failures():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +199,7 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
             return next((fault for fault in faults if fault is not None), None)
         case Whole() if type(value) is int and shape.least <= value <= MOST:
             return None
-        case Number() if type(value) in (int, float) and isfinite(value) and 0 <= value <= MOST:
+        case Number() if type(value) in (int, float) and 0 <= value <= MOST:
             return None
         case Text() if isinstance(value, str):
             return None

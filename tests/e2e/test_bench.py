@@ -41,7 +41,7 @@ def test_an_interrupt_ends_the_run_and_leaves_no_process(tmp_path: Path) -> None
     bench = start(history, "--ranks", "1,2")
     assert bench.stdout is not None
     bench.stdout.readline()
-    while not bench.stdout.readline().split()[:1] == ["1"]:
+    while bench.stdout.readline().split()[:1] != ["1"]:
         pass
     children = psutil.Process(bench.pid).children(recursive=True)
     os.kill(bench.pid, signal.SIGINT)

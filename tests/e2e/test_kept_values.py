@@ -1,4 +1,4 @@
-"""Values that a program has given to the device, or initialised there, are read back right; updated ones are reported."""
+"""Values that a program gave to the device, or initialised there, are read back right; updated ones are reported."""
 
 from __future__ import annotations
 

@@ -87,3 +87,9 @@ def test_a_loop_that_waits_for_an_uncomputed_number_is_named(run: Run, tmp_path:
     assert done.exit_code == 0, done.output
     (warning,) = done.simulated["warnings"]
     assert warning["text"].startswith(f"{script}:4 has read a number that nobody computed 1000 times")
+
+
+def test_kernels_of_other_libraries_leave_nothing_stale(run: Run) -> None:
+    done = run("foreign_kernels.py", n=1)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED" in done.log(0)

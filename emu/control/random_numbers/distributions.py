@@ -94,17 +94,40 @@ class Distributions:
         return uniform(words)[0]
 
 
+def _scaled(drawn: Tensor, factor: float, addend: float) -> Tensor:
+    """`drawn * factor + addend` as the GPU does it: rounded once. Single precision alone: a product of two such numbers
+    is exact in double precision.
+    """
+    import torch
+
+    if drawn.dtype is not torch.float32:
+        return drawn * factor + addend
+    return drawn.double().mul_(factor).add_(addend).to(torch.float32)
+
+
 def _uniform(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
-    low, high = float(given(0, "from", 0.0)), float(given(1, "to", 1.0))
-    unit = d.unit(state, output)
-    value = (unit * (high - low) + low).to(output.dtype)
+    import torch
+
+    low, high = (
+        torch.tensor(float(given(place, name, default)), dtype=output.dtype, device="cpu")
+        for place, name, default in ((0, "from", 0.0), (1, "to", 1.0))
+    )
+    value = _scaled(d.unit(state, output), float(high - low), float(low)).to(output.dtype)
     value[value == high] = low  # the kernel turns (0, 1] into [0, 1)
     return value
 
 
 def _normal(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:
     mean, std = float(given(0, "mean", 0.0)), float(given(1, "std", 1.0))
-    return d.gaussian(state, output) * std + mean
+    wide = output.dtype.itemsize == 8
+    return _scaled(d.gaussian(state, output), std if wide else _single(std), mean if wide else _single(mean))
+
+
+def _single(value: float) -> float:
+    """In single precision, as a kernel gets it."""
+    import torch
+
+    return float(torch.tensor(value, dtype=torch.float32, device="cpu"))
 
 
 def _log_normal(d: Distributions, state: GeneratorState, output: Output, given: Given) -> Tensor:

@@ -1,7 +1,8 @@
 /*
  * kernels/: the kernels of the program. Their registration (registry), modules that are loaded at run time (module),
- * programs of Triton's kernels (program), their launch (launch), their attributes and occupancy (occupancy). Comes in:
- * registrations by nvcc's stubs, cubins, launches from cudart/ and driver/. Goes out: launches to streams/.
+ * programs of Triton's kernels (program), what those of other libraries may write (stores), their launch (launch),
+ * their attributes and occupancy (occupancy). Comes in: registrations by nvcc's stubs, cubins, launches from cudart/
+ * and driver/. Goes out: launches to streams/.
  */
 #ifndef PHANTORA_KERNEL_H
 #define PHANTORA_KERNEL_H
@@ -17,6 +18,7 @@ typedef struct ph_kernel {
     uint64_t name_hash;
     const char *name;
     const ph_program *program; /* program.h; NULL: the kernel is known by its name alone */
+    const char *stores;        /* stores.c; NULL: not read yet */
 } ph_kernel;
 enum { PH_KERNEL_MAGIC = 0x4b524e4c };
 

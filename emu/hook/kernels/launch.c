@@ -11,6 +11,7 @@
 #include "kernels/groups.h"
 #include "kernels/kernel.h"
 #include "kernels/program.h"
+#include "kernels/stores.h"
 #include "nvtx/nvtx.h"
 #include "process/thread.h"
 #include "streams/segment.h"
@@ -119,6 +120,9 @@ static void note_turn(ph_thread *thread) {
             "and memory may differ from run to run");
 }
 
+/* What operations of ATen write, emu/control knows: those that make kernels by NVRTC, too. */
+static bool of_aten(const ph_op *op) { return strncmp(op->name, "aten::", 6) == 0; }
+
 int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nbytes, ph_stream *stream,
                      void *const *params) {
     ph_thread *thread = ph_self();
@@ -141,6 +145,7 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
         ph_program_compute(kernel->program, grid, params);
         ph_program_overwrites(kernel->program, params, stream);
         if (params) ph_program_store(kernel->program);
-    }
+    } else if (UNLIKELY(!kernel->stores || *kernel->stores) && params && !of_aten(l.op))
+        ph_kernel_stores(kernel, params, stream);
     return CUDA_OK;
 }

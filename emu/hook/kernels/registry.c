@@ -4,12 +4,14 @@
  * Names are not copied. They are hashed at registration, which mostly happens in the forker: ranks share its pages. If
  * an address is registered again (a library was unloaded and another one loaded in its place) it has the new name.
  */
+#define _GNU_SOURCE
 #include "kernels/registry.h"
 #include "core/alloc.h"
 #include "core/hash.h"
 #include "memory/memory.h"
 #include "process/thread.h"
 
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,8 +128,44 @@ int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
 
 static void *fatbin_handle; /* no handle is needed here, but the stubs expect one that is not NULL */
 
+/* Do the functions that are registered next belong to PyTorch? What its kernels write, emu/control knows. */
+static _Thread_local bool of_pytorch;
+
+/* The library that code lies in, as the loader tells. Most calls come from the same one as the call before. */
+static struct {
+    uintptr_t code, begin, end;
+    bool of_pytorch;
+} library;
+
+static int look_at(struct dl_phdr_info *info, size_t nbytes, void *unused) {
+    (void)nbytes, (void)unused;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, end = begin + info->dlpi_phdr[i].p_memsz;
+        if (info->dlpi_phdr[i].p_type != PT_LOAD || library.code < begin || library.code >= end) continue;
+        const char *slash = strrchr(info->dlpi_name, '/'), *name = slash ? slash + 1 : info->dlpi_name;
+        library.begin = begin;
+        library.end = end;
+        library.of_pytorch = strncmp(name, "libtorch", 8) == 0 || strncmp(name, "libc10", 6) == 0;
+        return 1;
+    }
+    return 0;
+}
+
+static bool in_pytorch(const void *code) {
+    pthread_mutex_lock(&registry.lock);
+    library.code = (uintptr_t)code;
+    if (library.code < library.begin || library.code >= library.end) {
+        library.of_pytorch = false;
+        dl_iterate_phdr(look_at, NULL);
+    }
+    bool answer = library.of_pytorch;
+    pthread_mutex_unlock(&registry.lock);
+    return answer;
+}
+
 PH_EXPORT void **__cudaRegisterFatBinary(void *fatbin) {
     (void)fatbin;
+    of_pytorch = in_pytorch(__builtin_return_address(0));
     return &fatbin_handle;
 }
 PH_EXPORT void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
@@ -142,6 +180,7 @@ PH_EXPORT void __cudaRegisterFunction(void **handle, const char *host_function, 
     (void)handle, (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid,
         (void)warp_size;
     ph_register_kernel(host_function, name);
+    if (of_pytorch) ph_kernel_of(host_function)->stores = "";
 }
 
 PH_EXPORT void __cudaRegisterVar(void **handle, char *host_variable, char *device_address, const char *name,

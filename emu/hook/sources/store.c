@@ -1,7 +1,8 @@
 /*
  * Bytes that programs have given to the device, in one file that all ranks of the run share.
  *
- * Equal bytes are kept once: an entry of the index, which all ranks map, has a hash of 128 bits of its content and
+ * Equal bytes are kept once: an entry of the index, which all ranks map, has a hash of 128 bits of its content (or of
+ * its name, see host_names.c) and
  * counts the sources that refer to it in any rank. The file is sparse and has no name. An entry's space is returned to
  * the file system when nothing refers to it any more. What is kept at any time is bounded: half of what the file
  * system has left at the start, and half of the machine's memory.
@@ -13,6 +14,7 @@
 #include "channel/channel.h"
 #include "core/hash.h"
 #include "core/warn.h"
+#include "sources/host_names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -148,7 +150,7 @@ uint32_t ph_store_add(const void *bytes, size_t nbytes) {
     bool found;
     if (!ready()) return 0;
     if (!owner) owner = getpid();
-    content_key(key, bytes, nbytes);
+    if (!ph_host_name_key(bytes, nbytes, key)) content_key(key, bytes, nbytes);
     lock();
     entry *at = find(key, nbytes, &found);
     if (!found) {

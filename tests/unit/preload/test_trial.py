@@ -17,6 +17,7 @@ MODULES = {
     "reads_later": "import os\ndef rank():\n    return os.environ['RANK']\n",
     "uses_reader": "import plain_a\nfrom reads_rank import rank\n",
     "host_name": "import socket\nname = socket.gethostname()\n",
+    "reads_arguments": "import sys\nclass A:\n    def parse(self, words=sys.argv[1:]):\n        return words\n",
     "starts_thread": "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n",
     "fails": "import plain_b\nraise RuntimeError\n",
     "plain_b": "",
@@ -43,7 +44,10 @@ def accepted(*wanted: str, refused: tuple[str, ...] = ()) -> list[str]:
 
 
 def test_modules_that_read_what_only_ranks_know_are_refused(installed: Path) -> None:
-    assert accepted("plain_a", "reads_rank", "reads_later", "host_name") == ["plain_a", "reads_later"]
+    assert accepted("plain_a", "reads_rank", "reads_later", "host_name", "reads_arguments") == [
+        "plain_a",
+        "reads_later",
+    ]
 
 
 def test_so_is_what_imports_them_but_not_what_they_import(installed: Path) -> None:
