@@ -96,7 +96,7 @@ def test_a_trace_agrees_with_the_report_and_changes_nothing(run: Run, tmp_path: 
 
 
 def test_time_on_the_gpu_is_the_report_s(run: Run, tmp_path: Path) -> None:
-    traced = run("overlapped.py", options=("--trace", str(tmp_path / "t.json")))
+    traced = run("overlapped.py", "3", options=("--trace", str(tmp_path / "t.json")))
     assert traced.exit_code == 0, traced.output
     gap_ns = load_gpu("h200").achieved.launch_gap_ns
     kernels = {entry["signature"]: entry for entry in traced.simulated["kernels"]["signatures"]}
@@ -198,3 +198,29 @@ def test_perfetto_s_form_shows_the_same(run: Run, tmp_path: Path) -> None:
     assert sorted(found) == sorted((event["from_ns"], event["to_ns"], event["name"]) for event in events)
     assert max(rates) > 0
     assert rates[-1] == 0
+
+
+def test_holistic_trace_analysis_finds_the_report_s_figures(run: Run, tmp_path: Path) -> None:
+    """It rounds to microseconds, and has no gaps between kernels."""
+    analysis = pytest.importorskip("hta.trace_analysis", reason="pip install HolisticTraceAnalysis")
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    traced = run("overlapped.py", "40", options=("--trace", str(folder)))
+    assert traced.exit_code == 0, traced.output
+    found = analysis.TraceAnalysis(trace_dir=str(folder))
+    breakdown = found.get_temporal_breakdown(visualize=False).set_index("rank")
+    overlap = found.get_comm_comp_overlap(visualize=False).set_index("rank")["comp_comm_overlap_pctg"]
+    for rank, figures in enumerate(traced.simulated["ranks"]):
+        exposed_ns = figures["transfer_ns"] + figures["peers_ns"]
+        hidden = 100 * (1 - exposed_ns / figures["communication_ns"])
+        assert abs(overlap[rank] - hidden) < 2
+        assert abs(breakdown["compute_time(us)"][rank] * 1000 - figures["compute_ns"]) < 0.02 * figures["compute_ns"]
+        # Before the first kernel and behind the last one, HTA does not look; it counts gaps between kernels.
+        gaps_ns = figures["launches"] * load_gpu("h200").achieved.launch_gap_ns
+        idle_ns = breakdown["idle_time(us)"][rank] * 1000
+        assert idle_ns <= 1.1 * (figures["idle_ns"] + figures["host_bound_ns"] + gaps_ns)
+    kinds, _ = found.get_gpu_kernel_breakdown(visualize=False)
+    kinds = kinds.set_index("kernel_type")["sum"]
+    communication_us = sum(kinds[kind] for kind in kinds.index if "COMMUNICATION" in kind)
+    expected_us = sum(figures["communication_ns"] for figures in traced.simulated["ranks"]) / 1000
+    assert abs(communication_us - expected_us) < 0.01 * expected_us
