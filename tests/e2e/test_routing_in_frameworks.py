@@ -16,7 +16,7 @@ from emu.contract.routing_policy import parse
 
 from .conftest import Finished, Run, needs
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(1500)]  # compiling on a busy machine
 expensive = pytest.mark.skipif("PHANTORA_EXPENSIVE" not in os.environ, reason="set PHANTORA_EXPENSIVE=1")
 POLICY = "zipf:1.2"
 Told = dict[str, list[list[int]]]
