@@ -187,12 +187,12 @@ class ControlTensors:
             self.hook.data_wait(*_span(tensor))
 
     def warn_of_unknown_read(self, tensor: Tensor, state: int = UNKNOWN) -> None:
-        """The program reads values that nobody computed. Integers and bools are worth a warning, and large tensors, which
-        may be saved; small floats are not, because a training script prints its loss. The hook library counts all.
+        """The program reads values that nobody computed. Integers and bools are worth a warning, and large tensors,
+        which may be saved; small floats are not, because a training script prints its loss. The hook library counts all.
         """
-        if state == UNKNOWN and (tensor.numel() > self.float_limit_numel or tensor.dtype == self._bytes):
-            if self._warn_of_tensor_read(tensor):
-                return
+        large = tensor.numel() > self.float_limit_numel or tensor.dtype == self._bytes
+        if state == UNKNOWN and large and self._warn_of_tensor_read(tensor):
+            return
         if tensor.is_floating_point() or tensor.is_complex() or _prints_floats():
             return
         if tensor.element_size() == 1 and state == UNKNOWN and self.hook.data_any(*_span(tensor)):

@@ -5,12 +5,11 @@ This is for programs that Python starts. A shell script that names an absolute p
 
 from __future__ import annotations
 
+import _posixsubprocess
 import os
 import subprocess
 from collections.abc import Callable
 from typing import Any
-
-import _posixsubprocess
 
 from . import program
 

@@ -244,8 +244,8 @@ class _Join:
 
 
 def _take_descriptors(given: Mapping[int, int], own: Sequence[int], weights: Store | None) -> list[int]:
-    """Leaves open the stub's descriptors, by their numbers, the store's of the weights, and our `own`, whose new numbers
-    it returns.
+    """Leaves open the stub's descriptors, by their numbers, that of the weights' store, and our `own`, whose new
+    numbers it returns.
     """
     above = max([2, *given]) + 1
     moved = {number: fcntl.fcntl(here, fcntl.F_DUPFD_CLOEXEC, above) for number, here in given.items()}

@@ -94,7 +94,8 @@ def run(
             done[call.key] = start_ns = call.start_ns + made.latency_ns
             parts[call.key] = [net.add(group, start_ns, (call.key, i)).flow for i, group in enumerate(made.groups)]
     flows = sum(map(len, parts.values()))
-    last_start_ns = max((entry.start_ns for entry in (*trace.sends, *trace.collectives)), default=0)
+    starts_ns = [send.start_ns for send in trace.sends] + [call.start_ns for call in trace.collectives]
+    last_start_ns = max(starts_ns, default=0)
     ended = 0
     while (coming := net.next_completion()) is not None:
         ended += len(net.advance(max(coming[0], min(net.now_ns + last_start_ns // STEPS, last_start_ns))))

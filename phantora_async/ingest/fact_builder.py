@@ -35,6 +35,9 @@ class ProcessorTime(NamedTuple):
     """Of both: the hook library's own thread."""
 
 
+NO_TIME = ProcessorTime(0, 0, 0)
+
+
 @dataclass(slots=True)
 class RankInfo:
     """What one rank has told about itself."""
@@ -48,7 +51,7 @@ class RankInfo:
     told_memory: MemoryPeaks = NO_MEMORY
     """The largest of its devices, whether virtual time has come so far or not."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
-    processor: ProcessorTime = ProcessorTime(0, 0, 0)
+    processor: ProcessorTime = NO_TIME
     """Of its processes that have ended."""
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""

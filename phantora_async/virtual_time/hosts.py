@@ -186,7 +186,7 @@ class Hosts:
             host.devices = host.devices | {record.device: device}
         host.streams[record.stream] = Stream(device, record.stream, host.rank)
         if self._log.undo is not None:
-            self._log.undo.append((host.streams.pop, (record.stream,)))
+            self._log.undo.append((_uncreate_stream, (host, record.stream)))
         return True
 
     def _stream_destroy(self, host: Host, record: records.StreamDestroy) -> bool:
@@ -322,3 +322,10 @@ class Hosts:
             return False
         self._output.answer(host, records.Done.encode(record.qid, int(done), 0))
         return True
+
+
+# ---- undo entries --------------------------------------------------------------------------------------------------
+
+
+def _uncreate_stream(host: Host, number: int) -> None:
+    host.streams.pop(number).due = None  # its event must not come: nobody restores a stream that is gone

@@ -22,6 +22,7 @@ from emu.contract import records
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Timeline
+from profiles.models.power import NOTHING
 from tests.unit.hook.coordinator import Dim3, Rank, device_file
 from tests.unit.virtual_time.scripted import FixedNetwork
 
@@ -43,7 +44,9 @@ class _MadeUpCosts:
     def cost(self, signature: str) -> Any:
         kind, *rest = signature.split(";")
         solo_ns = int(rest[1] if kind == "copy" else rest[0])
-        return SimpleNamespace(solo_ns=solo_ns, contended_ns=solo_ns, flops=0.0, source=records.SourceKind.ROOFLINE)
+        return SimpleNamespace(
+            solo_ns=solo_ns, contended_ns=solo_ns, flops=0.0, source=records.SourceKind.ROOFLINE, draw=NOTHING
+        )
 
 
 class _Simulation(threading.Thread):

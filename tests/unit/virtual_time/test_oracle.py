@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phantora_async.virtual_time import NetworkModel
 
 from .programs import MOST, Ahead, Program, eager, fixed, network, never, on_demand, play, programs, write
+
+NEW_STREAM_TAKEN_BACK: Program = [
+    (0, ("collective", 0, 0, 0, 2, [0, 0, 0, 1, 0])),
+    (3, ("sync", 1)),
+    (0, ("wait for event", 2, 0)),
+    (3, ("destroy", 10, 0)),
+]
+"""Rank 3 makes a stream and works on it, and then goes back to before that."""
 
 
 @pytest.mark.parametrize(("make_network", "scale"), [(fixed, 1), (network, 20_000)], ids=["fixed", "network"])
@@ -18,6 +26,7 @@ from .programs import MOST, Ahead, Program, eager, fixed, network, never, on_dem
 def test_all_policies_agree_with_the_oracle(make_network: Callable[[], NetworkModel], scale: int, ahead: Ahead) -> None:
     @settings(max_examples=200, deadline=None)
     @given(size=st.integers(1, MOST), program=programs, depth=st.integers(1, 8), seed=st.integers(0, 2**32))
+    @example(size=4, program=NEW_STREAM_TAKEN_BACK, depth=1, seed=1)
     def check(size: int, program: Program, depth: int, seed: int) -> None:
         oracle = play(write(size, program, scale), make_network, None, never, depth)
         played = play(write(size, program, scale), make_network, seed, ahead, depth)
