@@ -188,7 +188,7 @@ class ControlTensors:
 
     def warn_of_unknown_read(self, tensor: Tensor, state: int = UNKNOWN) -> None:
         """The program reads values that nobody computed. Integers and bools are worth a warning, and large tensors,
-        which may be saved; small floats are not, because a training script prints its loss. The hook library counts all.
+        which may be saved; small floats are not: a training script prints its loss. The hook library counts all.
         """
         large = tensor.numel() > self.float_limit_numel or tensor.dtype == self._bytes
         if state == UNKNOWN and large and self._warn_of_tensor_read(tensor):

@@ -1,8 +1,8 @@
 /*
  * The op stream: launches of one stream fold into its open segment. See SEGMENT in records.def for the fold's meaning.
  *
- * A launch's duration is its cost at the GPU's clock and the gap to the next one: a stream starts a kernel some time after
- * the one before.
+ * A launch's duration is its cost at the GPU's clock and the gap to the next one: a stream starts a kernel some time
+ * after the one before.
  *
  * Before any other record is appended all open segments are, in order of their first launch, so that instants never
  * decrease. A segment also ends after 256 launches.
