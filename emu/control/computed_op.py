@@ -107,13 +107,15 @@ class ComputedOp:
         if state == PENDING:
             return self._call_later(keyset, args, kwargs, read_places)
         if not writes:
+            marks = control.marks.value
             result = self._kernel(keyset, *args, **kwargs)
-            self._after(args, kwargs, result, state)
+            self._after(args, kwargs, result, state, marks)
             return result
         if state != KNOWN and not _has_integers(writes, control):
+            marks = control.marks.value
             result = self._kernel(keyset, *args, **kwargs)
             if self._fresh:
-                self._after(args, kwargs, result, state)
+                self._after(args, kwargs, result, state, marks)
             self._overwrite(args, kwargs)
             return result
         # Kernels call other operations, which are computed, too: the inputs may change while the kernel is called.
@@ -124,9 +126,12 @@ class ComputedOp:
 
     def call_uncomputed(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same where a tensor is not small: what the kernel writes is unknown."""
+        marks = self._control.marks.value
         result = self._kernel(keyset, *args, **kwargs)
         if self._written:
             self._overwrite(args, kwargs)
+        if self._control.marks.value != marks:
+            self._control.overwrite(self._control.all_tensors(self._new(result)))
         return result
 
     def _new(self, result: Any) -> list[Any]:
@@ -135,15 +140,18 @@ class ComputedOp:
         results = as_tuple(result) if len(self._fresh) > 1 or self._fresh != [0] else (result,)
         return [results[i] for i in self._fresh if i < len(results)]
 
-    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int) -> None:
-        """Computes the new tensors that the kernel has returned."""
+    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, state: int, marks: int) -> None:
+        """Computes the new tensors that the kernel has returned. `marks`: what `control.marks` was before its call."""
         control = self._control
         slots = self._targets(args, kwargs, result)
         targets = control.all_tensors(slots)
-        if not targets or (state != KNOWN and not _has_integers(targets, control)):
-            return  # the allocator has just given out the outputs: they are unknown
-        if all(map(control.is_small, targets)):
+        computable = state == KNOWN or _has_integers(targets, control)
+        if targets and computable and all(map(control.is_small, targets)):
             self._put(slots, self._values(args, kwargs, state), state)
+        elif control.marks.value != marks:
+            # The allocator has just given out the outputs, which makes them unknown. But some kernels first call other
+            # operations, which fill them, and then launch what is not executed.
+            control.overwrite(control.all_tensors(self._new(result)))
 
     def _call_later(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reads: list[Place]) -> Any:
         """Calls the kernel, and computes when the inputs have arrived, or at the launches of the graph."""

@@ -60,6 +60,8 @@ class ControlTensors:
         self._submit = hook.action(self._run_deferred)
         self._captured = CapturedOps(hook, self.unrecorded)
         self.capturing = self._captured.capturing
+        self.marks = hook.data_marks()
+        """Its `value` changes whenever bytes become known, assumed or a reference, now or later."""
         self.nested = False
         """Is a kernel being called whose operation is computed later? Then operations that it calls are not."""
         self.any_size: OrderedDict[int, None] = OrderedDict()

@@ -1,7 +1,7 @@
 """The function before the CUDA kernel of any operation whose results stay on the device.
 
-Most calls of a training step have large tensors: the function first looks for a sign of that, and then only calls the
-kernel. A new tensor's bytes are unknown because PyTorch's allocator has just given them out.
+Most calls of a training step have large tensors: the function first looks for a sign of that, and then does little more
+than call the kernel. A new tensor's bytes are unknown because PyTorch's allocator has just given them out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def any_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         control.float_limit_numel,
         control.integers,
     )
-    writes, last = op.writes, len(numbers.places) > 1 or numbers.places[:1] != (0,)
+    last = len(numbers.places) > 1 or numbers.places[:1] != (0,)
     check = op_rules.INDEX_CHECKS.get(op.name)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -45,7 +45,7 @@ def any_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             ):
                 if last:
                     args = numbers.wrap(args)
-                return op.call_uncomputed(keyset, args, kwargs) if writes else kernel(keyset, *args, **kwargs)
+                return op.call_uncomputed(keyset, args, kwargs)
         return op.call(keyset, numbers.wrap(args), kwargs)
 
     return call

@@ -382,6 +382,10 @@ class Hook:
         """How many streams are being captured now: its `value` changes."""
         return ctypes.c_int.in_dll(self._library, "ph_captured_streams")
 
+    def data_marks(self) -> ctypes.c_uint64:
+        """How often device bytes have become readable: its `value` changes."""
+        return ctypes.c_uint64.in_dll(self._library, "ph_data_marks")
+
     def line(self) -> str:
         """`file:line` of the script's line that the calling thread runs; "" if that is unknown."""
         text = ctypes.create_string_buffer(1024)

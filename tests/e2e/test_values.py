@@ -79,3 +79,10 @@ def test_kernels_of_other_libraries_leave_nothing_stale(run: Run) -> None:
     done = run("foreign_kernels.py", n=1)
     assert done.exit_code == 0, done.output + done.log(0)
     assert "PASSED" in done.log(0)
+
+
+def test_what_follows_from_unknown_values_is_unknown(run: Run) -> None:
+    """Kernels of some operations first fill their result by other operations, which are computed."""
+    done = run("unknown_inputs.py", n=1)
+    assert done.exit_code == 0, done.output
+    assert done.log(0).splitlines()[-1] == "127 operations, known: none"

@@ -62,6 +62,8 @@ bool ph_data_refer_all(void *start, size_t nbytes);
 /* How many bytes of the range are unknown and refer to no source? Those that are assumed count if `assumed`. */
 size_t ph_data_unknown(const void *start, size_t nbytes, bool assumed);
 
+/* How often bytes have become known or assumed, came to refer to a source, or will when a pending write is done. */
+extern _Atomic(uint64_t) ph_data_marks;
 /* A launch that is not executed writes to the range: its bytes are unknown after the writes that are pending. */
 void ph_data_overwrite(const void *start, size_t nbytes);
 /* The calling thread's operation does so: see reads.c. */

@@ -40,8 +40,11 @@ static void shed(ph_intervals *set) {
         }
 }
 
+PH_EXPORT _Atomic(uint64_t) ph_data_marks;
+
 static void mark(ph_intervals *set, ph_intervals *other, const void *start, size_t nbytes) {
     if (!nbytes || !ph_is_device_pointer(start)) return;
+    ph_data_marks++;
     uintptr_t from = (uintptr_t)start;
     ph_sources_cut(start, nbytes);
     pthread_mutex_lock(&lock);

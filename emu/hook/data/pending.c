@@ -90,6 +90,7 @@ static void add_dependent(ph_action *blocker, ph_action *dependent) {
 
 /* Under the lock. */
 static void enqueue(ph_action *action) {
+    ph_data_marks++;
     const ph_range *reads = action->ranges, *writes = action->ranges + action->nreads;
     for (ph_action *earlier = first; earlier; earlier = earlier->next)
         if (blocks(earlier, reads, action->nreads, writes, action->nwrites)) add_dependent(earlier, action);

@@ -3,6 +3,7 @@
  * References are given back without the lock, because the store may be called then.
  */
 #include "sources/source_map.h"
+#include "data/data.h"
 #include "core/alloc.h"
 
 #include <pthread.h>
@@ -80,6 +81,7 @@ void ph_sources_cut(const void *start, size_t nbytes) {
 }
 
 void ph_sources_put(const void *start, size_t nbytes, ph_source *source, uint64_t offset) {
+    ph_data_marks++;
     size_t n;
     uintptr_t from = (uintptr_t)start;
     pthread_mutex_lock(&map.lock);

@@ -1,6 +1,6 @@
 """Streams, events, graphs and copies of one GPU as PyTorch programs use them; prints what it measured.
 
-`busy` is a matrix product whose duration is measured first: times are told as multiples of it.
+`busy` is a memory-bound kernel whose duration is measured first: times are told as multiples of it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 from torch.cuda import Event, Stream, current_stream
 
 torch.cuda.set_device(0)
-matrix = torch.empty(8192, 8192, device="cuda", dtype=torch.bfloat16)
-out = torch.empty_like(matrix)
+large = torch.empty(1 << 30, device="cuda", dtype=torch.bfloat16)
+out = torch.empty_like(large)
 found: dict[str, object] = {}
 
 
 def busy() -> None:
-    """One kernel of about a millisecond."""
-    torch.mm(matrix, matrix, out=out)
+    """One kernel of about a millisecond, bound by memory: the power limit does not change its time."""
+    torch.add(large, large, out=out)
 
 
 def timed_event() -> Event:

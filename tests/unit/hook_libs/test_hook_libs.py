@@ -19,7 +19,7 @@ def sources(folder: str, *names: str) -> list[Path]:
 
 DATA = [
     *sources("data", "data", "moves", "known", "intervals", "strided", "pending", "python_actions"),
-    *sources("sources", "source", "source_map", "store", "table", "remote", "taken"),
+    *sources("sources", "source", "source_map", "store", "table", "remote", "taken", "host_names"),
     *sources("process", "python"),
     *sources("core", "alloc", "hash"),
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import netsim
+import profiles
 from netsim import SpecError, Topology, TopologyError
 from netsim.topology import astra_sim, graph
 
@@ -92,10 +93,11 @@ def test_pcie_server_crosses_switches_and_sockets() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in CLUSTERS.glob("*.toml")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in CLUSTERS.glob("*.toml")))
 def test_shipped_clusters_connect_every_pair(name: str) -> None:
+    cluster = profiles.load_cluster(name)
     for servers in (1, 2, 3):
-        topology = netsim.load(CLUSTERS / name, servers)
+        topology = netsim.build(cluster.network, cluster.network_servers(servers))
         ends = range(len(topology.endpoints))
         assert all(topology.route(a, b) for a in ends for b in ends if a != b)
 
