@@ -110,7 +110,7 @@ def _package_of(file: str) -> str:
 def _spec(name: str, path: Sequence[str]) -> ModuleSpec | None:
     try:
         return PathFinder.find_spec(name, list(path))
-    except (ImportError, ValueError):
+    except (ImportError, KeyError, OSError, ValueError):  # KeyError: a folder without `__init__.py` within another one
         return None
 
 
@@ -129,7 +129,8 @@ def _file_of(name: str, path: Sequence[str]) -> str | None:
     for part in name.split("."):
         full = f"{full}.{part}" if full else part
         spec = _spec(full, path)
-        if spec is None:
-            return None
-        path = list(spec.submodule_search_locations or ())
+        if spec is not None and spec.has_location:
+            path = list(spec.submodule_search_locations or ())
+        else:  # a folder without `__init__.py`; its spec looks for its parent among imported modules
+            path = [os.path.join(folder, part) for folder in path if os.path.isdir(os.path.join(folder, part))]
     return spec.origin if spec is not None and spec.has_location else None

@@ -70,3 +70,12 @@ def test_a_script_that_is_no_python_imports_nothing(installed: Path, tmp_path: P
     script.write_bytes(b"\0\xffimport beta(")
     assert script_imports.installed_modules(job(str(script))) == []
     assert script_imports.installed_modules(job(str(tmp_path / "absent.py"))) == []
+
+
+def test_folders_without_init_are_followed(installed: Path, tmp_path: Path) -> None:
+    inner = tmp_path / "project" / "models" / "parts"
+    inner.mkdir(parents=True)
+    (inner / "layer.py").write_text("import beta\n")
+    script = tmp_path / "train.py"
+    script.write_text("from project.models.parts import layer\nimport project.models.missing.deeper\n")
+    assert script_imports.installed_modules(job(str(script))) == ["beta"]
