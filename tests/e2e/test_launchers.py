@@ -107,7 +107,7 @@ import torch
 import torch.distributed as dist
 if len(sys.argv) == 1:  # each of two processes sees one GPU, as with Ray or Slurm
     variables = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29512"}
-    gpus = {"RANK": "0", "CUDA_VISIBLE_DEVICES": "3"}, {"RANK": "1", "CUDA_VISIBLE_DEVICES": "2"}
+    gpus = {"RANK": "0", "CUDA_VISIBLE_DEVICES": "1"}, {"RANK": "1", "CUDA_VISIBLE_DEVICES": "0"}
     start = [subprocess.Popen([sys.executable, __file__, "rank"], env=os.environ | variables | own) for own in gpus]
     sys.exit(max(process.wait() for process in start))
 assert torch.cuda.device_count() == 1
@@ -127,11 +127,9 @@ dist.destroy_process_group()
 def test_processes_that_see_one_gpu_each(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "visible.py"
     script.write_text(VISIBLE)
-    done = launch(run, "python", str(script), servers=1, gpus=4)
+    done = launch(run, "python", str(script), servers=1, gpus=2)
     assert done.exit_code == 0, done.output
-    assert "AcceleratorError 2 [19, 18]" in done.log(0)
-    used = [rank["rank"] for rank in done.simulated["ranks"] if rank["launches"]]
-    assert used == [2, 3]
+    assert "AcceleratorError 2 [17, 16]" in done.log(0)
 
 
 def test_a_script_that_chooses_its_gpu_itself(run: Run, tmp_path: Path) -> None:
