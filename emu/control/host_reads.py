@@ -73,7 +73,8 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
                 control.warn_of_unknown_read(source, state)
             else:
                 control.unrecorded(lambda: target.fill_(stated))
-            reads.note(source, None, stated=stated is not None)
+            one = target.numel() == 1 and not non_blocking
+            reads.note(source, control.unrecorded(target.item) if one else None, stated=stated is not None)
         elif reads.stated:
             reads.computed()
         return result

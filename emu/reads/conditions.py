@@ -27,6 +27,8 @@ _BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
+_SAME_NUMBER = frozenset(("cpu", "detach", "double", "float", "item", "numpy", "tolist"))
+"""Methods of a tensor or array that has one element: what they return is the same number."""
 _COMPARISONS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
     ast.NotEq: operator.ne, ast.Is: operator.is_, ast.IsNot: operator.is_not,
@@ -103,6 +105,10 @@ class Evaluation:
                 values = [self.of(value) for value in (first, *others)]
                 pairs = zip(ops, itertools.pairwise(values), strict=True)
                 return all(_COMPARISONS[type(op)](*pair) for op, pair in pairs)
+            case ast.Call(func=ast.Attribute(value=owner, attr=name), args=[], keywords=[]) if name in _SAME_NUMBER:
+                value = self.of(owner)
+                if isinstance(value, numbers.Real):
+                    return value
             case ast.Call(func=function, args=args, keywords=[]):
                 called = self.thing(function)
                 if called in _PURE:
