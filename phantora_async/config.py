@@ -11,7 +11,7 @@ import secrets
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,6 +143,7 @@ class Config:
         return [
             *self.gpu.device_file_lines(),
             f"device_count={max(self.servers)}",
+            f"multicast={int(self.cluster.multicast)}",
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
@@ -178,7 +179,7 @@ def resolve(given: argparse.Namespace) -> Config:
         )
     try:
         cluster = load_cluster(given.cluster)
-        gpu = load_gpu(given.gpu or cluster.gpu)
+        gpu = replace(load_gpu(given.gpu or cluster.gpu), peer_gb_per_s=cluster.peer_gb_per_s)
         host = load_host(cluster.host)
     except ProfileError as error:
         raise UsageError(

@@ -355,7 +355,11 @@ class Host:
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
-        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used if device.number < DeviceKind.APART), NO_SHARES)
+        return reduce(
+            Shares.plus,
+            (device.shares_at(now_ns) for device in self.used if device.number < DeviceKind.APART),
+            NO_SHARES,
+        )
 
 
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd

@@ -28,6 +28,7 @@ typedef struct ph_config {
     uint64_t trace_first_step, trace_last_step; /* of the ranks that are traced; the first step is 1 */
     uint32_t power_limit_w;
     int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */
+    int multicast;    /* these switches write to several GPUs at once */
 } ph_config;
 extern ph_config ph_cfg;
 
