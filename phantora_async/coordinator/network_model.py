@@ -22,6 +22,8 @@ _SIZED_BY_MEMBERS = (
 
 
 NCCLS_OWN = NcclSettings()
+MOST_KINDS = 10_000
+"""Of collectives, whose shortest durations are remembered."""
 
 
 class NetsimNetworkModel:
@@ -63,6 +65,22 @@ class NetsimNetworkModel:
         self._moving = 0
         """How many collectives there are whose completion is not known."""
         self._committed_ns = 0
+        self._shortest_ns: dict[tuple[object, ...], int] = {}
+
+    def shortest_ns(self, collective: Collective) -> int:
+        """See ``virtual_time.NetworkModel``: no flow is faster than its protocol's limit."""
+        if collective.op == NcclKind.SEND and len(collective.joined) < 2:
+            return 0  # whether it is part of an exchange is not known yet
+        members = collective.ranks if collective.op == NcclKind.SEND else collective.comm.id
+        kind = (collective.op, collective.dtype, collective.count, collective.root, collective.exchange, members)
+        shortest_ns = self._shortest_ns.get(kind)
+        if shortest_ns is None:
+            if len(self._shortest_ns) >= MOST_KINDS:
+                self._shortest_ns.clear()
+            plan = self.plan(collective)
+            groups_ns = max((_shortest_ns(group) for group in plan.groups), default=0)
+            shortest_ns = self._shortest_ns[kind] = plan.latency_ns + groups_ns
+        return shortest_ns
 
     def plan(self, collective: Collective) -> Plan:
         """How the network carries the collective."""
@@ -222,6 +240,12 @@ class NetsimNetworkModel:
                     del self._collective_of[flow]
             self._network.commit(horizon_ns)
             self._committed_ns = horizon_ns
+
+
+def _shortest_ns(group: netsim.Group) -> int:
+    """Without others. One less, because netsim's rates are rounded."""
+    moving_ns = int(8 * group.nbytes / group.cap_gbps) - 1 if group.cap_gbps else 0
+    return group.latency_ns + max(moving_ns, 0)
 
 
 def _last(instants_ns: Iterable[int | None]) -> int | None:

@@ -17,6 +17,7 @@ from phantora_async.virtual_time.collectives import Collectives, NetworkModel
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, Stream
 from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
+from phantora_async.virtual_time.foresight import Foresight
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
 from phantora_async.virtual_time.restart import restart
@@ -55,6 +56,7 @@ class Timeline:
             queue_depth,
         )
         self.speculation = Speculation(self.hosts, self.event_queue, self.collectives, self.rollback_log, self.output)
+        self.foresight = Foresight(self.event_queue, self.collectives, self.output)
         self.starved: int | None = None
         """The rank whose fact has to come first; set when ``run`` returns STARVED."""
         self.events = 0
@@ -118,6 +120,8 @@ class Timeline:
         """
         if self.rollback_log.on:
             self.speculation.stop()
+        if self._foresee():
+            return
         self._passing = True
         self._answers_before = self.output.answers_sent
         for rank in ranks:
@@ -186,6 +190,8 @@ class Timeline:
                 due_ns = target.clock_ns if target.retry else target.clock_ns + target.log[target.cursor].host_ns
                 if due_ns > at_ns:
                     event_queue.push(due_ns, target)
+                    if not log.on:
+                        self.foresight.look(target, due_ns)
                     continue
                 if log.on:
                     log.act(target)
@@ -239,6 +245,8 @@ class Timeline:
                 or due_ns >= self.limit_ns
             ):
                 event_queue.push(due_ns, host)
+                if not log.on:
+                    self.foresight.look(host, due_ns)
                 break
             event_queue.now_ns = due_ns
         self._facts += host.cursor - first
@@ -280,6 +288,11 @@ class Timeline:
         else:
             return False
         return True
+
+    def _foresee(self) -> bool:
+        """Do answers leave that are certain by now? So the same ones have left, whatever was simulated ahead before."""
+        waiting = [host for host in self.hosts if not host.state and host.cursor < len(host.log)]
+        return any([self.foresight.look(host, host.next_ns()) for host in waiting])
 
     def _return_all(self) -> None:
         """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
