@@ -17,8 +17,8 @@ from emu.contract.records import ScopeKind
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.entities import EventRecording, Host, NcclKernel, Segment, Stream, StreamState, Wait
 from phantora_async.virtual_time.event_queue import EventQueue
-from phantora_async.virtual_time.gpu_sharing import WORK_UNIT
 from phantora_async.virtual_time.output import FREE, Output, polls_by
+from phantora_async.virtual_time.streams import WORK_UNIT
 
 FURTHEST_NS = 1_000_000
 """How far ahead of virtual time an answer leaves. A rank that sleeps where no record tells of it may be woken by a rank

@@ -292,7 +292,8 @@ class Timeline:
     def _foresee(self) -> bool:
         """Do answers leave that are certain by now? So the same ones have left, whatever was simulated ahead before."""
         waiting = [host for host in self.hosts if not host.state and host.cursor < len(host.log)]
-        return any([self.foresight.look(host, host.next_ns()) for host in waiting])
+        answered = [host for host in waiting if self.foresight.look(host, host.next_ns())]
+        return bool(answered)
 
     def _return_all(self) -> None:
         """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from emu.contract import records
 from emu.contract.records import ScopeKind
 from phantora_async.virtual_time import Stop, Timeline
 
 from .scripted import FixedNetwork, Script, new_fact_builder, number, play, scripts
-
 
 START = 5
 """Records of a script until it has joined a communicator."""
@@ -56,7 +56,7 @@ def test_work_that_is_complete_stays_so() -> None:
     assert job.timeline.now_ns == 2_100, "the question is at 2,300"
 
 
-@pytest.mark.parametrize("work_ns, answers", [(299, {}), (300, {}), (301, {0: 0})])
+@pytest.mark.parametrize(("work_ns", "answers"), [(299, {}), (300, {}), (301, {0: 0})])
 def test_what_may_be_complete_by_then_is_not_answered(work_ns: int, answers: dict[int, int]) -> None:
     """Another rank holds time before the question; the end of the work and its beginning are certain."""
     job = Job(asking(0, 2, work_ns=work_ns, after=300), Script(1, 2).advance(1))
