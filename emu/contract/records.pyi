@@ -738,6 +738,9 @@ class TracedKind(IntEnum):
     COPY = 2
     FILL = 3
 
+class DeviceKind(IntEnum):
+    APART = 65536
+
 class ScopeKind(IntEnum):
     STREAM = 1
     EVENT = 2

@@ -14,6 +14,7 @@ from operator import add, attrgetter, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
+from emu.contract.records import DeviceKind
 from phantora_async.virtual_time.entity_fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.facts import Collective, CommCreation
 
@@ -354,7 +355,7 @@ class Host:
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
-        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used), NO_SHARES)
+        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used if device.number < DeviceKind.APART), NO_SHARES)
 
 
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd
