@@ -121,7 +121,7 @@ def write_encoders(folder: Path) -> None:
 
 def write_characters(folder: Path) -> None:
     """nanoGPT's data set of characters."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     characters = text(40_000, 0)
     letters = sorted(set(characters))
     number = {letter: i for i, letter in enumerate(letters)}

@@ -35,8 +35,8 @@ void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, i
                     void *arg);
 /* The coordinator will send the bytes of this range under the token. */
 void ph_data_expect(uint64_t token, void *dst, size_t nbytes);
-/* The bytes have arrived. Called on the channel's reader thread. */
-void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes);
+/* The bytes have arrived; `assumed`: they follow from such bytes of a member. Called on the channel's reader thread. */
+void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, bool assumed);
 
 /* The same for Python code, see python_actions.c. */
 int phantora_data_action(const uint64_t *reads, int nreads, const uint64_t *writes, int nwrites, void (*run)(uint64_t),

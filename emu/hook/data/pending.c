@@ -33,6 +33,7 @@ typedef struct early {
     struct early *next;
     uint64_t token;
     size_t nbytes;
+    bool assumed;
     unsigned char bytes[];
 } early;
 static early *early_arrivals;
@@ -167,6 +168,7 @@ bool ph_action_submit(ph_action *action) {
                 action->staged = ph_allocate(it->nbytes ? it->nbytes : 1);
                 memcpy(action->staged, it->bytes, it->nbytes);
                 action->staged_nbytes = it->nbytes;
+                action->assumed = it->assumed;
                 action->arrived = true;
                 action->blockers = 0;
                 free(it);
@@ -196,7 +198,7 @@ void ph_action_complete(ph_action *action) {
     ph_action_finish(action);
 }
 
-void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
+void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, bool assumed) {
     pthread_mutex_lock(&lock);
     ph_action *action = first;
     while (action && (action->kind != PH_ACTION_EXPECT || action->token != token)) action = action->next;
@@ -204,6 +206,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
         early *it = ph_allocate(sizeof *it + nbytes);
         it->token = token;
         it->nbytes = nbytes;
+        it->assumed = assumed;
         if (nbytes) memcpy(it->bytes, bytes, nbytes);
         it->next = early_arrivals;
         early_arrivals = it;
@@ -213,6 +216,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
     action->staged = ph_allocate(nbytes ? nbytes : 1);
     if (nbytes) memcpy(action->staged, bytes, nbytes);
     action->staged_nbytes = nbytes;
+    action->assumed = assumed;
     action->arrived = true;
     bool now = --action->blockers == 0;
     action->ready_next = NULL;
