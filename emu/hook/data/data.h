@@ -47,6 +47,8 @@ void ph_data_wait(const void *start, size_t nbytes);
 /* The same for all pending writes to host memory. For calls that synchronise and queries that answer "done". One atomic
  * load if nothing is pending. */
 void ph_data_wait_host(void);
+/* Blocks until no action is pending that tells other ranks what it has read: one that writes nothing. */
+void ph_data_wait_told(void);
 /* Is a write to part of the range pending? */
 bool ph_data_pending(const void *start, size_t nbytes);
 

@@ -235,34 +235,51 @@ bool ph_data_pending(const void *start, size_t nbytes) {
     return found;
 }
 
-/* Under the lock. `start` NULL: any write to host memory. */
-static bool write_outstanding(const void *start, size_t nbytes) {
-    if (!start) return nhost_writes != 0;
+/* Under the lock: is an action pending that the caller waits for? */
+typedef bool outstanding(const void *start, size_t nbytes);
+
+static bool tells_outstanding(const void *start, size_t nbytes) {
+    (void)start, (void)nbytes;
+    for (ph_action *action = first; action; action = action->next)
+        if (!action->nwrites) return true;
+    return false;
+}
+
+static bool host_writes_outstanding(const void *start, size_t nbytes) {
+    (void)start, (void)nbytes;
+    return nhost_writes != 0;
+}
+
+static bool writes_outstanding(const void *start, size_t nbytes) {
     ph_range range = {(void *)(uintptr_t)start, nbytes};
     for (ph_action *action = first; action; action = action->next)
         if (any_overlap(action->ranges + action->nreads, action->nwrites, &range, 1)) return true;
     return false;
 }
 
-static void wait_for(const void *start, size_t nbytes) {
+static void wait_while(outstanding *any, const void *start, size_t nbytes) {
     pthread_mutex_lock(&lock);
-    bool must = write_outstanding(start, nbytes);
+    bool must = any(start, nbytes);
     pthread_mutex_unlock(&lock);
     if (!must) return;
     ph_flush(); /* other ranks may wait for records that are still in the batch */
     void *interpreter = ph_python_release();
     pthread_mutex_lock(&lock);
-    while (write_outstanding(start, nbytes)) pthread_cond_wait(&finished, &lock);
+    while (any(start, nbytes)) pthread_cond_wait(&finished, &lock);
     pthread_mutex_unlock(&lock);
     ph_python_restore(interpreter);
 }
 
 void ph_data_wait(const void *start, size_t nbytes) {
-    if (npending && !running_here && nbytes) wait_for(start, nbytes);
+    if (npending && !running_here && nbytes) wait_while(writes_outstanding, start, nbytes);
 }
 
 void ph_data_wait_host(void) {
-    if (nhost_writes && !running_here) wait_for(NULL, 0);
+    if (nhost_writes && !running_here) wait_while(host_writes_outstanding, NULL, 0);
+}
+
+void ph_data_wait_told(void) {
+    if (npending && !running_here) wait_while(tells_outstanding, NULL, 0);
 }
 
 void ph_action_python_wait(void) {
