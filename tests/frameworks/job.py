@@ -23,6 +23,12 @@ class Framework:
     note: str = ""
 
 
+UPDATED = ("reads values that were not computed",)
+"""The warning that a job expects which copies parameters or gradients to the host: nobody has computed what an optimizer
+or a backward pass makes of them (docs/limitations.md).
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One row. `shows` are regular expressions, each of which must be found in some rank's log: a line that proves that

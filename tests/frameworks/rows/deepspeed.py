@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..job import Framework, Job
+from ..job import UPDATED, Framework, Job
 
 FRAMEWORK = Framework("DeepSpeed", ("deepspeed",), ("deepspeed",), ("deepspeed_gpt.py",))
 DONE = "4 steps done"
@@ -26,7 +26,8 @@ def job(
     whole = (config or {}) | ({"zero_optimization": zero} if zero else {})
     arguments = (*arguments, "--config", json.dumps(whole)) if whole else arguments
     shows = (DONE, *shows)
-    return Job(FRAMEWORK, f"deepspeed-{name}", feature, arguments, ranks, (), shows, 4, small=small, fails=fails)
+    warns = UPDATED if "--save" in arguments or "offload" in name else ()
+    return Job(FRAMEWORK, f"deepspeed-{name}", feature, arguments, ranks, (), shows, 4, warns, small=small, fails=fails)
 
 
 OFFLOAD = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}

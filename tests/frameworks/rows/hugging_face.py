@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..job import Framework, Job
+from ..job import UPDATED, Framework, Job
 
 TRAINER = Framework("Hugging Face: Trainer", ("transformers", "accelerate"), ("transformers", "accelerate"),
                     ("hf_trainer.py",))  # fmt: skip
@@ -15,13 +15,17 @@ TRAINED = "'train_runtime'|\"train_runtime\"|train_runtime"
 
 def trainer(name: str, feature: str, *arguments: str, ranks: int = 2, shows: tuple[str, ...] = (),
             modules: tuple[str, ...] = (), small: bool = False) -> Job:  # fmt: skip
-    return Job(TRAINER, f"trainer-{name}", feature, arguments, ranks, (), ("steps 4 ", *shows), 4, (), modules, small)
+    warns = UPDATED if "--save_strategy" in arguments else ()
+    return Job(
+        TRAINER, f"trainer-{name}", feature, arguments, ranks, (), ("steps 4 ", *shows), 4, warns, modules, small
+    )
 
 
 def accelerate(name: str, feature: str, *arguments: str, ranks: int = 2, shows: tuple[str, ...] = (),
                modules: tuple[str, ...] = (), small: bool = False) -> Job:  # fmt: skip
     shows = ("4 steps done", *shows)
-    return Job(ACCELERATE, f"accelerate-{name}", feature, arguments, ranks, (), shows, 4, (), modules, small)
+    warns = UPDATED if "--save" in arguments else ()
+    return Job(ACCELERATE, f"accelerate-{name}", feature, arguments, ranks, (), shows, 4, warns, modules, small)
 
 
 def trl(name: str, feature: str, *arguments: str, ranks: int = 2, modules: tuple[str, ...] = ("trl", "datasets"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..job import Framework, Job
+from ..job import UPDATED, Framework, Job
 
 TRAINER = Framework("Lightning", ("lightning",), ("lightning",), ("lightning_gpt.py", "trainer"))
 FABRIC = Framework("Lightning Fabric", ("lightning",), ("lightning",), ("lightning_gpt.py", "fabric"))
@@ -11,7 +11,8 @@ FABRIC = Framework("Lightning Fabric", ("lightning",), ("lightning",), ("lightni
 def job(name: str, feature: str, *arguments: str, shows: str, ranks: int = 2, modules: tuple[str, ...] = (),
         small: bool = False) -> Job:  # fmt: skip
     framework = FABRIC if name.startswith("fabric") else TRAINER
-    return Job(framework, name, feature, arguments, ranks, (), ("4 steps done", shows), 4, (), modules, small)
+    warns = UPDATED if framework is TRAINER else ()  # its Trainer moves the model to the CPU when it ends
+    return Job(framework, name, feature, arguments, ranks, (), ("4 steps done", shows), 4, warns, modules, small)
 
 
 JOBS = (

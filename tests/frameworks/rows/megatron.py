@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..job import Framework, Job
+from ..job import UPDATED, Framework, Job
 
 FRAMEWORK = Framework(
     title="Megatron-LM",
@@ -34,7 +34,8 @@ def job(
     fails: str = "",
 ) -> Job:
     shows = (STEPS, *shows)
-    return Job(FRAMEWORK, f"megatron-{name}", feature, arguments, ranks, (), shows, 4, fails=fails)
+    warns = UPDATED if "--save" in arguments else ()
+    return Job(FRAMEWORK, f"megatron-{name}", feature, arguments, ranks, (), shows, 4, warns, fails=fails)
 
 
 def test(name: str, feature: str, where: str, ranks: int) -> Job:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..job import Framework, Job
+from ..job import UPDATED, Framework, Job
 
 FRAMEWORK = Framework(
     title="torchtitan 0.2",
@@ -48,11 +48,14 @@ def job(
     shows: tuple[str, ...] = (),
     steps: int = 4,
     modules: tuple[str, ...] = (),
+    warns: tuple[str, ...] = (),
     fails: str = "",
 ) -> Job:
     """A job whose log has four steps and `shows`."""
     shows = (STEPS, *shows)
-    return Job(FRAMEWORK, f"torchtitan-{name}", feature, arguments, ranks, (), shows, steps, (), modules, fails=fails)
+    return Job(
+        FRAMEWORK, f"torchtitan-{name}", feature, arguments, ranks, (), shows, steps, warns, modules, fails=fails
+    )
 
 
 JOBS = (
@@ -113,19 +116,22 @@ JOBS = (
         "FSDP2 with parameters on the CPU",
         "--training.enable_cpu_offload",
         shows=("Applied CPU Offloading",),
+        warns=UPDATED,
     ),
-    job("llama3-checkpoint", "checkpoints", *CHECKPOINT, shows=("Finished saving the checkpoint in",)),
+    job("llama3-checkpoint", "checkpoints", *CHECKPOINT, shows=("Finished saving the checkpoint",), warns=UPDATED),
     job(
         "llama3-async-checkpoint",
         "asynchronous checkpoints",
         *(*CHECKPOINT, "--checkpoint.async_mode", "async"),
         shows=("Saving the checkpoint",),
+        warns=UPDATED,
     ),
     job(
         "llama3-pinned-checkpoint",
         "asynchronous checkpoints through pinned memory",
         *(*CHECKPOINT, "--checkpoint.async_mode", "async_with_pinned_mem"),
         shows=("Saving the checkpoint",),
+        warns=UPDATED,
     ),
     job(
         "llama3-float8",
