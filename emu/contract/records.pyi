@@ -470,9 +470,10 @@ class Data(NamedTuple):
     nbytes: int
     qid: int
     token: int
+    assumed: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, token: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, token: int, assumed: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class NcclData(NamedTuple):
     kind: int
@@ -483,9 +484,10 @@ class NcclData(NamedTuple):
     seq: int
     op: int
     peer: int
+    assumed: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, assumed: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class NcclSources(NamedTuple):
     kind: int
