@@ -1,4 +1,6 @@
-"""Reading a report that may be damaged or written by another program: every field that the text shows is checked."""
+"""Reading a report that may be damaged or written by another program: every field that the text or the
+Python API shows is checked.
+"""
 
 from __future__ import annotations
 
@@ -79,10 +81,19 @@ def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
     return dict.fromkeys(names, shape)
 
 
-_SIGNATURE = Fields(_fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"), {"bound": TEXT})
+_SIGNATURE = Fields(
+    _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"),
+    _fields(TEXT, "bound", "signature", "model") | _fields(NUMBER, "share", "flops") | {"total_ns": WHOLE},
+)
 _RANK = Fields(
     _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
-    | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}
+    | {
+        "window": TEXT,
+        "memory": Fields(
+            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"), {"device_peak_nbytes": NUMBER}
+        ),
+    },
+    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches") | {"flops": NUMBER},
 )
 _INTERVAL = Fields(
     _fields(
@@ -92,7 +103,8 @@ _INTERVAL = Fields(
 )
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
-    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)}
+    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
+    {"each_ns": Each(WHOLE)},
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
@@ -129,7 +141,7 @@ _SIMULATED = Fields(
     {
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "stated_values": Each(_STATED),
-        "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
     },
 )
@@ -144,6 +156,12 @@ _SIMULATOR = Fields(
         "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
     },
 )
+_RUN = Fields(
+    {},
+    _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
+    | dict.fromkeys(("options", "versions", "environment", "descriptions"), Fields({}))
+    | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
+)
 SHAPE = Fields(
     {
         "exit_code": WHOLE,
@@ -151,9 +169,10 @@ SHAPE = Fields(
         "simulated": _SIMULATED,
         "simulator": _SIMULATOR,
     },
-    {"stopped": Maybe(Fields({"text": TEXT}))},
+    {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
 )
-"""All that ``text.terminal_report`` reads. A field that the text is to show has to be added here."""
+"""All that ``text.terminal_report`` and ``phantora_async.api`` read. A field that they are to show has to be added.
+"""
 
 
 class ReportError(Exception):
@@ -168,6 +187,11 @@ class _Fault:
 
 def read(path: Path) -> Document:
     """The document, checked, with those fields alone that ``SHAPE`` has. Raises ReportError."""
+    return dict(_only(read_whole(path), SHAPE))
+
+
+def read_whole(path: Path) -> Document:
+    """The document with all its fields, of which those that ``SHAPE`` has are checked. Raises ReportError."""
     try:
         text = read_text(path)
         document = parse(text, path)
@@ -178,7 +202,7 @@ def read(path: Path) -> Document:
     fault = _fault(document, SHAPE, ()) or _disagreement(document["simulated"])
     if fault is not None:
         raise ReportError(f"{path}:{line_of(text, fault.place)}: {name_of(fault.place)}: {fault.problem}")
-    return dict(_only(document, SHAPE))
+    return document
 
 
 def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | None:
