@@ -186,6 +186,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", metavar="FILE", help="where to write the JSON report (default: report.json in the run directory)"
     )
     output.add_argument(
+        "--reasons",
+        action="store_true",
+        help="tell why a step takes as long as it does: its critical path, what costs most, and what "
+        "a resource that is twice as fast would change; see docs/seeing.md",
+    )
+    output.add_argument(
         "--trace",
         metavar="FILE",
         help=f"write a trace of ranks, GPUs and links: {FORMS}; docs/seeing.md says which tools read it",

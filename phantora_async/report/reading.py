@@ -102,6 +102,18 @@ _ROUTED = Fields(
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
+_COST = Fields(_fields(WHOLE, "gpu_ns", "path_ns") | {"title": TEXT})
+_REASONS = Fields(
+    {"missing": TEXT},
+    {
+        **_fields(WHOLE, "step", "ns", "run_ns"),
+        "parts": Each(Fields(_fields(TEXT, "kind", "name", "doing") | {"ns": WHOLE})),
+        "path": Each(Fields(_fields(WHOLE, "rank", "start_ns", "end_ns") | _fields(TEXT, "kind", "name"))),
+        "kernels": Fields({"gpu": Each(_COST), "path": Each(_COST)}),
+        "collectives": Fields({"gpu": Each(_COST), "path": Each(_COST)}),
+        "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
+    },
+)
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
     | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
@@ -131,6 +143,7 @@ _SIMULATED = Fields(
         "stated_values": Each(_STATED),
         "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
         "restarts": Each(_RESTART),
+        "reasons": _REASONS,
     },
 )
 _SPECULATION = Fields(

@@ -9,6 +9,7 @@ May import: emu.contract, errors.
 from phantora_async.virtual_time.collectives import NetworkModel, Revised
 from phantora_async.virtual_time.entities import NO_MEMORY, Host, HostState, MemoryPeaks, StreamState
 from phantora_async.virtual_time.facts import Collective, Comm, CommCreation, CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.output import StepFigures
 from phantora_async.virtual_time.snapshot import (
     CollectiveSnapshot,
     RankSnapshot,
@@ -39,6 +40,7 @@ __all__ = [
     "Revised",
     "Snapshot",
     "SpeculationPolicy",
+    "StepFigures",
     "Stop",
     "StreamSnapshot",
     "StreamState",
