@@ -12,6 +12,7 @@ from phantora_async.reasons.critical_path import walk
 from phantora_async.reasons.last_steps import LastSteps
 from phantora_async.reasons.parts import collectives, kernels, parts, path
 from phantora_async.reasons.replay import play, step_instants
+from phantora_async.reasons.waits import waits
 from phantora_async.reasons.what_if import NetworkOf, what_if
 from phantora_async.reasons.window import NoStepError, window
 from phantora_async.run_spec import RunSpec
@@ -46,7 +47,7 @@ def _document(
     chosen = window(kept, figures)
     recorder = play(chosen, chosen.facts, network_of(spec.cluster), spec.host.queue_depth)
     between = from_ns, to_ns = step_instants(chosen, recorder)
-    pieces = walk(recorder.steps[LOGGED_RANK, chosen.last].cause, from_ns, to_ns)
+    pieces = walk(recorder.steps[LOGGED_RANK, chosen.last].cause, from_ns, to_ns, waits(recorder, from_ns, to_ns))
     return {
         "missing": "",
         "step": chosen.step,

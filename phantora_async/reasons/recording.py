@@ -61,8 +61,6 @@ class Moved(NamedTuple):
     done_ns: int
     last: NcclRun
     """The kernel that arrived last, when data began to move."""
-    others_ns: int
-    """When half of the other members had arrived."""
 
 
 @dataclass(slots=True, eq=False)
@@ -103,8 +101,8 @@ class Recorder:
         self.completed: dict[EventRecording, Interval] = {}
         """What ended when a recording was complete for which hosts wait."""
         self.kernels: dict[NcclKernel, NcclRun] = {}
-        self.begun: dict[Collective, tuple[int, NcclRun, int]] = {}
-        """When, the last member's kernel, when half of the others had come."""
+        self.begun: dict[Collective, tuple[int, NcclRun]] = {}
+        """When, and the last member's kernel."""
         self.steps: dict[tuple[int, int], StepReached] = {}
         """By rank and number."""
         self.segments: list[SegmentRun] = []
@@ -195,17 +193,15 @@ class _Collectives(Collectives):
         self._recorder = recorder
 
     def _begin(self, transfer: Transfer) -> None:
-        kernels = sorted(transfer.kernels, key=lambda kernel: (kernel.arrived_ns, kernel.host.rank))
-        last, others = kernels[-1], kernels[:-1]
-        half_ns = others[len(others) // 2].arrived_ns if others else last.arrived_ns
+        last = max(transfer.kernels, key=lambda kernel: (kernel.arrived_ns, kernel.host.rank))
         recorder = self._recorder
-        recorder.begun[transfer.collective] = self._event_queue.now_ns, recorder.kernels[last], half_ns
+        recorder.begun[transfer.collective] = self._event_queue.now_ns, recorder.kernels[last]
         super()._begin(transfer)
 
     def _deliver(self, transfer: Transfer) -> None:
         recorder, now_ns = self._recorder, self._event_queue.now_ns
-        begun_ns, last, others_ns = recorder.begun.pop(transfer.collective)
-        moved = Moved(transfer.collective, begun_ns, now_ns, last, others_ns)
+        begun_ns, last = recorder.begun.pop(transfer.collective)
+        moved = Moved(transfer.collective, begun_ns, now_ns, last)
         for kernel in transfer.kernels:
             recorder.kernels[kernel].moved.append(moved)
         super()._deliver(transfer)

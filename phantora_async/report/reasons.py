@@ -11,8 +11,8 @@ KINDS = {
     "communication": "communication that nothing hides",
     "copies": "copies",
     "host": "the GPU waits for the host",
-    "peer": "waiting for a peer",
-    "straggler": "waiting for the last member of a collective",
+    "peer": "one rank works while its peer waits for it",
+    "straggler": "one rank works while half of the others or more wait for it",
 }
 """In words."""
 LEAST_SHARE = 0.005
