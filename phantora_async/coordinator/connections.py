@@ -78,6 +78,12 @@ class Connections:
         if self._backpressure.must_pause(rank, len(facts)) and rank not in self._ended:
             self._channels[rank].pause()
 
+    def note_waits(self) -> None:
+        """Of ranks that virtual time has passed over."""
+        for wait in self._timeline.take_outside_waits():
+            if self._last_steps is not None:
+                self._last_steps.waited(wait)
+
     def rank_ended(self, rank: int) -> None:
         """The rank ended with exit code 0. If it sent no BYE, it is as if it had. Raises Deadlock if others wait."""
         if self._fact_builder.rank_info[rank].bye is None:

@@ -331,6 +331,7 @@ class Coordinator:
         with self._failures():
             asked = any(rank_info.questions for rank_info in self._fact_builder.rank_info)
             self._stop = self._policy.run(TURN, asked)
+            self._connections.note_waits()
             answers = self._timeline.take_answers()
             for rank, _ in answers:
                 self._fact_builder.answered(rank)

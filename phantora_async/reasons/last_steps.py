@@ -9,6 +9,7 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind
+from phantora_async.virtual_time import OutsideWait
 
 KEPT_STEPS = 4
 """Steps of a rank that are kept: one to warm up, the one that is explained, one after it, and one more because ranks
@@ -29,6 +30,8 @@ class RankSteps:
     """Each ends with its marker."""
     after: Facts = field(default_factory=list)
     """What follows the last marker."""
+    fed: int = 0
+    """Facts since the run's start."""
     streams: dict[int, Any] = field(default_factory=dict)
     """By number: STREAM_CREATE of the streams that there were before ``steps[0]``."""
 
@@ -60,6 +63,7 @@ class LastSteps:
         if self.missing:
             return
         mine = self.ranks[rank]
+        mine.fed += len(facts)
         self._kept += len(facts)
         begin = 0
         for place, fact in enumerate(facts, 1):
@@ -76,12 +80,12 @@ class LastSteps:
         """All processes have ended; their ranks start again."""
         self._give_up("ranks were started again")
 
-    def waited(self, rank: int, ahead: int, for_ns: int) -> None:
-        """The rank's host waited outside of CUDA before the fact that only `ahead` facts follow, itself included."""
-        if not self.missing and for_ns:
-            after = self.ranks[rank].after
-            waited = records.HostAdvance(records.HOST_ADVANCE, 0, WAITED, for_ns, b"")
-            after.insert(max(len(after) - ahead, 0), waited)
+    def waited(self, wait: OutsideWait) -> None:
+        """A rank has waited where no record tells of it, in a socket or for a file."""
+        if not self.missing and wait.for_ns:
+            mine = self.ranks[wait.rank]
+            place = len(mine.after) - (mine.fed - wait.facts_done)
+            mine.after.insert(max(place, 0), records.HostAdvance(records.HOST_ADVANCE, 0, WAITED, wait.for_ns, b""))
 
     def _forget(self, rank: int) -> None:
         mine = self.ranks[rank]

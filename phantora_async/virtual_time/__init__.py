@@ -18,7 +18,7 @@ from phantora_async.virtual_time.snapshot import (
     WaitSnapshot,
 )
 from phantora_async.virtual_time.speculation_policy import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy
-from phantora_async.virtual_time.timeline import Stop, Timeline
+from phantora_async.virtual_time.timeline import OutsideWait, Stop, Timeline
 
 __all__ = [
     "EAGER",
@@ -36,6 +36,7 @@ __all__ = [
     "MemoryPeaks",
     "NcclKernelFact",
     "NetworkModel",
+    "OutsideWait",
     "RankSnapshot",
     "Revised",
     "Snapshot",
