@@ -47,6 +47,8 @@ def _document(
     chosen = window(kept, figures)
     recorder = play(chosen, chosen.facts, network_of(spec.cluster), spec.host.queue_depth)
     between = from_ns, to_ns = step_instants(chosen, recorder)
+    if from_ns == to_ns:
+        raise NoStepError("the last steps take no time")
     pieces = walk(recorder.steps[LOGGED_RANK, chosen.last].cause, from_ns, to_ns, waits(recorder, from_ns, to_ns))
     return {
         "missing": "",

@@ -19,17 +19,16 @@ LEAST_SHARE = 0.005
 """A smaller part of the step is not named."""
 MOST_NAMED = 4
 """Of one kind."""
+MOST_LONGEST = 3
 LEAST_CHANGE = 0.0005
 Document = Mapping[str, Any]
 
 
 def reasons_notes(reasons: Document) -> list[str]:
-    """Lines of text. Raises nothing for a part that has what ``reading.SHAPE`` asks for."""
+    """Lines of text."""
     if reasons["missing"]:
         return [f"no reasons are given: {reasons['missing']}"]
-    step_ns = reasons["ns"]
-    if not step_ns:
-        return []
+    step_ns = max(reasons["ns"], 1)
     notes = [f"why step {reasons['step']} takes {step_ns / 1e6:.2f} ms (its critical path, through all ranks):"]
     by_kind: Counter[str] = Counter()
     for part in reasons["parts"]:
@@ -38,6 +37,8 @@ def reasons_notes(reasons: Document) -> list[str]:
         if for_ns >= LEAST_SHARE * step_ns:
             named = _named([part for part in reasons["parts"] if part["kind"] == kind], step_ns)
             notes.append(f"  {for_ns / step_ns:6.1%}  {KINDS.get(kind, kind)}: {named}")
+    if longest := _longest([*reasons["kernels"]["path"], *reasons["collectives"]["path"]], step_ns):
+        notes.append(f"  longest on it: {longest}")
     if changes := [_change(one, step_ns) for one in reasons["what_if"]]:
         notes.append(f"  if twice as fast, the step would take: {'; '.join(changes)}")
     return notes
@@ -50,6 +51,13 @@ def _named(parts: Sequence[Document], step_ns: int) -> str:
         name = f"{part['name']} ({part['doing']})" if part["doing"] else part["name"]
         texts.append(f"{name} {part['ns'] / step_ns:.1%}")
     return ", ".join(texts) + (" ..." if len(large) < len(parts) else "")
+
+
+def _longest(costs: Sequence[Document], step_ns: int) -> str:
+    ordered = sorted(costs, key=lambda one: -one["path_ns"])[:MOST_LONGEST]
+    return ", ".join(
+        f"{one['title']} {one['path_ns'] / step_ns:.1%}" for one in ordered if one["path_ns"] >= LEAST_SHARE * step_ns
+    )
 
 
 def _change(entry: Document, step_ns: int) -> str:
