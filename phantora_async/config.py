@@ -109,6 +109,8 @@ class Config:
     loop_turns: int
     """Of a loop that waits for a value that nobody computed; 0: any number."""
     trace: TraceRequest | None = None
+    reasons: bool = False
+    """The report tells why a step takes as long as it does."""
 
     @property
     def run_dir(self) -> Path:
@@ -139,6 +141,7 @@ class Config:
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
             *(self.trace.device_file_lines() if self.trace else ()),
+            f"segment_contents={int(self.reasons)}",
             *self.host.device_file_lines(),
         ]
 
@@ -249,6 +252,7 @@ def resolve(options: RunOptions) -> Config:
         listen=_listen(given, len(servers), claimed.path),
         loop_turns=given.loop_turns,
         trace=trace,
+        reasons=given.reasons,
     )
 
 

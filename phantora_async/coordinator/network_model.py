@@ -8,8 +8,10 @@ from heapq import heappop, heappush
 import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import BufferedSend, NcclSettings, Params, Plan, slower
+from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time.collectives import Revised
 from phantora_async.virtual_time.facts import Collective
+from profiles import Cluster
 
 _SIZED_BY_MEMBERS = (
     NcclKind.ALL_GATHER,
@@ -26,6 +28,14 @@ MOST_KINDS = 10_000
 """Of collectives, whose shortest durations are remembered."""
 
 
+def network_of(spec: RunSpec, cluster: Cluster) -> NetsimNetworkModel:
+    """The network between the run's servers, if they stand in this cluster."""
+    rules = spec.nccl.traffic_rules(netsim.build(cluster.network).server.nics)
+    topology = netsim.build(cluster.network, cluster.network_servers(len(spec.servers)), rules)
+    params = netsim.collectives.load_params(cluster.nccl)
+    return NetsimNetworkModel(topology, params, spec.servers, spec.nccl, cluster.servers_per_nvlink_domain)
+
+
 class NetsimNetworkModel:
     """``virtual_time.NetworkModel`` over a netsim network.
 
@@ -40,6 +50,7 @@ class NetsimNetworkModel:
         settings: NcclSettings = NCCLS_OWN,
         servers_per_domain: int = 1,
     ) -> None:
+        self.links = [link.name for link in topology.links]
         self._network = netsim.Network(topology)
         self._topology = topology
         self._params = params

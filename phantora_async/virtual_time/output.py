@@ -8,6 +8,7 @@ are compared with what has left.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from emu.contract import records
@@ -23,6 +24,8 @@ LOGGED_RANK = 0
 """The rank whose steps and collectives tell how long a step takes."""
 LOGGED_COLLECTIVES = 200_000
 """Later collectives are not logged, so that memory stays bounded."""
+RECENT = 8
+"""Step ends of each rank that are kept."""
 CLOSE_NS = 2_000
 FREE = 64
 SHORT_NS = 1_000
@@ -65,12 +68,13 @@ class CompletedCollective(NamedTuple):
 class Results:
     """What the report needs of steps and collectives. Of each rank only the first and last step ends are kept."""
 
-    __slots__ = ("_first_steps", "_last_step", "_signatures", "completed_collectives", "step_instants")
+    __slots__ = ("_first_steps", "_last_step", "_recent", "_signatures", "completed_collectives", "step_instants")
 
     def __init__(self) -> None:
         self._first_steps: dict[int, list[StepFigures]] = {}
         """The first WARM_UP + 1 step ends of every rank."""
         self._last_step: dict[int, StepFigures] = {}
+        self._recent: dict[int, deque[StepFigures]] = {}
         self._signatures: dict[tuple[object, ...], int] = {}
         self.step_instants: list[StepInstants] = []
         """Of each step's end on LOGGED_RANK."""
@@ -86,6 +90,11 @@ class Results:
         if len(first) <= WARM_UP:
             first.append(figures)
         self._last_step[rank] = figures
+        self._recent.setdefault(rank, deque(maxlen=RECENT)).append(figures)
+
+    def recent_steps(self, rank: int) -> list[StepFigures]:
+        """The rank's last step ends, in order."""
+        return list(self._recent.get(rank, ()))
 
     def steps_done(self, rank: int) -> int:
         """How many steps of the rank have ended, on its GPUs too."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from heapq import heappop
-from typing import Any
+from typing import Any, NamedTuple
 
 from phantora_async.virtual_time.collectives import Collectives, NetworkModel
 from phantora_async.virtual_time.comm_creations import CommCreations
@@ -25,6 +25,15 @@ from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.snapshot import Snapshot, take
 from phantora_async.virtual_time.speculation import Speculation
 from phantora_async.virtual_time.streams import Streams
+
+
+class OutsideWait(NamedTuple):
+    """A host that was passed over went on."""
+
+    rank: int
+    facts_done: int
+    """Of the rank: the wait was after so many."""
+    for_ns: int
 
 
 class Stop(Enum):
@@ -66,6 +75,7 @@ class Timeline:
         self._facts = 0
         self._passing = False
         self._passed_over: list[Host] = []
+        self._outside_waits: list[OutsideWait] = []
         self._answers_before = 0
         for host in self.hosts:
             self.event_queue.push(0, host)
@@ -111,6 +121,11 @@ class Timeline:
         """(rank, encoded record) of what has been answered since the last call, each rank's in the order of its
         questions."""
         return self.output.take_answers()
+
+    def take_outside_waits(self) -> list[OutsideWait]:
+        """Waits of ranks that were passed over, since the last call."""
+        waits, self._outside_waits = self._outside_waits, []
+        return waits
 
     def pass_over(self, ranks: Sequence[int]) -> None:
         """These ranks sleep where no record tells of it: until the next answer leaves, they hold no time back.
@@ -298,6 +313,8 @@ class Timeline:
     def _return_all(self) -> None:
         """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
         for host in self._passed_over:
+            waited_ns = self.event_queue.now_ns - host.clock_ns
+            self._outside_waits.append(OutsideWait(host.rank, host.facts_done, waited_ns))
             self.host_rules.wake(host)
         self._passed_over.clear()
         self._passing = False

@@ -93,9 +93,11 @@ class Script:
         after: int = 0,
         launches: int = 1,
         tail_ns: int = 0,
+        tail_work_ns: int = 0,
+        content: int = 0,
     ) -> Script:
-        contended_ns = contended_ns or solo_ns
-        return self.add(records.Segment.encode(after, stream, launches, solo_ns, contended_ns, tail_ns or solo_ns))
+        durations = solo_ns, contended_ns or solo_ns, tail_ns or solo_ns, tail_work_ns
+        return self.add(records.Segment.encode(after, stream, launches, *durations, content))
 
     def record(self, *, stream: int = 1, after: int = 0, drop: int = 0) -> int:
         self._recordings += 1
