@@ -6,15 +6,17 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import platform
 import re
 import secrets
 import shutil
 import sys
 import time
 from dataclasses import dataclass
+from importlib import metadata
 from itertools import count, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.contract import isolation, routing_policy, stated_values
 from emu.contract.routing_policy import RoutingPolicy
@@ -25,7 +27,7 @@ from phantora_async.remote import wire
 from phantora_async.run_dir import TOKEN, RunDir
 from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time.speculation_policy import NEVER
-from phantora_async.wording import UNITS_NS, short
+from phantora_async.wording import UNITS_NS, duration, short
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 if TYPE_CHECKING:
@@ -121,6 +123,33 @@ class Config:
     @property
     def run_dir(self) -> Path:
         return self.claimed.path
+
+    def document(self) -> dict[str, Any]:
+        """For the report: what was run, and the options that decide what is simulated."""
+        options = {
+            "clock": self.clock,
+            "speculation": self.speculation,
+            "isolation": self.isolation,
+            "tokens over experts": self.routing.text,
+            "ends after": f"{self.steps} steps" if self.steps else "",
+            "ends at": duration(self.until_ns) if self.until_ns else "",
+            "stated values": "; ".join(value.text for value in self.values),
+            "environment": "; ".join(self.remarks),
+        }
+        return {
+            "script": f"-m {self.script}" if self.module else self.script,
+            "arguments": list(self.arguments),
+            "options": {name: text for name, text in options.items() if text},
+        }
+
+    @staticmethod
+    def versions() -> dict[str, str]:
+        """Of this package and of what runs it."""
+        try:
+            own = metadata.version("phantora-async")
+        except metadata.PackageNotFoundError:
+            own = "not installed"
+        return {"phantora-async": own, "Python": platform.python_version()}
 
     def log(self, rank: int) -> Path:
         return self.run_dir / f"rank{rank}.log"

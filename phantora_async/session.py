@@ -49,6 +49,7 @@ class Session:
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
         self._interrupted = False
+        self._versions = config.versions()
 
     async def run(self) -> Outcome:
         """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
@@ -89,6 +90,7 @@ class Session:
                 runtime.remove()
                 self._terminal.close()
             self._add_log(outcome)
+            outcome.report["run"] = self._config.document() | {"versions": self._versions}
             return outcome
 
     async def _listen(self, machines: Machines, coordinator: Coordinator) -> None:
@@ -181,6 +183,8 @@ class Session:
         """The forker's messages, to its end."""
         async for event in launcher.events():
             match event["event"]:
+                case "ready":
+                    self._versions |= {"torch": str(event["torch"]), "Python of the ranks": str(event["python"])}
                 case "exited":
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"], event["untold"])
                 case "isolation":

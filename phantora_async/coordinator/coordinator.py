@@ -83,7 +83,7 @@ class Coordinator:
         self._status_view = StatusView(
             self._timeline, self._fact_builder, self._stall_watch, loop_watch, spec.stall_timeout_s
         )
-        self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks)
+        self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks, network)
         self._restarts = Restarts(
             self._timeline, self._fact_builder, self._connections, self._run_end.exits, spec.restart_delay_ns
         )

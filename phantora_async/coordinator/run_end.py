@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import NamedTuple
 
+from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.coordinator.restarts import Restart
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
+from phantora_async.over_time import activity_document, links_document
 from phantora_async.report import Document, Usage, build
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Timeline
@@ -53,11 +55,19 @@ class Exit(NamedTuple):
 class RunEnd:
     """Collects exits and failures; ``settle``, then ``outcome``."""
 
-    def __init__(self, spec: RunSpec, timeline: Timeline, fact_builder: FactBuilder, stacks: Stacks) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        stacks: Stacks,
+        network: NetsimNetworkModel,
+    ) -> None:
         self._spec = spec
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._stacks = stacks
+        self._network = network
         self._states: Sequence[RankState] = ()
         """What each rank was doing when the first failure was found."""
         self.failure: RunFailure | None = None
@@ -108,8 +118,15 @@ class RunEnd:
     def _report(self, usage: Usage, exit_code: int, failure: Document | None, restarts: Sequence[Restart]) -> Document:
         snapshot = self._timeline.snapshot()
         document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure, self.stopped)
-        document["simulated"]["restarts"] = [restart._asdict() for restart in restarts]
+        simulated = document["simulated"]
+        simulated["restarts"] = [restart._asdict() for restart in restarts]
+        simulated["activity"] = activity_document(self._timeline.activity())
+        simulated["links"] = self._links(snapshot.now_ns)
         return document
+
+    def _links(self, now_ns: int) -> Document:
+        traffic = self._network.traffic()
+        return links_document(traffic.width_ns, now_ns, self._network.links(traffic.links), traffic.nbytes)
 
     def rank_died(self, rank: int) -> RankDied:
         """The failure of a rank that ended, or said it ends, with an error."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from netsim import SpecError
 from netsim.json_files import Place, line_of, name_of, parse, read_text
+from phantora_async.over_time import KINDS
 from phantora_async.report.document import SCHEMA, Document
 from phantora_async.wording import printable
 
@@ -71,7 +72,15 @@ class Fields:
         return "an object"
 
 
-Shape = Whole | Number | Text | Maybe | Each | Fields
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An object of texts with any names."""
+
+    def __str__(self) -> str:
+        return "an object of texts"
+
+
+Shape = Whole | Number | Text | Maybe | Each | Fields | Named
 WHOLE, NUMBER, TEXT = Whole(), Number(), Text()
 
 
@@ -79,7 +88,9 @@ def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
     return dict.fromkeys(names, shape)
 
 
-_SIGNATURE = Fields(_fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"), {"bound": TEXT})
+_SIGNATURE = Fields(
+    _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"), {"bound": TEXT, "total_ns": WHOLE}
+)
 _RANK = Fields(
     _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
     | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}
@@ -92,12 +103,35 @@ _INTERVAL = Fields(
 )
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
-    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)}
+    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
+    {"each_ns": Each(WHOLE), "from_ns": WHOLE},
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
+)
+_CHANGES = Each(Each(WHOLE, 2))
+_ACTIVITY = Fields(
+    {
+        "part_ns": Whole(1),
+        "until_ns": WHOLE,
+        "ranks": Each(
+            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *KINDS))
+        ),
+    }
+)
+_LINKS = Fields(
+    {
+        "part_ns": Whole(1),
+        **_fields(WHOLE, "until_ns", "links"),
+        "kinds": Each(
+            Fields(
+                _fields(NUMBER, "links", "gbps", "nbytes", "mean_share", "max_share") | _fields(TEXT, "kind", "busy")
+            )
+        ),
+        "listed": Each(Fields(_fields(NUMBER, "gbps", "nbytes", "share") | _fields(TEXT, "name", "busy"))),
+    }
 )
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
@@ -131,8 +165,12 @@ _SIMULATED = Fields(
         "stated_values": Each(_STATED),
         "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
         "restarts": Each(_RESTART),
+        "memory": Fields(_fields(NUMBER, "capacity_nbytes")),
+        "activity": _ACTIVITY,
+        "links": _LINKS,
     },
 )
+_RUN = Fields({"script": TEXT, "arguments": Each(TEXT), "options": Named(), "versions": Named()})
 _SPECULATION = Fields(
     _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")
 )
@@ -151,9 +189,9 @@ SHAPE = Fields(
         "simulated": _SIMULATED,
         "simulator": _SIMULATOR,
     },
-    {"stopped": Maybe(Fields({"text": TEXT}))},
+    {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
 )
-"""All that ``text.terminal_report`` reads. A field that the text is to show has to be added here."""
+"""All that the text and the page read. A field that they are to show has to be added here."""
 
 
 class ReportError(Exception):
@@ -202,6 +240,8 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
         case Number() if type(value) in (int, float) and 0 <= value <= MOST:
             return None
         case Text() if isinstance(value, str):
+            return None
+        case Named() if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
             return None
     shown = printable(json.dumps(value, ensure_ascii=False))
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
