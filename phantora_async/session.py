@@ -49,7 +49,8 @@ class Session:
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
         self._interrupted = False
-        self._versions = config.versions()
+        self.versions: dict[str, str] = {}
+        """Of torch and Python, where the ranks run; empty until the forker has told them."""
 
     async def run(self) -> Outcome:
         """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
@@ -90,7 +91,6 @@ class Session:
                 runtime.remove()
                 self._terminal.close()
             self._add_log(outcome)
-            outcome.report["run"] = self._config.document() | {"versions": self._versions}
             return outcome
 
     async def _listen(self, machines: Machines, coordinator: Coordinator) -> None:
@@ -184,7 +184,7 @@ class Session:
         async for event in launcher.events():
             match event["event"]:
                 case "ready":
-                    self._versions |= {"torch": str(event["torch"]), "Python of the ranks": str(event["python"])}
+                    self.versions = {name: event[name] for name in ("torch", "python")}
                 case "exited":
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"], event["untold"])
                 case "isolation":

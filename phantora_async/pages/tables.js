@@ -56,18 +56,21 @@ function kernels(view) {
 
 function configuration(view) {
   const {simulated, simulator, run} = view.report, servers = simulated.servers;
-  const text = value => Array.isArray(value) ? value.join(' ') : typeof value === 'boolean' ? (value ? 'yes' : 'no') : String(value);
+  const text = value => Array.isArray(value) ? value.join(' ') : typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const written = name => '--' + name.replaceAll('_', '-');
   const each = new Set(servers).size === 1 ? `${servers[0]} each` : servers.join(', ');
   return section('configuration', 'Configuration', facts([
-    ['command', run ? text([run.script, ...run.arguments]) : ''],
+    ['script', view.title], ['started', run?.started],
     ['GPU', simulated.gpu], ['cluster', simulated.cluster],
     ['GPUs', `${count(simulated.world_size)} on ${plural(servers.length, 'server')} (${each})`],
     ['host', `${simulated.host} (${simulated.host_mode})`],
-    ...Object.entries(run?.options ?? {}).map(([name, value]) => [name, text(value)]),
-    ...Object.entries(run?.versions ?? {}),
+    ...Object.entries(run?.options ?? {}).map(([name, value]) => [written(name), text(value)]),
+    ...Object.entries(run?.environment ?? {}).map(([name, value]) => [name, text(value)]),
+    ...Object.entries(run?.versions ?? {}).map(([name, value]) => [name, text(value)]),
     ['collectives', count(simulated.collectives)],
     ['this machine', `${clock(simulator.wall_s)}; coordinator ${clock(simulator.coordinator_cpu_s)} of processor time, ${bytes(simulator.coordinator_peak_rss_nbytes)}`],
-  ]));
+  ]), run?.descriptions ? folded('Descriptions of the GPU, the cluster and the host', () =>
+    el('pre', {tabindex: 0}, JSON.stringify(run.descriptions, null, 1))) : null);
 }
 
 function notes(view) {

@@ -12,9 +12,17 @@ Document = Mapping[str, Any]
 
 def view(document: Document, live: Document | None = None) -> dict[str, Any]:
     """`live`: what is known of a run that lasts; None: it has ended."""
-    return {"title": _title(document), "report": document, "notes": notes(document), "live": live}
+    return {"title": _title(document), "report": _shown(document), "notes": notes(document), "live": live}
+
+
+def _shown(document: Document) -> Document:
+    """Without the texts of cost signatures, which may be long; their titles say what they are."""
+    kernels = document["simulated"]["kernels"]
+    short = [{name: value for name, value in one.items() if name != "signature"} for one in kernels["signatures"]]
+    return {**document, "simulated": {**document["simulated"], "kernels": {**kernels, "signatures": short}}}
 
 
 def _title(document: Document) -> str:
-    run, simulated = document.get("run"), document["simulated"]
-    return " ".join([run["script"], *run["arguments"]]) if run else f"{simulated['world_size']} x {simulated['gpu']}"
+    run, simulated = document.get("run", {}), document["simulated"]
+    words = [*filter(None, [run.get("script")]), *run.get("arguments", ())]
+    return " ".join(words) or f"{simulated['world_size']} x {simulated['gpu']}"

@@ -8,7 +8,7 @@ May import: netsim, ingest, over_time, run_spec, virtual_time, wording.
 """
 
 from phantora_async.report.document import SCHEMA, Document, build, to_json
-from phantora_async.report.reading import ReportError, read
+from phantora_async.report.reading import ReportError, read, read_whole
 from phantora_async.report.simulator import Usage
 from phantora_async.report.text import notes, terminal_report
 
@@ -20,6 +20,7 @@ __all__ = [
     "build",
     "notes",
     "read",
+    "read_whole",
     "terminal_report",
     "to_json",
 ]

@@ -1,4 +1,6 @@
-"""Reading a report that may be damaged or written by another program: every field that the text shows is checked."""
+"""Reading a report that may be damaged or written by another program: every field that the text or the
+Python API shows is checked.
+"""
 
 from __future__ import annotations
 
@@ -73,14 +75,14 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """An object of texts with any names."""
+class AnyObject:
+    """An object with any fields, all of which are kept."""
 
     def __str__(self) -> str:
-        return "an object of texts"
+        return "an object"
 
 
-Shape = Whole | Number | Text | Maybe | Each | Fields | Named
+Shape = Whole | Number | Text | Maybe | Each | Fields | AnyObject
 WHOLE, NUMBER, TEXT = Whole(), Number(), Text()
 
 
@@ -89,11 +91,18 @@ def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
 
 
 _SIGNATURE = Fields(
-    _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"), {"bound": TEXT, "total_ns": WHOLE}
+    _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"),
+    _fields(TEXT, "bound", "signature", "model") | _fields(NUMBER, "share", "flops") | {"total_ns": WHOLE},
 )
 _RANK = Fields(
     _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
-    | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}
+    | {
+        "window": TEXT,
+        "memory": Fields(
+            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"), {"device_peak_nbytes": NUMBER}
+        ),
+    },
+    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches") | {"flops": NUMBER},
 )
 _INTERVAL = Fields(
     _fields(
@@ -163,14 +172,13 @@ _SIMULATED = Fields(
     {
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "stated_values": Each(_STATED),
-        "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
         "memory": Fields(_fields(NUMBER, "capacity_nbytes")),
         "activity": _ACTIVITY,
         "links": _LINKS,
     },
 )
-_RUN = Fields({"script": TEXT, "arguments": Each(TEXT), "options": Named(), "versions": Named()})
 _SPECULATION = Fields(
     _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")
 )
@@ -182,6 +190,12 @@ _SIMULATOR = Fields(
         "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
     },
 )
+_RUN = Fields(
+    {},
+    _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
+    | dict.fromkeys(("options", "versions", "environment", "descriptions"), AnyObject())
+    | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
+)
 SHAPE = Fields(
     {
         "exit_code": WHOLE,
@@ -191,7 +205,7 @@ SHAPE = Fields(
     },
     {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
 )
-"""All that the text and the page read. A field that they are to show has to be added here."""
+"""All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""
 
 
 class ReportError(Exception):
@@ -206,6 +220,11 @@ class _Fault:
 
 def read(path: Path) -> Document:
     """The document, checked, with those fields alone that ``SHAPE`` has. Raises ReportError."""
+    return dict(_only(read_whole(path), SHAPE))
+
+
+def read_whole(path: Path) -> Document:
+    """The document with all its fields, of which those that ``SHAPE`` has are checked. Raises ReportError."""
     try:
         text = read_text(path)
         document = parse(text, path)
@@ -216,7 +235,7 @@ def read(path: Path) -> Document:
     fault = _fault(document, SHAPE, ()) or _disagreement(document["simulated"])
     if fault is not None:
         raise ReportError(f"{path}:{line_of(text, fault.place)}: {name_of(fault.place)}: {fault.problem}")
-    return dict(_only(document, SHAPE))
+    return document
 
 
 def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | None:
@@ -241,7 +260,7 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
             return None
         case Text() if isinstance(value, str):
             return None
-        case Named() if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
+        case AnyObject() if isinstance(value, dict):
             return None
     shown = printable(json.dumps(value, ensure_ascii=False))
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."

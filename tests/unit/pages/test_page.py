@@ -68,7 +68,10 @@ def test_it_holds_the_same_figures_as_the_report(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(report()))
     known = read(path)
-    assert embedded(page(view(known)))["report"] == known
+    shown = embedded(page(view(known)))["report"]
+    for one in known["simulated"]["kernels"]["signatures"]:
+        del one["signature"]
+    assert shown == known
 
 
 def test_it_loads_nothing() -> None:
@@ -104,6 +107,8 @@ def test_texts_of_the_script_stay_text() -> None:
     assert [tag for tag, _ in parsed.elements].count("script") == 2
     assert "img" not in {tag for tag, _ in parsed.elements}
     assert "alert(1)" in "".join(parsed.texts["title"])
+    for one in made["simulated"]["kernels"]["signatures"]:
+        one.pop("signature", None)
     assert embedded(text)["report"] == made
 
 
