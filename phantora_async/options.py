@@ -45,6 +45,7 @@ class Kind(enum.Enum):
     PATH = "a path"
     TEXTS = "a list of texts"
     SWITCH = "True or False"
+    PORT = "a port, or 0 for any free one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,11 @@ class RunOptions:
         True, OUTPUT, "--no-progress", kind=Kind.SWITCH,
         help="show no status (otherwise: a line on a terminal, else one every 30 s)",
     )  # fmt: skip
+    ui: int | None = _option(
+        None, OUTPUT, "--ui", kind=Kind.PORT, metavar="PORT",
+        help="serve a live page of the run to browsers on this machine (default port: any free one); its address is "
+        "printed",
+    )  # fmt: skip
     profile_simulator: bool = _option(
         False, OUTPUT, "--profile-simulator", kind=Kind.SWITCH, help="for bench", hidden=True
     )  # fmt: skip
@@ -269,7 +275,7 @@ def _checked(name: str, option: Option, value: Any) -> Any:
             return os.fspath(value)
         case Kind.TEXTS:
             return _texts(name, value, option.kind)
-        case Kind.COUNT if isinstance(value, int) and not isinstance(value, bool):
+        case Kind.COUNT | Kind.PORT if isinstance(value, int) and not isinstance(value, bool):
             return value
         case Kind.SECONDS if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)

@@ -107,15 +107,18 @@ class RunEnd:
         """The report, and the failure with its details."""
         failure = self.failure
         if failure is None:
-            return Outcome(None, self._report(usage, 0, None, restarts))
+            return Outcome(None, self.report(usage, restarts))
         run_dir = self._spec.run_dir
         seen_at = known(range(self._spec.world_size), self._stacks)
         found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
         failure.details = found_out.details(self._fact_builder, run_dir)
         document = found_out.document(self._fact_builder, run_dir)
-        return Outcome(failure, self._report(usage, int(failure.exit_code), document, restarts))
+        return Outcome(failure, self.report(usage, restarts, int(failure.exit_code), document))
 
-    def _report(self, usage: Usage, exit_code: int, failure: Document | None, restarts: Sequence[Restart]) -> Document:
+    def report(
+        self, usage: Usage, restarts: Sequence[Restart], exit_code: int = 0, failure: Document | None = None
+    ) -> Document:
+        """As complete as the run is now."""
         snapshot = self._timeline.snapshot()
         document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure, self.stopped)
         simulated = document["simulated"]

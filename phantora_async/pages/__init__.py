@@ -8,7 +8,7 @@ May import: errors, report, wording.
 """
 
 from phantora_async.pages.page import page
-from phantora_async.pages.view import view
+from phantora_async.pages.view import parts, view
 
-__all__ = ["page", "view"]
-"""``live_server`` is imported where it is used: it needs aiohttp."""
+__all__ = ["page", "parts", "view"]
+"""``live_page`` and ``live_server`` are imported where they are used: they need aiohttp."""

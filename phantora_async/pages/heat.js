@@ -5,15 +5,17 @@ const LEVEL_OF = new Map([...LEVELS].map((character, place) => [character, place
 const shareAt = (text, part) => LEVEL_OF.get(text[part]) ?? 0;
 const LABELS = 130, AXIS = 20;
 
+const chosen = new Map();  // by the picture's id: the part of the run that the user has chosen
+
 class Heat extends Picture {
-  // options: {rows: [{label, describe(part)}], parts, part_ns, until_ns, paintCell(row, part) -> [red, green, blue],
+  // options: {id, rows: [{label, describe(part)}], parts, part_ns, until_ns, paintCell(row, part) -> [red, green, blue],
   // marks: instants of step ends, from_ns, to_ns: what is shown first}
   constructor(label, options) {
     const rowHeight = Math.max(3, Math.min(26, Math.floor(420 / options.rows.length)));
     super(label, options.rows.length * rowHeight + AXIS);
     this.options = options;
     this.rowHeight = rowHeight;
-    this.show(options.from_ns ?? 0, options.to_ns ?? options.until_ns, false);
+    this.show(...chosen.get(options.id) ?? [options.from_ns ?? 0, options.to_ns ?? options.until_ns], false);
     this.element.prepend(this.buttons());
     this.canvas.addEventListener('dblclick', event => {
       const cell = this.cellAt(event.offsetX, event.offsetY);
@@ -25,7 +27,7 @@ class Heat extends Picture {
     const shift = by => () => this.show(this.from_ns + by * (this.to_ns - this.from_ns), this.to_ns + by * (this.to_ns - this.from_ns));
     const button = (text, name, act) => el('button', {type: 'button', 'aria-label': name, title: name, onclick: act}, text);
     const {marks = [], until_ns} = this.options, all = [
-      button('whole run', 'show the whole run', () => this.show(0, until_ns)),
+      button('whole run', 'show the whole run', () => { this.show(0, until_ns); chosen.delete(this.options.id); }),
       button('+', 'zoom in', () => this.zoom(0.5)),
       button('−', 'zoom out', () => this.zoom(2)),
       button('◀', 'earlier', shift(-0.5)),
@@ -40,7 +42,9 @@ class Heat extends Picture {
     const {part_ns, until_ns} = this.options, wide = Math.max(Math.min(to_ns - from_ns, until_ns), Math.min(4 * part_ns, until_ns), 1);
     this.from_ns = Math.max(0, Math.min(from_ns, until_ns - wide));
     this.to_ns = this.from_ns + wide;
-    if (draw) this.draw();
+    if (!draw) return;
+    chosen.set(this.options.id, [this.from_ns, this.to_ns]);
+    this.draw();
   }
 
   zoom(by, part = this.cursor?.[0]) {

@@ -12,11 +12,15 @@ function heading(view) {
   ];
 }
 
-function banner({report, live}) {
+function banner(view) {
+  const {report, ended} = view;
   if (report.failure) return el('div', {class: 'banner bad', role: 'alert'}, `The run failed with exit code ${report.exit_code}:\n${report.failure.text}`);
-  if (report.stopped) return el('div', {class: 'banner', role: 'status'}, report.stopped.text);
-  return live ? liveBanner(live) : null;
+  if (report.stopped) return el('div', {class: 'banner good', role: 'status'}, (ended ? ended + '; ' : '') + report.stopped.text);
+  if (ended) return el('div', {class: 'banner good', role: 'status'}, `${ended[0].toUpperCase()}${ended.slice(1)}. This page no longer changes.`);
+  return liveBanner(view);
 }
+
+const focusable = element => [...element.querySelectorAll('a, button, summary, [tabindex]')];
 
 class Page {
   constructor(view) {
@@ -35,9 +39,11 @@ class Page {
       this.seen[place] = seen;
       forget(this.places[place]);
       const open = [...this.places[place].querySelectorAll('details')].map(one => one.open);
+      const focused = focusable(this.places[place]).indexOf(document.activeElement);
       const made = make(this.view);
       this.places[place].replaceChildren(...made ? [made] : []);
       this.places[place].querySelectorAll('details').forEach((one, number) => { one.open = open[number] ?? false; });
+      if (focused >= 0) focusable(this.places[place])[focused]?.focus({preventScroll: true});
     });
     const titles = [...document.querySelectorAll('main h2')];
     document.getElementById('contents').replaceChildren(...titles.map(title => el('a', {href: '#' + title.parentElement.id}, title.textContent)));
@@ -55,5 +61,6 @@ const READS = new Map([
   [configuration, ({report}) => [report.simulated.collectives, report.simulator, report.run]], [notes, view => view.notes],
 ]);
 
-const page = new Page(JSON.parse(document.getElementById('data').textContent));
-if (page.view.live) follow(page);
+const embedded = JSON.parse(document.getElementById('data').textContent);
+if (embedded.report) new Page(embedded);
+else follow(embedded);

@@ -18,7 +18,7 @@ function tiles(view) {
   const counted = step.counted > 1 ? `median of ${plural(step.counted, 'step')}` : '';
   const capacity = memory?.capacity_nbytes;
   return el('dl', {class: 'tiles', id: 'key'},
-    tile('A step takes', seconds(step.median_ns), counted),
+    view.live && !hasSteps(step) ? null : tile('A step takes', seconds(step.median_ns), counted),
     interval ? tile(`${percent(interval.level, 0)} interval`, `${seconds(interval.low_ns)} to ${seconds(interval.high_ns)}`) : null,
     work.flops ? tile('Model FLOPs utilisation', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU`) : null,
     largest ? tile('Peak memory, reserved', gib(largest), capacity ? `${percent(largest / capacity)} of ${gib(capacity)}` : '') : null,
@@ -26,9 +26,12 @@ function tiles(view) {
     tile('Simulated', seconds(virtual_ns), `in ${clock(view.report.simulator.wall_s)} on this machine`));
 }
 
+// A run that lasts may have none yet.
+const hasSteps = step => !step.source.startsWith('the whole run');
+
 function steps(view) {
   const {step} = view.report.simulated, each = step.each_ns ?? [];
-  if (!each.length) return null;
+  if (!each.length || (view.live && !hasSteps(step))) return null;
   const first = (step.warm_up + step.counted) - each.length;  // the number of the first one listed, from 0
   const counts = place => place + first >= step.warm_up;
   const lines = [{value: step.median_ns, name: 'median', colour: '--text'}];
@@ -96,7 +99,7 @@ function activity(view) {
   }}));
   let colours;
   const picture = new Heat(`What ${plural(rows.length, 'row')} of ranks did over ${seconds(activity.until_ns)}`, {
-    rows, parts, part_ns: activity.part_ns, until_ns: activity.until_ns, marks: stepEnds(view), ...firstShown(view, activity),
+    id: 'activity', rows, parts, part_ns: activity.part_ns, until_ns: activity.until_ns, marks: stepEnds(view), ...firstShown(view, activity),
     paintCell: (row, part) => {
       colours ??= {of: KINDS.map(([, name]) => rgb(colour(name))), unused: rgb(colour('--unused'))};
       const shares = KINDS.map(([kind]) => shareAt(row[kind], part)), total = shares.reduce((a, b) => a + b, 0);

@@ -11,7 +11,7 @@ function links(view) {
   ];
   let ends;
   const picture = new Heat(`How busy ${plural(rows.length, 'row')} of links were over ${seconds(links.until_ns)}`, {
-    rows, parts, part_ns: links.part_ns, until_ns: links.until_ns, marks: stepEnds(view), ...firstShown(view, links),
+    id: 'links', rows, parts, part_ns: links.part_ns, until_ns: links.until_ns, marks: stepEnds(view), ...firstShown(view, links),
     paintCell: (row, part) => {
       ends ??= [rgb(colour('--heat0')), rgb(colour('--heat1'))];
       const share = shareAt(row.busy, part), from = share ? 0.15 : 0;  // what is hardly used can be told from what is not

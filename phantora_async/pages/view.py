@@ -8,6 +8,8 @@ from typing import Any
 from phantora_async.report import notes
 
 Document = Mapping[str, Any]
+DIVIDED = ("live", "report", "report.simulated")
+"""Parts of the view whose own parts change one by one."""
 
 
 def view(document: Document, live: Document | None = None) -> dict[str, Any]:
@@ -20,6 +22,18 @@ def _shown(document: Document) -> Document:
     kernels = document["simulated"]["kernels"]
     short = [{name: value for name, value in one.items() if name != "signature"} for one in kernels["signatures"]]
     return {**document, "simulated": {**document["simulated"], "kernels": {**kernels, "signatures": short}}}
+
+
+def parts(shown: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """What a live page is sent piece by piece, by its place in the view: ``report.simulated.step``."""
+    found: dict[str, Any] = {}
+    for name, value in shown.items():
+        at = f"{place}{name}"
+        if at in DIVIDED and value is not None:
+            found |= parts(value, f"{at}.")
+        else:
+            found[at] = value
+    return found
 
 
 def _title(document: Document) -> str:

@@ -7,9 +7,10 @@ Goes out: the document; its JSON; its text.
 May import: netsim, ingest, over_time, run_spec, virtual_time, wording.
 """
 
-from phantora_async.report.document import SCHEMA, Document, build, to_json
+from phantora_async.report.document import SCHEMA, Document, build, ranks_document, to_json
 from phantora_async.report.reading import ReportError, read, read_whole
 from phantora_async.report.simulator import Usage
+from phantora_async.report.steps import step_document
 from phantora_async.report.text import notes, terminal_report
 
 __all__ = [
@@ -19,8 +20,10 @@ __all__ = [
     "Usage",
     "build",
     "notes",
+    "ranks_document",
     "read",
     "read_whole",
+    "step_document",
     "terminal_report",
     "to_json",
 ]
