@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -30,7 +30,6 @@ HEADERS = {
     "X-Frame-Options": "DENY",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class LiveServer:
@@ -53,7 +52,7 @@ class LiveServer:
         self._changed = asyncio.Event()
         self._looked = asyncio.Event()
         """Somebody looks."""
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application()
         app.router.add_get("/", self._page)
         app.router.add_get("/events", self._events)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, handler_cancellation=True)
@@ -93,8 +92,8 @@ class LiveServer:
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    def _check(self, request: web.Request) -> None:
+        """Raises HTTPForbidden."""
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="this page has no such host name\n")
         origin = request.headers.get("Origin")
@@ -106,12 +105,13 @@ class LiveServer:
             raise web.HTTPForbidden(text="requests of other pages are refused\n")
         if not hmac.compare_digest(request.query.get("token", "").encode(), self._token):
             raise web.HTTPForbidden(text="the address of this page has a token, which the run has printed\n")
-        return await handler(request)
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
+        self._check(request)
         return web.Response(body=self._html, content_type="text/html", charset="utf-8", headers=HEADERS)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
+        self._check(request)
         if self.viewers >= MOST_VIEWERS:
             raise web.HTTPServiceUnavailable(text=f"{MOST_VIEWERS} pages look at this run already\n")
         response = web.StreamResponse(headers=HEADERS | {"Content-Type": "text/event-stream"})
