@@ -119,7 +119,10 @@ class DataExchange:
         else:
             outputs = [b""] * len(places)
         return [
-            (collective.ranks[place], records.Data.encode(0, pending.tokens[place], int(pending.assumed), payload=output))
+            (
+                collective.ranks[place],
+                records.Data.encode(0, pending.tokens[place], int(pending.assumed), payload=output),
+            )
             for place, output in zip(places, outputs, strict=True)
         ]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from netsim import SpecError
 from netsim.json_files import Place, line_of, name_of, parse, read_text
+from phantora_async.over_time import KINDS
 from phantora_async.report.document import SCHEMA, Document
 from phantora_async.wording import printable
 
@@ -73,7 +74,15 @@ class Fields:
         return "an object"
 
 
-Shape = Whole | Number | Text | Maybe | Each | Fields
+@dataclass(frozen=True, slots=True)
+class AnyObject:
+    """An object with any fields, all of which are kept."""
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+Shape = Whole | Number | Text | Maybe | Each | Fields | AnyObject
 WHOLE, NUMBER, TEXT = Whole(), Number(), Text()
 
 
@@ -104,12 +113,34 @@ _INTERVAL = Fields(
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
     | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
-    {"each_ns": Each(WHOLE)},
+    {"each_ns": Each(WHOLE), "from_ns": WHOLE},
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
+)
+_CHANGES = Each(Each(WHOLE, 2))
+_ACTIVITY = Fields(
+    {
+        "part_ns": Whole(1),
+        "until_ns": WHOLE,
+        "ranks": Each(
+            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *KINDS))
+        ),
+    }
+)
+_LINKS = Fields(
+    {
+        "part_ns": Whole(1),
+        **_fields(WHOLE, "until_ns", "links"),
+        "kinds": Each(
+            Fields(
+                _fields(NUMBER, "links", "gbps", "nbytes", "mean_share", "max_share") | _fields(TEXT, "kind", "busy")
+            )
+        ),
+        "listed": Each(Fields(_fields(NUMBER, "gbps", "nbytes", "share") | _fields(TEXT, "name", "busy"))),
+    }
 )
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
@@ -157,6 +188,9 @@ _SIMULATED = Fields(
         "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
         "reasons": _REASONS,
+        "memory": Fields(_fields(NUMBER, "capacity_nbytes")),
+        "activity": _ACTIVITY,
+        "links": _LINKS,
     },
 )
 _SPECULATION = Fields(
@@ -173,7 +207,7 @@ _SIMULATOR = Fields(
 _RUN = Fields(
     {},
     _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
-    | dict.fromkeys(("options", "versions", "environment", "descriptions"), Fields({}))
+    | dict.fromkeys(("options", "versions", "environment", "descriptions"), AnyObject())
     | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
 )
 SHAPE = Fields(
@@ -185,8 +219,7 @@ SHAPE = Fields(
     },
     {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
 )
-"""All that ``text.terminal_report`` and ``phantora_async.api`` read. A field that they are to show has to be added.
-"""
+"""All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""
 
 
 class ReportError(Exception):
@@ -240,6 +273,8 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
         case Number() if type(value) in (int, float) and 0 <= value <= MOST:
             return None
         case Text() if isinstance(value, str):
+            return None
+        case AnyObject() if isinstance(value, dict):
             return None
     shown = printable(json.dumps(value, ensure_ascii=False))
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
