@@ -163,6 +163,8 @@ int ph_stream_destroy(ph_stream *stream) {
     if (stream->next) stream->next->before = stream->before;
     ph_blocking_streams -= stream->blocking;
     stream->magic = 0;
+    free(stream->keys);
+    stream->keys = NULL;
     stream->next = streams.retired;
     streams.retired = stream;
     ph_record_unlock();

@@ -24,7 +24,8 @@ struct ph_stream {
     /* the open segment, under the record lock: number of launches, 0 if none is open; places that they take in the
      * launch queue; and the fields of a SEGMENT record */
     uint32_t launches, queued;
-    uint64_t first_ns, solo_ns, contended_ns, tail_ns;
+    uint64_t first_ns, solo_ns, contended_ns, tail_ns, tail_work_ns;
+    uint64_t *keys; /* of its launches, if the run wants to know (content.h) */
     ph_stream *next_open;
     /* order with the legacy default stream: how often this stream was given work; how much of the legacy default
      * stream's work this one waits for; how much of this one's work the legacy default stream waits for */
