@@ -49,6 +49,8 @@ class Session:
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
         self._interrupted = False
+        self.versions: dict[str, str] = {}
+        """Of torch and Python, where the ranks run; empty until the forker has told them."""
 
     async def run(self) -> Outcome:
         """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
@@ -136,6 +138,7 @@ class Session:
             restart_delay_ns=config.restart_delay_ns,
             loop_turns=config.loop_turns,
             trace=config.trace,
+            reasons=config.reasons,
         )
 
     def _tails(self) -> list[LogTail]:
@@ -181,6 +184,8 @@ class Session:
         """The forker's messages, to its end."""
         async for event in launcher.events():
             match event["event"]:
+                case "ready":
+                    self.versions = {name: event[name] for name in ("torch", "python")}
                 case "exited":
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"], event["untold"])
                 case "isolation":

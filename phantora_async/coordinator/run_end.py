@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from signal import Signals
 from typing import NamedTuple
 
+from phantora_async.coordinator.network_model import network_of
 from phantora_async.coordinator.restarts import Restart
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
+from phantora_async.reasons import LastSteps, reasons_document
 from phantora_async.report import Document, Usage, build
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Timeline
@@ -53,7 +56,16 @@ class Exit(NamedTuple):
 class RunEnd:
     """Collects exits and failures; ``settle``, then ``outcome``."""
 
-    def __init__(self, spec: RunSpec, timeline: Timeline, fact_builder: FactBuilder, stacks: Stacks) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        stacks: Stacks,
+        last_steps: LastSteps | None = None,
+    ) -> None:
+        """`last_steps`: what the report tells reasons by; None: it tells none."""
+        self._last_steps = last_steps
         self._spec = spec
         self._timeline = timeline
         self._fact_builder = fact_builder
@@ -109,7 +121,15 @@ class RunEnd:
         snapshot = self._timeline.snapshot()
         document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure, self.stopped)
         document["simulated"]["restarts"] = [restart._asdict() for restart in restarts]
+        if self._last_steps is not None and failure is None:
+            document["simulated"]["reasons"] = self._reasons(self._last_steps)
         return document
+
+    def _reasons(self, last_steps: LastSteps) -> Document:
+        results, spec = self._timeline.output.results, self._spec
+        figures = [results.recent_steps(rank) for rank in range(spec.world_size)]
+        costs, told = self._fact_builder.costs, self._fact_builder.segment_contents
+        return reasons_document(last_steps, figures, spec, costs, told, partial(network_of, spec))
 
     def rank_died(self, rank: int) -> RankDied:
         """The failure of a rank that ended, or said it ends, with an error."""

@@ -6,6 +6,7 @@ They are answered here when they arrive, so that ranks continue. What remains ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -92,6 +93,8 @@ class FactBuilder:
         self.reads = UncomputedReads()
         self.profiled: set[int] = set()
         """Ranks whose scripts have run a profiler."""
+        self.segment_contents: dict[int, Counter[int]] = {}
+        """What segments consist of: launches of each cost, by the number of the content."""
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
@@ -99,6 +102,7 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.SEGMENT_CONTENT: self._segment_content,
             records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
@@ -212,6 +216,15 @@ class FactBuilder:
 
     def _trace_name(self, rank: int, record: records.TraceName) -> None:
         self.rank_info[rank].trace_names[record.key] = _text(record.payload)
+
+    def _segment_content(self, rank: int, record: records.SegmentContent) -> None:
+        if record.content in self.segment_contents:
+            return
+        try:
+            costs = records.SegmentCost.decode_all(record.payload, 0, record.entries)
+        except RecordError as error:
+            raise ProtocolError(rank, str(error)) from None
+        self.segment_contents[record.content] = Counter({one.key: one.launches for one in costs})
 
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
         self.rank_info[rank].launches.marker(record)

@@ -1,4 +1,6 @@
-"""Reading a report that may be damaged or written by another program: every field that the text shows is checked."""
+"""Reading a report that may be damaged or written by another program: every field that the text or the
+Python API shows is checked.
+"""
 
 from __future__ import annotations
 
@@ -79,10 +81,19 @@ def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
     return dict.fromkeys(names, shape)
 
 
-_SIGNATURE = Fields(_fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"), {"bound": TEXT})
+_SIGNATURE = Fields(
+    _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"),
+    _fields(TEXT, "bound", "signature", "model") | _fields(NUMBER, "share", "flops") | {"total_ns": WHOLE},
+)
 _RANK = Fields(
     _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
-    | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}
+    | {
+        "window": TEXT,
+        "memory": Fields(
+            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"), {"device_peak_nbytes": NUMBER}
+        ),
+    },
+    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches") | {"flops": NUMBER},
 )
 _INTERVAL = Fields(
     _fields(
@@ -92,7 +103,8 @@ _INTERVAL = Fields(
 )
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
-    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)}
+    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
+    {"each_ns": Each(WHOLE)},
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
@@ -102,6 +114,19 @@ _ROUTED = Fields(
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
+_KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
+_COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
+_REASONS = Fields(
+    {"missing": TEXT},
+    {
+        **_fields(WHOLE, "step", "ns", "run_ns"),
+        "parts": Each(Fields(_fields(TEXT, "kind", "name", "doing") | {"ns": WHOLE})),
+        "path": Each(Fields(_fields(WHOLE, "rank", "start_ns", "end_ns") | _fields(TEXT, "kind", "name"))),
+        "kernels": Fields({"gpu": Each(_KERNEL), "path": Each(_KERNEL)}),
+        "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}),
+        "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
+    },
+)
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
     | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
@@ -129,8 +154,9 @@ _SIMULATED = Fields(
     {
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "stated_values": Each(_STATED),
-        "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
+        "reasons": _REASONS,
     },
 )
 _SPECULATION = Fields(
@@ -144,6 +170,12 @@ _SIMULATOR = Fields(
         "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
     },
 )
+_RUN = Fields(
+    {},
+    _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
+    | dict.fromkeys(("options", "versions", "environment", "descriptions"), Fields({}))
+    | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
+)
 SHAPE = Fields(
     {
         "exit_code": WHOLE,
@@ -151,9 +183,10 @@ SHAPE = Fields(
         "simulated": _SIMULATED,
         "simulator": _SIMULATOR,
     },
-    {"stopped": Maybe(Fields({"text": TEXT}))},
+    {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
 )
-"""All that ``text.terminal_report`` reads. A field that the text is to show has to be added here."""
+"""All that ``text.terminal_report`` and ``phantora_async.api`` read. A field that they are to show has to be added.
+"""
 
 
 class ReportError(Exception):
@@ -168,6 +201,11 @@ class _Fault:
 
 def read(path: Path) -> Document:
     """The document, checked, with those fields alone that ``SHAPE`` has. Raises ReportError."""
+    return dict(_only(read_whole(path), SHAPE))
+
+
+def read_whole(path: Path) -> Document:
+    """The document with all its fields, of which those that ``SHAPE`` has are checked. Raises ReportError."""
     try:
         text = read_text(path)
         document = parse(text, path)
@@ -178,7 +216,7 @@ def read(path: Path) -> Document:
     fault = _fault(document, SHAPE, ()) or _disagreement(document["simulated"])
     if fault is not None:
         raise ReportError(f"{path}:{line_of(text, fault.place)}: {name_of(fault.place)}: {fault.problem}")
-    return dict(_only(document, SHAPE))
+    return document
 
 
 def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | None:
@@ -227,6 +265,11 @@ def _disagreement(simulated: Document) -> _Fault | None:
     at: tuple[str | int, ...] = ("simulated",)
     if len(ranks) != world_size:
         return _Fault((*at, "ranks"), f"expected {world_size} ranks as in world_size, found {len(ranks)}")
+    reasons = simulated.get("reasons", {"missing": "not asked for"})
+    if not reasons["missing"]:
+        for name in _REASONS.optional:
+            if name not in reasons:
+                return _Fault((*at, "reasons", name), "missing")
     signatures = len(kernels["signatures"])
     for number, group in enumerate(kernels["ranks"]):
         if len(group["launches"]) != signatures:

@@ -14,6 +14,7 @@ from operator import add, attrgetter, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
+from emu.contract.records import DeviceKind
 from phantora_async.virtual_time.entity_fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.facts import Collective, CommCreation
 
@@ -124,7 +125,7 @@ class Segment:
 
     Alone it does contended_ns x WORK_UNIT of them per nanosecond, beside an NCCL kernel solo_ns x WORK_UNIT. So a
     change between these rates divides nothing, and only the completion is rounded: up, to the first nanosecond at which
-    no unit is left. Beside segments of other streams the rate is lower (``gpu_sharing``), and rounded down.
+    no unit is left. Beside segments of other streams the rate is lower (``streams``), and rounded down.
     """
 
     launches: int = constant()
@@ -135,7 +136,7 @@ class Segment:
     floor_ns: int = constant()
     """It is not complete before this instant: its last kernels are launched that late."""
     fill: int = constant()
-    """How much of the GPU its kernels take, in parts of ``gpu_sharing.FULL``."""
+    """How much of the GPU its kernels take, in parts of ``streams.FULL``."""
 
 
 @entity
@@ -354,7 +355,7 @@ class Host:
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
-        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used), NO_SHARES)
+        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used if device.number < DeviceKind.APART), NO_SHARES)
 
 
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd

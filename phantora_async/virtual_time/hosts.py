@@ -26,11 +26,10 @@ from phantora_async.virtual_time.entities import (
 )
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
-from phantora_async.virtual_time.gpu_sharing import fill_of
 from phantora_async.virtual_time.output import Output, is_delayed
 from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
-from phantora_async.virtual_time.streams import Streams
+from phantora_async.virtual_time.streams import Streams, fill_of
 
 
 class Hosts:
