@@ -24,8 +24,8 @@ class Framework:
 
 
 UPDATED = ("reads values that were not computed",)
-"""The warning that a job expects which copies parameters or gradients to the host: nobody has computed what an optimizer
-or a backward pass makes of them (docs/limitations.md).
+"""The warning that a job expects which copies parameters or gradients to the host: what an optimizer or a backward pass
+makes of them is not computed (docs/limitations.md).
 """
 
 
