@@ -1,4 +1,6 @@
-"""Reading a report that may be damaged or written by another program: every field that the text shows is checked."""
+"""Reading a report that may be damaged or written by another program: every field that the text or the
+Python API shows is checked.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any
 
 from netsim import SpecError
 from netsim.json_files import Place, line_of, name_of, parse, read_text
+from phantora_async.over_time import KINDS
 from phantora_async.report.document import SCHEMA, Document
 from phantora_async.wording import printable
 
@@ -71,7 +74,15 @@ class Fields:
         return "an object"
 
 
-Shape = Whole | Number | Text | Maybe | Each | Fields
+@dataclass(frozen=True, slots=True)
+class AnyObject:
+    """An object with any fields, all of which are kept."""
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+Shape = Whole | Number | Text | Maybe | Each | Fields | AnyObject
 WHOLE, NUMBER, TEXT = Whole(), Number(), Text()
 
 
@@ -79,10 +90,19 @@ def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
     return dict.fromkeys(names, shape)
 
 
-_SIGNATURE = Fields(_fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"), {"bound": TEXT})
+_SIGNATURE = Fields(
+    _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"),
+    _fields(TEXT, "bound", "signature", "model") | _fields(NUMBER, "share", "flops") | {"total_ns": WHOLE},
+)
 _RANK = Fields(
     _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
-    | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}
+    | {
+        "window": TEXT,
+        "memory": Fields(
+            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"), {"device_peak_nbytes": NUMBER}
+        ),
+    },
+    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches") | {"flops": NUMBER},
 )
 _INTERVAL = Fields(
     _fields(
@@ -92,16 +112,52 @@ _INTERVAL = Fields(
 )
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
-    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)}
+    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
+    {"each_ns": Each(WHOLE), "from_ns": WHOLE},
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
 )
+_CHANGES = Each(Each(WHOLE, 2))
+_ACTIVITY = Fields(
+    {
+        "part_ns": Whole(1),
+        "until_ns": WHOLE,
+        "ranks": Each(
+            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *KINDS))
+        ),
+    }
+)
+_LINKS = Fields(
+    {
+        "part_ns": Whole(1),
+        **_fields(WHOLE, "until_ns", "links"),
+        "kinds": Each(
+            Fields(
+                _fields(NUMBER, "links", "gbps", "nbytes", "mean_share", "max_share") | _fields(TEXT, "kind", "busy")
+            )
+        ),
+        "listed": Each(Fields(_fields(NUMBER, "gbps", "nbytes", "share") | _fields(TEXT, "name", "busy"))),
+    }
+)
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
+_KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
+_COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
+_REASONS = Fields(
+    {"missing": TEXT},
+    {
+        **_fields(WHOLE, "step", "ns", "run_ns"),
+        "parts": Each(Fields(_fields(TEXT, "kind", "name", "doing") | {"ns": WHOLE})),
+        "path": Each(Fields(_fields(WHOLE, "rank", "start_ns", "end_ns") | _fields(TEXT, "kind", "name"))),
+        "kernels": Fields({"gpu": Each(_KERNEL), "path": Each(_KERNEL)}),
+        "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}),
+        "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
+    },
+)
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
     | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
@@ -129,8 +185,12 @@ _SIMULATED = Fields(
     {
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "stated_values": Each(_STATED),
-        "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
+        "reasons": _REASONS,
+        "memory": Fields(_fields(NUMBER, "capacity_nbytes")),
+        "activity": _ACTIVITY,
+        "links": _LINKS,
     },
 )
 _SPECULATION = Fields(
@@ -144,6 +204,12 @@ _SIMULATOR = Fields(
         "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
     },
 )
+_RUN = Fields(
+    {},
+    _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
+    | dict.fromkeys(("options", "versions", "environment", "descriptions"), AnyObject())
+    | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
+)
 SHAPE = Fields(
     {
         "exit_code": WHOLE,
@@ -151,9 +217,9 @@ SHAPE = Fields(
         "simulated": _SIMULATED,
         "simulator": _SIMULATOR,
     },
-    {"stopped": Maybe(Fields({"text": TEXT}))},
+    {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
 )
-"""All that ``text.terminal_report`` reads. A field that the text is to show has to be added here."""
+"""All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""
 
 
 class ReportError(Exception):
@@ -168,6 +234,11 @@ class _Fault:
 
 def read(path: Path) -> Document:
     """The document, checked, with those fields alone that ``SHAPE`` has. Raises ReportError."""
+    return dict(_only(read_whole(path), SHAPE))
+
+
+def read_whole(path: Path) -> Document:
+    """The document with all its fields, of which those that ``SHAPE`` has are checked. Raises ReportError."""
     try:
         text = read_text(path)
         document = parse(text, path)
@@ -178,7 +249,7 @@ def read(path: Path) -> Document:
     fault = _fault(document, SHAPE, ()) or _disagreement(document["simulated"])
     if fault is not None:
         raise ReportError(f"{path}:{line_of(text, fault.place)}: {name_of(fault.place)}: {fault.problem}")
-    return dict(_only(document, SHAPE))
+    return document
 
 
 def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | None:
@@ -202,6 +273,8 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
         case Number() if type(value) in (int, float) and 0 <= value <= MOST:
             return None
         case Text() if isinstance(value, str):
+            return None
+        case AnyObject() if isinstance(value, dict):
             return None
     shown = printable(json.dumps(value, ensure_ascii=False))
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
@@ -227,6 +300,11 @@ def _disagreement(simulated: Document) -> _Fault | None:
     at: tuple[str | int, ...] = ("simulated",)
     if len(ranks) != world_size:
         return _Fault((*at, "ranks"), f"expected {world_size} ranks as in world_size, found {len(ranks)}")
+    reasons = simulated.get("reasons", {"missing": "not asked for"})
+    if not reasons["missing"]:
+        for name in _REASONS.optional:
+            if name not in reasons:
+                return _Fault((*at, "reasons", name), "missing")
     signatures = len(kernels["signatures"])
     for number, group in enumerate(kernels["ranks"]):
         if len(group["launches"]) != signatures:
