@@ -1,11 +1,65 @@
-"""The product: command line, coordinator, virtual time, reports. Never imports torch.
+"""The product: command line, Python API, coordinator, virtual time, reports. Never imports torch.
 
-Lives here: the command line (cli), what a run's options mean (config, run_spec), one run from start to end (session),
-the processes that it starts (launcher), its terminal, and every error (errors). The launcher starts the forker, from
-which ranks are forked. Records of ranks arrive in ``ingest`` and become facts; ``virtual_time`` executes the facts;
-``coordinator`` drives both; ``liveness`` watches ranks that send nothing; ``diagnosis`` and ``report`` say what
-happened.
+Lives here: the command line (cli), what a run's options are and mean (options, config, run_spec), one run from start to
+end (session), the processes that it starts (launcher), its terminal, and every error (errors). The launcher starts the
+forker, from which ranks are forked. Records of ranks arrive in ``ingest`` and become facts; ``virtual_time`` executes
+the facts; ``coordinator`` drives both; ``liveness`` watches ranks that send nothing; ``diagnosis`` and ``report`` say
+what happened; ``api`` is what ``import phantora_async`` offers.
 Comes in: a command line, messages of the forker.
 Goes out: the script's output, the status, the report, an exit code.
 May import: emu.contract, netsim, profiles.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from phantora_async.api.results import Kernel, Rank, Run, Step, compare, load
+    from phantora_async.api.running import run
+    from phantora_async.comparison import Comparison
+    from phantora_async.errors import PhantoraError, RunFailure, UsageError
+    from phantora_async.options import RunOptions
+
+_PLACES = {
+    "Comparison": "phantora_async.comparison",
+    "Kernel": "phantora_async.api.results",
+    "PhantoraError": "phantora_async.errors",
+    "Rank": "phantora_async.api.results",
+    "Run": "phantora_async.api.results",
+    "RunFailure": "phantora_async.errors",
+    "RunOptions": "phantora_async.options",
+    "Step": "phantora_async.api.results",
+    "UsageError": "phantora_async.errors",
+    "compare": "phantora_async.api.results",
+    "load": "phantora_async.api.results",
+    "run": "phantora_async.api.running",
+}
+"""Where each name is: it is imported when it is first used, so that `import phantora_async` takes no time."""
+
+__all__ = [
+    "Comparison",
+    "Kernel",
+    "PhantoraError",
+    "Rank",
+    "Run",
+    "RunFailure",
+    "RunOptions",
+    "Step",
+    "UsageError",
+    "compare",
+    "load",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

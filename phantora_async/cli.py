@@ -7,25 +7,16 @@ code`. Only the chosen module is imported.
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import io
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from phantora_async.errors import (
-    InternalError,
-    Interrupted,
-    NotWritten,
-    PhantoraError,
-    UsageError,
-    exit_codes_help,
-)
+from phantora_async.errors import PhantoraError, UsageError, as_phantora_error, exit_codes_help
 from phantora_async.wording import printable
 
 DESCRIPTION = "Runs unmodified distributed PyTorch training scripts on emulated GPUs and predicts step time and memory."
@@ -45,6 +36,7 @@ COMMANDS = (
     Command("run", "run a training script on emulated GPUs"),
     Command("join", "run servers of a run that another machine coordinates"),
     Command("report", "show a run's report again"),
+    Command("compare", "say what differs between runs, and what that changed"),
     Command("validate", "compare emulated jobs with what real GPUs did"),
     Command("profile", "measure this machine's host"),
     Command("bench", "measure the simulator itself"),
@@ -63,10 +55,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"try: {self.prog} --help")
-
-
-WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""A file could not be written, whichever file it was."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -95,17 +83,11 @@ def run(arguments: list[str]) -> int:
     """Runs one command line, prints the error if there is one, returns the exit code."""
     try:
         return _run(arguments)
-    except PhantoraError as error:
-        return _print(error)
-    except KeyboardInterrupt:
-        return _print(Interrupted("interrupted"))
     except BrokenPipeError:  # `... | head`
         sys.stderr.close()
         return 128 + signal.SIGPIPE
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-            return _print(NotWritten(f"{error.strerror}{f': {error.filename}' if error.filename else ''}"))
-        return _print(InternalError(f"internal error: {error!r}\n{traceback.format_exc()}".rstrip()))
+    except (Exception, KeyboardInterrupt) as error:
+        return _print(as_phantora_error(error))
 
 
 def _print(error: PhantoraError) -> int:
@@ -143,7 +125,8 @@ def _run(arguments: list[str]) -> int:
     module = importlib.import_module(chosen.module)
     sub = Parser(prog=f"phantora-async {chosen.name}", description=module.__doc__)
     module.add_arguments(sub)
-    return int(module.run(sub.parse_args(given.arguments)))
+    prepared = getattr(module, "with_ports", list)(given.arguments)
+    return int(module.run(sub.parse_args(prepared)))
 
 
 def _epilog() -> str:

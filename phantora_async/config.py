@@ -1,14 +1,15 @@
-"""The options of `phantora-async run`, resolved and checked as a whole before anything starts."""
+"""The options of a run, resolved and checked as a whole before anything starts."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import errno
 import importlib.util
 import os
 import re
 import secrets
 import shutil
+import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from emu.contract import isolation, routing_policy, stated_values
 from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
 from phantora_async import compile_cache, run_dir, trace_request
-from phantora_async.errors import UsageError
+from phantora_async.errors import EnvironmentUnusable, UsageError
+from phantora_async.options import PathText, RunOptions
 from phantora_async.remote import wire
 from phantora_async.run_dir import TOKEN, RunDir
 from phantora_async.trace_request import TraceRequest
@@ -31,18 +33,10 @@ from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_g
 if TYPE_CHECKING:
     from netsim import NcclSettings
 
-HOST_MODES = ("modelled", "measured", "none")
-CLOCKS = ("exact", "optimistic")
-ISOLATIONS = isolation.LEVELS
-NETWORKS = isolation.NETWORKS
 DATA_LIMIT_NBYTES = 1 << 20
 """Data of copies, collectives and control tensors that are larger is neither moved nor computed."""
 FLOAT_LIMIT_COUNT = 4096
 """The same for floating-point control tensors and collectives (per rank) of more elements."""
-STALL_TIMEOUT_S = 1800.0
-"""gloo's default and three times NCCL's: many ranks share few processors here."""
-LOOP_TURNS = 1000
-"""A shorter loop may be one whose end we have overlooked. So many turns of a training loop take minutes here."""
 MOST_RANKS = 16_384
 MONITOR_INTERVAL = ("--monitor-interval", "--monitor_interval")
 MONITOR_INTERVAL_S = 0.1
@@ -50,8 +44,7 @@ MONITOR_INTERVAL_S = 0.1
 MOST_STEPS = 1_000_000_000
 MOST_UNTIL_NS = 1 << 61
 """Some 70 years."""
-DEFAULT_CLUSTER = "dgx-h200"
-DEFAULT_MOE = routing_policy.BALANCED
+MOST_PORT = 65_535
 RUNS = Path("phantora-runs")
 """Where run directories are made by default."""
 
@@ -69,9 +62,19 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
+class Ui:
+    """Where the live page is served."""
+
+    listening: socket.socket
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """One run. Paths are absolute, defaults are filled in."""
 
+    options: RunOptions
+    """What the user asked for."""
     script: str
     """A path, or a module's name if ``module``."""
     module: bool
@@ -119,6 +122,8 @@ class Config:
     trace: TraceRequest | None = None
     reasons: bool = False
     """The report tells why a step takes as long as it does."""
+    ui: Ui | None = None
+    """None: no live page."""
 
     @property
     def run_dir(self) -> Path:
@@ -173,9 +178,10 @@ def _network(cluster: Cluster, servers: int) -> tuple[NcclSettings, tuple[str, .
     return found.settings, tuple(f"NCCL's environment: {remark}" for remark in found.remarks)
 
 
-def resolve(given: argparse.Namespace) -> Config:
+def resolve(options: RunOptions) -> Config:
     """The run that these options describe; its run directory has been created. Raises UsageError."""
-    if given.script is None:
+    given = options.checked()
+    if not given.script:
         raise UsageError(
             "no script given", "phantora-async run -n 8 train.py, or for a module: phantora-async run -n 8 -m MODULE"
         )
@@ -204,27 +210,30 @@ def resolve(given: argparse.Namespace) -> Config:
             raise UsageError(
                 "--listen: isolated servers of several machines cannot reach each other", "--isolation none"
             )
-        given.isolation = "none"
     elif given.machines != 1 or given.token_file is not None:
         raise UsageError("--machines and --token-file need --listen")
-    if given.isolation != "none" and len(servers) > isolation.MAX_SERVERS:
+    level = "none" if given.listen is not None else given.isolation
+    if level != "none" and len(servers) > isolation.MAX_SERVERS:
         raise UsageError(f"{len(servers)} servers: at most {isolation.MAX_SERVERS} can be isolated", "--isolation none")
     nccl, remarks = _network(cluster, len(servers))
     if given.launcher and given.module:
         raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
-    script: str = given.script
+    script = os.fspath(given.script)
     if not given.launcher:
         script = _module(script) if given.module else _script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
-    trace = trace_request.resolve(given.trace, given.trace_ranks, given.trace_steps, sum(servers))
+    trace = trace_request.resolve(_text(given.trace), given.trace_ranks, given.trace_steps, sum(servers))
     routing = _routing(given.moe)
     values = tuple(_value(text, "" if given.module or given.launcher else script) for text in given.value)
-    python = find_python(given.python)
-    cache, cache_remarks = _compile_cache(given.compile_cache)
-    claimed = _run_dir(given.run_dir, given.script, sum(servers))
+    python = find_python(_text(given.python))
+    steps, until_ns = _steps(given.steps), _until_ns(given.until)
+    cache, cache_remarks = _compile_cache(_text(given.compile_cache))
+    ui = _ui(given.ui)
+    claimed = _run_dir(_text(given.run_dir), script, sum(servers))
     if given.launcher:
         _link_logs(claimed.path, servers)
     return Config(
+        options=given,
         script=script,
         module=given.module,
         arguments=tuple(given.arguments),
@@ -234,45 +243,67 @@ def resolve(given: argparse.Namespace) -> Config:
         cluster=cluster,
         host=host,
         host_mode=given.host,
-        steps=_steps(given.steps),
-        until_ns=_until_ns(given.until),
+        steps=steps,
+        until_ns=until_ns,
         nccl=nccl,
         remarks=remarks + cache_remarks,
         clock=given.clock,
         speculation=given.speculation,
-        share_weights=not given.no_shared_weights,
-        isolation=given.isolation,
+        share_weights=given.shared_weights,
+        isolation=level,
         routing=routing,
         values=values,
-        network=given.network or ("host" if given.isolation == "none" else "private"),
+        network=given.network or ("host" if level == "none" else "private"),
         python=python,
         preload=tuple(given.preload),
-        auto_preload=not given.no_auto_preload,
+        auto_preload=given.auto_preload,
         compile_cache=cache,
         claimed=claimed,
-        report=_report(given.report, claimed.path),
+        report=_report(_text(given.report), claimed.path),
         shown_ranks=shown,
-        progress=not given.no_progress,
+        progress=given.progress,
         stall_timeout_s=given.stall_timeout,
         listen=_listen(given, len(servers), claimed.path),
         loop_turns=given.loop_turns,
         trace=trace,
         reasons=given.reasons,
+        ui=ui,
     )
 
 
-def _listen(given: argparse.Namespace, servers: int, run_dir: Path) -> Listen | None:
+def _text(path: PathText | None) -> str | None:
+    return None if path is None else os.fspath(path)
+
+
+def _listen(given: RunOptions, servers: int, run_dir: Path) -> Listen | None:
     if given.listen is None:
         return None
     host, port = wire.address(given.listen)
     if not 1 <= given.machines <= servers:
         raise UsageError(f"--machines {given.machines}: this run has {servers} servers, each is on one machine")
-    token, file = wire.read_token(given.token_file), given.token_file
+    file = Path(given.token_file) if given.token_file is not None else None
+    token = wire.read_token(file)
     if not token:
         token, file = secrets.token_hex(32), run_dir / TOKEN
         file.touch(mode=0o600)
         file.write_text(f"{token}\n")
     return Listen(host, port, token, file, given.machines)
+
+
+def _ui(port: int | None) -> Ui | None:
+    """The port is taken now, so that no other run gets it. Raises UsageError."""
+    if port is None:
+        return None
+    if importlib.util.find_spec("aiohttp") is None:
+        raise EnvironmentUnusable("--ui: the package aiohttp is missing", "pip install aiohttp")
+    if not 0 <= port <= MOST_PORT:
+        raise UsageError(f"--ui {port}: expected a port from 0 to {MOST_PORT}; 0 is any free one")
+    try:
+        listening = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        why = "another program uses this port" if error.errno == errno.EADDRINUSE else error.strerror
+        raise UsageError(f"--ui {port}: {why}", "choose another port, or any free one: --ui") from None
+    return Ui(listening, secrets.token_urlsafe(24))
 
 
 def _steps(given: int | None) -> int:
@@ -322,15 +353,16 @@ def _value(text: str, script: str) -> StatedValue:
     return value
 
 
-def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
+def _servers(given: RunOptions, cluster: Cluster) -> tuple[int, ...]:
     """GPUs in use on each server. -n 12 with 8 GPUs per server: one server of 8 and one of 4."""
-    for option, value in (("-n", given.n), ("--nnodes", given.nnodes), ("--nproc-per-node", given.nproc_per_node)):
+    counts = (("-n", given.world_size), ("--nnodes", given.nnodes), ("--nproc-per-node", given.nproc_per_node))
+    for option, value in counts:
         if value is not None and value < 1:
             raise UsageError(f"{option} {value}: must be at least 1")
-    if given.n is not None and given.nnodes is not None:
+    if given.world_size is not None and given.nnodes is not None:
         raise UsageError("-n and --nnodes exclude each other", "-n WORLD, or --nnodes N --nproc-per-node GPUS")
     per_server: int = given.nproc_per_node or cluster.gpus_per_server
-    if max(given.n or 0, (given.nnodes or 0) * per_server) > MOST_RANKS:
+    if max(given.world_size or 0, (given.nnodes or 0) * per_server) > MOST_RANKS:
         raise UsageError(f"too many ranks: at most {MOST_RANKS:,}, each of which is a process of this machine")
     if per_server > cluster.gpus_per_server:
         raise UsageError(
@@ -339,7 +371,7 @@ def _servers(given: argparse.Namespace, cluster: Cluster) -> tuple[int, ...]:
         )
     if given.nnodes is not None:
         return (per_server,) * int(given.nnodes)
-    world: int = given.n if given.n is not None else given.nproc_per_node or 1
+    world: int = given.world_size if given.world_size is not None else given.nproc_per_node or 1
     full, rest = divmod(world, per_server)
     return (per_server,) * full + ((rest,) if rest else ())
 

@@ -1,4 +1,5 @@
-"""Every error that ends a command: one hierarchy, each class with its exit code. Only ``cli.run`` prints them.
+"""Every error that ends a command: one hierarchy, each class with its exit code. Only ``cli.run`` prints them; the
+Python API raises them.
 
 ``UsageError``, ``EnvironmentUnusable`` and ``NotWritten`` are found by the command itself. A ``RunFailure`` ends a run
 that has started; the coordinator finds most of them, and the run's report records them.
@@ -7,9 +8,11 @@ that has started; the coordinator finds most of them, and the run's report recor
 from __future__ import annotations
 
 import enum
+import errno
 import textwrap
+import traceback
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from emu.contract.records import ExitKind
 
@@ -56,6 +59,8 @@ class PhantoraError(Exception):
     """
 
     exit_code: int = ExitCode.INTERNAL
+    run: Any = None
+    """From ``phantora_async.run``: a ``Run`` of what there was until then, if the run has begun."""
 
     def __init__(self, message: str, hint: str = "", details: str = "") -> None:
         super().__init__(message)
@@ -63,10 +68,20 @@ class PhantoraError(Exception):
         self.hint = hint
         self.details = details
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes; each class has arguments of its own."""
+        return _made_again, (type(self), self.args, self.__dict__)
+
     @property
     def text(self) -> str:
         """The message and its details."""
         return f"{self.message}\n{self.details}" if self.details else self.message
+
+
+def _made_again(kind: type[PhantoraError], arguments: tuple[Any, ...], state: dict[str, Any]) -> PhantoraError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(PhantoraError):
@@ -200,3 +215,21 @@ class RankDied(RunFailure):
         super().__init__(message)
         self.rank = rank
         self.exit_code = exit_code
+
+
+# ---- other exceptions ----------------------------------------------------------------------------------------------
+
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""A file could not be written, whichever file it was."""
+
+
+def as_phantora_error(error: BaseException) -> PhantoraError:
+    """What another exception, which ends a command, says to the user."""
+    if isinstance(error, PhantoraError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted("interrupted")
+    if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+        return NotWritten(f"{error.strerror}{f': {error.filename}' if error.filename else ''}")
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return InternalError(f"internal error: {error!r}\n{text}")

@@ -495,9 +495,10 @@ class Data(NamedTuple):
     nbytes: int
     qid: int
     token: int
+    assumed: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, token: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, token: int, assumed: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class NcclData(NamedTuple):
     kind: int
@@ -508,9 +509,10 @@ class NcclData(NamedTuple):
     seq: int
     op: int
     peer: int
+    assumed: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, assumed: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class NcclSources(NamedTuple):
     kind: int
@@ -762,6 +764,9 @@ class TracedKind(IntEnum):
     KERNEL = 1
     COPY = 2
     FILL = 3
+
+class DeviceKind(IntEnum):
+    APART = 65536
 
 class ScopeKind(IntEnum):
     STREAM = 1

@@ -129,8 +129,8 @@ class FactBuilder:
     def take(self, rank: int, arrived: list[Any]) -> list[Any]:
         """Facts for the timeline, in order. Raises RunFailure if the run cannot continue after these records."""
         rank_info = self.rank_info[rank]
-        if rank_info.bye is not None and arrived:
-            raise ProtocolError(rank, f"{records.NAMES[arrived[0].kind]} after BYE")
+        if rank_info.bye is not None:
+            self._check_after_bye(rank, arrived)
         if rank_info.hello is None and arrived and arrived[0].kind != records.HELLO:
             raise ProtocolError(rank, f"{records.NAMES[arrived[0].kind]} before HELLO")
         find = self._handlers.get
@@ -247,6 +247,12 @@ class FactBuilder:
             raise ProtocolError(rank, f"it says it is rank {record.rank} of {record.world_size}")
         self.rank_info[rank].hello = record
         return record
+
+    def _check_after_bye(self, rank: int, arrived: list[Any]) -> None:
+        """What a rank had promised to others may follow: it is beside the op stream."""
+        for record in arrived:
+            if record.kind not in (records.NCCL_DATA, records.NCCL_SOURCES):
+                raise ProtocolError(rank, f"{records.NAMES[record.kind]} after BYE")
 
     def _bye(self, rank: int, record: records.Bye) -> records.Bye | records.HostAdvance:
         self.rank_info[rank].bye = record

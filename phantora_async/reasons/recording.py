@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from emu.contract import records
 from emu.contract.records import MarkerKind
+from phantora_async.over_time import parts_for
 from phantora_async.virtual_time import Collective, CommCreationFact, NetworkModel, Timeline
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.entities import (
@@ -225,6 +226,7 @@ class _Hosts(Hosts):
             timeline.comm_creations,
             timeline.output,
             queue_depth,
+            parts_for(len(timeline.hosts)),
         )
 
     def _pass(self, host: Host, record: records.Up) -> bool:

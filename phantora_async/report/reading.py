@@ -1,4 +1,6 @@
-"""Reading a report that may be damaged or written by another program: every field that the text shows is checked."""
+"""Reading a report that may be damaged or written by another program: every field that the text or the
+Python API shows is checked.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any
 
 from netsim import SpecError
 from netsim.json_files import Place, line_of, name_of, parse, read_text
+from phantora_async.over_time import KINDS
 from phantora_async.report.document import SCHEMA, Document
 from phantora_async.wording import printable
 
@@ -71,7 +74,15 @@ class Fields:
         return "an object"
 
 
-Shape = Whole | Number | Text | Maybe | Each | Fields
+@dataclass(frozen=True, slots=True)
+class AnyObject:
+    """An object with any fields, all of which are kept."""
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+Shape = Whole | Number | Text | Maybe | Each | Fields | AnyObject
 WHOLE, NUMBER, TEXT = Whole(), Number(), Text()
 
 
@@ -79,10 +90,19 @@ def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
     return dict.fromkeys(names, shape)
 
 
-_SIGNATURE = Fields(_fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"), {"bound": TEXT})
+_SIGNATURE = Fields(
+    _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"),
+    _fields(TEXT, "bound", "signature", "model") | _fields(NUMBER, "share", "flops") | {"total_ns": WHOLE},
+)
 _RANK = Fields(
     _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
-    | {"window": TEXT, "memory": Fields(_fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"))}
+    | {
+        "window": TEXT,
+        "memory": Fields(
+            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"), {"device_peak_nbytes": NUMBER}
+        ),
+    },
+    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches") | {"flops": NUMBER},
 )
 _INTERVAL = Fields(
     _fields(
@@ -92,12 +112,35 @@ _INTERVAL = Fields(
 )
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
-    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)}
+    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
+    {"each_ns": Each(WHOLE), "from_ns": WHOLE},
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
+)
+_CHANGES = Each(Each(WHOLE, 2))
+_ACTIVITY = Fields(
+    {
+        "part_ns": Whole(1),
+        "until_ns": WHOLE,
+        "ranks": Each(
+            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *KINDS))
+        ),
+    }
+)
+_LINKS = Fields(
+    {
+        "part_ns": Whole(1),
+        **_fields(WHOLE, "until_ns", "links"),
+        "kinds": Each(
+            Fields(
+                _fields(NUMBER, "links", "gbps", "nbytes", "mean_share", "max_share") | _fields(TEXT, "kind", "busy")
+            )
+        ),
+        "listed": Each(Fields(_fields(NUMBER, "gbps", "nbytes", "share") | _fields(TEXT, "name", "busy"))),
+    }
 )
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
@@ -142,9 +185,12 @@ _SIMULATED = Fields(
     {
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "stated_values": Each(_STATED),
-        "logged": Each(Fields({"rank": WHOLE, "text": TEXT})),
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
         "reasons": _REASONS,
+        "memory": Fields(_fields(NUMBER, "capacity_nbytes")),
+        "activity": _ACTIVITY,
+        "links": _LINKS,
     },
 )
 _SPECULATION = Fields(
@@ -158,6 +204,12 @@ _SIMULATOR = Fields(
         "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
     },
 )
+_RUN = Fields(
+    {},
+    _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
+    | dict.fromkeys(("options", "versions", "environment", "descriptions"), AnyObject())
+    | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
+)
 SHAPE = Fields(
     {
         "exit_code": WHOLE,
@@ -165,9 +217,9 @@ SHAPE = Fields(
         "simulated": _SIMULATED,
         "simulator": _SIMULATOR,
     },
-    {"stopped": Maybe(Fields({"text": TEXT}))},
+    {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
 )
-"""All that ``text.terminal_report`` reads. A field that the text is to show has to be added here."""
+"""All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""
 
 
 class ReportError(Exception):
@@ -182,6 +234,11 @@ class _Fault:
 
 def read(path: Path) -> Document:
     """The document, checked, with those fields alone that ``SHAPE`` has. Raises ReportError."""
+    return dict(_only(read_whole(path), SHAPE))
+
+
+def read_whole(path: Path) -> Document:
+    """The document with all its fields, of which those that ``SHAPE`` has are checked. Raises ReportError."""
     try:
         text = read_text(path)
         document = parse(text, path)
@@ -192,7 +249,7 @@ def read(path: Path) -> Document:
     fault = _fault(document, SHAPE, ()) or _disagreement(document["simulated"])
     if fault is not None:
         raise ReportError(f"{path}:{line_of(text, fault.place)}: {name_of(fault.place)}: {fault.problem}")
-    return dict(_only(document, SHAPE))
+    return document
 
 
 def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | None:
@@ -216,6 +273,8 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
         case Number() if type(value) in (int, float) and 0 <= value <= MOST:
             return None
         case Text() if isinstance(value, str):
+            return None
+        case AnyObject() if isinstance(value, dict):
             return None
     shown = printable(json.dumps(value, ensure_ascii=False))
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."

@@ -64,10 +64,15 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
         console.print(_kernels(simulated["kernels"], rank, console.width))
     for note in reasons_notes(simulated["reasons"]) if "reasons" in simulated else []:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
-    for note in _notes(simulated) + _early(document["simulator"]):
+    for note in notes(document):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print(_simulator(document["simulator"]), markup=False, highlight=False, soft_wrap=True)
     return out.getvalue().rstrip()
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """What else there is to say, warnings among it."""
+    return _notes(document["simulated"]) + _early(document["simulator"])
 
 
 def _printable(document: Any) -> Any:

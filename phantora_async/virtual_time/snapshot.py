@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from emu.contract import records
+from phantora_async.over_time import FIELDS, Activity, at_instants, parts_for, width_for
 from phantora_async.virtual_time.entities import (
     NO_MEMORY,
     Device,
@@ -138,6 +141,23 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
             timeline.output.revisions,
         ),
     )
+
+
+def take_activity(timeline: Timeline) -> Activity:
+    """See ``Timeline.activity``."""
+    now_ns = timeline.now_ns
+    width_ns = width_for(now_ns, parts_for(len(timeline.hosts)))
+    places = -(-now_ns // width_ns) + 1
+    ranks = []
+    for host in timeline.hosts:
+        figures = np.zeros((len(FIELDS), places), np.int64)
+        for device in host.used:
+            memory = host.memory.get(device.number, NO_MEMORY)
+            final = (*device.shares_at(now_ns)[:5], memory.allocated, memory.reserved)
+            assert device.samples is not None, "hosts give every device some"
+            figures += at_instants(device.samples, width_ns, now_ns, final)
+        ranks.append(figures)
+    return Activity(width_ns, now_ns, ranks, [len(host.used) for host in timeline.hosts])
 
 
 class _Ranks:

@@ -26,7 +26,7 @@ class Resolver:
     def of(*options: str, script: tuple[str, ...] = ("train.py",)) -> Config:
         parser = Parser()
         run.add_arguments(parser)
-        return resolve(parser.parse_args(["--python", sys.executable, *options, *script]))
+        return resolve(run.options_of(parser.parse_args(["--python", sys.executable, *options, *script])))
 
 
 @pytest.mark.parametrize(

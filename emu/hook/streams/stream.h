@@ -20,6 +20,7 @@ struct ph_stream {
     unsigned flags;
     bool legacy;   /* the device's legacy default stream */
     bool blocking; /* is ordered with the legacy default stream */
+    bool apart;    /* the library's own: waits for the device do not include it */
     /* the open segment, under the record lock: number of launches, 0 if none is open; places that they take in the
      * launch queue; and the fields of a SEGMENT record */
     uint32_t launches, queued;
@@ -48,6 +49,8 @@ void ph_streams_number_from(uint32_t first);
 ph_stream *ph_default_stream(int device);
 /* A priority out of range becomes the nearest one. */
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out);
+/* A stream of the library's own, which no wait of the program includes. */
+int ph_stream_create_apart(int device, ph_stream **out);
 int ph_stream_destroy(ph_stream *stream);
 
 /* To be called before a record that puts work on a stream (NCCL_LAUNCH): orders the stream with the legacy default

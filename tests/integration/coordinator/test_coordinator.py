@@ -463,7 +463,7 @@ async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
     [
         (struct.pack("<HHIQ", 777, 0, 16, 0), "rank 1: .*unknown record kind 777"),
         (records.Segment.encode(0, 9, 1, 1, 1, 1, 0, 0), "rank 1: .*stream 9 was never created"),
-        (records.NcclData.encode(0, 5, 0, 1, 0), "rank 1: .*was not announced"),
+        (records.NcclData.encode(0, 5, 0, 1, 0, 0), "rank 1: .*was not announced"),
         (records.CommSplit.encode(0, 1, 77, 0, 0, 0), "rank 1: .*communicator 0x4d is unknown"),
         (records.Cost.encode(0, 1, 0, payload=b"memset;8"), "rank 1: .*COST with key 0"),
         (records.Hello.encode(0, records.VERSION, 1, 2, 0, 1, 1, 0, 0), "rank 1: .*HELLO twice"),

@@ -44,7 +44,8 @@ Jobs = Callable[..., Ran]
 def configure(folder: Path, *options: str) -> Config:
     parser = Parser()
     run_command.add_arguments(parser)
-    return resolve(parser.parse_args(["--python", sys.executable, "--run-dir", str(folder / "run"), *options]))
+    given = parser.parse_args(["--python", sys.executable, "--run-dir", str(folder / "run"), *options])
+    return resolve(run_command.options_of(given))
 
 
 async def run_processes(config: Config, on_event: Callable[[Launcher, dict[str, Any]], None] | None = None) -> Ran:

@@ -51,6 +51,9 @@ class FixedNetwork:
     def commit(self, at_ns: int) -> None:
         assert all(due_ns >= at_ns for due_ns in self._due.values())
 
+    def shortest_ns(self, collective: Collective) -> int:
+        return max(self._duration_ns(collective), 1)
+
 
 class NoCosts:
     """Scripts hold segments, whose durations are known."""

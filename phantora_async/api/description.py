@@ -1,0 +1,63 @@
+"""The part ``run`` of a report: what was run, and with what. `phantora-async compare` says what differs."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from phantora_async.config import Config
+
+ENVIRONMENT = ("NCCL_", "PYTORCH_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "CUBLAS_", "CUDA_")
+"""Variables that begin so may change what a job does."""
+NOT_TOLD = {"gpu": ("attributes", "path"), "cluster": ("path",), "host": ("path", "measured")}
+"""Fields of descriptions that are left out: they follow from the others, or change nothing."""
+
+
+def describe(config: Config, versions: Mapping[str, str]) -> dict[str, Any]:
+    """`versions`: of torch and Python in the ranks."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "kind": "launcher" if config.launcher else "module" if config.module else "script",
+        "script": config.script,
+        "script_sha256": "" if config.launcher or config.module else _digest(Path(config.script)),
+        "arguments": list(config.arguments),
+        "options": config.options.given(),
+        "versions": {"phantora-async": _own_version(), **versions},
+        "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(ENVIRONMENT)},
+        "machine": platform.node(),
+        "descriptions": {
+            name: _description(value, NOT_TOLD[name])
+            for name, value in (("gpu", config.gpu), ("cluster", config.cluster), ("host", config.host))
+        },
+        "trace": str(config.trace.path) if config.trace is not None else None,
+    }
+
+
+def _digest(path: Path) -> str:
+    """Of a script that is one file; empty for a folder."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("phantora-async")
+    except PackageNotFoundError:  # a checkout that is not installed
+        return ""
+
+
+def _description(value: Any, left_out: tuple[str, ...]) -> Any:
+    """As JSON has it."""
+    fields = {name: field for name, field in dataclasses.asdict(value).items() if name not in left_out}
+    return json.loads(json.dumps(fields, default=str))

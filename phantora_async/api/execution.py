@@ -1,0 +1,106 @@
+"""One run in this process, for the command line and for the process that ``run`` starts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from phantora_async.api.description import describe
+from phantora_async.config import Config, resolve
+from phantora_async.errors import NotWritten, PhantoraError, RunFailure
+from phantora_async.options import RunOptions
+from phantora_async.wording import short
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A run that has ended, well or not, with its report."""
+
+    config: Config
+    report: dict[str, Any]
+    run_failure: RunFailure | None
+    """None if the script ended well."""
+    trace_unwritten: str
+    """Why the trace is incomplete, else empty."""
+    report_unwritten: str
+    """Why the report could not be written, else empty."""
+
+    @property
+    def files(self) -> str:
+        """Where to look, in words."""
+        return f"{short(self.config.report)}; {self._logs}"
+
+    @property
+    def _logs(self) -> str:
+        return f"logs: {short(self.config.run_dir)}/rank*.log"
+
+    @property
+    def failure(self) -> PhantoraError | None:
+        """Why the run failed, or which of its files could not be written; its hint names the others."""
+        if self.run_failure is not None:
+            self.run_failure.hint = f"{self.report_unwritten or f'report: {short(self.config.report)}'}; {self._logs}"
+            return self.run_failure
+        if self.trace_unwritten:
+            return NotWritten(self.trace_unwritten, f"report: {self.files}")
+        if self.report_unwritten:
+            return NotWritten(self.report_unwritten, f"its text is printed above; {self._logs}")
+        return None
+
+
+def execute(options: RunOptions) -> Executed:
+    """Runs the script to its end and writes the report. Raises PhantoraError if there is nothing to report."""
+    config = resolve(options)
+    for remark in config.remarks:
+        print(f"phantora-async: {remark}", file=sys.stderr)
+    # Imported only when the options are known to be good: they take longer to import than everything else.
+    import uvloop
+
+    from phantora_async.report import to_json
+    from phantora_async.session import Session
+
+    profile = None
+    if config.options.profile_simulator:
+        from phantora_async.bench.profile import SimulatorProfile
+
+        profile = SimulatorProfile()
+        profile.start()
+    session = Session(config, profile.sample if profile is not None else None)
+    with _handlers_kept():
+        outcome = uvloop.run(session.run())
+        if profile is not None:
+            profile.write(config.run_dir)
+        report = outcome.report | {"run": describe(config, session.versions)}
+        unwritten = _write(config.report, to_json(report))
+    return Executed(config, report, outcome.failure, outcome.unwritten, unwritten)
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Puts back the signal handlers that a session replaces, so that nothing interrupts the writing of the report."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _write(report: Path, content: bytes) -> str:
+    """Writes a file completely or not at all; pipes and devices (`/dev/stdout`) directly. Returns why it could not."""
+    in_place = report.is_symlink() or (report.exists() and not report.is_file())
+    partial = report if in_place else report.with_name(f".{report.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content)
+        if not in_place:
+            partial.replace(report)
+    except OSError as error:
+        if not in_place:
+            partial.unlink(missing_ok=True)
+        return f"cannot write the report {short(report)}: {error.strerror}"
+    return ""

@@ -1,0 +1,156 @@
+"""What each GPU does in a step, as a picture: from a trace, or from the report's shares."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
+from phantora_async.trace_request import TraceRequest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from phantora_async.api.results import Run
+
+MOST_RANKS = 32
+"""Shown if nobody chooses."""
+LANES = {"compute": "tab:blue", "communication": "tab:orange", "copies": "tab:green"}
+PARTS = {
+    "compute": "tab:blue", "transfer": "tab:orange", "peers": "tab:red", "host_bound": "tab:grey", "idle": "lightgrey",
+}  # fmt: skip
+STEP = "ProfilerStep#"
+Span = tuple[float, float]
+"""Begin and length, ms."""
+
+
+@dataclass(slots=True)
+class _Traced:
+    """One step of one rank; spans by lane."""
+
+    begin_us: float
+    end_us: float
+    spans: dict[str, list[Span]] = field(default_factory=lambda: {lane: [] for lane in LANES})
+
+
+def timeline(run: Run, path: str | os.PathLike[str] | None, ranks: Sequence[int] | None, step: int | None) -> Figure:
+    """See ``Run.plot_timeline``."""
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise EnvironmentUnusable(
+            "pictures need matplotlib, which is not installed", "pip install 'phantora-async[plot]'"
+        ) from None
+    files = _trace_files(run)
+    shown = _chosen(run, ranks, sorted(files) or list(range(run.world_size)))
+    if step is not None and not files:
+        raise UsageError(f"step {step}: without a trace no single step is known", 'run(..., trace="trace.json")')
+    figure, axes = pyplot.subplots(figsize=(10, 1.5 + 0.32 * len(shown)), layout="constrained")
+    if files:
+        _draw_trace(axes, {rank: files[rank] for rank in shown}, step)
+    else:
+        _draw_shares(axes, run, shown)
+    axes.set_yticks(range(len(shown)), [str(rank) for rank in shown])
+    axes.set_ylabel("rank")
+    axes.set_xlabel("ms")
+    axes.invert_yaxis()
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02 - 1.2 / (len(shown) + 3)), ncols=5, frameon=False)
+    if path is not None:
+        try:
+            figure.savefig(path, dpi=120)
+        except OSError as error:
+            raise NotWritten(f"cannot write {os.fspath(path)}: {error.strerror}") from None
+        except ValueError as error:  # a suffix that matplotlib does not know
+            raise UsageError(f"{os.fspath(path)}: {error}") from None
+    return figure
+
+
+def _chosen(run: Run, ranks: Sequence[int] | None, known: Sequence[int]) -> list[int]:
+    if ranks is None:
+        return list(known[:MOST_RANKS])
+    for rank in ranks:
+        if rank not in known:
+            reason = "it was not traced" if 0 <= rank < run.world_size else f"the last rank is {run.world_size - 1}"
+            raise UsageError(f"rank {rank}: {reason}")
+    return list(ranks)
+
+
+# ---- the mean step of the report -------------------------------------------------------------------------------------
+
+
+def _draw_shares(axes: Any, run: Run, shown: Sequence[int]) -> None:
+    step_ms = run.step_time * 1e3
+    for part, colour in PARTS.items():
+        before = list(PARTS)[: list(PARTS).index(part)]
+        for place, number in enumerate(shown):
+            rank = run.ranks[number]
+            begin = sum(getattr(rank, other) for other in before) * step_ms
+            label = part.replace("_", "-") if place == 0 else None
+            axes.barh(place, getattr(rank, part) * step_ms, left=begin, color=colour, label=label)
+    axes.set_title("the parts of the mean step (a trace shows when: trace=...)", fontsize="medium")
+
+
+# ---- a step of a trace -----------------------------------------------------------------------------------------------
+
+
+def _trace_files(run: Run) -> dict[int, Path]:
+    """By rank; empty if the run has no trace, or none in Chrome JSON."""
+    path = run.report.get("run", {}).get("trace")
+    if path is None:
+        return {}
+    request = TraceRequest(Path(path), False, ())
+    try:
+        files = {rank: request.file(rank) for rank in range(run.world_size)}
+    except StopIteration:  # Perfetto's form
+        return {}
+    return {rank: file for rank, file in files.items() if file.is_file()}
+
+
+def _draw_trace(axes: Any, files: Mapping[int, Path], step: int | None) -> None:
+    traced = {rank: _read(path, step) for rank, path in files.items()}
+    begin_us = min(one.begin_us for one in traced.values())
+    for place, one in enumerate(traced.values()):
+        for number, (lane, colour) in enumerate(LANES.items()):
+            spans = [((at - begin_us) / 1e3, length / 1e3) for at, length in one.spans[lane]]
+            top, height = place - 0.4 + 0.8 * number / len(LANES), 0.8 / len(LANES)
+            axes.broken_barh(spans, (top, height), color=colour, label=lane if place == 0 else None)
+    axes.set_xlim(0, max(one.end_us - begin_us for one in traced.values()) / 1e3)
+    axes.set_title("GPU work of one step" if step is None else f"GPU work of step {step}", fontsize="medium")
+
+
+def _read(path: Path, step: int | None) -> _Traced:
+    """Kernels that begin in the step; of several steps the last one."""
+    try:
+        events = [one for one in json.loads(path.read_bytes())["traceEvents"] if one.get("ph") == "X"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path}: not a trace that can be read ({type(error).__name__}: {error})") from None
+    steps = {
+        int(one["name"].removeprefix(STEP)): one
+        for one in events
+        if one["name"].startswith(STEP) and one["name"].removeprefix(STEP).isdigit()
+    }
+    if step is not None and step not in steps:
+        raise UsageError(f"step {step}: {path} has steps {', '.join(map(str, sorted(steps))) or 'none'}")
+    if steps:
+        chosen = steps[max(steps) if step is None else step]
+        found = _Traced(chosen["ts"], chosen["ts"] + chosen["dur"])
+    else:
+        found = _Traced(0.0, max((one["ts"] + one["dur"] for one in events), default=0.0))
+    for one in events:
+        lane = _lane(one)
+        if lane is not None and found.begin_us <= one["ts"] < found.end_us:
+            found.spans[lane].append((one["ts"], one["dur"]))
+    return found
+
+
+def _lane(event: Mapping[str, Any]) -> str | None:
+    match event.get("cat"):
+        case "kernel":
+            return "communication" if event["name"].startswith("nccl") else "compute"
+        case "gpu_memcpy" | "gpu_memset":
+            return "copies"
+    return None

@@ -1,0 +1,343 @@
+"""A run's report as typed objects. Seconds, bytes and shares (0 to 1) throughout; the report's own fields are in
+``Run.report``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from phantora_async.errors import EnvironmentUnusable, UsageError
+from phantora_async.report import ReportError, read_whole, terminal_report
+from phantora_async.report.text import gib, seconds
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from phantora_async.comparison import Comparison
+
+GIB = 2**30
+Table = Literal["steps", "ranks", "kernels"]
+SHARES = ("compute", "transfer", "peers", "host_bound", "idle")
+"""How a GPU spends its time; README.md says what they mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One training step of the run."""
+
+    number: int
+    """From 1. The first step has no beginning that is known: it is not listed."""
+    time: float
+    counted: bool
+    """False: a warm-up step, which ``Run.step_time`` leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One GPU, in the steps that count (``window`` "steps"), or in the whole run."""
+
+    rank: int
+    server: int
+    steps: int
+    """Optimizer steps done."""
+    window: str
+    window_time: float
+    compute: float
+    transfer: float
+    peers: float
+    host_bound: float
+    idle: float
+    host_work: float
+    """Seconds of the host's own work, without waits."""
+    launches: int
+    flops: float
+    allocated_peak: int
+    reserved_peak: int
+    """Bytes, as PyTorch's caching allocator counts them, over the whole run."""
+    device_peak: int
+    """Bytes that the CUDA driver handed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """GPU work with one cost signature, of all ranks together."""
+
+    title: str
+    signature: str
+    launches: int
+    time: float
+    mean_time: float
+    share: float
+    """Of the GPU time of all kernels."""
+    source: str
+    """Where the cost comes from: measured, interpolated, roofline or unrecognised."""
+    model: str
+    bound: str
+    """What bounds it: compute, memory, PCIe, latency."""
+    flops: float
+    """Of one launch."""
+
+
+class Run:
+    """A run that has ended. ``print(run)`` shows the report as the command line does."""
+
+    def __init__(self, report: Mapping[str, Any], path: Path, run_dir: Path | None = None) -> None:
+        self.report = report
+        """The JSON report as it is."""
+        self.path = path
+        """Its file."""
+        self.run_dir = run_dir if run_dir is not None else path.parent
+        self._simulated: Mapping[str, Any] = report["simulated"]
+
+    # ---- the run ---------------------------------------------------------------------------------------------------
+
+    @property
+    def exit_code(self) -> int:
+        return int(self.report["exit_code"])
+
+    @property
+    def failure(self) -> str | None:
+        """Why the run failed; None if it did not."""
+        failure = self.report["failure"]
+        return None if failure is None else str(failure["text"])
+
+    @property
+    def world_size(self) -> int:
+        return int(self._simulated["world_size"])
+
+    @property
+    def gpu(self) -> str:
+        return str(self._simulated["gpu"])
+
+    @property
+    def cluster(self) -> str:
+        return str(self._simulated["cluster"])
+
+    @property
+    def script(self) -> str:
+        """Empty in a report of an older version."""
+        return str(self.report.get("run", {}).get("script", ""))
+
+    @property
+    def warnings(self) -> list[str]:
+        return [str(one["text"]) for one in self._simulated["warnings"]]
+
+    def log(self, rank: int = 0) -> str:
+        """What the rank has printed."""
+        if not 0 <= rank < self.world_size:
+            raise UsageError(f"rank {rank}: the run had ranks 0 to {self.world_size - 1}")
+        path = self.run_dir / f"rank{rank}.log"
+        try:
+            return path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+
+    # ---- figures ---------------------------------------------------------------------------------------------------
+
+    @property
+    def step_time(self) -> float:
+        """Seconds that a training step takes: the median of the steps that count."""
+        return float(self._simulated["step"]["median_ns"]) / 1e9
+
+    @property
+    def step_source(self) -> str:
+        """How steps were found."""
+        return str(self._simulated["step"]["source"])
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The range, in seconds, that should hold the step times of nine real runs in ten."""
+        found = self._simulated["step"]["interval"]
+        return None if found is None else (found["low_ns"] / 1e9, found["high_ns"] / 1e9)
+
+    @property
+    def mfu(self) -> float:
+        """The share of the GPUs' peak that their arithmetic reached."""
+        return float(self._simulated["work"]["mfu"])
+
+    @property
+    def tflops_per_gpu(self) -> float:
+        return float(self._simulated["work"]["tflops_per_gpu"])
+
+    @property
+    def logged(self) -> dict[str, float]:
+        """What the script itself logged last about its speed, such as ``{"tokens/s": 75588.0}``."""
+        rates = self._simulated.get("logged", [])
+        return {str(one["rate"]): float(one["value"]) for one in rates if "rate" in one and "value" in one}
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """What the script itself logged; None if it logged none in a form that is known."""
+        return self.logged.get("tokens/s")
+
+    @property
+    def peak_memory(self) -> int:
+        """Bytes allocated at most on any GPU, as ``torch.cuda.max_memory_allocated`` counts."""
+        return max(rank.allocated_peak for rank in self.ranks)
+
+    @property
+    def peak_reserved(self) -> int:
+        """Bytes reserved at most on any GPU by PyTorch's caching allocator."""
+        return max(rank.reserved_peak for rank in self.ranks)
+
+    # ---- lists -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """As far as the report lists them: the last thousand."""
+        step = self._simulated["step"]
+        each_ns: Sequence[int] = step.get("each_ns", [])
+        left_out = step["warm_up"] + step["counted"] - len(each_ns)
+        # Steps are timed between their ends, so the first one that has a length is the second.
+        first = left_out + (2 if "optimizer" in step["source"] else 1)
+        return [
+            Step(first + place, for_ns / 1e9, left_out + place >= step["warm_up"])
+            for place, for_ns in enumerate(each_ns)
+        ]
+
+    @cached_property
+    def ranks(self) -> list[Rank]:
+        return [_rank(one) for one in self._simulated["ranks"]]
+
+    @cached_property
+    def kernels(self) -> list[Kernel]:
+        """By time, the longest first."""
+        return [_kernel(one) for one in self._simulated["kernels"]["signatures"]]
+
+    def to_pandas(self, table: Table = "steps") -> pandas.DataFrame:
+        """One of the lists as a DataFrame, a column for each field. Raises EnvironmentUnusable without pandas."""
+        kinds: dict[str, tuple[type[Any], Sequence[Any]]] = {
+            "steps": (Step, self.steps),
+            "ranks": (Rank, self.ranks),
+            "kernels": (Kernel, self.kernels),
+        }
+        if table not in kinds:
+            raise UsageError(f"table: expected one of {', '.join(kinds)}, found {table!r}")
+        kind, rows = kinds[table]
+        return data_frame(kind, rows)
+
+    def plot_timeline(
+        self, path: str | os.PathLike[str] | None = None, *, ranks: Sequence[int] | None = None, step: int | None = None
+    ) -> Figure:
+        """A picture of what each rank's GPU does in a step (ranks from top to bottom, time from left to right).
+
+        With a trace in Chrome JSON (``run(..., trace="trace.json")``) it shows kernels, communication and copies of one
+        step: `step`, or the last one traced. Without one it shows the mean step of each rank, split into its parts.
+        `ranks`: which to show (default: the first 32). `path`: where to write the picture (.png, .svg, .pdf).
+        Raises EnvironmentUnusable without matplotlib.
+        """
+        from phantora_async.api.pictures import timeline
+
+        return timeline(self, path, ranks, step)
+
+    def compare(self, *others: Run | str | os.PathLike[str]) -> Comparison:
+        """What differs between this run and others, and what that changed."""
+        return compare(self, *others)
+
+    # ---- shown -----------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        what = f"{self.world_size} x {self.gpu} ({self.cluster})"
+        if self.failure is not None:
+            return f"<Run of {what}: failed with exit code {self.exit_code}; {self.path}>"
+        return f"<Run of {what}: {_seconds(self.step_time)} a step, {gib(self.peak_memory)} allocated; {self.path}>"
+
+    def __str__(self) -> str:
+        return terminal_report(self.report)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [
+            ("run", f"{self.world_size} x {self.gpu} on {self.cluster}"),
+            ("step", _seconds(self.step_time)),
+            ("MFU", f"{self.mfu:.1%}"),
+            ("memory allocated, reserved", f"{gib(self.peak_memory)}, {gib(self.peak_reserved)}"),
+            ("report", str(self.path)),
+        ]
+        if self.interval is not None:
+            rows.insert(2, ("90% interval", f"{_seconds(self.interval[0])} to {_seconds(self.interval[1])}"))
+        if self.failure is not None:
+            rows.insert(1, ("failed", self.failure))
+        cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in rows)
+        whole = html.escape(str(self))
+        return f"<table>{cells}</table><details><summary>report</summary><pre>{whole}</pre></details>"
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """A finished run: from its run directory or its JSON report. Raises UsageError."""
+    file = Path(path)
+    if file.is_dir():
+        file /= "report.json"
+    try:
+        return Run(read_whole(file), file.absolute())
+    except ReportError as error:
+        hint = "" if file.exists() else "a run prints the path of its report when it ends"
+        raise UsageError(str(error), hint) from None
+
+
+def compare(*runs: Run | str | os.PathLike[str]) -> Comparison:
+    """What differs between the first run and the others, and what that changed. Takes runs, run directories and
+    reports. Raises UsageError.
+    """
+    from phantora_async.comparison import Side
+    from phantora_async.comparison import compare as compare_sides
+
+    loaded = [one if isinstance(one, Run) else load(one) for one in runs]
+    return compare_sides([Side(str(one.path), one.report) for one in loaded])
+
+
+def data_frame(kind: type[Any], rows: Sequence[Any]) -> pandas.DataFrame:
+    """Dataclasses of one kind as a table. Raises EnvironmentUnusable without pandas."""
+    try:
+        import pandas
+    except ImportError:
+        raise EnvironmentUnusable("tables need pandas, which is not installed", "pip install pandas") from None
+    names = [field.name for field in dataclasses.fields(kind)]
+    return pandas.DataFrame([[getattr(row, name) for name in names] for row in rows], columns=names)
+
+
+def _rank(one: Mapping[str, Any]) -> Rank:
+    total = sum(one[f"{name}_ns"] for name in SHARES)
+    shares = {name: one[f"{name}_ns"] / total if total else 0.0 for name in SHARES}
+    memory = one["memory"]
+    return Rank(
+        rank=one["rank"],
+        server=one.get("server", 0),
+        steps=one.get("steps", 0),
+        window=one["window"],
+        window_time=one.get("window_ns", total) / 1e9,
+        **shares,
+        host_work=one.get("host_work_ns", 0) / 1e9,
+        launches=one.get("launches", 0),
+        flops=one.get("flops", 0.0),
+        allocated_peak=memory["allocated_peak_nbytes"],
+        reserved_peak=memory["reserved_peak_nbytes"],
+        device_peak=memory.get("device_peak_nbytes", 0),
+    )
+
+
+def _kernel(one: Mapping[str, Any]) -> Kernel:
+    return Kernel(
+        title=one["title"],
+        signature=one.get("signature", one["title"]),
+        launches=one["launches"],
+        time=one.get("total_ns", one["mean_ns"] * one["launches"]) / 1e9,
+        mean_time=one["mean_ns"] / 1e9,
+        share=one.get("share", 0.0),
+        source=one["source"],
+        model=one.get("model", ""),
+        bound=one.get("bound", ""),
+        flops=one.get("flops", 0.0),
+    )
+
+
+def _seconds(value: float) -> str:
+    return seconds(round(value * 1e9))

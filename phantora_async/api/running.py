@@ -1,0 +1,182 @@
+"""``run``: one run in a process of its own, whose output is shown here while it lasts."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import inspect
+import os
+import pickle
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, ParamSpec, TextIO
+
+from phantora_async.api.child import Ended
+from phantora_async.api.results import Run
+from phantora_async.errors import InternalError
+from phantora_async.options import OPTIONS, RunOptions
+
+P = ParamSpec("P")
+BOOTSTRAP = """\
+import sys
+if sys.path[0] == "": del sys.path[0]
+sys.path.append(sys.argv[1])
+from phantora_async.api.child import main
+main(int(sys.argv[2]), int(sys.argv[3]))
+"""
+CHUNK_NBYTES = 1 << 16
+END_S = 30.0
+"""How long a run may take to end after SIGTERM."""
+
+
+def _as_keywords_of(options: Callable[P, RunOptions]) -> Callable[[Callable[..., Run]], Callable[P, Run]]:
+    """The function takes what the options take, for type checkers and for `help`."""
+
+    def with_signature(function: Callable[..., Run]) -> Callable[P, Run]:
+        told = inspect.signature(options)
+        hidden = {name for name, option in OPTIONS.items() if option.hidden}
+        shown = [parameter for name, parameter in told.parameters.items() if name not in hidden]
+        function.__signature__ = told.replace(parameters=shown, return_annotation=Run)  # type: ignore[attr-defined]
+        return function
+
+    return with_signature
+
+
+@_as_keywords_of(RunOptions)
+def run(*arguments: Any, **options: Any) -> Run:
+    """Runs a training script on emulated GPUs, as `phantora-async run` does, and returns its report.
+
+    ``phantora_async.run("train.py", ["--lr", "3e-4"], world_size=16, cluster="dgx-h100")``. The keywords are the
+    options of the command line. The script's output appears on sys.stdout while it runs. Raises the errors of
+    ``phantora_async.errors``; their ``exit_code`` is the command's, their ``run`` what there was until then.
+    """
+    checked = RunOptions(*arguments, **options).checked()
+    ended = _Child(checked).wait()
+    found = Run(ended.report, Path(ended.report_path), Path(ended.run_dir)) if ended.report is not None else None
+    if ended.error is not None:
+        error = ended.error
+        error.run = found
+        for note in filter(None, (error.details, error.hint)):
+            error.add_note(note)
+        raise error
+    assert found is not None, "a run without an error has a report"
+    return found
+
+
+class _Child:
+    """The process. Its output is copied on the calling thread: notebooks show it below the cell that waits."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self._interrupts = 0
+        self._result = bytearray()
+        read, write = os.pipe()
+        inherits = [_is_own(sys.stdout, sys.__stdout__, 1), _is_own(sys.stderr, sys.__stderr__, 2)]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", BOOTSTRAP, str(Path(__file__).parents[2]), str(write), str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=None if inherits[0] else subprocess.PIPE,
+                stderr=None if inherits[1] else subprocess.PIPE,
+                pass_fds=[write],
+                # Ctrl-C reaches the main thread, which passes it on. To another thread's run it must go by itself.
+                start_new_session=threading.current_thread() is threading.main_thread(),
+            )
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        self._read = read
+        self._options = options
+
+    def wait(self) -> Ended:
+        """Returns when the process has ended. Raises KeyboardInterrupt if that was why."""
+        try:
+            with self._sources() as sources:
+                self._send_options()
+                self._copy_all(sources)
+                self._process.wait()
+        except BaseException:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_S)
+            self._process.kill()
+            self._process.wait()
+            raise
+        ended = self._ended()
+        if self._interrupts:
+            interrupt = KeyboardInterrupt()
+            if ended.error is not None and self._result:
+                interrupt.add_note("\n".join(filter(None, [ended.error.text, ended.error.hint])))
+            raise interrupt
+        return ended
+
+    def _ended(self) -> Ended:
+        if not self._result:
+            code = self._process.returncode
+            how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+            return Ended(None, "", "", InternalError(f"the process of the run ended unexpectedly, {how}"))
+        ended: Ended = pickle.loads(self._result)
+        return ended
+
+    def _send_options(self) -> None:
+        assert self._process.stdin is not None, "it was asked for"
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(pickle.dumps(self._options))
+
+    # ---- output ----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _sources(self) -> Iterator[selectors.DefaultSelector]:
+        """Pipes to read; what is done with their bytes is registered with them."""
+        with selectors.DefaultSelector() as sources, open(self._read, "rb", buffering=0) as result:
+            sources.register(result, selectors.EVENT_READ, self._result.extend)
+            for pipe, stream in ((self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr)):
+                if pipe is not None:
+                    sources.register(pipe, selectors.EVENT_READ, _Copy(stream))
+            try:
+                yield sources
+            finally:
+                for pipe in filter(None, (self._process.stdout, self._process.stderr)):
+                    pipe.close()
+
+    def _copy_all(self, sources: selectors.BaseSelector) -> None:
+        """Until all pipes are closed. The first interrupt ends the run in good order, a second one at once."""
+        while sources.get_map():
+            try:
+                for key, _ in sources.select():
+                    data = os.read(key.fd, CHUNK_NBYTES)
+                    if data:
+                        key.data(data)
+                    else:
+                        sources.unregister(key.fileobj)
+            except KeyboardInterrupt:
+                self._interrupts += 1
+                self._process.send_signal(signal.SIGINT)
+
+
+class _Copy:
+    """Writes bytes of a pipe to a text stream, which need not have a file."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def __call__(self, data: bytes) -> None:
+        self._stream.write(self._decoder.decode(data))
+        self._stream.flush()
+
+
+def _is_own(stream: object, own: IO[str] | None, descriptor: int) -> bool:
+    """The stream is this process's standard one: a child that inherits it writes to the same place."""
+    if own is None or stream is not own:
+        return False
+    try:
+        return own.fileno() == descriptor
+    except (OSError, ValueError):
+        return False
