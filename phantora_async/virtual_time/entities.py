@@ -248,16 +248,20 @@ class Device:
             place += 1
         self.sample_ns = place * width_ns
 
-    def at(self, now_ns: int) -> Device:
-        """A copy with the accounts of this instant."""
+    def shares_at(self, now_ns: int) -> Shares:
+        """Where time went until this instant. Books nothing."""
         device = copy(self)
         device.sample_ns = NO_SAMPLES
         device.account(now_ns)
-        return device
+        return Shares._make(_shares(device))
 
-    def shares_at(self, now_ns: int) -> Shares:
-        """Where time went until this instant. Books nothing."""
-        return Shares._make(_shares(self.at(now_ns)))
+    def samples_at(self, now_ns: int) -> Samples:
+        """A copy that reaches to this instant. Books nothing."""
+        assert self.samples is not None, "hosts give every device some"
+        device = copy(self)
+        device.samples = samples = self.samples.copy()
+        device.account(now_ns)
+        return samples
 
 
 _shares = attrgetter(*Shares._fields)
