@@ -15,12 +15,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from phantora_async.api.results import Kernel, Rank, Run, Step, load
+    from phantora_async.api.results import Kernel, Rank, Run, Step, compare, load
     from phantora_async.api.running import run
+    from phantora_async.comparison import Comparison
     from phantora_async.errors import PhantoraError, RunFailure, UsageError
     from phantora_async.options import RunOptions
 
 _PLACES = {
+    "Comparison": "phantora_async.comparison",
     "Kernel": "phantora_async.api.results",
     "PhantoraError": "phantora_async.errors",
     "Rank": "phantora_async.api.results",
@@ -29,12 +31,14 @@ _PLACES = {
     "RunOptions": "phantora_async.options",
     "Step": "phantora_async.api.results",
     "UsageError": "phantora_async.errors",
+    "compare": "phantora_async.api.results",
     "load": "phantora_async.api.results",
     "run": "phantora_async.api.running",
 }
 """Where each name is: it is imported when it is first used, so that `import phantora_async` takes no time."""
 
 __all__ = [
+    "Comparison",
     "Kernel",
     "PhantoraError",
     "Rank",
@@ -43,6 +47,7 @@ __all__ = [
     "RunOptions",
     "Step",
     "UsageError",
+    "compare",
     "load",
     "run",
 ]

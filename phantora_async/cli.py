@@ -36,6 +36,7 @@ COMMANDS = (
     Command("run", "run a training script on emulated GPUs"),
     Command("join", "run servers of a run that another machine coordinates"),
     Command("report", "show a run's report again"),
+    Command("compare", "say what differs between runs, and what that changed"),
     Command("validate", "compare emulated jobs with what real GPUs did"),
     Command("profile", "measure this machine's host"),
     Command("bench", "measure the simulator itself"),

@@ -122,6 +122,8 @@ class Config:
     trace: TraceRequest | None = None
     ui: Ui | None = None
     """None: no live page."""
+    reasons: bool = False
+    """The report tells why a step takes as long as it does."""
 
     @property
     def run_dir(self) -> Path:
@@ -152,6 +154,7 @@ class Config:
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
             *(self.trace.device_file_lines() if self.trace else ()),
+            f"segment_contents={int(self.reasons)}",
             *self.host.device_file_lines(),
         ]
 
@@ -264,6 +267,7 @@ def resolve(options: RunOptions) -> Config:
         loop_turns=given.loop_turns,
         trace=trace,
         ui=ui,
+        reasons=given.reasons,
     )
 
 

@@ -205,6 +205,11 @@ class RunOptions:
         None, OUTPUT, "--report", kind=Kind.PATH, metavar="FILE",
         help="where to write the JSON report (default: report.json in the run directory)",
     )  # fmt: skip
+    reasons: bool = _option(
+        False, OUTPUT, "--reasons", kind=Kind.SWITCH,
+        help="tell why a step takes as long as it does: its critical path, what costs most, and what a resource that is "
+        "twice as fast would change; see docs/seeing.md",
+    )  # fmt: skip
     trace: PathText | None = _option(
         None, OUTPUT, "--trace", kind=Kind.PATH, metavar="FILE",
         help=f"write a trace of ranks, GPUs and links: {FORMS}; docs/seeing.md says which tools read it",

@@ -164,6 +164,7 @@ class Session:
             restart_delay_ns=config.restart_delay_ns,
             loop_turns=config.loop_turns,
             trace=config.trace,
+            reasons=config.reasons,
         )
 
     def _tails(self) -> list[LogTail]:

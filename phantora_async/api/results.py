@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from phantora_async.comparison import Comparison
+
 GIB = 2**30
 Table = Literal["steps", "ranks", "kernels"]
 SHARES = ("compute", "transfer", "peers", "host_bound", "idle")
@@ -236,6 +238,10 @@ class Run:
 
         return timeline(self, path, ranks, step)
 
+    def compare(self, *others: Run | str | os.PathLike[str]) -> Comparison:
+        """What differs between this run and others, and what that changed."""
+        return compare(self, *others)
+
     # ---- shown -----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
@@ -275,6 +281,17 @@ def load(path: str | os.PathLike[str]) -> Run:
     except ReportError as error:
         hint = "" if file.exists() else "a run prints the path of its report when it ends"
         raise UsageError(str(error), hint) from None
+
+
+def compare(*runs: Run | str | os.PathLike[str]) -> Comparison:
+    """What differs between the first run and the others, and what that changed. Takes runs, run directories and
+    reports. Raises UsageError.
+    """
+    from phantora_async.comparison import Side
+    from phantora_async.comparison import compare as compare_sides
+
+    loaded = [one if isinstance(one, Run) else load(one) for one in runs]
+    return compare_sides([Side(str(one.path), one.report) for one in loaded])
 
 
 def data_frame(kind: type[Any], rows: Sequence[Any]) -> pandas.DataFrame:

@@ -15,12 +15,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import netsim
 from emu.contract import records
 from phantora_async.coordinator.connections import Connections
 from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.live_state import LiveState
-from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
 from phantora_async.coordinator.standstill import Standstill
@@ -35,6 +34,7 @@ from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.liveness.sleep_detector import Processes, ProcFs
 from phantora_async.liveness.stall_watch import StallWatch
+from phantora_async.reasons import LastSteps
 from phantora_async.report import Document, Usage
 from phantora_async.run_spec import RunSpec
 from phantora_async.trace import telling
@@ -63,18 +63,18 @@ class Coordinator:
     def __init__(self, spec: RunSpec, processes: Processes | None = None) -> None:
         """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
         self._spec = spec
-        rules = spec.nccl.traffic_rules(netsim.build(spec.cluster.network).server.nics)
-        topology = netsim.build(spec.cluster.network, spec.cluster.network_servers(len(spec.servers)), rules)
-        params = netsim.collectives.load_params(spec.cluster.nccl)
-        network = NetsimNetworkModel(topology, params, spec.servers, spec.nccl, spec.cluster.servers_per_nvlink_domain)
+        network = network_of(spec, spec.cluster)
         optimistic = spec.clock == "optimistic"
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
         self._fact_builder = FactBuilder(spec.world_size, Costs(CostModel(spec.gpu), CostTable(spec.cost_table)))
-        self._trace = self._new_trace(network, [link.name for link in topology.links])
+        self._trace = self._new_trace(network, network.links)
         if self._trace.ranks:
             telling.start(self._timeline, self._trace)
-        self._connections = Connections(self._timeline, self._fact_builder, spec.world_size)
+        last_steps = None
+        if spec.reasons:
+            last_steps = LastSteps(spec.world_size, self._timeline.output.results.steps_done)
+        self._connections = Connections(self._timeline, self._fact_builder, spec.world_size, last_steps)
         pids = self._connections.pids
         stacks = Stacks(spec.socket.parent)
         self._blocked_ranks = BlockedRanks(self._timeline, self._fact_builder, pids, processes or ProcFs())
@@ -84,7 +84,7 @@ class Coordinator:
         self._status_view = StatusView(
             self._timeline, self._fact_builder, self._stall_watch, loop_watch, spec.stall_timeout_s
         )
-        self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks, network)
+        self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks, network, last_steps)
         self._restarts = Restarts(
             self._timeline, self._fact_builder, self._connections, self._run_end.exits, spec.restart_delay_ns
         )
@@ -349,6 +349,7 @@ class Coordinator:
         with self._failures():
             asked = any(rank_info.questions for rank_info in self._fact_builder.rank_info)
             self._stop = self._policy.run(TURN, asked)
+            self._connections.note_waits()
             answers = self._timeline.take_answers()
             for rank, _ in answers:
                 self._fact_builder.answered(rank)

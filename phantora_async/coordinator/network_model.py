@@ -9,8 +9,10 @@ import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import BufferedSend, NcclSettings, Params, Plan, slower
 from phantora_async.over_time import Carried, LinkTraffic, Traffic, parts_for
+from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time.collectives import Revised
 from phantora_async.virtual_time.facts import Collective
+from profiles import Cluster
 
 _SIZED_BY_MEMBERS = (
     NcclKind.ALL_GATHER,
@@ -23,6 +25,16 @@ _SIZED_BY_MEMBERS = (
 
 
 NCCLS_OWN = NcclSettings()
+MOST_KINDS = 10_000
+"""Of collectives, whose shortest durations are remembered."""
+
+
+def network_of(spec: RunSpec, cluster: Cluster) -> NetsimNetworkModel:
+    """The network between the run's servers, if they stand in this cluster."""
+    rules = spec.nccl.traffic_rules(netsim.build(cluster.network).server.nics)
+    topology = netsim.build(cluster.network, cluster.network_servers(len(spec.servers)), rules)
+    params = netsim.collectives.load_params(cluster.nccl)
+    return NetsimNetworkModel(topology, params, spec.servers, spec.nccl, cluster.servers_per_nvlink_domain)
 
 
 class NetsimNetworkModel:
@@ -39,6 +51,7 @@ class NetsimNetworkModel:
         settings: NcclSettings = NCCLS_OWN,
         servers_per_domain: int = 1,
     ) -> None:
+        self.links = [link.name for link in topology.links]
         self._network = netsim.Network(topology)
         self._topology = topology
         self._params = params
@@ -67,6 +80,22 @@ class NetsimNetworkModel:
         self._moving = 0
         """How many collectives there are whose completion is not known."""
         self._committed_ns = 0
+        self._shortest_ns: dict[tuple[object, ...], int] = {}
+
+    def shortest_ns(self, collective: Collective) -> int:
+        """See ``virtual_time.NetworkModel``: no flow is faster than its protocol's limit."""
+        if collective.op == NcclKind.SEND and len(collective.joined) < 2:
+            return 0  # whether it is part of an exchange is not known yet
+        members = collective.ranks if collective.op == NcclKind.SEND else collective.comm.id
+        kind = (collective.op, collective.dtype, collective.count, collective.root, collective.exchange, members)
+        shortest_ns = self._shortest_ns.get(kind)
+        if shortest_ns is None:
+            if len(self._shortest_ns) >= MOST_KINDS:
+                self._shortest_ns.clear()
+            plan = self.plan(collective)
+            groups_ns = max((_shortest_ns(group) for group in plan.groups), default=0)
+            shortest_ns = self._shortest_ns[kind] = plan.latency_ns + groups_ns
+        return shortest_ns
 
     def plan(self, collective: Collective) -> Plan:
         """How the network carries the collective."""
@@ -232,7 +261,7 @@ class NetsimNetworkModel:
             self._network.commit(horizon_ns)
             self._committed_ns = horizon_ns
 
-    def links(self, numbers: Sequence[int]) -> list[netsim.Link]:
+    def links_of(self, numbers: Sequence[int]) -> list[netsim.Link]:
         return [self._topology.links[number] for number in numbers]
 
     def traffic(self) -> Traffic:
@@ -240,6 +269,12 @@ class NetsimNetworkModel:
         done = self._reported.items()
         more = [Carried(*self._begun[collective], at_ns) for collective, at_ns in done if collective in self._begun]
         return self._traffic.traffic(more)
+
+
+def _shortest_ns(group: netsim.Group) -> int:
+    """Without others. One less, because netsim's rates are rounded."""
+    moving_ns = int(8 * group.nbytes / group.cap_gbps) - 1 if group.cap_gbps else 0
+    return group.latency_ns + max(moving_ns, 0)
 
 
 def _last(instants_ns: Iterable[int | None]) -> int | None:

@@ -145,6 +145,19 @@ _LINKS = Fields(
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
+_KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
+_COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
+_REASONS = Fields(
+    {"missing": TEXT},
+    {
+        **_fields(WHOLE, "step", "ns", "run_ns"),
+        "parts": Each(Fields(_fields(TEXT, "kind", "name", "doing") | {"ns": WHOLE})),
+        "path": Each(Fields(_fields(WHOLE, "rank", "start_ns", "end_ns") | _fields(TEXT, "kind", "name"))),
+        "kernels": Fields({"gpu": Each(_KERNEL), "path": Each(_KERNEL)}),
+        "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}),
+        "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
+    },
+)
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
     | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
@@ -177,6 +190,7 @@ _SIMULATED = Fields(
         "memory": Fields(_fields(NUMBER, "capacity_nbytes")),
         "activity": _ACTIVITY,
         "links": _LINKS,
+        "reasons": _REASONS,
     },
 )
 _SPECULATION = Fields(
@@ -286,6 +300,11 @@ def _disagreement(simulated: Document) -> _Fault | None:
     at: tuple[str | int, ...] = ("simulated",)
     if len(ranks) != world_size:
         return _Fault((*at, "ranks"), f"expected {world_size} ranks as in world_size, found {len(ranks)}")
+    reasons = simulated.get("reasons", {"missing": "not asked for"})
+    if not reasons["missing"]:
+        for name in _REASONS.optional:
+            if name not in reasons:
+                return _Fault((*at, "reasons", name), "missing")
     signatures = len(kernels["signatures"])
     for number, group in enumerate(kernels["ranks"]):
         if len(group["launches"]) != signatures:

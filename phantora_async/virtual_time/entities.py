@@ -14,6 +14,7 @@ from operator import add, attrgetter, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
+from emu.contract.records import DeviceKind
 from phantora_async.over_time import Samples
 from phantora_async.virtual_time.entity_fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.facts import Collective, CommCreation
@@ -126,7 +127,7 @@ class Segment:
 
     Alone it does contended_ns x WORK_UNIT of them per nanosecond, beside an NCCL kernel solo_ns x WORK_UNIT. So a
     change between these rates divides nothing, and only the completion is rounded: up, to the first nanosecond at which
-    no unit is left. Beside segments of other streams the rate is lower (``gpu_sharing``), and rounded down.
+    no unit is left. Beside segments of other streams the rate is lower (``streams``), and rounded down.
     """
 
     launches: int = constant()
@@ -137,7 +138,7 @@ class Segment:
     floor_ns: int = constant()
     """It is not complete before this instant: its last kernels are launched that late."""
     fill: int = constant()
-    """How much of the GPU its kernels take, in parts of ``gpu_sharing.FULL``."""
+    """How much of the GPU its kernels take, in parts of ``streams.FULL``."""
 
 
 @entity
@@ -384,7 +385,12 @@ class Host:
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
-        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used), NO_SHARES)
+        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.gpus), NO_SHARES)
+
+    @property
+    def gpus(self) -> list[Device]:
+        """Those of ``used`` whose time counts."""
+        return [device for device in self.used if device.number < DeviceKind.APART]
 
 
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd

@@ -8,7 +8,7 @@ from typing import Any
 from emu.contract import records
 from emu.contract.records import MarkerKind, ScopeKind
 from phantora_async.errors import ProtocolError
-from phantora_async.over_time import Samples
+from phantora_async.over_time import LEAST_PARTS, Samples
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import (
@@ -27,11 +27,10 @@ from phantora_async.virtual_time.entities import (
 )
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
-from phantora_async.virtual_time.gpu_sharing import fill_of
 from phantora_async.virtual_time.output import Output, is_delayed
 from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
-from phantora_async.virtual_time.streams import Streams
+from phantora_async.virtual_time.streams import Streams, fill_of
 
 
 class Hosts:
@@ -61,7 +60,7 @@ class Hosts:
         comm_creations: CommCreations,
         output: Output,
         queue_depth: int,
-        parts: int,
+        parts: int = LEAST_PARTS,
     ) -> None:
         """`parts`: of time, of which it is noted what devices did."""
         self._event_queue = event_queue

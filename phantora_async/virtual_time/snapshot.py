@@ -146,7 +146,7 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
 def take_activity(timeline: Timeline) -> Activity:
     """See ``Timeline.activity``."""
     now_ns, hosts = timeline.now_ns, timeline.hosts
-    sampled = [[(device, device.samples_at(now_ns)) for device in host.used] for host in hosts]
+    sampled = [[(device, device.samples_at(now_ns)) for device in host.gpus] for host in hosts]
     least_ns = max((samples.width_ns for devices in sampled for _, samples in devices), default=0)
     width_ns = max(width_for(now_ns, parts_for(len(hosts))), least_ns)
     ranks = []
@@ -157,7 +157,7 @@ def take_activity(timeline: Timeline) -> Activity:
             final = (*device.shares_at(now_ns)[:5], memory.allocated, memory.reserved)
             figures += at_instants(samples, width_ns, now_ns, final)
         ranks.append(figures)
-    return Activity(width_ns, now_ns, ranks, [len(host.used) for host in timeline.hosts])
+    return Activity(width_ns, now_ns, ranks, [len(host.gpus) for host in hosts])
 
 
 class _Ranks:

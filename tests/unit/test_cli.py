@@ -27,6 +27,7 @@ def test_help_imports_nothing_heavy() -> None:
     [
         (["fly"], "unknown command 'fly'"),
         (["run"], "no script given"),
+        (["compare", "x"], "x: No such file"),
         (["run", "--np", "3", "x.py"], "--np"),
         (["run", "--host", "slow", "x.py"], "slow"),
         (["profiles", "show"], "no name given"),

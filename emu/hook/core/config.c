@@ -13,6 +13,7 @@
  *   nvlink_count                     links of a GPU to the switches of its server
  *   trace_ranks=A-B                  ranks that the run's trace shows; may be repeated
  *   trace_first_step trace_last_step steps of theirs that it shows
+ *   segment_contents                 1: the run wants to know what segments consist of
  *   attr.<cudaDeviceAttr>            a device attribute, by its number
  *
  * Unknown keys are errors: a misspelt one would silently describe another machine.
@@ -76,6 +77,11 @@ static bool parse_u32(const char *text, uint32_t *value) {
     if (!parse_u64(text, &wide) || wide > UINT32_MAX) return false;
     *value = (uint32_t)wide;
     return true;
+}
+
+static bool parse_bool(const char *text, bool *value) {
+    *value = strcmp(text, "1") == 0;
+    return *value || strcmp(text, "0") == 0;
 }
 
 static bool parse_text(const char *text, char *value, size_t capacity) {
@@ -158,6 +164,7 @@ static int set_key(const char *key, char *value) {
     KEY(trace_ranks, parse_ranks(value));
     KEY(trace_first_step, parse_u64(value, &ph_cfg.trace_first_step));
     KEY(trace_last_step, parse_u64(value, &ph_cfg.trace_last_step));
+    KEY(segment_contents, parse_bool(value, &ph_cfg.segment_contents));
     KEY(power_limit_w, parse_u32(value, &ph_cfg.power_limit_w));
     KEY(nvml_driver, parse_text(value, ph_cfg.nvml_driver, sizeof ph_cfg.nvml_driver));
 #undef KEY

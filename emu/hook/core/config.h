@@ -26,6 +26,7 @@ typedef struct ph_config {
     int runtime_version, driver_version; /* as CUDA numbers them: 13000 */
     char nvml_driver[32];
     uint64_t trace_first_step, trace_last_step; /* of the ranks that are traced; the first step is 1 */
+    bool segment_contents;                      /* the run wants to know what segments consist of */
     uint32_t power_limit_w;
     int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */
 } ph_config;

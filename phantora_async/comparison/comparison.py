@@ -1,0 +1,122 @@
+"""Several runs, compared with the first of them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from phantora_async.comparison.figures import (
+    WHOLE_RUN,
+    Figure,
+    Part,
+    Work,
+    collectives,
+    families,
+    figures,
+    kernels,
+    parts,
+)
+from phantora_async.comparison.setup import Difference, differences
+from phantora_async.errors import UsageError
+
+SCHEMA = 1
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the runs."""
+
+    name: str
+    """Where its report is."""
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What runs do not have in common. ``print`` shows it as `phantora-async compare` does."""
+
+    names: tuple[str, ...]
+    """Of the runs, in the order in which all other values are."""
+    remarks: tuple[str, ...]
+    """Why figures may not compare."""
+    differences: tuple[Difference, ...]
+    """In what was set up."""
+    figures: tuple[Figure, ...]
+    parts: tuple[Part, ...]
+    """Of a step: they add up to its time."""
+    families: tuple[Part, ...]
+    """Of GPU work: what runs at the same time counts twice."""
+    kernels: tuple[Work, ...]
+    """All of them, those that changed most first."""
+    collectives: tuple[Work, ...]
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        others = range(1, len(self.names))
+        changes = [{"change": [one.change(run) for run in others]} for one in self.figures]
+        return {"schema": SCHEMA} | {
+            "runs": list(self.names),
+            "remarks": list(self.remarks),
+            "differences": [asdict(one) for one in self.differences],
+            "figures": [asdict(one) | change for one, change in zip(self.figures, changes, strict=True)],
+            "parts": [asdict(one) for one in self.parts],
+            "families": [asdict(one) for one in self.families],
+            "kernels": [asdict(one) for one in self.kernels],
+            "collectives": [asdict(one) for one in self.collectives],
+        }
+
+    def __str__(self) -> str:
+        from phantora_async.comparison.text import comparison_text
+
+        return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def compare(sides: Sequence[Side]) -> Comparison:
+    """Raises UsageError for fewer than two runs, or more than there are letters."""
+    if len(sides) < 2:
+        raise UsageError("nothing to compare with: name two runs or more", "phantora-async compare RUN_A RUN_B")
+    if len(sides) > len(LETTERS):
+        raise UsageError(f"{len(sides)} runs: at most {len(LETTERS)} can be compared at once")
+    reports = [side.report for side in sides]
+    return Comparison(
+        names=tuple(side.name for side in sides),
+        remarks=tuple(_remarks(reports)),
+        differences=tuple(differences(reports)),
+        figures=tuple(figures(reports)),
+        parts=tuple(parts(reports)),
+        families=tuple(families(reports)),
+        kernels=tuple(kernels(reports)),
+        collectives=tuple(collectives(reports)),
+    )
+
+
+def _remarks(reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """`A` is the first run."""
+    simulated = [report["simulated"] for report in reports]
+    for letter, report in zip(LETTERS, reports, strict=False):
+        if report["failure"] is not None:
+            yield f"{letter} failed with exit code {report['exit_code']}: its figures are those until then"
+    for letter, one in zip(LETTERS, simulated, strict=False):
+        if one["step"]["source"].startswith(WHOLE_RUN):
+            yield f"{letter} has no steps that were found: its step time is that of the whole run"
+    if len({one["step"]["source"].split(":", 1)[0] for one in simulated}) > 1:
+        yield "steps were found in different ways: step times are not compared"
+    if len({one["world_size"] for one in simulated}) > 1:
+        yield "the runs have different numbers of GPUs: a step may not be the same work; compare tokens/s, or one GPU"
+    old = [letter for letter, report in zip(LETTERS, reports, strict=False) if "run" not in report]
+    if old:
+        yield (
+            f"the report of {' and '.join(old)} is of an older version, which does not tell script, options and "
+            "versions: differences in these are not known"
+        )
+    elif len({report["run"].get("script_sha256", "") or report["run"].get("script", "") for report in reports}) > 1:
+        yield "the scripts differ: a step may not be the same work"
+    if any(one["kernels"]["window"] != "steps" for one in simulated):
+        yield "GPU work is that of whole runs, divided by their steps: the first ones are among them"

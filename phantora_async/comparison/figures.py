@@ -1,0 +1,233 @@
+"""Numbers side by side: speed and memory, what a step consists of, GPU work by family and by signature, collectives.
+
+Times of parts, families and signatures are milliseconds of one step and one GPU: means over ranks and steps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+Report = Mapping[str, Any]
+WHOLE_RUN = "the whole run"
+"""How the source of a step begins that is none."""
+PARTS = {
+    "compute": "compute_ns", "transfer": "transfer_ns", "peers": "peers_ns", "host-bound": "host_bound_ns",
+    "idle": "idle_ns",
+}  # fmt: skip
+COPIES = ("copy", "memset")
+WITHOUT_OP = (*COPIES,)
+SAME, SIZES, NEW, GONE = "both", "other sizes", "new", "gone"
+NOT_LISTED = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of the whole run."""
+
+    name: str
+    unit: str
+    """ms, GiB, %, or empty."""
+    values: tuple[float | None, ...]
+    """By run; None: not known."""
+    comparable: bool = True
+
+    def change(self, run: int) -> float | None:
+        """Of a run against the first, relative; None if one of them is not known, or they do not compare."""
+        first, value = self.values[0], self.values[run]
+        return value / first - 1 if self.comparable and first and value is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Of a step, or of its GPU work."""
+
+    name: str
+    ms: tuple[float, ...]
+
+    def change_ms(self, run: int) -> float:
+        return self.ms[run] - self.ms[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """GPU work with one signature, or a collective."""
+
+    title: str
+    status: str
+    """`both`; `other sizes`: the same kernel and op have other sizes in the other runs; `new`: not in the first run;
+    `gone`: in the first run alone."""
+    ms: tuple[float, ...]
+    launches: tuple[float, ...]
+    """In a step of one GPU."""
+
+    @property
+    def most_changed_ms(self) -> float:
+        return max(abs(value - self.ms[0]) for value in self.ms[1:])
+
+
+# ---- of the whole run ------------------------------------------------------------------------------------------------
+
+
+def figures(reports: Sequence[Report]) -> list[Figure]:
+    """In the order in which they are shown. Those that no run has are left out."""
+    simulated = [report["simulated"] for report in reports]
+
+    def row(name: str, unit: str, value: Callable[[Any], float | None], comparable: bool = True) -> Figure:
+        return Figure(name, unit, tuple(value(one) for one in simulated), comparable)
+
+    steps_compare = len({_step_kind(one["step"]) for one in simulated}) == 1
+    rows = [
+        row("step time", "ms", lambda one: one["step"]["median_ns"] / 1e6, steps_compare),
+        row("90% range, low end", "ms", lambda one: _end(one["step"], "low_ns"), steps_compare),
+        row("90% range, high end", "ms", lambda one: _end(one["step"], "high_ns"), steps_compare),
+        row("host's work in a step", "ms", _host_work_ms, steps_compare),
+        *(row(f"{rate}, logged by the script", "", _logged(rate)) for rate in _rates(simulated)),
+        row("TFLOP/s per GPU", "", lambda one: one["work"]["tflops_per_gpu"] or None),
+        row("MFU", "%", lambda one: 100 * one["work"]["mfu"] or None),
+        row("memory allocated", "GiB", lambda one: _peak_gib(one, "allocated_peak_nbytes")),
+        row("memory reserved", "GiB", lambda one: _peak_gib(one, "reserved_peak_nbytes")),
+    ]
+    return [one for one in rows if any(value is not None for value in one.values)]
+
+
+def _step_kind(step: Mapping[str, Any]) -> str:
+    return str(step["source"]).split(":", 1)[0]
+
+
+def _end(step: Mapping[str, Any], end: str) -> float | None:
+    return step["interval"][end] / 1e6 if step["interval"] is not None else None
+
+
+def _host_work_ms(simulated: Mapping[str, Any]) -> float | None:
+    step_ns = simulated["step"]["median_ns"]
+    ranks = [one for one in simulated["ranks"] if one.get("window_ns") and "host_work_ns" in one]
+    return fmean(one["host_work_ns"] / one["window_ns"] for one in ranks) * step_ns / 1e6 if ranks else None
+
+
+def _rates(simulated: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(one["rate"] for each in simulated for one in each.get("logged", []) if "rate" in one))
+
+
+def _logged(rate: str) -> Callable[[Mapping[str, Any]], float | None]:
+    def value(simulated: Mapping[str, Any]) -> float | None:
+        return next((one.get("value") for one in simulated.get("logged", []) if one.get("rate") == rate), None)
+
+    return value
+
+
+def _peak_gib(simulated: Mapping[str, Any], which: str) -> float | None:
+    return max(one["memory"][which] for one in simulated["ranks"]) / 2**30 or None
+
+
+# ---- of a step -------------------------------------------------------------------------------------------------------
+
+
+def parts(reports: Sequence[Report]) -> list[Part]:
+    """They add up to the step time."""
+    shares = [_shares(report["simulated"]) for report in reports]
+    return [Part(name, tuple(one[name] for one in shares)) for name in PARTS]
+
+
+def _shares(simulated: Mapping[str, Any]) -> dict[str, float]:
+    step_ms = simulated["step"]["median_ns"] / 1e6
+    means = dict.fromkeys(PARTS, 0.0)
+    ranks = simulated["ranks"]
+    for rank in ranks:
+        total = sum(rank[key] for key in PARTS.values())
+        for name, key in PARTS.items():
+            means[name] += rank[key] / total / len(ranks) * step_ms if total else 0.0
+    return means
+
+
+def families(reports: Sequence[Report]) -> list[Part]:
+    """GPU work by the model that prices it, the longest first."""
+    sums = []
+    for report in reports:
+        by_family: dict[str, float] = defaultdict(float)
+        for _, one, steps in _signatures(report):
+            by_family[one.get("model") or "not known"] += _total_ns(one) / 1e6 / steps
+        sums.append(by_family)
+    names = dict.fromkeys(name for one in sums for name in one)
+    rows = [Part(name, tuple(one.get(name, 0.0) for one in sums)) for name in names]
+    return sorted(rows, key=lambda row: (-max(row.ms), row.name))
+
+
+# ---- of signatures ---------------------------------------------------------------------------------------------------
+
+
+def kernels(reports: Sequence[Report]) -> list[Work]:
+    """Those that changed most first. Work that one run alone has with these sizes is put together with what has other
+    sizes in the other runs."""
+    first, *others = ({text: one for text, one, _ in _signatures(report)} for report in reports)
+    common = first.keys() & set().union(*others) if others else set()
+    shared = {text for text in common if all(text in other for other in others)}
+    rows: dict[str, list[tuple[float, float]]] = {}
+    titles: dict[str, str] = {}
+    for number, report in enumerate(reports):
+        for text, one, steps in _signatures(report):
+            key = text if text in shared else _without_sizes(text)
+            titles.setdefault(key, one["title"] if text in shared else _title_without_sizes(text, one["title"]))
+            row = rows.setdefault(key, [(0.0, 0.0)] * len(reports))
+            ms, launches = row[number]
+            row[number] = (ms + _total_ns(one) / 1e6 / steps, launches + one["launches"] / steps)
+    found = [_work(titles[key], row, SAME if key in shared else SIZES) for key, row in rows.items()]
+    return sorted(found, key=lambda work: (-work.most_changed_ms, work.title))
+
+
+def collectives(reports: Sequence[Report]) -> list[Work]:
+    """Of runs whose reports have reasons (`run --reasons`): the ten of each that took most GPU time."""
+    rows: dict[str, list[tuple[float, float]]] = {}
+    for number, report in enumerate(reports):
+        reasons = report["simulated"].get("reasons", {})
+        for one in reasons.get("collectives", {}).get("gpu", []):
+            ranks = report["simulated"]["world_size"]
+            row = rows.setdefault(one["title"], [(0.0, 0.0)] * len(reports))
+            row[number] = (one["gpu_ns"] / 1e6 / ranks, float(one.get("calls", 0)))
+    found = [_work(title, row, SAME) for title, row in rows.items()]
+    return sorted(found, key=lambda work: (-work.most_changed_ms, work.title))
+
+
+def _work(title: str, row: Sequence[tuple[float, float]], status: str) -> Work:
+    ms, launches = tuple(one for one, _ in row), tuple(one for _, one in row)
+    if not launches[0]:
+        status = NEW
+    elif not any(launches[1:]):
+        status = GONE
+    return Work(title, status, ms, launches)
+
+
+def _signatures(report: Report) -> Iterator[tuple[str, Mapping[str, Any], int]]:
+    """Signature, its row, and by what to divide: steps of all GPUs."""
+    simulated = report["simulated"]
+    kernels, ranks = simulated["kernels"], simulated["ranks"]
+    if kernels["window"] == "steps":
+        steps = simulated["step"]["counted"] * len(ranks)
+    else:
+        steps = sum(rank.get("steps", 0) for rank in ranks) or len(ranks)
+    for one in kernels["signatures"]:
+        yield one.get("signature", one["title"]), one, max(steps, 1)
+
+
+def _total_ns(one: Mapping[str, Any]) -> float:
+    return float(one.get("total_ns", one["mean_ns"] * one["launches"]))
+
+
+def _without_sizes(signature: str) -> str:
+    """Kind, kernel or call, and op."""
+    kind, *rest = signature.split(";")
+    if kind in WITHOUT_OP or len(rest) < 3:
+        return ";".join([kind, *rest[:1]])
+    return ";".join([kind, rest[0], rest[-2]])
+
+
+def _title_without_sizes(signature: str, title: str) -> str:
+    """``gemm bf16 (aten::mm)``"""
+    words = [word for word in title.split() if "=" not in word]
+    kind = signature.partition(";")[0]
+    if kind in COPIES:
+        words = [word for word in words if not word.replace(",", "").isdigit() and word != "bytes"]
+    return " ".join(words)
