@@ -94,7 +94,7 @@ def painted(tab: Tab, section: str) -> int:
 
 
 def test_the_report_s_page(run: Run, tab: Tab, hostile_script: Path, tmp_path: Path) -> None:
-    finished = run(hostile_script, "5", "0", n=4)
+    finished = run(hostile_script, "5", "0", n=4, options=("--reasons",))
     assert finished.exit_code == 0, finished.output
     file = tmp_path / "report.html"
     assert cli.run(["report", str(tmp_path / "report0.json"), "--html", str(file)]) == 0
@@ -103,7 +103,7 @@ def test_the_report_s_page(run: Run, tab: Tab, hostile_script: Path, tmp_path: P
     assert tab.requests == [file.as_uri()]
     assert [tab.page.locator(f"#{section}").count() for section in SECTIONS] == [1] * len(SECTIONS)
     assert "<img src=x onerror=window.hacked=1>.py 5 0" in tab.text("h1")
-    for section in ("steps", "ranks", "activity", "memory", "links"):
+    for section in ("steps", "ranks", "activity", "memory", "links", "reasons"):
         assert painted(tab, section) > 5, section
 
     # The figures are the report's.
@@ -114,6 +114,11 @@ def test_the_report_s_page(run: Run, tab: Tab, hostile_script: Path, tmp_path: P
     rows = tab.page.locator("#ranks tbody tr").all_inner_texts()
     spent = [rank["compute_ns"] / rank["window_ns"] for rank in simulated["ranks"]]
     assert [row.split("\t")[1] for row in rows] == [f"{100 * share:.1f}%" for share in spent]
+    reasons = simulated["reasons"]
+    parts = tab.page.locator("#reasons table").first.locator("tbody tr").all_inner_texts()
+    assert [part.split("\t")[0] for part in parts] == [
+        f"{100 * part['ns'] / reasons['ns']:.1f}%" for part in reasons["parts"][: len(parts)]
+    ]
     titles = tab.page.locator("#kernels td.long").all_inner_texts()
     assert titles[0] == simulated["kernels"]["signatures"][0]["title"]
 
