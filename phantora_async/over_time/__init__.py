@@ -8,11 +8,12 @@ May import: netsim.
 
 from phantora_async.over_time.document import KINDS, activity_document, links_document
 from phantora_async.over_time.link_traffic import Carried, LinkTraffic, Traffic
-from phantora_async.over_time.samples import FIELDS, Activity, Samples, at_instants, parts_for, width_for
+from phantora_async.over_time.samples import FIELDS, LEAST_PARTS, Activity, Samples, at_instants, parts_for, width_for
 
 __all__ = [
     "FIELDS",
     "KINDS",
+    "LEAST_PARTS",
     "Activity",
     "Carried",
     "LinkTraffic",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +47,11 @@ class Samples:
         self.width_ns = FIRST_WIDTH_NS
         self.columns = [array("q") for _ in FIELDS]
 
+    def copy(self) -> Samples:
+        made = copy(self)
+        made.columns = [column[:] for column in self.columns]
+        return made
+
     def make_room(self, until_ns: int) -> int:
         """The width with which samples until this instant fit."""
         while until_ns > self._most * self.width_ns:
@@ -75,12 +81,10 @@ class Activity:
 
 
 def at_instants(samples: Samples, width_ns: int, until_ns: int, final: Sequence[int]) -> NDArray[np.int64]:
-    """The figures at the multiples of this width before `until_ns`, which is now, and the `final` ones."""
+    """The figures at the multiples of this width before `until_ns`, to which samples reach, and the `final` ones."""
     places = -(-until_ns // width_ns)
-    every = max(width_ns // samples.width_ns, 1)
-    found = np.zeros((len(FIELDS), places + 1), np.int64)
+    found = np.empty((len(FIELDS), places + 1), np.int64)
+    found[:, places] = final
     for row, column in enumerate(samples.columns):
-        taken = np.frombuffer(column, np.int64)[::every][:places]
-        found[row, : len(taken)] = taken
-        found[row, len(taken) :] = final[row]
+        found[row, :places] = np.frombuffer(column, np.int64)[:: width_ns // samples.width_ns][:places]
     return found

@@ -187,10 +187,10 @@ _SIMULATED = Fields(
         "stated_values": Each(_STATED),
         "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
-        "reasons": _REASONS,
         "memory": Fields(_fields(NUMBER, "capacity_nbytes")),
         "activity": _ACTIVITY,
         "links": _LINKS,
+        "reasons": _REASONS,
     },
 )
 _SPECULATION = Fields(

@@ -249,16 +249,20 @@ class Device:
             place += 1
         self.sample_ns = place * width_ns
 
-    def at(self, now_ns: int) -> Device:
-        """A copy with the accounts of this instant."""
+    def shares_at(self, now_ns: int) -> Shares:
+        """Where time went until this instant. Books nothing."""
         device = copy(self)
         device.sample_ns = NO_SAMPLES
         device.account(now_ns)
-        return device
+        return Shares._make(_shares(device))
 
-    def shares_at(self, now_ns: int) -> Shares:
-        """Where time went until this instant. Books nothing."""
-        return Shares._make(_shares(self.at(now_ns)))
+    def samples_at(self, now_ns: int) -> Samples:
+        """A copy that reaches to this instant. Books nothing."""
+        assert self.samples is not None, "hosts give every device some"
+        device = copy(self)
+        device.samples = samples = self.samples.copy()
+        device.account(now_ns)
+        return samples
 
 
 _shares = attrgetter(*Shares._fields)
@@ -381,11 +385,12 @@ class Host:
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
-        return reduce(
-            Shares.plus,
-            (device.shares_at(now_ns) for device in self.used if device.number < DeviceKind.APART),
-            NO_SHARES,
-        )
+        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.gpus), NO_SHARES)
+
+    @property
+    def gpus(self) -> list[Device]:
+        """Those of ``used`` whose time counts."""
+        return [device for device in self.used if device.number < DeviceKind.APART]
 
 
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd

@@ -145,19 +145,19 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
 
 def take_activity(timeline: Timeline) -> Activity:
     """See ``Timeline.activity``."""
-    now_ns = timeline.now_ns
-    width_ns = width_for(now_ns, parts_for(len(timeline.hosts)))
-    places = -(-now_ns // width_ns) + 1
+    now_ns, hosts = timeline.now_ns, timeline.hosts
+    sampled = [[(device, device.samples_at(now_ns)) for device in host.gpus] for host in hosts]
+    least_ns = max((samples.width_ns for devices in sampled for _, samples in devices), default=0)
+    width_ns = max(width_for(now_ns, parts_for(len(hosts))), least_ns)
     ranks = []
-    for host in timeline.hosts:
-        figures = np.zeros((len(FIELDS), places), np.int64)
-        for device in host.used:
+    for host, devices in zip(hosts, sampled, strict=True):
+        figures = np.zeros((len(FIELDS), -(-now_ns // width_ns) + 1), np.int64)
+        for device, samples in devices:
             memory = host.memory.get(device.number, NO_MEMORY)
             final = (*device.shares_at(now_ns)[:5], memory.allocated, memory.reserved)
-            assert device.samples is not None, "hosts give every device some"
-            figures += at_instants(device.samples, width_ns, now_ns, final)
+            figures += at_instants(samples, width_ns, now_ns, final)
         ranks.append(figures)
-    return Activity(width_ns, now_ns, ranks, [len(host.used) for host in timeline.hosts])
+    return Activity(width_ns, now_ns, ranks, [len(host.gpus) for host in hosts])
 
 
 class _Ranks:
