@@ -61,7 +61,7 @@ JOBS = (
         shows=("ZeRO stage 3",),
     ),
     job("fused-adam", "its FusedAdam, a CUDA extension compiled at run time", "--fused-adam", zero={"stage": 1},
-        fails="compiles a CUDA extension when it starts, which needs a whole CUDA toolkit (here cusparse.h is missing)"),
+        fails="compiles a CUDA extension when it starts, which needs a whole CUDA toolkit (cusparse.h is missing)"),
     job("checkpoint", "ZeRO 3, saves and loads a checkpoint", "--init", "--save", zero={"stage": 3},
         shows=("checkpoint loaded",)),
     job("pipeline", "pipeline engine, 2 stages", "--pipeline", "2", shows=("PipelineEngine",), small=True),
