@@ -8,8 +8,20 @@ May import: netsim, ingest, run_spec, virtual_time, wording.
 """
 
 from phantora_async.report.document import SCHEMA, Document, build, to_json
+from phantora_async.report.memory import memory_notes
 from phantora_async.report.reading import ReportError, read, read_whole
 from phantora_async.report.simulator import Usage
 from phantora_async.report.text import terminal_report
 
-__all__ = ["SCHEMA", "Document", "ReportError", "Usage", "build", "read", "read_whole", "terminal_report", "to_json"]
+__all__ = [
+    "SCHEMA",
+    "Document",
+    "ReportError",
+    "Usage",
+    "build",
+    "memory_notes",
+    "read",
+    "read_whole",
+    "terminal_report",
+    "to_json",
+]
