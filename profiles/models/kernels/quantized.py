@@ -63,9 +63,15 @@ def _rows(machine: Machine, what: Kernel, name: KernelName) -> float:
     return machine.memory_ns(_count(what) * (_item(name) + 4.0), blocks=prod(what.grid))
 
 
+def _fill(machine: Machine, what: Kernel, name: KernelName) -> float:
+    """How much is filled is not known: an element for each thread, which may have more."""
+    return machine.memory_ns(prod(what.grid) * prod(what.block) * _item(name), blocks=prod(what.grid))
+
+
 RULES: tuple[tuple[str, str, Model], ...] = (
     (r"^kOptimizer", "optimizer of bitsandbytes", _optimizer),
     (r"^kPreconditionOptimizer", "optimizer of bitsandbytes", _optimizer),
+    (r"^kfunc$", "conversion of bitsandbytes", _fill),
     (r"^k(Quantize|Dequantize)Blockwise", "conversion of bitsandbytes", _convert),
     (r"^kgemm_4bit_inference", "product of bitsandbytes", _vector_product),
     (r"^kgemv_4bit_inference", "product of bitsandbytes", _vector_product),
