@@ -12,6 +12,7 @@ from typing import Any
 
 from netsim import SpecError
 from netsim.json_files import Place, line_of, name_of, parse, read_text
+from phantora_async.over_time import KINDS
 from phantora_async.report.document import SCHEMA, Document
 from phantora_async.wording import printable
 
@@ -73,8 +74,32 @@ class Fields:
         return "an object"
 
 
-Shape = Whole | Number | Text | Maybe | Each | Fields
-WHOLE, NUMBER, TEXT = Whole(), Number(), Text()
+@dataclass(frozen=True, slots=True)
+class AnyObject:
+    """An object with any fields, all of which are kept."""
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    def __str__(self) -> str:
+        return "true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An object whose values all have this shape."""
+
+    shape: Shape
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+Shape = Flag | Named | Whole | Number | Text | Maybe | Each | Fields | AnyObject
+WHOLE, NUMBER, TEXT, FLAG = Whole(), Number(), Text(), Flag()
 
 
 def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
@@ -90,7 +115,8 @@ _RANK = Fields(
     | {
         "window": TEXT,
         "memory": Fields(
-            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"), {"device_peak_nbytes": NUMBER}
+            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"),
+            {"device_peak_nbytes": NUMBER, "parts": Named(WHOLE)},
         ),
     },
     _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches") | {"flops": NUMBER},
@@ -104,12 +130,34 @@ _INTERVAL = Fields(
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
     | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
-    {"each_ns": Each(WHOLE)},
+    {"each_ns": Each(WHOLE), "from_ns": WHOLE},
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
+)
+_CHANGES = Each(Each(WHOLE, 2))
+_ACTIVITY = Fields(
+    {
+        "part_ns": Whole(1),
+        "until_ns": WHOLE,
+        "ranks": Each(
+            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *KINDS))
+        ),
+    }
+)
+_LINKS = Fields(
+    {
+        "part_ns": Whole(1),
+        **_fields(WHOLE, "until_ns", "links"),
+        "kinds": Each(
+            Fields(
+                _fields(NUMBER, "links", "gbps", "nbytes", "mean_share", "max_share") | _fields(TEXT, "kind", "busy")
+            )
+        ),
+        "listed": Each(Fields(_fields(NUMBER, "gbps", "nbytes", "share") | _fields(TEXT, "name", "busy"))),
+    }
 )
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
@@ -125,6 +173,24 @@ _REASONS = Fields(
         "kernels": Fields({"gpu": Each(_KERNEL), "path": Each(_KERNEL)}),
         "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}),
         "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
+    },
+)
+_MEMORY = Fields(
+    _fields(NUMBER, "max_allocated_nbytes"),
+    _fields(NUMBER, "capacity_nbytes", "total_nbytes", "max_reserved_nbytes")
+    | {
+        "verdict": Fields(
+            _fields(WHOLE, "rank", "needed_nbytes") | {"fits": FLAG},
+            _fields(WHOLE, "left_nbytes", "missing_nbytes", "asked_nbytes", "unused_nbytes", "failures")
+            | {"site": TEXT},
+        ),
+        "fullest": Fields(
+            {
+                "rank": WHOLE,
+                "parts": Named(WHOLE),
+                "holders": Each(Fields(_fields(WHOLE, "nbytes", "blocks") | _fields(TEXT, "part", "op", "site"))),
+            }
+        ),
     },
 )
 _SIMULATED = Fields(
@@ -156,6 +222,9 @@ _SIMULATED = Fields(
         "stated_values": Each(_STATED),
         "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
+        "memory": _MEMORY,
+        "activity": _ACTIVITY,
+        "links": _LINKS,
         "reasons": _REASONS,
     },
 )
@@ -173,7 +242,7 @@ _SIMULATOR = Fields(
 _RUN = Fields(
     {},
     _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
-    | dict.fromkeys(("options", "versions", "environment", "descriptions"), Fields({}))
+    | dict.fromkeys(("options", "versions", "environment", "descriptions"), AnyObject())
     | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
 )
 SHAPE = Fields(
@@ -185,8 +254,7 @@ SHAPE = Fields(
     },
     {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
 )
-"""All that ``text.terminal_report`` and ``phantora_async.api`` read. A field that they are to show has to be added.
-"""
+"""All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""
 
 
 class ReportError(Exception):
@@ -232,6 +300,11 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
                 elif (fault := _fault(value[name], inner, (*place, name))) is not None:
                     return fault
             return None
+        case Named() if isinstance(value, dict):
+            faults = (_fault(one, shape.shape, (*place, name)) for name, one in value.items())
+            return next((fault for fault in faults if fault is not None), None)
+        case Flag() if isinstance(value, bool):
+            return None
         case Each() if isinstance(value, list) and len(value) >= shape.least:
             faults = (_fault(one, shape.shape, (*place, number)) for number, one in enumerate(value))
             return next((fault for fault in faults if fault is not None), None)
@@ -240,6 +313,8 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
         case Number() if type(value) in (int, float) and 0 <= value <= MOST:
             return None
         case Text() if isinstance(value, str):
+            return None
+        case AnyObject() if isinstance(value, dict):
             return None
     shown = printable(json.dumps(value, ensure_ascii=False))
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."

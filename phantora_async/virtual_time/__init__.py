@@ -3,7 +3,7 @@
 Comes in: facts, rank by rank (``Timeline.feed``); a ``NetworkModel``, which says how long collectives take.
 Goes out: answers to ranks (``Timeline.take_answers``), a ``Snapshot`` for reports and messages, ``ProtocolError`` for a
 fact that no working hook library sends.
-May import: emu.contract, errors.
+May import: emu.contract, errors, over_time.
 """
 
 from phantora_async.virtual_time.collectives import NetworkModel, Revised

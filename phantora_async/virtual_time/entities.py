@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import DeviceKind
+from phantora_async.over_time import Samples
 from phantora_async.virtual_time.entity_fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.facts import Collective, CommCreation
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from phantora_async.virtual_time.rollback_log import Checkpoint
 
 
+NO_SAMPLES = 1 << 62
 KEPT_FACTS = 1024
 """Facts that have been executed are forgotten when there are this many."""
 
@@ -203,9 +205,14 @@ class Device:
     host_bound_ns: int = saved(0)
     idle_ns: int = saved(0)
     communication_ns: int = saved(0)
+    sample_ns: int = saved(0)
+    """When its accounts are noted next in ``samples``."""
+    samples: Samples | None = kept()
 
     def account(self, now_ns: int) -> None:
         """Books the time since the last call; called before anything changes that decides where time goes."""
+        if now_ns >= self.sample_ns:
+            self._sample(now_ns)
         since = self.since_ns
         if now_ns <= since:
             return
@@ -228,11 +235,34 @@ class Device:
                 self.host_bound_ns += rest
         self.since_ns = now_ns
 
+    def _sample(self, now_ns: int) -> None:
+        """Notes the accounts at every instant for them that has been reached."""
+        at_ns, self.sample_ns = self.sample_ns, NO_SAMPLES
+        if self.samples is None:
+            return
+        width_ns = self.samples.make_room(now_ns)
+        place = -(-at_ns // width_ns)
+        while place * width_ns <= now_ns:
+            self.account(place * width_ns)
+            memory = self.host.memory.get(self.number, NO_MEMORY)
+            self.samples.put(place, (*_shares(self)[:5], memory.allocated, memory.reserved))
+            place += 1
+        self.sample_ns = place * width_ns
+
     def shares_at(self, now_ns: int) -> Shares:
         """Where time went until this instant. Books nothing."""
         device = copy(self)
+        device.sample_ns = NO_SAMPLES
         device.account(now_ns)
         return Shares._make(_shares(device))
+
+    def samples_at(self, now_ns: int) -> Samples:
+        """A copy that reaches to this instant. Books nothing."""
+        assert self.samples is not None, "hosts give every device some"
+        device = copy(self)
+        device.samples = samples = self.samples.copy()
+        device.account(now_ns)
+        return samples
 
 
 _shares = attrgetter(*Shares._fields)
@@ -355,7 +385,12 @@ class Host:
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
-        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used if device.number < DeviceKind.APART), NO_SHARES)
+        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.gpus), NO_SHARES)
+
+    @property
+    def gpus(self) -> list[Device]:
+        """Those of ``used`` whose time counts."""
+        return [device for device in self.used if device.number < DeviceKind.APART]
 
 
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd

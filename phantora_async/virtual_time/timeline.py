@@ -13,6 +13,7 @@ from enum import Enum
 from heapq import heappop
 from typing import Any, NamedTuple
 
+from phantora_async.over_time import Activity, parts_for
 from phantora_async.virtual_time.collectives import Collectives, NetworkModel
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, Stream
@@ -22,7 +23,7 @@ from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
 from phantora_async.virtual_time.restart import restart
 from phantora_async.virtual_time.rollback_log import RollbackLog
-from phantora_async.virtual_time.snapshot import Snapshot, take
+from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
 from phantora_async.virtual_time.speculation import Speculation
 from phantora_async.virtual_time.streams import Streams
 
@@ -63,6 +64,7 @@ class Timeline:
             self.comm_creations,
             self.output,
             queue_depth,
+            parts_for(world_size),
         )
         self.speculation = Speculation(self.hosts, self.event_queue, self.collectives, self.rollback_log, self.output)
         self.foresight = Foresight(self.event_queue, self.collectives, self.output)
@@ -100,6 +102,10 @@ class Timeline:
     def snapshot(self, ranks: Sequence[int] | None = None) -> Snapshot:
         """The present state, as values. `ranks`: those to be looked at in detail, all if it is left out."""
         return take(self, range(len(self.hosts)) if ranks is None else ranks)
+
+    def activity(self) -> Activity:
+        """What every rank's GPUs have done over time, until now."""
+        return take_activity(self)
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
         """Appends facts of one rank, in the rank's order."""
