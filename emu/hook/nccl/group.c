@@ -15,6 +15,7 @@
 #include "data/data.h"
 #include "graphs/capture.h"
 #include "nccl/nccl.h"
+#include "process/process.h"
 #include "trace/trace.h"
 
 #include <stdatomic.h>
@@ -30,6 +31,9 @@ static _Thread_local struct {
 } group;
 
 static atomic_uint_fast64_t last_token;
+
+/* Numbered as this process's questions are: a rank may have several processes. */
+static uint64_t next_token(void) { return ((uint64_t)ph_run.process << 40) + ++last_token; }
 
 bool nccl_in_group(void) { return group.depth > 0; }
 
@@ -77,7 +81,7 @@ static void plan_data(nccl_call *call) {
             call->op.data_nbytes = UINT64_MAX;
         }
     }
-    if (call->output_nbytes && !local && !keeps_own(call)) call->op.token = ++last_token;
+    if (call->output_nbytes && !local && !keeps_own(call)) call->op.token = next_token();
 }
 
 typedef struct late_input {

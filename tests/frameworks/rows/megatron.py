@@ -10,6 +10,7 @@ FRAMEWORK = Framework(
     modules=(),
     checkout="NVIDIA/Megatron-LM",
     commit="core_v0.16.1",
+    environment=(("CUDA_DEVICE_MAX_CONNECTIONS", "1"),),
     start=(
         *("pretrain_gpt.py", "--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "1000"),
         *("--num-layers", "4", "--hidden-size", "256", "--num-attention-heads", "4", "--seq-length", "256"),
