@@ -34,6 +34,7 @@ from ..preload import automatic
 from ..reads.uncomputed import UncomputedReads
 from ..weights import installation
 from ..weights.store import Store
+from . import supported
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -132,7 +133,10 @@ def prepare(job: Job) -> Prepared:
 
 
 def _check_torch() -> str:
-    """Returns torch's version, without importing it: a torch without CUDA never calls the hook library."""
+    """Returns torch's version, without importing it: a torch without CUDA never calls the hook library.
+
+    Raises CannotPrepare if it is no CUDA build, or too old.
+    """
     install = f"install a CUDA build (no GPU needed): {sys.executable} -m pip install torch"
     spec = find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
@@ -147,7 +151,12 @@ def _check_torch() -> str:
             "emulation needs a CUDA build",
             f"{install} (not from an index for CPU or ROCm builds)",
         )
-    return known.get("__version__", "unknown")
+    found = known.get("__version__", "unknown")
+    try:
+        supported.check_torch(found)
+    except supported.Unsupported as error:
+        raise CannotPrepare(str(error), error.hint) from None
+    return found
 
 
 def _load_hook(job: Job) -> Hook:

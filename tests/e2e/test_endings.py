@@ -47,6 +47,7 @@ def test_a_killed_rank(run: Run, tmp_path: Path) -> None:
     assert "SIGKILL" in done.output
 
 
+@pytest.mark.versions
 def test_mismatched_collectives_name_both_sides(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "mismatch.py"
     script.write_text(

@@ -196,6 +196,7 @@ def layouts(folder, include, headers, names, header):
     return subprocess.run([program], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.versions
 @pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
 def test_layouts_agree_with_nvidias_headers(tmp_path):
     known = LAYOUTS if version_of(nvidia_headers()) >= 13 else LAYOUTS_OF_12
