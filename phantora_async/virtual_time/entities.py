@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import DeviceKind
-from phantora_async.over_time import Samples
+from phantora_async.over_time import MemoryChange, Samples
+from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.entity_fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.facts import Collective, CommCreation
 
@@ -244,8 +245,7 @@ class Device:
         place = -(-at_ns // width_ns)
         while place * width_ns <= now_ns:
             self.account(place * width_ns)
-            memory = self.host.memory.get(self.number, NO_MEMORY)
-            self.samples.put(place, (*_shares(self)[:5], memory.allocated, memory.reserved))
+            self.samples.put(place, _accounts(self))
             place += 1
         self.sample_ns = place * width_ns
 
@@ -267,6 +267,7 @@ class Device:
 
 _shares = attrgetter(*Shares._fields)
 """A device's accounts have the names of the shares."""
+_accounts = attrgetter(*ACCOUNTS)
 
 
 @entity
@@ -356,6 +357,8 @@ class Host:
     """By processes that the present one was started in place of."""
     memory: dict[int, MemoryPeaks] = saved(factory=dict)
     """By device."""
+    memory_change: MemoryChange | None = saved(None)
+    """The latest change of ``memory``."""
     steps: int = saved(0)
 
     @property

@@ -129,9 +129,13 @@ async def test_a_run_without_viewers_is_not_asked(client: aiohttp.ClientSession)
     asked = []
 
     class Run:
-        def live_state(self) -> dict[str, Any]:
-            asked.append("live")
-            return {"live": {"progress": {"steps": 3}, "states": {}}, "simulated": {"collectives": 7}}
+        def progress(self) -> dict[str, Any]:
+            asked.append("progress")
+            return {"live": {"progress": {"steps": 3}}, "simulated": {"collectives": 7}}
+
+        def ranks(self) -> dict[str, Any]:
+            asked.append("ranks")
+            return {"live": {"states": {}}, "simulated": {"ranks": []}}
 
         def report_so_far(self) -> dict[str, Any]:
             asked.append("report")
@@ -146,7 +150,7 @@ async def test_a_run_without_viewers_is_not_asked(client: aiohttp.ClientSession)
         seen: dict[str, Any] = {}
         while not {"report.simulated.step", "live.progress"} <= seen.keys():
             seen |= (await next_event(response.content))[1]
-        assert asked == ["report", "live"]
+        assert asked == ["report", "ranks", "progress"]
         assert seen["title"] == "train.py --lr 1"
         assert seen["report.simulated.collectives"] == 7
         shown.cancel()
