@@ -125,7 +125,8 @@ def _run(arguments: list[str]) -> int:
     module = importlib.import_module(chosen.module)
     sub = Parser(prog=f"phantora-async {chosen.name}", description=module.__doc__)
     module.add_arguments(sub)
-    return int(module.run(sub.parse_args(given.arguments)))
+    prepared = getattr(module, "with_ports", list)(given.arguments)
+    return int(module.run(sub.parse_args(prepared)))
 
 
 def _epilog() -> str:

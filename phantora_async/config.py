@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import os
 import re
 import secrets
 import shutil
+import socket
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +21,7 @@ from emu.contract import isolation, routing_policy, stated_values
 from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
 from phantora_async import compile_cache, run_dir, trace_request
-from phantora_async.errors import UsageError
+from phantora_async.errors import EnvironmentUnusable, UsageError
 from phantora_async.options import PathText, RunOptions
 from phantora_async.remote import wire
 from phantora_async.run_dir import TOKEN, RunDir
@@ -42,6 +44,7 @@ MONITOR_INTERVAL_S = 0.1
 MOST_STEPS = 1_000_000_000
 MOST_UNTIL_NS = 1 << 61
 """Some 70 years."""
+MOST_PORT = 65_535
 RUNS = Path("phantora-runs")
 """Where run directories are made by default."""
 
@@ -56,6 +59,14 @@ class Listen:
     token_file: Path | None
     """Where others find the token; None: in the environment."""
     machines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ui:
+    """Where the live page is served."""
+
+    listening: socket.socket
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,10 @@ class Config:
     loop_turns: int
     """Of a loop that waits for a value that nobody computed; 0: any number."""
     trace: TraceRequest | None = None
+    ui: Ui | None = None
+    """None: no live page."""
+    reasons: bool = False
+    """The report tells why a step takes as long as it does."""
 
     @property
     def run_dir(self) -> Path:
@@ -135,10 +150,12 @@ class Config:
         return [
             *self.gpu.device_file_lines(),
             f"device_count={max(self.servers)}",
+            f"multicast={int(self.cluster.multicast)}",
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
             *(self.trace.device_file_lines() if self.trace else ()),
+            f"segment_contents={int(self.reasons)}",
             *self.host.device_file_lines(),
         ]
 
@@ -171,7 +188,7 @@ def resolve(options: RunOptions) -> Config:
         )
     try:
         cluster = load_cluster(given.cluster)
-        gpu = load_gpu(given.gpu or cluster.gpu)
+        gpu = replace(load_gpu(given.gpu or cluster.gpu), peer_gb_per_s=cluster.peer_gb_per_s)
         host = load_host(cluster.host)
     except ProfileError as error:
         raise UsageError(
@@ -212,6 +229,7 @@ def resolve(options: RunOptions) -> Config:
     python = find_python(_text(given.python))
     steps, until_ns = _steps(given.steps), _until_ns(given.until)
     cache, cache_remarks = _compile_cache(_text(given.compile_cache))
+    ui = _ui(given.ui)
     claimed = _run_dir(_text(given.run_dir), script, sum(servers))
     if given.launcher:
         _link_logs(claimed.path, servers)
@@ -249,6 +267,8 @@ def resolve(options: RunOptions) -> Config:
         listen=_listen(given, len(servers), claimed.path),
         loop_turns=given.loop_turns,
         trace=trace,
+        ui=ui,
+        reasons=given.reasons,
     )
 
 
@@ -269,6 +289,22 @@ def _listen(given: RunOptions, servers: int, run_dir: Path) -> Listen | None:
         file.touch(mode=0o600)
         file.write_text(f"{token}\n")
     return Listen(host, port, token, file, given.machines)
+
+
+def _ui(port: int | None) -> Ui | None:
+    """The port is taken now, so that no other run gets it. Raises UsageError."""
+    if port is None:
+        return None
+    if importlib.util.find_spec("aiohttp") is None:
+        raise EnvironmentUnusable("--ui: the package aiohttp is missing", "pip install aiohttp")
+    if not 0 <= port <= MOST_PORT:
+        raise UsageError(f"--ui {port}: expected a port from 0 to {MOST_PORT}; 0 is any free one")
+    try:
+        listening = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        why = "another program uses this port" if error.errno == errno.EADDRINUSE else error.strerror
+        raise UsageError(f"--ui {port}: {why}", "choose another port, or any free one: --ui") from None
+    return Ui(listening, secrets.token_urlsafe(24))
 
 
 def _steps(given: int | None) -> int:

@@ -45,6 +45,7 @@ class Kind(enum.Enum):
     PATH = "a path"
     TEXTS = "a list of texts"
     SWITCH = "True or False"
+    PORT = "a port, or 0 for any free one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +205,11 @@ class RunOptions:
         None, OUTPUT, "--report", kind=Kind.PATH, metavar="FILE",
         help="where to write the JSON report (default: report.json in the run directory)",
     )  # fmt: skip
+    reasons: bool = _option(
+        False, OUTPUT, "--reasons", kind=Kind.SWITCH,
+        help="tell why a step takes as long as it does: its critical path, what costs most, and what a resource that "
+        "is twice as fast would change; see docs/seeing.md",
+    )  # fmt: skip
     trace: PathText | None = _option(
         None, OUTPUT, "--trace", kind=Kind.PATH, metavar="FILE",
         help=f"write a trace of ranks, GPUs and links: {FORMS}; docs/seeing.md says which tools read it",
@@ -233,6 +239,11 @@ class RunOptions:
     progress: bool = _option(
         True, OUTPUT, "--no-progress", kind=Kind.SWITCH,
         help="show no status (otherwise: a line on a terminal, else one every 30 s)",
+    )  # fmt: skip
+    ui: int | None = _option(
+        None, OUTPUT, "--ui", kind=Kind.PORT, metavar="PORT",
+        help="serve a live page of the run to browsers on this machine (default port: any free one); its address is "
+        "printed",
     )  # fmt: skip
     profile_simulator: bool = _option(
         False, OUTPUT, "--profile-simulator", kind=Kind.SWITCH, help="for bench", hidden=True
@@ -269,7 +280,7 @@ def _checked(name: str, option: Option, value: Any) -> Any:
             return os.fspath(value)
         case Kind.TEXTS:
             return _texts(name, value, option.kind)
-        case Kind.COUNT if isinstance(value, int) and not isinstance(value, bool):
+        case Kind.COUNT | Kind.PORT if isinstance(value, int) and not isinstance(value, bool):
             return value
         case Kind.SECONDS if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)

@@ -53,6 +53,8 @@ class RunSpec:
     """Of a loop that waits for a value that nobody computed: so many end the run; 0: no number does."""
 
     trace: TraceRequest | None = None
+    reasons: bool = False
+    """The report tells why a step takes as long as it does."""
 
     @property
     def world_size(self) -> int:

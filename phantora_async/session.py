@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.contract import isolation
 from phantora_async import terminal
@@ -29,6 +29,9 @@ from phantora_async.remote.machines import Machines
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal
 from phantora_async.wording import compact, short
+
+if TYPE_CHECKING:
+    from phantora_async.pages.live_page import LivePage
 
 SHOW_EVERY_S = 0.5
 """How often the status is looked at."""
@@ -65,10 +68,15 @@ class Session:
             launcher = Machines(self._config.servers, listen.machines, listen.token)
             coordinator = Coordinator(self._spec(runtime), launcher.processes)
         self._abort = asyncio.get_running_loop().create_future()
+        page: LivePage | None = None
+        ended, report = "the run was ended", None
         with self._signals(coordinator, launcher):
             tasks = [asyncio.create_task(terminal.follow(self._tails()))]
             try:
                 await coordinator.serve()
+                page = await self._page()
+                if page is not None:
+                    tasks.append(self._task(page.show(coordinator)))
                 tasks.append(self._task(self._show(coordinator)))
                 if self._beside is not None:
                     tasks.append(self._task(self._beside(runtime.socket.parent, coordinator.pid)))
@@ -83,15 +91,33 @@ class Session:
                 self._stopping = True
                 launcher.terminate()
                 await asyncio.wait({events}, timeout=LAST_EVENTS_S)
+                ended, report = "the run has ended", outcome.report
+            except PhantoraError as error:
+                ended = f"the run has ended: {error.text}"
+                raise
             finally:
                 for task in reversed(tasks):
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                if page is not None:
+                    await page.close(report, ended)
                 await launcher.close()
                 runtime.remove()
                 self._terminal.close()
             self._add_log(outcome)
             return outcome
+
+    async def _page(self) -> LivePage | None:
+        """The live page, if there is to be one."""
+        config = self._config
+        if config.ui is None:
+            return None
+        from phantora_async.pages.live_page import LivePage  # aiohttp takes long to import
+
+        page = LivePage(config.ui.listening, config.ui.token, config.script, config.arguments)
+        await page.start()
+        self._terminal.remark(f"live page: {page.url}")
+        return page
 
     async def _listen(self, machines: Machines, coordinator: Coordinator) -> None:
         """Opens the port for machines. Raises EnvironmentUnusable."""
@@ -138,6 +164,7 @@ class Session:
             restart_delay_ns=config.restart_delay_ns,
             loop_turns=config.loop_turns,
             trace=config.trace,
+            reasons=config.reasons,
         )
 
     def _tails(self) -> list[LogTail]:

@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | StatedValue | Loop | Kept | Usage | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | StatedValue | Loop | Kept | Usage | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -41,6 +41,7 @@ TRACED_WORK: Final = 105
 STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
+SEGMENT_CONTENT: Final = 25
 EVENT_RECORD: Final = 19
 RECORDING_DROP: Final = 20
 STREAM_WAIT: Final = 21
@@ -407,9 +408,33 @@ class Segment(NamedTuple):
     solo_ns: int
     contended_ns: int
     tail_ns: int
+    tail_work_ns: int
+    content: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, stream: int, launches: int, solo_ns: int, contended_ns: int, tail_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, stream: int, launches: int, solo_ns: int, contended_ns: int, tail_ns: int, tail_work_ns: int, content: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class SegmentContent(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    content: int
+    entries: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, content: int, entries: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class SegmentCost(NamedTuple):
+    key: int
+    launches: int
+    @staticmethod
+    def encode(key: int, launches: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[SegmentCost]: ...
 
 class EventRecord(NamedTuple):
     kind: int
@@ -502,9 +527,10 @@ class Data(NamedTuple):
     nbytes: int
     qid: int
     token: int
+    assumed: int
     payload: bytes
     @staticmethod
-    def encode(qid: int, token: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(qid: int, token: int, assumed: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class NcclData(NamedTuple):
     kind: int
@@ -515,9 +541,10 @@ class NcclData(NamedTuple):
     seq: int
     op: int
     peer: int
+    assumed: int
     payload: bytes
     @staticmethod
-    def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+    def encode(host_ns: int, comm: int, seq: int, op: int, peer: int, assumed: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class NcclSources(NamedTuple):
     kind: int
@@ -776,6 +803,9 @@ class TracedKind(IntEnum):
     KERNEL = 1
     COPY = 2
     FILL = 3
+
+class DeviceKind(IntEnum):
+    APART = 65536
 
 class ScopeKind(IntEnum):
     STREAM = 1

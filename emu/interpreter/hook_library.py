@@ -139,7 +139,7 @@ class Hook:
             raise HookError(f"{path} has version {theirs}, but this package needs version {ours}")
         self._library = library
         self._functions = functions
-        self._learn_versions = library.cudnnGetVersion
+        self._learn_cudnn_version, self._learn_cuda_version = library.cudnnGetVersion, library.cudaRuntimeGetVersion
         self._callbacks: list[Any] = []  # ctypes' thunks must outlive the library's use of them
         self._at_step: list[Callable[[], None]] = []
         # The simple ones are the C functions themselves.
@@ -237,8 +237,11 @@ class Hook:
         self._functions["store_move"](descriptor)
 
     def learn_versions(self) -> None:
-        """In the forker, once torch is imported: asks cuDNN for its version, which loads a library that ranks share."""
-        self._learn_versions()
+        """In the forker, once torch is imported: asks for the versions of CUDA and of cuDNN, which loads a library that
+        ranks share.
+        """
+        self._learn_cuda_version(ctypes.byref(ctypes.c_int()))
+        self._learn_cudnn_version()
 
     def start(
         self,

@@ -12,6 +12,7 @@ import importlib
 import os
 import re
 import sys
+import tempfile
 import weakref
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -81,6 +82,8 @@ class Prepared:
     reads: UncomputedReads
     store: Store | None
     """CPU-side weights that ranks share; None: they share none."""
+    folders: dict[tempfile.TemporaryDirectory[str], weakref.finalize[..., object]]
+    """Temporary folders that imported modules have made, and what removes them when the interpreter ends."""
 
 
 def prepare(job: Job) -> Prepared:
@@ -125,7 +128,7 @@ def prepare(job: Job) -> Prepared:
     heap.return_large_blocks()
     gc.freeze()
     gc.enable()
-    return Prepared(hook, clock, ranges, peaks, MemoryHolders(hook), computed, reads, store)
+    return Prepared(hook, clock, ranges, peaks, MemoryHolders(hook), computed, reads, store, _temporary_folders())
 
 
 def _check_torch() -> str:
@@ -182,6 +185,15 @@ def _keep_operators() -> None:
         found = finalizer.peek()
         if found is not None and found[1].__module__ == "torch.library":
             finalizer.atexit = False
+
+
+def _temporary_folders() -> dict[tempfile.TemporaryDirectory[str], weakref.finalize[..., object]]:
+    found = {}
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        ends = finalizer.peek()
+        if ends is not None and isinstance(ends[0], tempfile.TemporaryDirectory):
+            found[ends[0]] = finalizer
+    return found
 
 
 def _check_single_threaded() -> None:

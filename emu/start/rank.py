@@ -34,6 +34,7 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
     try:
         processes.die_with_parent(server)
         _set_up_process(job, seat)
+        leave_folders(prepared)
         connection = Connection(prepared)
         connection.open(job, seat)
         end = script.run(program.of(job))
@@ -48,9 +49,9 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
 
 def leave(code: int) -> NoReturn:
     """Ends this process without finalising the interpreter."""
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for file in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the script has closed it
+            file.flush()
     _exit(code)
 
 
@@ -171,6 +172,13 @@ def _set_up_process(job: Job, seat: Seat) -> None:
 
 def name_process(rank: int) -> None:
     Path("/proc/self/comm").write_text(f"rank{rank}")
+
+
+def leave_folders(prepared: Prepared) -> None:
+    """Temporary folders that modules made in the forker are there for all ranks: their end must not remove them."""
+    for folder, finalizer in prepared.folders.items():
+        finalizer.detach()
+        atexit.unregister(folder.cleanup)
 
 
 def end_interpreter() -> None:

@@ -69,6 +69,9 @@ class FixedNetwork:
     def commit(self, at_ns: int) -> None:
         return
 
+    def shortest_ns(self, collective: Collective) -> int:
+        return max(collective.nbytes // 100, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -119,7 +122,7 @@ def step_of(rank: int, step: int, comm: int) -> bytes:
         drop = number - 4 if number > 4 else 0
         parts.append(records.EventRecord.encode(500, 2, 0, number + 1, drop))
         parts.append(records.StreamWait.encode(500, 1, 0, number + 1))
-        parts.append(records.Segment.encode(2_000, 1, 9, 250_000, 360_000, 250_000))
+        parts.append(records.Segment.encode(2_000, 1, 9, 250_000, 360_000, 250_000, 0, 0))
     parts.append(records.HostWait.encode(1_000, ScopeKind.DEVICE, rank % 8, 0))
     return b"".join(parts)
 

@@ -1,24 +1,40 @@
-"""Show the report of a finished run again."""
+"""Show the report of a finished run again, as text or as a page for a browser."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
-from phantora_async.errors import UsageError
+from phantora_async.config import RUNS
+from phantora_async.errors import NotWritten, UsageError
+from phantora_async.wording import short
+
+REPORT = "report.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="FILE|DIR", help="a JSON report, or the run directory that has it")
+    parser.add_argument(
+        "path",
+        metavar="FILE|DIR",
+        nargs="?",
+        help=f"a JSON report, or the run directory that has it (default: the latest run in {RUNS}/)",
+    )
     parser.add_argument(
         "--rank", type=int, metavar="RANK", help="list the GPU work of this rank (default: of all ranks)"
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write the report as a page for a browser: one file that needs no network",
     )
 
 
 def run(given: argparse.Namespace) -> int:
-    path = Path(given.path)
+    path = Path(given.path) if given.path else _latest()
     if path.is_dir():
-        path /= "report.json"
+        path /= REPORT
     from phantora_async.report import ReportError, read, terminal_report
 
     try:
@@ -29,5 +45,33 @@ def run(given: argparse.Namespace) -> int:
     world_size = document["simulated"]["world_size"]
     if given.rank is not None and not 0 <= given.rank < world_size:
         raise UsageError(f"--rank {given.rank}: the run had ranks 0 to {world_size - 1}")
+    if given.html is not None:
+        from phantora_async.pages import page, view
+
+        _write(given.html, page(view(document)).encode())
+        print(f"page: {short(given.html)}")
+        return 0
     print(terminal_report(document, given.rank))
     return 0
+
+
+def _latest() -> Path:
+    """The report that was written last in the default folder of runs."""
+    found = max(RUNS.glob(f"*/{REPORT}"), key=lambda path: path.stat().st_mtime_ns, default=None)
+    if found is None:
+        raise UsageError(f"no run in {RUNS}/ here has a report", "name a report or a run directory")
+    return found
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Completely or not at all; pipes and devices (`/dev/stdout`) directly. Raises NotWritten."""
+    in_place = path.is_symlink() or (path.exists() and not path.is_file())
+    partial = path if in_place else path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content)
+        if not in_place:
+            partial.replace(path)
+    except OSError as error:
+        if not in_place:
+            partial.unlink(missing_ok=True)
+        raise NotWritten(f"cannot write the page {short(path)}: {error.strerror}") from None

@@ -37,11 +37,30 @@ def _as_argparse_has_it(option: Option, default: object) -> dict[str, Any]:
             return told | {"action": "append", "default": [], "metavar": option.metavar}
         case Kind.COUNT:
             told["type"] = int
+        case Kind.PORT:
+            told |= {"type": int, "nargs": "?", "const": 0}
         case Kind.SECONDS:
             told["type"] = float
     if option.choices:
         return told | {"choices": option.choices}
     return told | {"metavar": option.metavar}
+
+
+def with_ports(arguments: list[str]) -> list[str]:
+    """`--ui 80` as `--ui=80`, and `--ui SCRIPT` as `--ui=0 SCRIPT`: argparse would take the script for the port."""
+    kinds = {flag: option.kind for option in OPTIONS.values() for flag in option.flags}
+    separated: list[str] = []
+    left = list(arguments)
+    while left and left[0].startswith("-") and left[0] != "--":
+        flag = left.pop(0)
+        kind = kinds.get(flag)
+        if kind is Kind.PORT:
+            separated.append(f"{flag}={left.pop(0) if left and left[0].isdecimal() else 0}")
+        else:
+            separated.append(flag)
+            if kind is not None and kind is not Kind.SWITCH and left:
+                separated.append(left.pop(0))
+    return separated + left
 
 
 def options_of(given: argparse.Namespace) -> RunOptions:

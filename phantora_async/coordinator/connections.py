@@ -10,6 +10,7 @@ from phantora_async.ingest.backpressure import Backpressure
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.communicators import Answers
 from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.reasons import LastSteps
 from phantora_async.virtual_time import Timeline
 
 ANY = -1
@@ -19,7 +20,11 @@ ANY = -1
 class Connections:
     """Feeds the timeline what ranks send, sends ranks what they are answered, and pauses those that are far ahead."""
 
-    def __init__(self, timeline: Timeline, fact_builder: FactBuilder, world_size: int) -> None:
+    def __init__(
+        self, timeline: Timeline, fact_builder: FactBuilder, world_size: int, last_steps: LastSteps | None = None
+    ) -> None:
+        """`last_steps`: keeps the facts; None: nobody does."""
+        self._last_steps = last_steps
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._world_size = world_size
@@ -67,9 +72,17 @@ class Connections:
         """Records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
         facts = self._fact_builder.take(rank, arrived)
         self._timeline.feed(rank, facts)
+        if self._last_steps is not None:
+            self._last_steps.add(rank, facts)
         self.send(self._fact_builder.take_answers())
         if self._backpressure.must_pause(rank, len(facts)) and rank not in self._ended:
             self._channels[rank].pause()
+
+    def note_waits(self) -> None:
+        """Of ranks that virtual time has passed over."""
+        for wait in self._timeline.take_outside_waits():
+            if self._last_steps is not None:
+                self._last_steps.waited(wait)
 
     def rank_ended(self, rank: int) -> None:
         """The rank ended with exit code 0. If it sent no BYE, it is as if it had. Raises Deadlock if others wait."""
@@ -87,6 +100,8 @@ class Connections:
         for known in (self._channels, self._processes, self._ended, self.pids):
             known.clear()
         self._backpressure.restart(dropped)
+        if self._last_steps is not None:
+            self._last_steps.restart()
 
     def send(self, answers: Answers) -> None:
         """One write for each process."""

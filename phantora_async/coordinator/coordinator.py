@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import netsim
 from emu.contract import records
 from phantora_async.coordinator.connections import Connections
 from phantora_async.coordinator.early_end import EarlyEnd
-from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.coordinator.live_state import LiveState
+from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
 from phantora_async.coordinator.standstill import Standstill
@@ -34,12 +34,13 @@ from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.liveness.sleep_detector import Processes, ProcFs
 from phantora_async.liveness.stall_watch import StallWatch
-from phantora_async.report import Usage
+from phantora_async.reasons import LastSteps
+from phantora_async.report import Document, Usage
 from phantora_async.run_spec import RunSpec
 from phantora_async.trace import telling
 from phantora_async.trace.run_trace import RunTrace
 from phantora_async.trace.writing import Context
-from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
+from phantora_async.virtual_time import Snapshot, SpeculationPolicy, Stop, Timeline
 from profiles import CostModel
 
 TURN = 2_000
@@ -62,18 +63,18 @@ class Coordinator:
     def __init__(self, spec: RunSpec, processes: Processes | None = None) -> None:
         """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
         self._spec = spec
-        rules = spec.nccl.traffic_rules(netsim.build(spec.cluster.network).server.nics)
-        topology = netsim.build(spec.cluster.network, spec.cluster.network_servers(len(spec.servers)), rules)
-        params = netsim.collectives.load_params(spec.cluster.nccl)
-        network = NetsimNetworkModel(topology, params, spec.servers, spec.nccl, spec.cluster.servers_per_nvlink_domain)
+        network = network_of(spec, spec.cluster)
         optimistic = spec.clock == "optimistic"
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
         self._fact_builder = FactBuilder(spec.world_size, Costs(CostModel(spec.gpu), CostTable(spec.cost_table)))
-        self._trace = self._new_trace(network, [link.name for link in topology.links])
+        self._trace = self._new_trace(network, network.link_names)
         if self._trace.ranks:
             telling.start(self._timeline, self._trace)
-        self._connections = Connections(self._timeline, self._fact_builder, spec.world_size)
+        last_steps = None
+        if spec.reasons:
+            last_steps = LastSteps(spec.world_size, self._timeline.output.results.steps_done)
+        self._connections = Connections(self._timeline, self._fact_builder, spec.world_size, last_steps)
         pids = self._connections.pids
         stacks = Stacks(spec.socket.parent)
         self._blocked_ranks = BlockedRanks(self._timeline, self._fact_builder, pids, processes or ProcFs())
@@ -83,12 +84,14 @@ class Coordinator:
         self._status_view = StatusView(
             self._timeline, self._fact_builder, self._stall_watch, loop_watch, spec.stall_timeout_s
         )
-        self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks)
+        self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks, network, last_steps)
         self._restarts = Restarts(
             self._timeline, self._fact_builder, self._connections, self._run_end.exits, spec.restart_delay_ns
         )
         self._early_end = EarlyEnd(spec, self._timeline)
         self._usage = Usage()
+        self._live_state = LiveState(spec, self._timeline, self._fact_builder)
+        self._stall = ""
         self._over = asyncio.Event()
         """The run has ended, or has failed."""
         self._server: asyncio.Server | None = None
@@ -200,6 +203,21 @@ class Coordinator:
 
     def status(self) -> Status:
         """What to show now. To be called about twice a second: ends the run when ranks have waited for too long."""
+        self._live_state.look()
+        status = self._status()
+        self._stall = status.stall
+        return status
+
+    def live_state(self) -> Document:
+        """For a page: what changes all the time, see ``LiveState``."""
+        snapshot = self._timeline.snapshot()
+        return self._live_state.document(snapshot, self._rank_states(snapshot), self._stall)
+
+    def report_so_far(self) -> Document:
+        """The report, as complete as the run is now."""
+        return self._run_end.report(self._usage, self._restarts.done)
+
+    def _status(self) -> Status:
         if self._restarts.given_up() and self._restarts.told:
             self.launcher_ended()
         elif self._restarts.given_up():
@@ -331,6 +349,7 @@ class Coordinator:
         with self._failures():
             asked = any(rank_info.questions for rank_info in self._fact_builder.rank_info)
             self._stop = self._policy.run(TURN, asked)
+            self._connections.note_waits()
             answers = self._timeline.take_answers()
             for rank, _ in answers:
                 self._fact_builder.answered(rank)
@@ -409,11 +428,11 @@ class Coordinator:
         self._run_end.fail(failure, self._rank_states(), self._connections.pids)
         self._over.set()
 
-    def _rank_states(self) -> list[RankState]:
-        """What every rank is doing now."""
+    def _rank_states(self, snapshot: Snapshot | None = None) -> list[RankState]:
+        """What every rank is doing now. `snapshot`: of all ranks, if there is one already."""
         ranks = range(self._spec.world_size)
         sleeping = {rank for rank in ranks if self._blocked_ranks.sleeps(rank)}
-        return states(self._timeline.snapshot(), self._fact_builder, sleeping)
+        return states(snapshot or self._timeline.snapshot(), self._fact_builder, sleeping)
 
     def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An unexpected exception in a callback ends the run: part of the callback's work was not done."""

@@ -8,8 +8,11 @@ from heapq import heappop, heappush
 import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import BufferedSend, NcclSettings, Params, Plan, slower
+from phantora_async.over_time import Carried, LinkTraffic, Traffic, parts_for
+from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time.collectives import Revised
 from phantora_async.virtual_time.facts import Collective
+from profiles import Cluster
 
 _SIZED_BY_MEMBERS = (
     NcclKind.ALL_GATHER,
@@ -22,6 +25,16 @@ _SIZED_BY_MEMBERS = (
 
 
 NCCLS_OWN = NcclSettings()
+MOST_KINDS = 10_000
+"""Of collectives, whose shortest durations are remembered."""
+
+
+def network_of(spec: RunSpec, cluster: Cluster) -> NetsimNetworkModel:
+    """The network between the run's servers, if they stand in this cluster."""
+    rules = spec.nccl.traffic_rules(netsim.build(cluster.network).server.nics)
+    topology = netsim.build(cluster.network, cluster.network_servers(len(spec.servers)), rules)
+    params = netsim.collectives.load_params(cluster.nccl)
+    return NetsimNetworkModel(topology, params, spec.servers, spec.nccl, cluster.servers_per_nvlink_domain)
 
 
 class NetsimNetworkModel:
@@ -38,6 +51,7 @@ class NetsimNetworkModel:
         settings: NcclSettings = NCCLS_OWN,
         servers_per_domain: int = 1,
     ) -> None:
+        self.link_names = [link.name for link in topology.links]
         self._network = netsim.Network(topology)
         self._topology = topology
         self._params = params
@@ -60,9 +74,28 @@ class NetsimNetworkModel:
         """Heap of known completions that ``complete`` has not returned; an entry is valid while ``_done`` agrees."""
         self._reported: dict[Collective, int] = {}
         """Completions that ``complete`` has returned, until they are committed."""
+        self._begun: dict[Collective, tuple[Plan, int]] = {}
+        """Of collectives with flows, until they are committed: the plan, and when data begins to move."""
+        self._traffic = LinkTraffic(parts_for(sum(servers)))
         self._moving = 0
         """How many collectives there are whose completion is not known."""
         self._committed_ns = 0
+        self._shortest_ns: dict[tuple[object, ...], int] = {}
+
+    def shortest_ns(self, collective: Collective) -> int:
+        """See ``virtual_time.NetworkModel``: no flow is faster than its protocol's limit."""
+        if collective.op == NcclKind.SEND and len(collective.joined) < 2:
+            return 0  # whether it is part of an exchange is not known yet
+        members = collective.ranks if collective.op == NcclKind.SEND else collective.comm.id
+        kind = (collective.op, collective.dtype, collective.count, collective.root, collective.exchange, members)
+        shortest_ns = self._shortest_ns.get(kind)
+        if shortest_ns is None:
+            if len(self._shortest_ns) >= MOST_KINDS:
+                self._shortest_ns.clear()
+            plan = self.plan(collective)
+            groups_ns = max((_shortest_ns(group) for group in plan.groups), default=0)
+            shortest_ns = self._shortest_ns[kind] = plan.latency_ns + groups_ns
+        return shortest_ns
 
     def plan(self, collective: Collective) -> Plan:
         """How the network carries the collective."""
@@ -112,7 +145,7 @@ class NetsimNetworkModel:
 
     def begin(self, collective: Collective, at_ns: int, beside_compute: bool = False) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
-        plan = self.plan(collective)
+        plan = carrying = self.plan(collective)
         if beside_compute and self._in_one_server(collective):
             plan = slower(plan, self._params.kernel.beside_compute)
         latency_ns = plan.latency_ns
@@ -123,6 +156,7 @@ class NetsimNetworkModel:
             self._done[collective] = start_ns
             heappush(self._unreported, (start_ns, collective))
             return ()
+        self._begun[collective] = carrying, start_ns
         flows: dict[int, int | None] = {}
         moved: list[netsim.Moved] = []
         for number, group in enumerate(plan.groups):
@@ -144,6 +178,7 @@ class NetsimNetworkModel:
         if self._done.pop(collective, None) is None:
             self._moving -= 1
         self._reported.pop(collective, None)
+        self._begun.pop(collective, None)
         moved: list[netsim.Moved] = []
         for flow in self._flows.pop(collective, {}):
             del self._collective_of[flow]
@@ -217,11 +252,29 @@ class NetsimNetworkModel:
         horizon_ns = min(at_ns, self._network.now_ns)
         if horizon_ns > self._committed_ns:
             for collective in [collective for collective, done_ns in self._reported.items() if done_ns < horizon_ns]:
+                begun = self._begun.pop(collective, None)
+                if begun is not None:
+                    self._traffic.add(Carried(*begun, self._done[collective]))
                 del self._reported[collective], self._done[collective]
                 for flow in self._flows.pop(collective, ()):
                     del self._collective_of[flow]
             self._network.commit(horizon_ns)
             self._committed_ns = horizon_ns
+
+    def links_of(self, numbers: Sequence[int]) -> list[netsim.Link]:
+        return [self._topology.links[number] for number in numbers]
+
+    def traffic(self) -> Traffic:
+        """What links have carried for all collectives that are complete."""
+        done = self._reported.items()
+        more = [Carried(*self._begun[collective], at_ns) for collective, at_ns in done if collective in self._begun]
+        return self._traffic.traffic(more)
+
+
+def _shortest_ns(group: netsim.Group) -> int:
+    """Without others. One less, because netsim's rates are rounded."""
+    moving_ns = int(8 * group.nbytes / group.cap_gbps) - 1 if group.cap_gbps else 0
+    return group.latency_ns + max(moving_ns, 0)
 
 
 def _last(instants_ns: Iterable[int | None]) -> int | None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from signal import Signals
 from typing import NamedTuple
 
+from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
 from phantora_async.coordinator.restarts import Restart
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
+from phantora_async.over_time import activity_document, links_document
+from phantora_async.reasons import LastSteps, reasons_document
 from phantora_async.report import Document, Usage, build
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Timeline
@@ -53,11 +57,22 @@ class Exit(NamedTuple):
 class RunEnd:
     """Collects exits and failures; ``settle``, then ``outcome``."""
 
-    def __init__(self, spec: RunSpec, timeline: Timeline, fact_builder: FactBuilder, stacks: Stacks) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        stacks: Stacks,
+        network: NetsimNetworkModel,
+        last_steps: LastSteps | None = None,
+    ) -> None:
+        """`last_steps`: what the report tells reasons by; None: it tells none."""
+        self._last_steps = last_steps
         self._spec = spec
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._stacks = stacks
+        self._network = network
         self._states: Sequence[RankState] = ()
         """What each rank was doing when the first failure was found."""
         self.failure: RunFailure | None = None
@@ -97,19 +112,40 @@ class RunEnd:
         """The report, and the failure with its details."""
         failure = self.failure
         if failure is None:
-            return Outcome(None, self._report(usage, 0, None, restarts))
+            return Outcome(None, self._with_reasons(self.report(usage, restarts)))
         run_dir = self._spec.run_dir
         seen_at = known(range(self._spec.world_size), self._stacks)
         found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
         failure.details = found_out.details(self._fact_builder, run_dir)
         document = found_out.document(self._fact_builder, run_dir)
-        return Outcome(failure, self._report(usage, int(failure.exit_code), document, restarts))
+        return Outcome(failure, self.report(usage, restarts, int(failure.exit_code), document))
 
-    def _report(self, usage: Usage, exit_code: int, failure: Document | None, restarts: Sequence[Restart]) -> Document:
+    def report(
+        self, usage: Usage, restarts: Sequence[Restart], exit_code: int = 0, failure: Document | None = None
+    ) -> Document:
+        """As complete as the run is now."""
         snapshot = self._timeline.snapshot()
         document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure, self.stopped)
-        document["simulated"]["restarts"] = [restart._asdict() for restart in restarts]
+        simulated = document["simulated"]
+        simulated["restarts"] = [restart._asdict() for restart in restarts]
+        simulated["activity"] = activity_document(self._timeline.activity())
+        simulated["links"] = self._links(snapshot.now_ns)
         return document
+
+    def _links(self, now_ns: int) -> Document:
+        traffic = self._network.traffic()
+        return links_document(traffic.width_ns, now_ns, self._network.links_of(traffic.links), traffic.nbytes)
+
+    def _with_reasons(self, document: Document) -> Document:
+        if self._last_steps is not None:
+            document["simulated"]["reasons"] = self._reasons(self._last_steps)
+        return document
+
+    def _reasons(self, last_steps: LastSteps) -> Document:
+        results, spec = self._timeline.output.results, self._spec
+        figures = [results.recent_steps(rank) for rank in range(spec.world_size)]
+        costs, told = self._fact_builder.costs, self._fact_builder.segment_contents
+        return reasons_document(last_steps, figures, spec, costs, told, partial(network_of, spec))
 
     def rank_died(self, rank: int) -> RankDied:
         """The failure of a rank that ended, or said it ends, with an error."""

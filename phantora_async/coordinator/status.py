@@ -17,6 +17,8 @@ class Status(NamedTuple):
     """For a line that is shown in place of the previous one."""
     notice: str
     """For a log: ranks have waited long, and for whom; "" most of the time."""
+    stall: str
+    """What the line says of ranks that others wait for, and of loops that do not end."""
 
 
 class StatusView:
@@ -50,4 +52,5 @@ class StatusView:
             if limit_s and stall.counts and stall.for_s > limit_s:
                 raise Stalled(f"{stall.notice()}; that is longer than --stall-timeout {limit_s:g}")
         progress = Progress.of(self._timeline.snapshot(examples(self._fact_builder)), self._fact_builder)
-        return Status(line(progress, str(loop or stall or "")), notice)
+        stalled = str(loop or stall or "")
+        return Status(line(progress, stalled), notice, stalled)

@@ -49,7 +49,7 @@ class _Input(NamedTuple):
 class _Pending:
     """What members of one collective have sent, by place. A place without an input sent no bytes."""
 
-    __slots__ = ("inputs", "missing", "scales", "tokens")
+    __slots__ = ("assumed", "inputs", "missing", "scales", "tokens")
 
     def __init__(self) -> None:
         self.inputs: dict[int, bytes] = {}
@@ -58,6 +58,8 @@ class _Pending:
         self.scales: dict[int, float] = {}
         self.tokens: dict[int, int] = {}
         """Members that wait for an output, and how they identify it."""
+        self.assumed = False
+        """An input follows from values that nobody computed, and so do the outputs."""
 
 
 class DataExchange:
@@ -103,6 +105,7 @@ class DataExchange:
         if record.payload:
             # The record's length includes padding; the input's length follows from the call.
             pending.inputs[place] = record.payload[: _input_nbytes(collective, place)]
+            pending.assumed |= bool(record.assumed)
         return self._finish(collective, pending)
 
     def _finish(self, collective: Collective, pending: _Pending) -> Answers:
@@ -116,7 +119,10 @@ class DataExchange:
         else:
             outputs = [b""] * len(places)
         return [
-            (collective.ranks[place], records.Data.encode(0, pending.tokens[place], payload=output))
+            (
+                collective.ranks[place],
+                records.Data.encode(0, pending.tokens[place], int(pending.assumed), payload=output),
+            )
             for place, output in zip(places, outputs, strict=True)
         ]
 

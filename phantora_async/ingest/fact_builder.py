@@ -6,6 +6,7 @@ They are answered here when they arrive, so that ranks continue. What remains ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -96,6 +97,8 @@ class FactBuilder:
         self.reads = UncomputedReads()
         self.profiled: set[int] = set()
         """Ranks whose scripts have run a profiler."""
+        self.segment_contents: dict[int, Counter[int]] = {}
+        """What segments consist of: launches of each cost, by the number of the content."""
         self._answers: Answers = []
         self._handlers: dict[int, Callable[[int, Any], Any]] = {
             records.HELLO: self._hello,
@@ -103,6 +106,7 @@ class FactBuilder:
             records.WARNING: self._warning,
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
+            records.SEGMENT_CONTENT: self._segment_content,
             records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
@@ -130,8 +134,8 @@ class FactBuilder:
     def take(self, rank: int, arrived: list[Any]) -> list[Any]:
         """Facts for the timeline, in order. Raises RunFailure if the run cannot continue after these records."""
         rank_info = self.rank_info[rank]
-        if rank_info.bye is not None and arrived:
-            raise ProtocolError(rank, f"{records.NAMES[arrived[0].kind]} after BYE")
+        if rank_info.bye is not None:
+            self._check_after_bye(rank, arrived)
         if rank_info.hello is None and arrived and arrived[0].kind != records.HELLO:
             raise ProtocolError(rank, f"{records.NAMES[arrived[0].kind]} before HELLO")
         find = self._handlers.get
@@ -218,6 +222,15 @@ class FactBuilder:
     def _trace_name(self, rank: int, record: records.TraceName) -> None:
         self.rank_info[rank].trace_names[record.key] = _text(record.payload)
 
+    def _segment_content(self, rank: int, record: records.SegmentContent) -> None:
+        if record.content in self.segment_contents:
+            return
+        try:
+            costs = records.SegmentCost.decode_all(record.payload, 0, record.entries)
+        except RecordError as error:
+            raise ProtocolError(rank, str(error)) from None
+        self.segment_contents[record.content] = Counter({one.key: one.launches for one in costs})
+
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
         self.rank_info[rank].launches.marker(record)
         return record
@@ -245,6 +258,12 @@ class FactBuilder:
             raise ProtocolError(rank, f"it says it is rank {record.rank} of {record.world_size}")
         self.rank_info[rank].hello = record
         return record
+
+    def _check_after_bye(self, rank: int, arrived: list[Any]) -> None:
+        """What a rank had promised to others may follow: it is beside the op stream."""
+        for record in arrived:
+            if record.kind not in (records.NCCL_DATA, records.NCCL_SOURCES):
+                raise ProtocolError(rank, f"{records.NAMES[record.kind]} after BYE")
 
     def _bye(self, rank: int, record: records.Bye) -> records.Bye | records.HostAdvance:
         self.rank_info[rank].bye = record

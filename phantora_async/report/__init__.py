@@ -4,14 +4,15 @@
 it to the byte. ``document["simulator"]`` is what the simulation itself cost.
 Comes in: a ``virtual_time.Snapshot``, and what ``ingest.FactBuilder`` knows of ranks; or the file of a report.
 Goes out: the document; its JSON; its text.
-May import: netsim, ingest, run_spec, virtual_time, wording.
+May import: netsim, ingest, over_time, run_spec, virtual_time, wording.
 """
 
-from phantora_async.report.document import SCHEMA, Document, build, to_json
+from phantora_async.report.document import SCHEMA, Document, build, ranks_document, to_json
 from phantora_async.report.memory import memory_notes
 from phantora_async.report.reading import ReportError, read, read_whole
 from phantora_async.report.simulator import Usage
-from phantora_async.report.text import terminal_report
+from phantora_async.report.steps import step_document
+from phantora_async.report.text import notes, terminal_report
 
 __all__ = [
     "SCHEMA",
@@ -20,8 +21,11 @@ __all__ = [
     "Usage",
     "build",
     "memory_notes",
+    "notes",
+    "ranks_document",
     "read",
     "read_whole",
+    "step_document",
     "terminal_report",
     "to_json",
 ]

@@ -100,10 +100,7 @@ def to_json(document: Document) -> bytes:
 
 
 def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, ended_well: bool) -> Document:
-    ranks = [
-        _rank(rank, snapshot.now_ns, server, info.told_memory)
-        for rank, server, info in zip(snapshot.ranks, spec.server_of, fact_builder.rank_info, strict=True)
-    ]
+    ranks = ranks_document(spec, snapshot, fact_builder)
     costs = fact_builder.costs
 
     def launched(rank: RankSnapshot) -> LaunchCounts:
@@ -154,6 +151,13 @@ def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels:
         return None
     host = None if spec.host_mode == "none" else spec.host
     return interval(parts, kernel_error(kernels["signatures"]), host, len(ranks)).document()
+
+
+def ranks_document(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> list[Document]:
+    return [
+        _rank(rank, snapshot.now_ns, server, info.told_memory)
+        for rank, server, info in zip(snapshot.ranks, spec.server_of, fact_builder.rank_info, strict=True)
+    ]
 
 
 def _rank(rank: RankSnapshot, now_ns: int, server: int, told: MemoryPeaks) -> Document:

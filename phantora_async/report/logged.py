@@ -16,6 +16,8 @@ READ_NBYTES = 1 << 20
 MOST_TEXT = 60
 _NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 _PER_S = r"\s?(?:/\s?(?:s|sec|secs|second)|per sec(?:ond)?)\b"
+_NOT_A_DATA_SET = r"(?!\])"
+"""Hugging Face's data sets tell in progress bars, which end so, how fast they are read: `1234.56 examples/s]`."""
 _FORMS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     (rate, re.compile(form, re.IGNORECASE))
     for rate, form in (
@@ -25,7 +27,7 @@ _FORMS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
         ("tokens/s", rf"(?:tokens?|tok){_PER_S}(?:/gpu)?\)?[:=] *{_NUMBER}"),
         ("samples/s", rf"['\"]?train_samples_per_second['\"]?[:=] ?['\"]?{_NUMBER}"),  # HF Trainer
         ("samples/s", rf"\bRunningAvgSamplesPerSec={_NUMBER}"),  # DeepSpeed
-        ("samples/s", rf"{_NUMBER}\s?(?:samples?|examples?|sequences?|seqs?){_PER_S}"),
+        ("samples/s", rf"{_NUMBER}\s?(?:samples?|examples?|sequences?|seqs?){_PER_S}{_NOT_A_DATA_SET}"),
         ("samples/s", rf"(?:samples?|examples?){_PER_S}\)?[:=] *{_NUMBER}"),
         ("images/s", rf"{_NUMBER}\s?(?:images?|imgs?){_PER_S}"),
         ("images/s", rf"(?:images?|imgs?){_PER_S}\)?[:=] *{_NUMBER}"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from netsim import SpecError
 from netsim.json_files import Place, line_of, name_of, parse, read_text
+from phantora_async.over_time import KINDS
 from phantora_async.report.document import SCHEMA, Document
 from phantora_async.wording import printable
 
@@ -89,7 +90,15 @@ class Named:
         return "an object"
 
 
-Shape = Flag | Named | Whole | Number | Text | Maybe | Each | Fields
+@dataclass(frozen=True, slots=True)
+class AnyObject:
+    """An object with any fields, all of which are kept."""
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+Shape = Flag | Named | Whole | Number | Text | Maybe | Each | Fields | AnyObject
 WHOLE, NUMBER, TEXT, FLAG = Whole(), Number(), Text(), Flag()
 
 
@@ -121,12 +130,34 @@ _INTERVAL = Fields(
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
     | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
-    {"each_ns": Each(WHOLE)},
+    {"each_ns": Each(WHOLE), "from_ns": WHOLE},
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
     | _fields(WHOLE, "chosen", "candidates")
     | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
+)
+_CHANGES = Each(Each(WHOLE, 2))
+_ACTIVITY = Fields(
+    {
+        "part_ns": Whole(1),
+        "until_ns": WHOLE,
+        "ranks": Each(
+            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *KINDS))
+        ),
+    }
+)
+_LINKS = Fields(
+    {
+        "part_ns": Whole(1),
+        **_fields(WHOLE, "until_ns", "links"),
+        "kinds": Each(
+            Fields(
+                _fields(NUMBER, "links", "gbps", "nbytes", "mean_share", "max_share") | _fields(TEXT, "kind", "busy")
+            )
+        ),
+        "listed": Each(Fields(_fields(NUMBER, "gbps", "nbytes", "share") | _fields(TEXT, "name", "busy"))),
+    }
 )
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
@@ -147,6 +178,19 @@ _MEMORY = Fields(
                 "holders": Each(Fields(_fields(WHOLE, "nbytes", "blocks") | _fields(TEXT, "part", "op", "site"))),
             }
         ),
+    },
+)
+_KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
+_COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
+_REASONS = Fields(
+    {"missing": TEXT},
+    {
+        **_fields(WHOLE, "step", "ns", "run_ns"),
+        "parts": Each(Fields(_fields(TEXT, "kind", "name", "doing") | {"ns": WHOLE})),
+        "path": Each(Fields(_fields(WHOLE, "rank", "start_ns", "end_ns") | _fields(TEXT, "kind", "name"))),
+        "kernels": Fields({"gpu": Each(_KERNEL), "path": Each(_KERNEL)}),
+        "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}),
+        "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
     },
 )
 _SIMULATED = Fields(
@@ -179,6 +223,9 @@ _SIMULATED = Fields(
         "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
         "memory": _MEMORY,
+        "activity": _ACTIVITY,
+        "links": _LINKS,
+        "reasons": _REASONS,
     },
 )
 _SPECULATION = Fields(
@@ -195,7 +242,7 @@ _SIMULATOR = Fields(
 _RUN = Fields(
     {},
     _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
-    | dict.fromkeys(("options", "versions", "environment", "descriptions"), Fields({}))
+    | dict.fromkeys(("options", "versions", "environment", "descriptions"), AnyObject())
     | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
 )
 SHAPE = Fields(
@@ -207,8 +254,7 @@ SHAPE = Fields(
     },
     {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
 )
-"""All that ``text.terminal_report`` and ``phantora_async.api`` read. A field that they are to show has to be added.
-"""
+"""All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""
 
 
 class ReportError(Exception):
@@ -268,6 +314,8 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
             return None
         case Text() if isinstance(value, str):
             return None
+        case AnyObject() if isinstance(value, dict):
+            return None
     shown = printable(json.dumps(value, ensure_ascii=False))
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
     return _Fault(place, f"expected {shape}, found {shown}")
@@ -292,6 +340,11 @@ def _disagreement(simulated: Document) -> _Fault | None:
     at: tuple[str | int, ...] = ("simulated",)
     if len(ranks) != world_size:
         return _Fault((*at, "ranks"), f"expected {world_size} ranks as in world_size, found {len(ranks)}")
+    reasons = simulated.get("reasons", {"missing": "not asked for"})
+    if not reasons["missing"]:
+        for name in _REASONS.optional:
+            if name not in reasons:
+                return _Fault((*at, "reasons", name), "missing")
     signatures = len(kernels["signatures"])
     for number, group in enumerate(kernels["ranks"]):
         if len(group["launches"]) != signatures:

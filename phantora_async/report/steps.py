@@ -15,20 +15,25 @@ LISTED = 1000
 
 
 def step_document(snapshot: Snapshot) -> dict[str, Any]:
-    """``source`` says how steps were found. The first ``warm_up`` steps are listed but not counted."""
+    """``source`` says how steps were found. The first ``warm_up`` steps are listed but not counted. ``from_ns`` is when
+    the first step of ``each_ns`` begins.
+    """
     instants = snapshot.step_instants
     if len(instants) > 1:
         device = _intervals([step.device_ns for step in instants])
         host = _intervals([step.host_ns for step in instants])
-        return _figures("optimizer markers on rank 0", device, host)
+        from_ns = instants[-1 - len(device[-LISTED:])].device_ns
+        return _figures("optimizer markers on rank 0", device, host) | {"from_ns": from_ns}
     repeats = _repeats(snapshot.completed_collectives)
     if len(repeats) > 1:
-        return _figures("period of rank 0's collectives", _intervals(repeats), [])
+        each = _intervals(repeats)
+        from_ns = repeats[-1 - len(each[-LISTED:])]
+        return _figures("period of rank 0's collectives", each, []) | {"from_ns": from_ns}
     return _figures(
         "the whole run: neither optimizer steps nor a repeating sequence of collectives was found",
         [snapshot.now_ns],
         [],
-    )
+    ) | {"from_ns": 0}
 
 
 def _repeats(completed: Sequence[CompletedCollective]) -> list[int]:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from phantora_async.report.document import MOST_WARNINGS
 from phantora_async.report.memory import memory_notes
+from phantora_async.report.reasons import reasons_notes
 from phantora_async.report.routing import routing_notes
 from phantora_async.report.stated_values import stated_notes
 from phantora_async.wording import printable
@@ -62,10 +63,17 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
     console.print(_ranks(simulated["ranks"]))
     if simulated["kernels"]["gpu_ns"]:
         console.print(_kernels(simulated["kernels"], rank, console.width))
-    for note in _notes(simulated) + _early(document["simulator"]):
+    for note in reasons_notes(simulated["reasons"]) if "reasons" in simulated else []:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    for note in notes(document):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print(_simulator(document["simulator"]), markup=False, highlight=False, soft_wrap=True)
     return out.getvalue().rstrip()
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """What else there is to say, warnings among it."""
+    return _notes(document["simulated"]) + _early(document["simulator"])
 
 
 def _printable(document: Any) -> Any:

@@ -22,10 +22,9 @@ from phantora_async.virtual_time.entities import (
     Transfer,
 )
 from phantora_async.virtual_time.facts import Collective
-from phantora_async.virtual_time.gpu_sharing import WORK_UNIT
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.rollback_log import Trace
-from phantora_async.virtual_time.streams import Streams
+from phantora_async.virtual_time.streams import WORK_UNIT, Streams
 from phantora_async.virtual_time.timeline import Timeline
 
 

@@ -3,12 +3,13 @@
 Comes in: facts, rank by rank (``Timeline.feed``); a ``NetworkModel``, which says how long collectives take.
 Goes out: answers to ranks (``Timeline.take_answers``), a ``Snapshot`` for reports and messages, ``ProtocolError`` for a
 fact that no working hook library sends.
-May import: emu.contract, errors.
+May import: emu.contract, errors, over_time.
 """
 
 from phantora_async.virtual_time.collectives import NetworkModel, Revised
 from phantora_async.virtual_time.entities import NO_MEMORY, Host, HostState, MemoryPeaks, StreamState
 from phantora_async.virtual_time.facts import Collective, Comm, CommCreation, CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.output import StepFigures
 from phantora_async.virtual_time.snapshot import (
     CollectiveSnapshot,
     RankSnapshot,
@@ -17,7 +18,7 @@ from phantora_async.virtual_time.snapshot import (
     WaitSnapshot,
 )
 from phantora_async.virtual_time.speculation_policy import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy
-from phantora_async.virtual_time.timeline import Stop, Timeline
+from phantora_async.virtual_time.timeline import OutsideWait, Stop, Timeline
 
 __all__ = [
     "EAGER",
@@ -35,10 +36,12 @@ __all__ = [
     "MemoryPeaks",
     "NcclKernelFact",
     "NetworkModel",
+    "OutsideWait",
     "RankSnapshot",
     "Revised",
     "Snapshot",
     "SpeculationPolicy",
+    "StepFigures",
     "Stop",
     "StreamSnapshot",
     "StreamState",

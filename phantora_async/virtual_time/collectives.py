@@ -52,6 +52,9 @@ class NetworkModel(Protocol):
     def commit(self, at_ns: int) -> None:
         """Nothing will begin or be taken back before this instant: history before it may be dropped."""
 
+    def shortest_ns(self, collective: Collective) -> int:
+        """It takes at least so long, whatever else is in the network. The same for equal collectives."""
+
 
 class Collectives:
     """Call ``arrive`` for each kernel that becomes resident, and ``complete`` at the instant ``next_ns``.
@@ -119,6 +122,14 @@ class Collectives:
     def _is_due(self, at_ns: int, collective: Collective) -> bool:
         transfer = self._in_network.get(collective)
         return transfer is not None and transfer.done_ns == at_ns and not _all_know(transfer)
+
+    def not_before(self, collective: Collective) -> int:
+        """An instant before which it cannot be complete; of one that is complete, the present."""
+        transfer = self.under_way.get(collective)
+        now_ns = self._event_queue.now_ns
+        if transfer is None:
+            return now_ns
+        return (now_ns if transfer.begun_ns < 0 else transfer.begun_ns) + self._network.shortest_ns(collective)
 
     # ---- begin -----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from operator import add, attrgetter, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
+from emu.contract.records import DeviceKind
+from phantora_async.over_time import Samples
 from phantora_async.virtual_time.entity_fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.facts import Collective, CommCreation
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from phantora_async.virtual_time.rollback_log import Checkpoint
 
 
+NO_SAMPLES = 1 << 62
 KEPT_FACTS = 1024
 """Facts that have been executed are forgotten when there are this many."""
 
@@ -124,7 +127,7 @@ class Segment:
 
     Alone it does contended_ns x WORK_UNIT of them per nanosecond, beside an NCCL kernel solo_ns x WORK_UNIT. So a
     change between these rates divides nothing, and only the completion is rounded: up, to the first nanosecond at which
-    no unit is left. Beside segments of other streams the rate is lower (``gpu_sharing``), and rounded down.
+    no unit is left. Beside segments of other streams the rate is lower (``streams``), and rounded down.
     """
 
     launches: int = constant()
@@ -135,7 +138,7 @@ class Segment:
     floor_ns: int = constant()
     """It is not complete before this instant: its last kernels are launched that late."""
     fill: int = constant()
-    """How much of the GPU its kernels take, in parts of ``gpu_sharing.FULL``."""
+    """How much of the GPU its kernels take, in parts of ``streams.FULL``."""
 
 
 @entity
@@ -202,9 +205,14 @@ class Device:
     host_bound_ns: int = saved(0)
     idle_ns: int = saved(0)
     communication_ns: int = saved(0)
+    sample_ns: int = saved(0)
+    """When its accounts are noted next in ``samples``."""
+    samples: Samples | None = kept()
 
     def account(self, now_ns: int) -> None:
         """Books the time since the last call; called before anything changes that decides where time goes."""
+        if now_ns >= self.sample_ns:
+            self._sample(now_ns)
         since = self.since_ns
         if now_ns <= since:
             return
@@ -227,11 +235,34 @@ class Device:
                 self.host_bound_ns += rest
         self.since_ns = now_ns
 
+    def _sample(self, now_ns: int) -> None:
+        """Notes the accounts at every instant for them that has been reached."""
+        at_ns, self.sample_ns = self.sample_ns, NO_SAMPLES
+        if self.samples is None:
+            return
+        width_ns = self.samples.make_room(now_ns)
+        place = -(-at_ns // width_ns)
+        while place * width_ns <= now_ns:
+            self.account(place * width_ns)
+            memory = self.host.memory.get(self.number, NO_MEMORY)
+            self.samples.put(place, (*_shares(self)[:5], memory.allocated, memory.reserved))
+            place += 1
+        self.sample_ns = place * width_ns
+
     def shares_at(self, now_ns: int) -> Shares:
         """Where time went until this instant. Books nothing."""
         device = copy(self)
+        device.sample_ns = NO_SAMPLES
         device.account(now_ns)
         return Shares._make(_shares(device))
+
+    def samples_at(self, now_ns: int) -> Samples:
+        """A copy that reaches to this instant. Books nothing."""
+        assert self.samples is not None, "hosts give every device some"
+        device = copy(self)
+        device.samples = samples = self.samples.copy()
+        device.account(now_ns)
+        return samples
 
 
 _shares = attrgetter(*Shares._fields)
@@ -354,7 +385,12 @@ class Host:
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
-        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.used), NO_SHARES)
+        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.gpus), NO_SHARES)
+
+    @property
+    def gpus(self) -> list[Device]:
+        """Those of ``used`` whose time counts."""
+        return [device for device in self.used if device.number < DeviceKind.APART]
 
 
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd

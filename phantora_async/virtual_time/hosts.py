@@ -8,6 +8,7 @@ from typing import Any
 from emu.contract import records
 from emu.contract.records import MarkerKind, ScopeKind
 from phantora_async.errors import ProtocolError
+from phantora_async.over_time import LEAST_PARTS, Samples
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import (
@@ -26,11 +27,10 @@ from phantora_async.virtual_time.entities import (
 )
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
-from phantora_async.virtual_time.gpu_sharing import fill_of
 from phantora_async.virtual_time.output import Output, is_delayed
 from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
-from phantora_async.virtual_time.streams import Streams
+from phantora_async.virtual_time.streams import Streams, fill_of
 
 
 class Hosts:
@@ -45,6 +45,7 @@ class Hosts:
         "_event_queue",
         "_log",
         "_output",
+        "_parts",
         "_queue_depth",
         "_streams",
         "handlers",
@@ -59,7 +60,9 @@ class Hosts:
         comm_creations: CommCreations,
         output: Output,
         queue_depth: int,
+        parts: int = LEAST_PARTS,
     ) -> None:
+        """`parts`: of time, of which it is noted what devices did."""
         self._event_queue = event_queue
         self._log = log
         self._streams = streams
@@ -67,6 +70,7 @@ class Hosts:
         self._comm_creations = comm_creations
         self._output = output
         self._queue_depth = queue_depth
+        self._parts = parts
         self.handlers: dict[int, Callable[[Host, Any], bool]] = {}
         self.set_handlers()
 
@@ -183,6 +187,7 @@ class Hosts:
         device = host.devices.get(record.device)
         if device is None:
             device = Device(host, record.device)
+            device.samples = Samples(self._parts)
             host.devices = host.devices | {record.device: device}
         host.streams[record.stream] = Stream(device, record.stream, host.rank)
         if self._log.undo is not None:

@@ -8,6 +8,7 @@ are compared with what has left.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from emu.contract import records
@@ -23,6 +24,8 @@ LOGGED_RANK = 0
 """The rank whose steps and collectives tell how long a step takes."""
 LOGGED_COLLECTIVES = 200_000
 """Later collectives are not logged, so that memory stays bounded."""
+RECENT = 8
+"""Step ends of each rank that are kept."""
 CLOSE_NS = 2_000
 FREE = 64
 SHORT_NS = 1_000
@@ -65,12 +68,13 @@ class CompletedCollective(NamedTuple):
 class Results:
     """What the report needs of steps and collectives. Of each rank only the first and last step ends are kept."""
 
-    __slots__ = ("_first_steps", "_last_step", "_signatures", "completed_collectives", "step_instants")
+    __slots__ = ("_first_steps", "_last_step", "_recent", "_signatures", "completed_collectives", "step_instants")
 
     def __init__(self) -> None:
         self._first_steps: dict[int, list[StepFigures]] = {}
         """The first WARM_UP + 1 step ends of every rank."""
         self._last_step: dict[int, StepFigures] = {}
+        self._recent: dict[int, deque[StepFigures]] = {}
         self._signatures: dict[tuple[object, ...], int] = {}
         self.step_instants: list[StepInstants] = []
         """Of each step's end on LOGGED_RANK."""
@@ -86,6 +90,11 @@ class Results:
         if len(first) <= WARM_UP:
             first.append(figures)
         self._last_step[rank] = figures
+        self._recent.setdefault(rank, deque(maxlen=RECENT)).append(figures)
+
+    def recent_steps(self, rank: int) -> list[StepFigures]:
+        """The rank's last step ends, in order."""
+        return list(self._recent.get(rank, ()))
 
     def steps_done(self, rank: int) -> int:
         """How many steps of the rank have ended, on its GPUs too."""
@@ -134,6 +143,8 @@ class Output:
         self.results = Results()
         self.revisions = Revisions()
         self.answers_sent = 0
+        self.answered_early = 0
+        """Answers of an exact run that left before their question's instant."""
 
     def take_answers(self) -> list[tuple[int, bytes]]:
         """(rank, encoded record) of what has left since the last call."""
@@ -153,6 +164,12 @@ class Output:
             self._send(host, answer)
             self._early[host.rank, answer.fact] = encoded
             self.revisions = self.revisions._replace(early=self.revisions.early + 1)
+
+    def answer_early(self, host: Host, encoded: bytes) -> None:
+        """Answers the host's next fact, a question, before its time: the answer is certain (``foresight``)."""
+        self._early[host.rank, host.facts_done] = encoded
+        self._send(host, Answer(host.facts_done, encoded))
+        self.answered_early += 1
 
     def step_ended(self, step: StepEnd) -> None:
         if self._log.on:
@@ -189,6 +206,7 @@ class Output:
         elif self._early:
             early = self._early.pop((host.rank, answer.fact), None)
             if early is not None and early != answer.encoded:
+                assert self.optimistic, f"rank {host.rank} was told {early!r} early, and {answer.encoded!r} is right"
                 self._revise(early, answer.encoded)
 
     def _send(self, host: Host, answer: Answer) -> None:
@@ -210,6 +228,11 @@ class Output:
         self.revisions = known._replace(max_ns=max(known.max_ns, off_ns), sum_ns=known.sum_ns + off_ns)
 
 
+def polls_by(host: Host, at_ns: int) -> int:
+    """How many questions in a row the host has asked, with one that it asks at this instant."""
+    return 1 if at_ns - host.polled_ns > CLOSE_NS else host.polls + 1
+
+
 def is_delayed(host: Host, event_queue: EventQueue) -> bool:
     """Counts a question of the host. If it has to take time, the host will ask it again then.
 
@@ -224,9 +247,7 @@ def is_delayed(host: Host, event_queue: EventQueue) -> bool:
         host.poll_delayed = False
         host.polled_ns = now_ns
         return False
-    if now_ns - host.polled_ns > CLOSE_NS:
-        host.polls = 0
-    host.polls += 1
+    host.polls = polls_by(host, now_ns)
     host.polled_ns = now_ns
     if host.polls <= FREE:
         return False

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from emu.contract import records
+from phantora_async.over_time import FIELDS, Activity, at_instants, parts_for, width_for
 from phantora_async.virtual_time.entities import (
     NO_MEMORY,
     Device,
@@ -138,6 +141,23 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
             timeline.output.revisions,
         ),
     )
+
+
+def take_activity(timeline: Timeline) -> Activity:
+    """See ``Timeline.activity``."""
+    now_ns, hosts = timeline.now_ns, timeline.hosts
+    sampled = [[(device, device.samples_at(now_ns)) for device in host.gpus] for host in hosts]
+    least_ns = max((samples.width_ns for devices in sampled for _, samples in devices), default=0)
+    width_ns = max(width_for(now_ns, parts_for(len(hosts))), least_ns)
+    ranks = []
+    for host, devices in zip(hosts, sampled, strict=True):
+        figures = np.zeros((len(FIELDS), -(-now_ns // width_ns) + 1), np.int64)
+        for device, samples in devices:
+            memory = host.memory.get(device.number, NO_MEMORY)
+            final = (*device.shares_at(now_ns)[:5], memory.allocated, memory.reserved)
+            figures += at_instants(samples, width_ns, now_ns, final)
+        ranks.append(figures)
+    return Activity(width_ns, now_ns, ranks, [len(host.gpus) for host in hosts])
 
 
 class _Ranks:

@@ -1,6 +1,15 @@
-"""How streams go on: items in order, segments at the rate that the device allows, events and who waits for them."""
+"""How streams go on: items in order, segments at the rate that the device allows, events and who waits for them.
+
+Segments of several streams of one GPU share it. Two kernels that each fill the GPU take nearly as long side by side as
+one after the other: of the time that they share, SHARED is lost by them together. A copy over PCIe, or a kernel of few
+blocks, takes next to nothing of another kernel. How much of the GPU a kernel takes is seen from what it loses when NCCL
+takes part of the SMs and of the memory's bandwidth: nothing if it leaves so much unused, the share that NCCL takes or
+more if it fills the GPU.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from phantora_async.virtual_time.entities import (
     NO_SHARES,
@@ -16,9 +25,16 @@ from phantora_async.virtual_time.entities import (
     Wait,
 )
 from phantora_async.virtual_time.event_queue import EventQueue
-from phantora_async.virtual_time.gpu_sharing import WORK_UNIT, rates
 from phantora_async.virtual_time.rollback_log import RollbackLog
 
+FULL = 16
+"""The fill of a kernel that leaves nothing of the GPU."""
+FULL_SLOWDOWN = 8
+"""A kernel that takes 1/8 longer beside NCCL fills the GPU."""
+WORK_UNIT = 1 << 16
+"""Units of work that rates are multiples of, so that rounding them down loses next to nothing."""
+_ONE = 320
+"""FULL x FULL / SHARED, with SHARED = 0.8: measured on H200s where FSDP2 packs gradients beside matrix products."""
 IDLE, RUNNING, BLOCKED, COLLECTIVE = StreamState
 """An attribute of an Enum takes 100 ns in Python 3.11."""
 KEPT_ITEMS = 256
@@ -223,6 +239,22 @@ class Streams:
             alone_on_gpu = len(working) == 1
             self._event_queue.push(max(end_ns, segment.floor_ns) if alone_on_gpu else end_ns, stream)
         device.busy_until_ns = latest_ns
+
+
+def fill_of(solo_ns: int, contended_ns: int) -> int:
+    """From the durations of the same kernels alone and beside NCCL."""
+    if contended_ns <= solo_ns:
+        return 0
+    return min(FULL, FULL * FULL_SLOWDOWN * (contended_ns - solo_ns) // solo_ns) if solo_ns else FULL
+
+
+def rates(alone: Sequence[int], fills: Sequence[int]) -> list[int]:
+    """Units per nanosecond of segments that run side by side, from their rates without the others.
+
+    Each loses what the others take of the part that it needs itself.
+    """
+    total = sum(fills)
+    return [rate * _ONE // (_ONE + fill * (total - fill)) for rate, fill in zip(alone, fills, strict=True)]
 
 
 # ---- undo entries --------------------------------------------------------------------------------------------------

@@ -11,19 +11,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from heapq import heappop
-from typing import Any
+from typing import Any, NamedTuple
 
+from phantora_async.over_time import Activity, parts_for
 from phantora_async.virtual_time.collectives import Collectives, NetworkModel
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, Stream
 from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
+from phantora_async.virtual_time.foresight import Foresight
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
 from phantora_async.virtual_time.restart import restart
 from phantora_async.virtual_time.rollback_log import RollbackLog
-from phantora_async.virtual_time.snapshot import Snapshot, take
+from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
 from phantora_async.virtual_time.speculation import Speculation
 from phantora_async.virtual_time.streams import Streams
+
+
+class OutsideWait(NamedTuple):
+    """A host that was passed over went on."""
+
+    rank: int
+    facts_done: int
+    """Of the rank: the wait was after so many."""
+    for_ns: int
 
 
 class Stop(Enum):
@@ -53,8 +64,10 @@ class Timeline:
             self.comm_creations,
             self.output,
             queue_depth,
+            parts_for(world_size),
         )
         self.speculation = Speculation(self.hosts, self.event_queue, self.collectives, self.rollback_log, self.output)
+        self.foresight = Foresight(self.event_queue, self.collectives, self.output)
         self.starved: int | None = None
         """The rank whose fact has to come first; set when ``run`` returns STARVED."""
         self.events = 0
@@ -64,6 +77,7 @@ class Timeline:
         self._facts = 0
         self._passing = False
         self._passed_over: list[Host] = []
+        self._outside_waits: list[OutsideWait] = []
         self._answers_before = 0
         for host in self.hosts:
             self.event_queue.push(0, host)
@@ -89,6 +103,10 @@ class Timeline:
         """The present state, as values. `ranks`: those to be looked at in detail, all if it is left out."""
         return take(self, range(len(self.hosts)) if ranks is None else ranks)
 
+    def activity(self) -> Activity:
+        """What every rank's GPUs have done over time, until now."""
+        return take_activity(self)
+
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
         """Appends facts of one rank, in the rank's order."""
         host = self.hosts[rank]
@@ -110,6 +128,11 @@ class Timeline:
         questions."""
         return self.output.take_answers()
 
+    def take_outside_waits(self) -> list[OutsideWait]:
+        """Waits of ranks that were passed over, since the last call."""
+        waits, self._outside_waits = self._outside_waits, []
+        return waits
+
     def pass_over(self, ranks: Sequence[int]) -> None:
         """These ranks sleep where no record tells of it: until the next answer leaves, they hold no time back.
 
@@ -118,6 +141,8 @@ class Timeline:
         """
         if self.rollback_log.on:
             self.speculation.stop()
+        if self._foresee():
+            return
         self._passing = True
         self._answers_before = self.output.answers_sent
         for rank in ranks:
@@ -186,6 +211,8 @@ class Timeline:
                 due_ns = target.clock_ns if target.retry else target.clock_ns + target.log[target.cursor].host_ns
                 if due_ns > at_ns:
                     event_queue.push(due_ns, target)
+                    if not log.on:
+                        self.foresight.look(target, due_ns)
                     continue
                 if log.on:
                     log.act(target)
@@ -239,6 +266,8 @@ class Timeline:
                 or due_ns >= self.limit_ns
             ):
                 event_queue.push(due_ns, host)
+                if not log.on:
+                    self.foresight.look(host, due_ns)
                 break
             event_queue.now_ns = due_ns
         self._facts += host.cursor - first
@@ -281,9 +310,17 @@ class Timeline:
             return False
         return True
 
+    def _foresee(self) -> bool:
+        """Do answers leave that are certain by now? So the same ones have left, whatever was simulated ahead before."""
+        waiting = [host for host in self.hosts if not host.state and host.cursor < len(host.log)]
+        answered = [host for host in waiting if self.foresight.look(host, host.next_ns())]
+        return bool(answered)
+
     def _return_all(self) -> None:
         """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
         for host in self._passed_over:
+            waited_ns = self.event_queue.now_ns - host.clock_ns
+            self._outside_waits.append(OutsideWait(host.rank, host.facts_done, waited_ns))
             self.host_rules.wake(host)
         self._passed_over.clear()
         self._passing = False

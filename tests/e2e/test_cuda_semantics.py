@@ -17,7 +17,7 @@ NOTHING = pytest.approx(0, abs=0.01)
 STAGING = pytest.approx(0.07, abs=0.03)
 """Copying 1 MiB from pageable memory."""
 TWO = 1.8
-"""Kernels that two of them take which fill the GPU side by side (phantora_async/virtual_time/gpu_sharing.py)."""
+"""Kernels that two of them take which fill the GPU side by side (phantora_async/virtual_time/streams.py)."""
 
 
 def about(kernels: float) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ..frameworks.assets import write_tokenizer
 from .conftest import Finished, Run, needs
 
 pytestmark = pytest.mark.torch
@@ -96,30 +97,3 @@ def test_torchtitan(run: Run, tmp_path: Path) -> None:
     tokens_per_s = [float(tps.replace(",", "")) for tps in re.findall(r"tps: ([0-9,.]+)", done.output)]
     assert len(tokens_per_s) == 8, done.output
     assert tokens_per_s[-1] == pytest.approx(8 * 2048 / median_s(done), rel=0.005)
-
-
-def write_tokenizer(folder: Path) -> None:
-    """Bytes, and the two special tokens that Llama's tokenizers have."""
-    folder.mkdir(parents=True)
-    special = ["<|begin_of_text|>", "<|end_of_text|>"]
-    letters = [chr(number) for number in range(33, 127)]
-    tokenizer = {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-            | {"special": True}
-            for i, text in enumerate(special)
-        ],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "post_processor": None,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": {
-            "type": "BPE",
-            "vocab": {text: i for i, text in enumerate([*special, *letters, "\u0120"])},
-            "merges": [],
-        },
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    names = {"bos_token": special[0], "eos_token": special[1], "tokenizer_class": "PreTrainedTokenizerFast"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(names))

@@ -16,8 +16,8 @@ from emu.contract.records_definition import DEFINITION, parse
 
 
 def test_a_record_has_the_layout_that_the_definition_says() -> None:
-    encoded = records.Segment.encode(7, 1, 20, 300, 450, 310)
-    assert encoded == struct.pack("<HHIQIIQQQ", 18, 0, 48, 7, 1, 20, 300, 450, 310)
+    encoded = records.Segment.encode(7, 1, 20, 300, 450, 310, 290, 5)
+    assert encoded == struct.pack("<HHIQIIQQQQQ", 18, 0, 64, 7, 1, 20, 300, 450, 310, 290, 5)
     (decoded,), used = records.decode_up(encoded)
     assert used == len(encoded)
     assert isinstance(decoded, records.Segment)
@@ -40,7 +40,7 @@ def test_parts_are_read_from_a_payload() -> None:
     [
         (struct.pack("<HHIQ", 999, 0, 16, 0), "unknown record kind 999"),
         (struct.pack("<HHIQ", 98, 0, 24, 0), "unknown record kind 98"),
-        (struct.pack("<HHIQQ", 18, 0, 24, 0, 0), "SEGMENT of 24 bytes, expected 48"),
+        (struct.pack("<HHIQQ", 18, 0, 24, 0, 0), "SEGMENT of 24 bytes, expected 64"),
         (struct.pack("<HHIQ", 23, 0, 8, 0), "HOST_ADVANCE of 8 bytes, expected 16"),
         (struct.pack("<HHIQ", 23, 0, 24, 0), "HOST_ADVANCE of 24 bytes, expected 16"),
         (

@@ -45,6 +45,8 @@ void ph_questions_number_from(uint64_t first);
 int ph_channel_open(const char *path);
 uint64_t ph_reader_cpu_ns(void); /* processor time of the thread that receives */
 void ph_channel_close(void);
+/* BYE has been emitted: from now on all records are dropped but those that other ranks wait for. */
+void ph_channel_end(void);
 void ph_channel_drop_in_child(void);
 void ph_channel_fork_lock(void);
 void ph_channel_fork_unlock(void);

@@ -27,8 +27,15 @@ int ph_channel_open(const char *path) {
     ph_channel.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (ph_channel.wake < 0) return -errno;
     ph_channel.last_instant = 0;
+    ph_channel.ended = false;
     ph_channel.open = true;
     return ph_reader_start();
+}
+
+void ph_channel_end(void) {
+    ph_record_lock();
+    ph_channel.ended = true;
+    ph_record_unlock();
 }
 
 void ph_channel_close(void) {

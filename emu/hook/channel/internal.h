@@ -39,6 +39,7 @@ extern struct ph_channel {
     ph_buffer gathering; /* the batch that records are appended to */
     uint64_t last_instant;
     bool armed; /* the reader will look within 2 ms */
+    bool ended; /* BYE has been appended: only what was promised to other ranks may follow */
     /* under the send lock */
     ph_buffer leaving;
     size_t left; /* bytes of `leaving` that have gone already */

@@ -57,7 +57,7 @@ void ph_reply_arrived(const struct ph_header *header, const unsigned char *body,
     if (header->kind == PH_KIND_DATA) {
         struct ph_DATA data;
         memcpy(&data, body, sizeof data);
-        ph_data_arrived(data.token, body + sizeof data, nbytes - sizeof data);
+        ph_data_arrived(data.token, body + sizeof data, nbytes - sizeof data, data.assumed != 0);
         return;
     }
     if (header->kind == PH_KIND_TRACED || header->kind == PH_KIND_TRACED_WORK) {

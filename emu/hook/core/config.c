@@ -7,12 +7,15 @@
  *   data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  host_function_ns  queue_depth
  *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_costs.def
- *   runtime_version driver_version   as CUDA numbers them: 13000
+ *   driver_version                   as CUDA numbers it: 13000
+ *   runtime_version                  likewise; without it, the version of the libraries that are loaded (versions.h)
  *   nvml_driver                      the driver's name, 580.95.05
  *   power_limit_w                    the board's default power limit; without it NVML does not know one
+ *   multicast                        1: the switches of a server write to several GPUs at once
  *   nvlink_count                     links of a GPU to the switches of its server
  *   trace_ranks=A-B                  ranks that the run's trace shows; may be repeated
  *   trace_first_step trace_last_step steps of theirs that it shows
+ *   segment_contents                 1: the run wants to know what segments consist of
  *   attr.<cudaDeviceAttr>            a device attribute, by its number
  *
  * Unknown keys are errors: a misspelt one would silently describe another machine.
@@ -38,7 +41,6 @@ ph_config ph_cfg = {
     .host_mode = PH_HOST_MODELLED,
     .host_scale = 1.0,
     .queue_depth = 1024,
-    .runtime_version = 13000,
     .driver_version = 13000,
     .nvml_driver = "580.95.05",
     .trace_first_step = 1,
@@ -76,6 +78,11 @@ static bool parse_u32(const char *text, uint32_t *value) {
     if (!parse_u64(text, &wide) || wide > UINT32_MAX) return false;
     *value = (uint32_t)wide;
     return true;
+}
+
+static bool parse_bool(const char *text, bool *value) {
+    *value = strcmp(text, "1") == 0;
+    return *value || strcmp(text, "0") == 0;
 }
 
 static bool parse_text(const char *text, char *value, size_t capacity) {
@@ -154,10 +161,12 @@ static int set_key(const char *key, char *value) {
     KEY(queue_depth, parse_u32(value, &ph_cfg.queue_depth));
     KEY(runtime_version, parse_int(value, &ph_cfg.runtime_version));
     KEY(driver_version, parse_int(value, &ph_cfg.driver_version));
+    KEY(multicast, parse_int(value, &ph_cfg.multicast));
     KEY(nvlink_count, parse_int(value, &ph_cfg.nvlink_count));
     KEY(trace_ranks, parse_ranks(value));
     KEY(trace_first_step, parse_u64(value, &ph_cfg.trace_first_step));
     KEY(trace_last_step, parse_u64(value, &ph_cfg.trace_last_step));
+    KEY(segment_contents, parse_bool(value, &ph_cfg.segment_contents));
     KEY(power_limit_w, parse_u32(value, &ph_cfg.power_limit_w));
     KEY(nvml_driver, parse_text(value, ph_cfg.nvml_driver, sizeof ph_cfg.nvml_driver));
 #undef KEY

@@ -1,12 +1,14 @@
 /*
  * Runtime: memory, copies and sets, pointers, variables of modules.
  */
+#include "calls/versions.h"
 #include "core/host.h"
 #include "cudart/cudart.h"
 #include "graphs/capture.h"
 #include "kernels/registry.h"
 #include "memory/copy.h"
 #include "memory/host_memory.h"
+#include "memory/managed.h"
 #include "memory/memory.h"
 #include "streams/wait.h"
 
@@ -25,6 +27,10 @@ PH_EXPORT int cudaFree(void *p) {
     int status = ph_device_usable();
     if (status == CUDA_OK) status = ph_uncapturable();
     if (status || !p) return result(status);
+    if (ph_managed_range(p, NULL, NULL)) {
+        ph_device_wait(ph_self()->device);
+        return result(ph_managed_free(p));
+    }
     int device = ph_memory_device_of(p);
     if (device < 0) return result(CUDA_INVALID_VALUE);
     ph_device_wait(device);
@@ -75,10 +81,12 @@ PH_EXPORT int cudaHostGetFlags(unsigned *flags, void *host) {
 
 PH_EXPORT int cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *p) {
     ph_host_call(PH_CALL_QUERY);
-    int device = ph_memory_device_of(p), type = device >= 0         ? MEMORY_DEVICE
-                                                : ph_host_pinned(p) ? MEMORY_HOST
-                                                                    : MEMORY_UNREGISTERED;
-    memset(out, 0, ph_cfg.runtime_version >= 13000 ? sizeof *out : offsetof(struct cudaPointerAttributes, reserved));
+    bool managed = ph_managed_range(p, NULL, NULL);
+    int device = managed ? ph_self()->device : ph_memory_device_of(p), type = managed             ? MEMORY_MANAGED
+                                                                              : device >= 0       ? MEMORY_DEVICE
+                                                                              : ph_host_pinned(p) ? MEMORY_HOST
+                                                                                                  : MEMORY_UNREGISTERED;
+    memset(out, 0, ph_runtime_version() >= 13000 ? sizeof *out : offsetof(struct cudaPointerAttributes, reserved));
     out->type = type;
     out->device = device >= 0 ? device : type == MEMORY_HOST ? ph_self()->device : -2; /* cudaInvalidDeviceId */
     out->devicePointer = type != MEMORY_UNREGISTERED ? (void *)(uintptr_t)p : NULL;

@@ -2,6 +2,16 @@
 #include "cusolver/cusolver.h"
 
 #define TYPED(T, dtype, orgqr, ormqr, syevd)                                                                           \
+    PH_EXPORT int cusolverDn##T##sytrf_bufferSize(solver *h, int n, MATRIX, int *out) {                                \
+        (void)h, DROP_MATRIX;                                                                                          \
+        return solver_size(out, (int64_t)n * SOLVER_BLOCK);                                                            \
+    }                                                                                                                  \
+    PH_EXPORT int cusolverDn##T##sytrf(solver *h, int uplo, int n, MATRIX, int *pivots, void *work, int nwork,         \
+                                       int *info) {                                                                    \
+        (void)uplo, DROP_MATRIX, (void)work, (void)nwork;                                                              \
+        ph_set_identity_pivots(pivots, n, 1);                                                                          \
+        return solver_charge(h, "cusolverDn" #T "sytrf", 2 * (int64_t)n * n, dtype, info, 1);                          \
+    }                                                                                                                  \
     PH_EXPORT int cusolverDn##T##potrf_bufferSize(solver *h, int uplo, int n, MATRIX, int *out) {                      \
         (void)h, (void)uplo, DROP_MATRIX;                                                                              \
         return solver_size(out, (int64_t)n * SOLVER_BLOCK);                                                            \

@@ -64,3 +64,38 @@ PH_EXPORT int cusolverDnXsyevBatched(solver *h, parameters *how, int job, int up
     (void)host, (void)host_nbytes;
     return solver_charge(h, "cusolverDnXsyevBatched", 4 * batch * n * n, at, info, batch);
 }
+
+/* Eigenvalues of a matrix that is not symmetric: the reduction to Hessenberg form is done on the device, much of the
+ * rest on the host. */
+PH_EXPORT int cusolverDnXgeev_bufferSize(solver *h, parameters *how, int left, int right, int64_t n, int at,
+                                         const void *a, int64_t lda, int wt, const void *w, int vlt, const void *vl,
+                                         int64_t ldvl, int vrt, const void *vr, int64_t ldvr, int compute,
+                                         size_t *device, size_t *host) {
+    (void)h, (void)how, (void)left, (void)right, DROP_MATRIX, (void)wt, (void)w, (void)vlt, (void)vl, (void)ldvl;
+    (void)vrt, (void)vr, (void)ldvr, (void)compute;
+    return solver_sizes(device, host, n * n + n * SOLVER_BLOCK, at);
+}
+
+PH_EXPORT int cusolverDnXgeev(solver *h, parameters *how, int left, int right, int64_t n, int at, void *a, int64_t lda,
+                              int wt, void *w, int vlt, void *vl, int64_t ldvl, int vrt, void *vr, int64_t ldvr,
+                              int compute, void *device, size_t device_nbytes, void *host, size_t host_nbytes,
+                              int *info) {
+    (void)how, (void)left, (void)right, DROP_MATRIX, (void)wt, (void)w, (void)vlt, (void)vl, (void)ldvl, (void)vrt;
+    (void)vr, (void)ldvr, (void)compute, (void)device, (void)device_nbytes, (void)host, (void)host_nbytes;
+    return solver_charge(h, "cusolverDnXgeev", 4 * n * n, at, info, 1);
+}
+
+PH_EXPORT int cusolverDnXsytrs_bufferSize(solver *h, int uplo, int64_t n, int64_t nrhs, int at, const void *a,
+                                          int64_t lda, const int64_t *pivots, int bt, const void *b, int64_t ldb,
+                                          size_t *device, size_t *host) {
+    (void)h, (void)uplo, (void)nrhs, DROP_MATRIX, (void)pivots, (void)bt, (void)b, (void)ldb;
+    return solver_sizes(device, host, n * SOLVER_BLOCK, at);
+}
+
+PH_EXPORT int cusolverDnXsytrs(solver *h, int uplo, int64_t n, int64_t nrhs, int at, const void *a, int64_t lda,
+                               const int64_t *pivots, int bt, void *b, int64_t ldb, void *device, size_t device_nbytes,
+                               void *host, size_t host_nbytes, int *info) {
+    (void)uplo, DROP_MATRIX, (void)pivots, (void)bt, (void)b, (void)ldb, (void)device, (void)device_nbytes, (void)host;
+    (void)host_nbytes;
+    return solver_charge(h, "cusolverDnXsytrs", n * n + 2 * n * nrhs, at, info, 1);
+}

@@ -24,7 +24,8 @@ typedef struct ph_action {
     int blockers; /* earlier actions it waits for, plus one while an EXPECT's bytes are missing */
     enum ph_action_kind kind;
     bool arrived;
-    bool large; /* of a copy, see moves.h */
+    bool assumed; /* what has arrived */
+    bool large;   /* of a copy, see moves.h */
     int value;
     uint64_t token;
     const void *source;

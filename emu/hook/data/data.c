@@ -24,7 +24,7 @@ static void arrive_now(const ph_action *action) {
         ph_die("the coordinator sent %zu bytes under token %llu, but %zu were expected", action->staged_nbytes,
                (unsigned long long)action->token, to->nbytes);
     if (memcmp(to->start, action->staged, to->nbytes) != 0) memcpy(to->start, action->staged, to->nbytes);
-    ph_data_mark_known(to->start, to->nbytes);
+    (action->assumed ? ph_data_mark_assumed : ph_data_mark_known)(to->start, to->nbytes);
 }
 
 /* What an action writes is known if all that it reads is known. */

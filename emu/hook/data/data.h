@@ -35,8 +35,8 @@ void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, i
                     void *arg);
 /* The coordinator will send the bytes of this range under the token. */
 void ph_data_expect(uint64_t token, void *dst, size_t nbytes);
-/* The bytes have arrived. Called on the channel's reader thread. */
-void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes);
+/* The bytes have arrived; `assumed`: they follow from such bytes of a member. Called on the channel's reader thread. */
+void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, bool assumed);
 
 /* The same for Python code, see python_actions.c. */
 int phantora_data_action(const uint64_t *reads, int nreads, const uint64_t *writes, int nwrites, void (*run)(uint64_t),
@@ -47,6 +47,8 @@ void ph_data_wait(const void *start, size_t nbytes);
 /* The same for all pending writes to host memory. For calls that synchronise and queries that answer "done". One atomic
  * load if nothing is pending. */
 void ph_data_wait_host(void);
+/* Blocks until no action is pending that tells other ranks what it has read: one that writes nothing. */
+void ph_data_wait_told(void);
 /* Is a write to part of the range pending? */
 bool ph_data_pending(const void *start, size_t nbytes);
 

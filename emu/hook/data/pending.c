@@ -33,6 +33,7 @@ typedef struct early {
     struct early *next;
     uint64_t token;
     size_t nbytes;
+    bool assumed;
     unsigned char bytes[];
 } early;
 static early *early_arrivals;
@@ -167,6 +168,7 @@ bool ph_action_submit(ph_action *action) {
                 action->staged = ph_allocate(it->nbytes ? it->nbytes : 1);
                 memcpy(action->staged, it->bytes, it->nbytes);
                 action->staged_nbytes = it->nbytes;
+                action->assumed = it->assumed;
                 action->arrived = true;
                 action->blockers = 0;
                 free(it);
@@ -196,7 +198,7 @@ void ph_action_complete(ph_action *action) {
     ph_action_finish(action);
 }
 
-void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
+void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, bool assumed) {
     pthread_mutex_lock(&lock);
     ph_action *action = first;
     while (action && (action->kind != PH_ACTION_EXPECT || action->token != token)) action = action->next;
@@ -204,6 +206,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
         early *it = ph_allocate(sizeof *it + nbytes);
         it->token = token;
         it->nbytes = nbytes;
+        it->assumed = assumed;
         if (nbytes) memcpy(it->bytes, bytes, nbytes);
         it->next = early_arrivals;
         early_arrivals = it;
@@ -213,6 +216,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes) {
     action->staged = ph_allocate(nbytes ? nbytes : 1);
     if (nbytes) memcpy(action->staged, bytes, nbytes);
     action->staged_nbytes = nbytes;
+    action->assumed = assumed;
     action->arrived = true;
     bool now = --action->blockers == 0;
     action->ready_next = NULL;
@@ -231,34 +235,51 @@ bool ph_data_pending(const void *start, size_t nbytes) {
     return found;
 }
 
-/* Under the lock. `start` NULL: any write to host memory. */
-static bool write_outstanding(const void *start, size_t nbytes) {
-    if (!start) return nhost_writes != 0;
+/* Under the lock: is an action pending that the caller waits for? */
+typedef bool outstanding(const void *start, size_t nbytes);
+
+static bool tells_outstanding(const void *start, size_t nbytes) {
+    (void)start, (void)nbytes;
+    for (ph_action *action = first; action; action = action->next)
+        if (!action->nwrites) return true;
+    return false;
+}
+
+static bool host_writes_outstanding(const void *start, size_t nbytes) {
+    (void)start, (void)nbytes;
+    return nhost_writes != 0;
+}
+
+static bool writes_outstanding(const void *start, size_t nbytes) {
     ph_range range = {(void *)(uintptr_t)start, nbytes};
     for (ph_action *action = first; action; action = action->next)
         if (any_overlap(action->ranges + action->nreads, action->nwrites, &range, 1)) return true;
     return false;
 }
 
-static void wait_for(const void *start, size_t nbytes) {
+static void wait_while(outstanding *any, const void *start, size_t nbytes) {
     pthread_mutex_lock(&lock);
-    bool must = write_outstanding(start, nbytes);
+    bool must = any(start, nbytes);
     pthread_mutex_unlock(&lock);
     if (!must) return;
     ph_flush(); /* other ranks may wait for records that are still in the batch */
     void *interpreter = ph_python_release();
     pthread_mutex_lock(&lock);
-    while (write_outstanding(start, nbytes)) pthread_cond_wait(&finished, &lock);
+    while (any(start, nbytes)) pthread_cond_wait(&finished, &lock);
     pthread_mutex_unlock(&lock);
     ph_python_restore(interpreter);
 }
 
 void ph_data_wait(const void *start, size_t nbytes) {
-    if (npending && !running_here && nbytes) wait_for(start, nbytes);
+    if (npending && !running_here && nbytes) wait_while(writes_outstanding, start, nbytes);
 }
 
 void ph_data_wait_host(void) {
-    if (nhost_writes && !running_here) wait_for(NULL, 0);
+    if (nhost_writes && !running_here) wait_while(host_writes_outstanding, NULL, 0);
+}
+
+void ph_data_wait_told(void) {
+    if (npending && !running_here) wait_while(tells_outstanding, NULL, 0);
 }
 
 void ph_action_python_wait(void) {

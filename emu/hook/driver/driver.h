@@ -2,7 +2,7 @@
  * driver/: the CUDA driver's entry points, thin over the same functions as the runtime's. They keep no last error.
  * Every context is the primary context of a device.
  *
- *   context.c stream.c memory.c pointer.c launch.c   by what the calls are about
+ *   context.c stream.c memory.c multicast.c pointer.c launch.c   by what the calls are about
  *
  * Comes in: calls. Goes out: as in cudart/.
  */

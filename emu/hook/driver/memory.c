@@ -9,7 +9,9 @@
 #include "graphs/capture.h"
 #include "memory/copy.h"
 #include "memory/host_memory.h"
+#include "memory/managed.h"
 #include "memory/memory.h"
+#include "memory/shared.h"
 #include "memory/vmm.h"
 #include "streams/wait.h"
 
@@ -25,11 +27,25 @@ PH_EXPORT int cuMemAlloc_v2(CUdeviceptr *out, size_t nbytes) {
     return status;
 }
 
+PH_EXPORT int cuMemAllocManaged(CUdeviceptr *out, size_t nbytes, unsigned flags) {
+    (void)flags;
+    ph_host_call(PH_CALL_ALLOC);
+    void *p = NULL;
+    int status = ph_uncapturable();
+    if (status == CUDA_OK) status = ph_managed_alloc(&p, nbytes);
+    *out = (CUdeviceptr)(uintptr_t)p;
+    return status;
+}
+
 PH_EXPORT int cuMemFree_v2(CUdeviceptr address) {
     ph_host_call(PH_CALL_ALLOC);
     int device = ph_memory_device_of(pointer_of(address)), status = ph_device_usable();
     if (status == CUDA_OK) status = ph_uncapturable();
     if (status || !address) return status;
+    if (ph_managed_range(pointer_of(address), NULL, NULL)) {
+        ph_device_wait(ph_self()->device);
+        return ph_managed_free(pointer_of(address));
+    }
     if (device < 0) return CUDA_INVALID_VALUE;
     ph_device_wait(device);
     return ph_device_free(pointer_of(address));
@@ -146,6 +162,18 @@ PH_EXPORT int cuMemsetD32Async(CUdeviceptr dst, unsigned value, size_t n, void *
     return set(dst, value, 4, n, stream, true);
 }
 
+/* A stream writes one word. */
+PH_EXPORT int cuStreamWriteValue32_v2(void *stream, CUdeviceptr dst, uint32_t value, unsigned flags) {
+    (void)flags;
+    return set(dst, value, sizeof value, 1, stream, true);
+}
+
+PH_EXPORT int cuStreamWriteValue64_v2(void *stream, CUdeviceptr dst, uint64_t value, unsigned flags) {
+    (void)flags;
+    int status = set(dst, (uint32_t)value, sizeof(uint32_t), 1, stream, true);
+    return status ? status : set(dst + sizeof(uint32_t), (uint32_t)(value >> 32), sizeof(uint32_t), 1, stream, true);
+}
+
 /* ---- virtual memory ---------------------------------------------------------------------------------------------- */
 
 PH_EXPORT int cuMemGetAllocationGranularity(size_t *nbytes, const struct CUmemAllocationProp *properties, int option) {
@@ -176,8 +204,8 @@ PH_EXPORT int cuMemCreate(uint64_t *handle, size_t nbytes, const struct CUmemAll
     ph_host_call(PH_CALL_ALLOC);
     *handle = 0;
     if (flags) return CUDA_INVALID_VALUE;
-    /* A handle that can be exported as a file descriptor is made; the export itself is refused. Other kinds are refused
-     * here, as drivers do where no fabric manager runs. */
+    /* Handles can be exported as file descriptors. Other kinds are refused, as drivers do where no fabric manager runs.
+     */
     if (properties->requestedHandleTypes & ~cudaMemHandleTypePosixFileDescriptor) return CUDA_NOT_SUPPORTED;
     return ph_vmm_create(handle, nbytes, properties);
 }
@@ -210,3 +238,48 @@ PH_EXPORT int cuMemGetAllocationPropertiesFromHandle(struct CUmemAllocationProp 
 }
 
 PH_EXPORT int cuMemRetainAllocationHandle(uint64_t *handle, void *address) { return ph_vmm_retain(handle, address); }
+
+/* ---- memory of other processes ----------------------------------------------------------------------------------- */
+
+/* A handle's file descriptor belongs to the program, which closes it. */
+PH_EXPORT int cuMemExportToShareableHandle(void *out, uint64_t handle, int type, unsigned long long flags) {
+    ph_host_call(PH_CALL_ALLOC);
+    if (!out || flags) return CUDA_INVALID_VALUE;
+    if (type != cudaMemHandleTypePosixFileDescriptor)
+        return ph_refuse("cuMemExportToShareableHandle to other than a file descriptor", CUDA_NOT_SUPPORTED);
+    ph_shared identity;
+    int status = ph_vmm_export(handle, &identity);
+    if (status) return status;
+    int fd = ph_shared_export(&identity);
+    memcpy(out, &fd, sizeof fd);
+    return fd >= 0 ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+}
+
+PH_EXPORT int cuMemImportFromShareableHandle(uint64_t *handle, void *os_handle, int type) {
+    ph_host_call(PH_CALL_ALLOC);
+    *handle = 0;
+    if (type != cudaMemHandleTypePosixFileDescriptor)
+        return ph_refuse("cuMemImportFromShareableHandle of other than a file descriptor", CUDA_NOT_SUPPORTED);
+    ph_shared identity;
+    if (!ph_shared_import((int)(intptr_t)os_handle, &identity)) return CUDA_INVALID_VALUE;
+    return ph_vmm_import(handle, &identity, identity.nbytes);
+}
+
+PH_EXPORT int cuIpcGetMemHandle(ph_ipc_handle *out, CUdeviceptr address) {
+    ph_host_call(PH_CALL_ALLOC);
+    return out ? ph_ipc_get(out, pointer_of(address)) : CUDA_INVALID_VALUE;
+}
+
+PH_EXPORT int cuIpcOpenMemHandle_v2(CUdeviceptr *out, ph_ipc_handle handle, unsigned flags) {
+    (void)flags;
+    ph_host_call(PH_CALL_ALLOC);
+    void *at = NULL;
+    int status = ph_ipc_open(&at, &handle);
+    *out = (CUdeviceptr)(uintptr_t)at;
+    return status;
+}
+
+PH_EXPORT int cuIpcCloseMemHandle(CUdeviceptr address) {
+    ph_host_call(PH_CALL_ALLOC);
+    return ph_ipc_close(pointer_of(address));
+}

@@ -19,6 +19,7 @@ typedef struct ph_kernel {
     const char *name;
     const ph_program *program; /* program.h; NULL: the kernel is known by its name alone */
     const char *stores;        /* stores.c; NULL: not read yet */
+    bool peers;                /* peers.h: it works on memory of several processes */
 } ph_kernel;
 enum { PH_KERNEL_MAGIC = 0x4b524e4c };
 

@@ -10,6 +10,7 @@
 #include "graphs/capture.h"
 #include "kernels/groups.h"
 #include "kernels/kernel.h"
+#include "kernels/peers.h"
 #include "kernels/program.h"
 #include "kernels/stores.h"
 #include "nvtx/nvtx.h"
@@ -140,6 +141,7 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     int status = check(kernel, &l);
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
+    if (UNLIKELY(kernel->peers) && ph_peer_functions.launch(kernel, params, stream)) return CUDA_OK;
     ph_launch(stream, ph_cost_of(key_of(&l), describe(&l), &l));
     if (UNLIKELY(kernel->program != NULL)) {
         ph_program_compute(kernel->program, grid, params);

@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "kernels/registry.h"
+#include "kernels/peers.h"
 #include "core/alloc.h"
 #include "core/hash.h"
 #include "memory/memory.h"
@@ -124,6 +125,10 @@ int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
     return !at ? CUDA_INVALID_SYMBOL : *address ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
+bool ph_is_peer_kernel(const char *name) {
+    return strstr(name, "CUDASymmetricMemoryOps") || strstr(name, "c10d16symmetric_memory");
+}
+
 /* ---- what nvcc's stubs call -------------------------------------------------------------------------------------- */
 
 static void *fatbin_handle; /* no handle is needed here, but the stubs expect one that is not NULL */
@@ -180,7 +185,10 @@ PH_EXPORT void __cudaRegisterFunction(void **handle, const char *host_function, 
     (void)handle, (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid,
         (void)warp_size;
     ph_register_kernel(host_function, name);
-    if (of_pytorch) ph_kernel_of(host_function)->stores = "";
+    if (!of_pytorch) return;
+    ph_kernel *kernel = ph_kernel_of(host_function);
+    kernel->stores = "";
+    kernel->peers = ph_is_peer_kernel(name);
 }
 
 PH_EXPORT void __cudaRegisterVar(void **handle, char *host_variable, char *device_address, const char *name,

@@ -18,6 +18,8 @@
 #include "graphs/capture.h"
 #include "memory/host_memory.h"
 #include "memory/memory.h"
+#include "memory/vmm.h"
+#include "kernels/peers.h"
 #include "process/thread.h"
 #include "streams/segment.h"
 #include "streams/wait.h"
@@ -62,6 +64,12 @@ typedef struct route {
     bool pinned;
 } route;
 
+/* Memory of another process is that of another GPU. */
+static bool foreign(const void *p) {
+    ph_shared identity;
+    return ph_vmm_shared_of(p, &identity) && ph_shared_foreign(&identity);
+}
+
 static int find_route(route *out, const void *dst, const void *src, int kind) {
     bool to_device = ph_is_device_pointer(dst), from_device = ph_is_device_pointer(src);
     int actual = from_device ? (to_device ? COPY_D2D : COPY_D2H) : (to_device ? COPY_H2D : COPY_H2H);
@@ -74,7 +82,8 @@ static int find_route(route *out, const void *dst, const void *src, int kind) {
         out->pinned = ph_host_pinned(src);
     else if (actual == COPY_D2H)
         out->pinned = ph_host_pinned(dst);
-    else if (actual == COPY_D2D && ph_memory_device_of(dst) != ph_memory_device_of(src))
+    else if (actual == COPY_D2D && (ph_memory_device_of(dst) != ph_memory_device_of(src) ||
+                                    (UNLIKELY(ph_vmm_imports) && (foreign(dst) || foreign(src)))))
         out->direction = PH_COPY_P2P;
     return CUDA_OK;
 }
@@ -148,6 +157,7 @@ int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stre
         drop_table(dst, src, nbytes, way.pinned);
     } else
         ph_data_copy(dst, src, nbytes);
+    if (UNLIKELY(ph_vmm_imports) && way.direction == COPY_H2D) ph_peer_functions.table(dst, src, nbytes);
     finish(&way, nbytes, cost->solo_ns, stream, async);
     return CUDA_OK;
 }

@@ -4,13 +4,15 @@
  *
  * Capacity belongs to the handle of physical memory: creating it takes the capacity, which comes back when the handle
  * has been released and is no longer mapped. All addresses can be read and written at any time. Two mappings of one
- * handle would have to show the same bytes, which is not modelled: a second mapping is refused.
+ * handle would have to show the same bytes, which is not modelled: a second mapping is refused. Imported memory takes
+ * no capacity (shared.h).
  */
 #include "memory/vmm.h"
 #include "core/alloc.h"
 #include "core/config.h"
 #include "core/warn.h"
 #include "device/device.h"
+#include "process/thread.h"
 #include "memory/memory.h"
 #include "memory/search.h"
 
@@ -21,9 +23,10 @@
 typedef struct physical {
     uint32_t magic;
     int references, device;
-    bool mapped;
+    bool mapped, imported;
     size_t nbytes;
     struct CUmemAllocationProp properties;
+    ph_shared identity; /* magic 0: neither exported nor imported */
 } physical;
 
 enum { PHYSICAL_MAGIC = 0x50485953 };
@@ -53,7 +56,7 @@ static physical *physical_of(uint64_t handle) {
 
 static void drop_if_unused(physical *p) {
     if (p->references || p->mapped) return;
-    ph_memory_give(p->device, p->nbytes);
+    if (!p->imported) ph_memory_give(p->device, p->nbytes);
     p->magic = 0;
     free(p);
 }
@@ -222,4 +225,47 @@ bool ph_vmm_range_of(const void *p, int *device, void **start, size_t *nbytes) {
     }
     pthread_mutex_unlock(&vmm.lock);
     return mapped;
+}
+
+/* ---- memory of other processes ----------------------------------------------------------------------------------- */
+
+bool ph_vmm_imports;
+
+int ph_vmm_export(uint64_t handle, ph_shared *out) {
+    pthread_mutex_lock(&vmm.lock);
+    physical *p = physical_of(handle);
+    if (p) {
+        if (!p->identity.magic) p->identity = ph_shared_make(p->device, p->nbytes);
+        *out = p->identity;
+    }
+    pthread_mutex_unlock(&vmm.lock);
+    return p ? CUDA_OK : CUDA_INVALID_VALUE;
+}
+
+int ph_vmm_import(uint64_t *handle, const ph_shared *identity, size_t nbytes) {
+    *handle = 0;
+    int device = ph_visible_as(identity->gpu);
+    int status = ph_device_usable();
+    if (status) return status;
+    physical *p = ph_allocate(sizeof *p);
+    *p = (physical){.magic = PHYSICAL_MAGIC,
+                    .references = 1,
+                    .device = device >= 0 ? device : ph_self()->device,
+                    .imported = true,
+                    .nbytes = nbytes,
+                    .properties = {.location = {.type = cudaMemLocationTypeDevice, .id = device}},
+                    .identity = *identity};
+    ph_vmm_imports = true;
+    *handle = (uint64_t)(uintptr_t)p;
+    return CUDA_OK;
+}
+
+bool ph_vmm_shared_of(const void *p, ph_shared *out) {
+    pthread_mutex_lock(&vmm.lock);
+    ptrdiff_t at = mapping_at(p);
+    bool found = at >= 0 && vmm.mappings[at].start + vmm.mappings[at].nbytes > (const unsigned char *)p &&
+                 vmm.mappings[at].handle->identity.magic;
+    if (found) *out = vmm.mappings[at].handle->identity;
+    pthread_mutex_unlock(&vmm.lock);
+    return found;
 }

@@ -8,14 +8,12 @@ typedef struct shape {
     uint64_t input, output, total;
 } shape; /* in units of `count` elements; total: the largest buffer of any member */
 
-/* Does the call give members what others have, without computing? */
-static bool moves(uint32_t op) {
+bool nccl_moves(uint32_t op) {
     return op != PH_NCCL_ALL_REDUCE && op != PH_NCCL_REDUCE_SCATTER && op != PH_NCCL_REDUCE;
 }
 
-static int call(uint32_t op, const void *input, void *output, size_t count, int dtype, int redop, int peer,
-                nccl_comm *comm, void *stream, shape of) {
-    ph_host_call(PH_CALL_NCCL);
+static int submit(uint32_t op, const void *input, void *output, size_t count, int dtype, int redop, int peer,
+                  nccl_comm *comm, void *stream, shape of) {
     size_t element = nccl_dtype_nbytes(dtype);
     if (!comm || comm->dead || !element || peer < -1 || (comm->id && peer >= comm->nranks)) return NCCL_ERROR_ARGUMENT;
     nccl_call it = {.comm = comm, .stream = ph_stream_of(stream), .input = (void *)(uintptr_t)input, .output = output};
@@ -29,8 +27,14 @@ static int call(uint32_t op, const void *input, void *output, size_t count, int 
     it.travels = !(ph_run.alone && comm->nranks > 1) && /* no member would ever answer */
                  of.total * count * element <= ph_cfg.data_limit_nbytes &&
                  (!nccl_dtype_is_float(dtype) || count <= ph_cfg.float_limit_count);
-    it.refers = !it.travels && !(ph_run.alone && comm->nranks > 1) && moves(op);
+    it.refers = !it.travels && !(ph_run.alone && comm->nranks > 1) && nccl_moves(op);
     return nccl_submit(&it);
+}
+
+static int call(uint32_t op, const void *input, void *output, size_t count, int dtype, int redop, int peer,
+                nccl_comm *comm, void *stream, shape of) {
+    ph_host_call(PH_CALL_NCCL);
+    return submit(op, input, output, count, dtype, redop, peer, comm, stream, of);
 }
 
 static uint64_t members(const nccl_comm *comm) { return comm ? (uint64_t)comm->nranks : 0; }
@@ -95,4 +99,15 @@ PH_EXPORT int ncclSend(const void *input, size_t count, int dtype, int peer, ncc
 PH_EXPORT int ncclRecv(void *output, size_t count, int dtype, int peer, nccl_comm *comm, void *stream) {
     return peer < 0 ? NCCL_ERROR_ARGUMENT
                     : call(PH_NCCL_RECV, NULL, output, count, dtype, NCCL_SUM, peer, comm, stream, (shape){0, 1, 1});
+}
+
+int nccl_collective(uint32_t op, const void *input, void *output, size_t count, int dtype, int peer, nccl_comm *comm,
+                    void *stream) {
+    uint64_t n = members(comm);
+    shape of = {op == PH_NCCL_REDUCE_SCATTER ? n : 1, op == PH_NCCL_ALL_GATHER ? n : 1, 1};
+    of.total = of.input > of.output ? of.input : of.output;
+    if (op == PH_NCCL_REDUCE && !is(comm, peer)) of.output = 0;
+    if (!input || op == PH_NCCL_RECV) of.input = 0;
+    if (!output || op == PH_NCCL_SEND) of.output = 0;
+    return submit(op, input, output, count, dtype, NCCL_SUM, peer, comm, stream, of);
 }

@@ -5,6 +5,7 @@
  *   comm.c         communicators: ids, creation, splits, end
  *   group.c        groups: which calls become one launch, and its record
  *   references.c   what large calls move instead of bytes
+ *   symmetric.c    kernels of symmetric memory, which do what collectives do
  *   misc.c         memory, registration, reduction operators, versions, texts of errors
  *
  * Comes in: calls. Goes out: the records NCCL_LAUNCH, NCCL_DATA and COMM_DESTROY; the questions COMM_INIT and
@@ -49,6 +50,11 @@ typedef struct nccl_call {
 /* comm.c */
 int nccl_create_communicators(void); /* at the end of a group: creates its communicators, at the same time */
 
+/* collectives.c */
+/* One call on buffers, whose host time has been charged. Without addresses only its time is followed. */
+int nccl_collective(uint32_t op, const void *input, void *output, size_t count, int dtype, int peer, nccl_comm *comm,
+                    void *stream);
+
 /* group.c */
 bool nccl_in_group(void);
 int nccl_submit(const nccl_call *call);
@@ -60,6 +66,8 @@ void nccl_settle_references(const nccl_call *call);
 /* misc.c */
 size_t nccl_dtype_nbytes(int dtype);
 bool nccl_dtype_is_float(int dtype);
+/* Does the call give members what others have, without computing? */
+bool nccl_moves(uint32_t op);
 bool nccl_redop(int redop, uint32_t *wire, double *scale);
 
 #endif

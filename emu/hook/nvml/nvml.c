@@ -300,3 +300,23 @@ PH_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device *device, unsigned 
     snprintf(out->text, sizeof out->text, "00000000:%02X:00.0", out->bus);
     return NVML_OK;
 }
+
+/* ---- fabric: GPUs of one server share memory without a fabric manager that joins servers --------------------------
+ */
+
+typedef struct nvml_fabric {
+    unsigned version;
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state; /* 0: not supported */
+    unsigned health;
+} nvml_fabric;
+
+PH_EXPORT int nvmlDeviceGetGpuFabricInfoV(nvml_device *device, nvml_fabric *out) {
+    if (index_of(device) < 0 || !out) return NVML_INVALID_ARGUMENT;
+    unsigned version = out->version;
+    memset(out, 0, sizeof *out);
+    out->version = version;
+    return NVML_OK;
+}

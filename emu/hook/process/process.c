@@ -10,6 +10,7 @@
 #include "core/cuda_types.h"
 #include "core/host.h"
 #include "costs/cost.h"
+#include "data/data.h"
 #include "device/visible.h"
 #include "memory/memory.h"
 #include "streams/event.h"
@@ -198,13 +199,17 @@ static void emit_usage(void) {
     ph_emit_out_of_band(PH_KIND_USAGE, &record, sizeof record, NULL, 0);
 }
 
-/* Sends everything. Records of calls that the program makes while it exits are dropped. */
+/* Sends everything. Records of calls that the program makes while it exits are dropped. Bytes that collectives have
+ * promised to other ranks are sent when they are known: the program that ends without an error need not wait for them.
+ */
 PH_EXPORT void phantora_finish(int exit_code, const char *last_words) {
     if (!ph_run.started || ph_run.finished) return;
     ph_emit_counters();
     emit_usage();
     struct ph_BYE bye = {.exit_code = exit_code};
     ph_emit_here(PH_KIND_BYE, &bye, sizeof bye, last_words, last_words ? strlen(last_words) : 0);
+    ph_channel_end();
+    if (exit_code == 0) ph_data_wait_told();
     ph_run.finished = true;
     ph_channel_close();
 }

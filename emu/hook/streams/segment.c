@@ -17,9 +17,8 @@
 #include "graphs/capture.h"
 #include "process/process.h"
 #include "process/thread.h"
+#include "streams/content.h"
 #include "trace/trace.h"
-
-enum { SEGMENT_LAUNCHES = 256 };
 
 /* Streams with an open segment, in order of their first launch. Under the record lock. */
 static struct {
@@ -35,7 +34,9 @@ void ph_close_segments(void) {
                                     .launches = stream->queued,
                                     .solo_ns = stream->solo_ns,
                                     .contended_ns = stream->contended_ns,
-                                    .tail_ns = stream->tail_ns};
+                                    .tail_ns = stream->tail_ns,
+                                    .tail_work_ns = stream->tail_work_ns};
+        if (UNLIKELY(ph_cfg.segment_contents)) record.content = ph_content_of(stream);
         ph_append(PH_KIND_SEGMENT, stream->first_ns, &record, sizeof record, NULL, 0);
         stream->launches = 0;
     }
@@ -44,7 +45,7 @@ void ph_close_segments(void) {
 
 static void open_segment(ph_stream *stream, uint64_t now) {
     stream->first_ns = now;
-    stream->solo_ns = stream->contended_ns = stream->tail_ns = 0;
+    stream->solo_ns = stream->contended_ns = stream->tail_ns = stream->tail_work_ns = 0;
     stream->queued = 0;
     stream->next_open = NULL;
     if (open.last)
@@ -62,11 +63,17 @@ static void fold(ph_stream *stream, uint64_t key, uint64_t solo_ns, uint64_t con
     /* tail_ns is the maximum over launches i of h_i - h_1 + sum of d_j for j >= i. This launch adds its duration to
      * each earlier launch's term, and a term of its own. */
     uint64_t launched_after = now - stream->first_ns;
-    stream->tail_ns = (stream->tail_ns > launched_after ? stream->tail_ns : launched_after) + solo_ns;
+    if (launched_after > stream->tail_ns) {
+        stream->tail_ns = launched_after;
+        stream->tail_work_ns = 0;
+    }
+    stream->tail_ns += solo_ns;
+    stream->tail_work_ns += solo_ns;
+    if (UNLIKELY(ph_cfg.segment_contents)) ph_content_add(stream, key);
     stream->solo_ns += solo_ns;
     stream->contended_ns += contended_ns;
     stream->queued += queued;
-    if (++stream->launches == SEGMENT_LAUNCHES) ph_close_segments();
+    if (++stream->launches == PH_SEGMENT_LAUNCHES) ph_close_segments();
 }
 
 void ph_launch(ph_stream *stream, const ph_cost *cost) {

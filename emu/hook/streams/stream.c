@@ -30,13 +30,14 @@ int ph_blocking_streams;
 /* ---- handles ----------------------------------------------------------------------------------------------------- */
 
 static void announce(ph_stream *stream) {
-    struct ph_STREAM_CREATE record = {
-        .stream = stream->id, .device = (uint32_t)stream->device, .priority = stream->priority};
+    struct ph_STREAM_CREATE record = {.stream = stream->id,
+                                      .device = (uint32_t)stream->device + (stream->apart ? PH_DEVICE_APART : 0),
+                                      .priority = stream->priority};
     ph_append(PH_KIND_STREAM_CREATE, ph_host_clock(), &record, sizeof record, NULL, 0);
 }
 
 /* Under the record lock. */
-static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
+static ph_stream *make_one(int device, unsigned flags, int priority, bool legacy, bool apart) {
     ph_stream *stream = streams.retired;
     if (stream)
         streams.retired = stream->next;
@@ -49,6 +50,7 @@ static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
         .priority = priority,
         .flags = flags,
         .legacy = legacy,
+        .apart = apart,
         .blocking = !legacy && !(flags & STREAM_NONBLOCKING),
         /* differs from `work` if the legacy default stream has been given work: this stream will wait for it */
         .legacy_seen = legacy || streams.legacy[device]->work == 0 ? 0 : UINT64_MAX,
@@ -62,6 +64,10 @@ static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
         announce(stream);
     }
     return stream;
+}
+
+static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
+    return make_one(device, flags, priority, legacy, false);
 }
 
 int ph_streams_make_defaults(void) {
@@ -135,6 +141,13 @@ int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out) 
     return *out ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
+int ph_stream_create_apart(int device, ph_stream **out) {
+    ph_record_lock();
+    *out = make_one(device, STREAM_NONBLOCKING, 0, false, true);
+    ph_record_unlock();
+    return *out ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+}
+
 int ph_stream_destroy(ph_stream *stream) {
     if (stream->capture && !ph_capture_leave(stream)) return CUDA_CAPTURE_UNSUPPORTED;
     ph_record_lock();
@@ -150,6 +163,8 @@ int ph_stream_destroy(ph_stream *stream) {
     if (stream->next) stream->next->before = stream->before;
     ph_blocking_streams -= stream->blocking;
     stream->magic = 0;
+    free(stream->keys);
+    stream->keys = NULL;
     stream->next = streams.retired;
     streams.retired = stream;
     ph_record_unlock();

@@ -20,10 +20,12 @@ struct ph_stream {
     unsigned flags;
     bool legacy;   /* the device's legacy default stream */
     bool blocking; /* is ordered with the legacy default stream */
+    bool apart;    /* the library's own: waits for the device do not include it */
     /* the open segment, under the record lock: number of launches, 0 if none is open; places that they take in the
      * launch queue; and the fields of a SEGMENT record */
     uint32_t launches, queued;
-    uint64_t first_ns, solo_ns, contended_ns, tail_ns;
+    uint64_t first_ns, solo_ns, contended_ns, tail_ns, tail_work_ns;
+    uint64_t *keys; /* of its launches, if the run wants to know (content.h) */
     ph_stream *next_open;
     /* order with the legacy default stream: how often this stream was given work; how much of the legacy default
      * stream's work this one waits for; how much of this one's work the legacy default stream waits for */
@@ -47,6 +49,8 @@ void ph_streams_number_from(uint32_t first);
 ph_stream *ph_default_stream(int device);
 /* A priority out of range becomes the nearest one. */
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out);
+/* A stream of the library's own, which no wait of the program includes. */
+int ph_stream_create_apart(int device, ph_stream **out);
 int ph_stream_destroy(ph_stream *stream);
 
 /* To be called before a record that puts work on a stream (NCCL_LAUNCH): orders the stream with the legacy default

@@ -204,7 +204,7 @@ async def test_the_report_has_steps_shares_and_memory(two: Run) -> None:
         for key in (1, 2):
             await rank.ask(records.Cost.encode(0, 5, key, payload=f"memset;{key << 20}".encode()))
         for step in range(5):
-            rank.say(records.Segment.encode(1000, 1, 10, 4_000_000, 5_000_000, 4_000_000))
+            rank.say(records.Segment.encode(1000, 1, 10, 4_000_000, 5_000_000, 4_000_000, 0, 0))
             rank.collective(NcclKind.ALL_REDUCE, 1 << 20, dtype=7)
             rank.sync()
             rank.launched(k1=10 + rank.rank, k2=step)
@@ -249,7 +249,7 @@ async def test_two_runs_simulate_the_same_to_the_byte(tmp_path: Path) -> None:
     async def program(rank: FakeRank) -> None:
         await rank.join_world()
         for step in range(20):
-            rank.say(records.Segment.encode(500 + rank.rank, 1, 10, 300_000 + step, 400_000, 300_000 + step))
+            rank.say(records.Segment.encode(500 + rank.rank, 1, 10, 300_000 + step, 400_000, 300_000 + step, 0, 0))
             rank.collective(NcclKind.ALL_GATHER, 100_000 * (1 + step % 3), after=100)
             if (step + rank.rank) % 3 == 0:
                 await rank.clock(after=50)
@@ -462,8 +462,8 @@ async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
     ("sent", "message"),
     [
         (struct.pack("<HHIQ", 777, 0, 16, 0), "rank 1: .*unknown record kind 777"),
-        (records.Segment.encode(0, 9, 1, 1, 1, 1), "rank 1: .*stream 9 was never created"),
-        (records.NcclData.encode(0, 5, 0, 1, 0), "rank 1: .*was not announced"),
+        (records.Segment.encode(0, 9, 1, 1, 1, 1, 0, 0), "rank 1: .*stream 9 was never created"),
+        (records.NcclData.encode(0, 5, 0, 1, 0, 0), "rank 1: .*was not announced"),
         (records.CommSplit.encode(0, 1, 77, 0, 0, 0), "rank 1: .*communicator 0x4d is unknown"),
         (records.Cost.encode(0, 1, 0, payload=b"memset;8"), "rank 1: .*COST with key 0"),
         (records.Hello.encode(0, records.VERSION, 1, 2, 0, 1, 1, 0, 0), "rank 1: .*HELLO twice"),

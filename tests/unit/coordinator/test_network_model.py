@@ -132,3 +132,31 @@ def test_a_send_that_fits_into_the_buffers_need_not_wait() -> None:
     assert 10_000 < held.receiver_ns < held.sender_ns < 30_000
     assert held.held_nbytes == (2 << 20) // 8
     assert network().buffered_send(large) is None
+
+
+def completion_ns(net: NetsimNetworkModel) -> int:
+    """Of the only collective in the network."""
+    while not net.complete(at_ns := net.next_ns() or 0):
+        assert at_ns
+    return at_ns
+
+
+def test_nothing_is_faster_than_its_shortest_time() -> None:
+    """Alone in the network; it is slower beside others."""
+    for ranks in ((0, 1), (0, 1, 2, 3), tuple(range(16))):
+        for op in (NcclKind.ALL_REDUCE, NcclKind.ALL_GATHER, NcclKind.ALL_TO_ALL, NcclKind.BROADCAST):
+            for count in (0, 1, 5_000, 700_001, 40_000_000):
+                net, one = network(), collective(op, count, ranks)
+                shortest_ns = net.shortest_ns(one)
+                net.begin(one, 1_000)
+                took_ns = completion_ns(net) - 1_000
+                assert shortest_ns <= took_ns
+                assert shortest_ns > took_ns // 4, "says next to nothing"
+
+
+def test_the_shortest_time_of_a_message_is_not_known_before_both_have_called() -> None:
+    send = Collective(comm_of((3, 9)), 0, NcclKind.SEND, BF16, 0, 500_000, -1, (9, 3))
+    net = network()
+    assert net.shortest_ns(send) == 0
+    send.joined += [9, 3]
+    assert net.shortest_ns(send) > 0

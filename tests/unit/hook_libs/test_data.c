@@ -73,7 +73,7 @@ static void large_copies_wait_for_what_is_pending(void) {
     ph_data_copy(b, a, LARGE); /* after the bytes have arrived */
     ph_data_copy(a, host + 1, LARGE - 1);
     CHECK(ph_data_pending(b, LARGE));
-    ph_data_arrived(77, four, 4);
+    ph_data_arrived(77, four, 4, false);
     ph_data_copy(back, b, LARGE);
     CHECK(memcmp(back, host, 8) == 0 && memcmp(back + 8, four, 4) == 0 &&
           memcmp(back + 12, host + 12, LARGE - 12) == 0);
@@ -102,7 +102,7 @@ static void chain_runs_when_bytes_arrive(void) {
     ph_data_copy(c, b + 1, 4);
     ph_data_copy(&out, c, 4); /* an asynchronous copy to the host */
     CHECK(out == 0);
-    ph_data_arrived(11, sent, sizeof sent);
+    ph_data_arrived(11, sent, sizeof sent, false);
     ph_data_wait_host();
     CHECK(a[0] == 7 && a[1] == 2 && b[0] == 1 && b[3] == 4 && c[0] == 2 && out == 2);
     CHECK(!ph_data_pending(a, 4096) && ph_data_known(b, sizeof sent));
@@ -115,13 +115,13 @@ static void reads_of_what_nobody_wrote_are_counted_when_they_happen(void) {
     ph_data_expect(13, a, 4);
     ph_data_copy(&out, a, 4);
     CHECK(fake_unmodelled_reads == before + 1);
-    ph_data_arrived(13, NULL, 0); /* nothing modelled wrote any member's input */
+    ph_data_arrived(13, NULL, 0, false); /* nothing modelled wrote any member's input */
     CHECK(fake_unmodelled_reads == before + 2);
 }
 
 static void early_bytes_are_kept(void) {
     int *a = fake_device(64), sent = 42;
-    ph_data_arrived(12, &sent, 4);
+    ph_data_arrived(12, &sent, 4, false);
     ph_data_expect(12, a, 4);
     CHECK(a[0] == 42 && !ph_data_pending(a, 4));
 }
@@ -130,7 +130,7 @@ static void empty_bytes_mean_unknown(void) {
     int *a = fake_device(64), one = 1;
     ph_data_copy(a, &one, 4);
     ph_data_expect(13, a, 4);
-    ph_data_arrived(13, NULL, 0);
+    ph_data_arrived(13, NULL, 0, false);
     CHECK(!ph_data_known(a, 4) && !ph_data_pending(a, 4));
 }
 
@@ -144,14 +144,14 @@ static void write_waits_for_earlier_reader(void) {
     ph_data_action(reads, 2, NULL, 0, set_null, &runs);
     ph_data_set(a, 0, 4); /* not before the action has read it */
     CHECK(runs == 0 && a[0] == 5);
-    ph_data_arrived(14, &six, 4);
+    ph_data_arrived(14, &six, 4, false);
     CHECK(runs == 1 && a[0] == 0 && b[0] == 6);
 }
 
 static void *arrive_later(void *arg) {
     int value = 77;
     usleep(20000);
-    ph_data_arrived((uint64_t)(uintptr_t)arg, &value, 4);
+    ph_data_arrived((uint64_t)(uintptr_t)arg, &value, 4, false);
     return NULL;
 }
 
@@ -253,7 +253,7 @@ static void *arrive_all(void *arg) {
     (void)arg;
     for (uint64_t token = 1999; token >= 1000; token--) {
         int value = (int)token;
-        ph_data_arrived(token, &value, 4);
+        ph_data_arrived(token, &value, 4, false);
     }
     return NULL;
 }

@@ -112,7 +112,7 @@ static void small_data_travels(void) {
     CHECK(op->data_nbytes == 12 && op->token && fake_records[0].payload_nbytes == sizeof *op + 16 &&
           memcmp(data_of(0), values, 12) == 0);
     CHECK(ph_data_pending(b, 12));
-    ph_data_arrived(op->token, reduced, sizeof reduced);
+    ph_data_arrived(op->token, reduced, sizeof reduced, false);
     CHECK(b[2] == 12 && ph_data_known(b, 12));
     CHECK(ncclAllReduce(b, b, 3, INT32, SUM, it, NULL) == 0 && op_of(1, 0)->seq == 1);
 }
@@ -125,7 +125,7 @@ static void large_and_unknown_data_stays(void) {
     CHECK(op_of(0, 0)->token == 0 && op_of(0, 0)->data_nbytes == 0);
     CHECK(ncclAllReduce(a, b, 100, FLOAT, SUM, it, NULL) == 0); /* nothing modelled wrote it */
     CHECK(op_of(1, 0)->token != 0 && op_of(1, 0)->data_nbytes == 0);
-    ph_data_arrived(op_of(1, 0)->token, NULL, 0);
+    ph_data_arrived(op_of(1, 0)->token, NULL, 0, false);
     CHECK(!ph_data_pending(b, 400) && !ph_data_known(b, 4));
     ph_data_set(a, 1, 5000 * 4); /* known, but so many floats are no control data; as many integers may be */
     CHECK(ncclAllReduce(a, b, 5000, FLOAT, SUM, it, NULL) == 0);
@@ -139,9 +139,9 @@ static void half_written_numbers_do_not_travel(void) {
     int *a = fake_device(64), *b = fake_device(64), value = 3;
     ph_data_copy(a, &value, 4);
     CHECK(ncclAllReduce(a, b, 2, INT32, 0, it, NULL) == 0 && op_of(0, 0)->data_nbytes == 0);
-    ph_data_arrived(op_of(0, 0)->token, NULL, 0);
+    ph_data_arrived(op_of(0, 0)->token, NULL, 0, false);
     CHECK(ncclAllReduce(a, b, 1, INT32, 0, it, NULL) == 0 && op_of(1, 0)->data_nbytes == 4);
-    ph_data_arrived(op_of(1, 0)->token, &value, 4);
+    ph_data_arrived(op_of(1, 0)->token, &value, 4, false);
 }
 
 static void broadcast_root_expects_nothing(void) {
@@ -152,7 +152,7 @@ static void broadcast_root_expects_nothing(void) {
     CHECK(op_of(0, 0)->token == 0 && op_of(0, 0)->data_nbytes == 4 && op_of(0, 0)->peer == 0);
     CHECK(ncclBroadcast(b, b, 1, INT32, 0, other, NULL) == 0);
     CHECK(op_of(1, 0)->token != 0 && op_of(1, 0)->data_nbytes == 0);
-    ph_data_arrived(op_of(1, 0)->token, &value, 4);
+    ph_data_arrived(op_of(1, 0)->token, &value, 4, false);
 }
 
 static void groups_become_one_launch_per_stream(void) {
@@ -176,7 +176,7 @@ static void groups_become_one_launch_per_stream(void) {
     CHECK(data_of(0)[0] == 1 && fake_records[0].payload_nbytes == 3 * sizeof(struct ph_NCCL_OP) + 16);
     CHECK(ncclGroupEnd() == 5);
     int64_t received = 5;
-    ph_data_arrived(op_of(0, 1)->token, &received, 8);
+    ph_data_arrived(op_of(0, 1)->token, &received, 8, false);
 }
 
 static void pending_input_follows(void) {
@@ -185,9 +185,9 @@ static void pending_input_follows(void) {
     CHECK(ncclRecv(a, 1, INT32, 1, it, NULL) == 0 && ncclSend(a, 1, INT32, 1, it, NULL) == 0);
     CHECK(ncclAllReduce(a, a, 1, INT32, SUM, it, NULL) == 0); /* in place, after the send in the stream */
     CHECK(fake_nrecords == 3 && op_of(1, 0)->data_nbytes == UINT64_MAX && op_of(2, 0)->data_nbytes == UINT64_MAX);
-    ph_data_arrived(op_of(2, 0)->token, &nine, 4); /* cannot overtake what came before */
+    ph_data_arrived(op_of(2, 0)->token, &nine, 4, false); /* cannot overtake what came before */
     CHECK(ph_data_pending(a, 4));
-    ph_data_arrived(op_of(0, 0)->token, &seven, 4);
+    ph_data_arrived(op_of(0, 0)->token, &seven, 4, false);
     CHECK(fake_nrecords == 5 && fake_records[3].kind == PH_KIND_NCCL_DATA && fake_records[3].out_of_band);
     const struct ph_NCCL_DATA *late = (const void *)fake_records[3].fields,
                               *second = (const void *)fake_records[4].fields;
@@ -195,6 +195,27 @@ static void pending_input_follows(void) {
           memcmp(fake_records[3].payload, &seven, 4) == 0);
     CHECK(second->op == PH_NCCL_ALL_REDUCE && memcmp(fake_records[4].payload, &seven, 4) == 0);
     CHECK(a[0] == 9 && !ph_data_pending(a, 4));
+}
+
+static void assumed_input_follows(void) {
+    comm *it = make(2, 0);
+    int *a = fake_device(64), one = 1;
+    *a = 0;
+    ph_data_mark_assumed(a, 4);
+    CHECK(ncclAllReduce(a, a, 1, INT32, SUM, it, NULL) == 0 && fake_nrecords == 2);
+    CHECK(op_of(0, 0)->data_nbytes == UINT64_MAX && fake_records[1].kind == PH_KIND_NCCL_DATA);
+    CHECK(((const struct ph_NCCL_DATA *)(const void *)fake_records[1].fields)->assumed == 1);
+    ph_data_arrived(op_of(0, 0)->token, &one, 4, true);
+    CHECK(a[0] == 1 && !ph_data_known(a, 4) && ph_data_assumed(a, 4));
+}
+
+static void integers_may_have_an_unwritten_end(void) {
+    comm *it = make(2, 0);
+    int *a = fake_device(64), three = 3;
+    ph_data_copy(a, &three, 4);
+    CHECK(ncclSend(a, 4, INT32, 1, it, NULL) == 0 && op_of(0, 0)->data_nbytes == 16 && data_of(0)[0] == 3);
+    CHECK(ncclAllReduce(a, a, 4, INT32, SUM, it, NULL) == 0 && op_of(1, 0)->data_nbytes == 0);
+    ph_data_arrived(op_of(1, 0)->token, NULL, 0, false);
 }
 
 static void one_rank_copies(void) {
@@ -213,16 +234,16 @@ static void made_operators_carry_their_factor(void) {
     CHECK(ncclRedOpCreatePreMulSum(&redop, &quarter, FLOAT, 1, it) == 0 &&
           ncclAllReduce(a, a, 1, FLOAT, redop, it, NULL) == 0);
     CHECK(op_of(0, 0)->redop == PH_REDOP_PREMULSUM && op_of(0, 0)->scale == 0.25);
-    ph_data_arrived(op_of(0, 0)->token, NULL, 0);
+    ph_data_arrived(op_of(0, 0)->token, NULL, 0, false);
     CHECK(ncclRedOpDestroy(redop, it) == 0 && ncclAllReduce(a, a, 1, FLOAT, redop, it, NULL) == 4);
     CHECK(ncclRedOpCreatePreMulSum(&redop, &half, HALF, 1, it) == 0 &&
           ncclAllReduce(a, a, 1, HALF, redop, it, NULL) == 0);
     CHECK(op_of(1, 0)->scale == 0.5);
-    ph_data_arrived(op_of(1, 0)->token, NULL, 0);
+    ph_data_arrived(op_of(1, 0)->token, NULL, 0, false);
     CHECK(ncclRedOpCreatePreMulSum(&redop, &bfloat, BFLOAT16, 1, it) == 0 &&
           ncclAllReduce(a, a, 1, BFLOAT16, redop, it, NULL) == 0);
     CHECK(op_of(2, 0)->scale == 0.25);
-    ph_data_arrived(op_of(2, 0)->token, NULL, 0);
+    ph_data_arrived(op_of(2, 0)->token, NULL, 0, false);
 }
 
 static void graphs_replay(void) {
@@ -233,8 +254,8 @@ static void graphs_replay(void) {
     fake_capturing = false;
     fake_replay((void *)5, 2);
     CHECK(fake_nrecords == 2 && op_of(0, 0)->seq == 0 && op_of(1, 0)->seq == 1 && launch_of(1)->stream == 6);
-    ph_data_arrived(op_of(0, 0)->token, &value, 4);
-    ph_data_arrived(op_of(1, 0)->token, &value, 4);
+    ph_data_arrived(op_of(0, 0)->token, &value, 4, false);
+    ph_data_arrived(op_of(1, 0)->token, &value, 4, false);
     CHECK(!ph_data_pending(a, 4));
 }
 
@@ -262,6 +283,8 @@ int main(void) {
     broadcast_root_expects_nothing();
     groups_become_one_launch_per_stream();
     pending_input_follows();
+    assumed_input_follows();
+    integers_may_have_an_unwritten_end();
     one_rank_copies();
     made_operators_carry_their_factor();
     graphs_replay();

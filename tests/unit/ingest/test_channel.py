@@ -35,7 +35,7 @@ class Receiver:
 def test_pieces_make_no_difference(piece: int) -> None:
     receiver = Receiver()
     channel = Channel(receiver)
-    data = records.NcclData.encode(0, 1, 2, 3, 4, payload=bytes(range(200)))
+    data = records.NcclData.encode(0, 1, 2, 3, 4, 0, payload=bytes(range(200)))
     stream = HELLO + data + records.HostAdvance.encode(5) + data
     for begin in range(0, len(stream), piece):
         channel.data_received(stream[begin : begin + piece])
@@ -58,7 +58,7 @@ def test_a_large_record_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None
     receiver = Receiver()
     channel = Channel(receiver)
     channel.data_received(HELLO)
-    large = records.NcclData.encode(0, 1, 2, 3, 4, payload=bytes(1 << 20))
+    large = records.NcclData.encode(0, 1, 2, 3, 4, 0, payload=bytes(1 << 20))
     for begin in range(0, len(large), 1000):
         channel.data_received(large[begin : begin + 1000])
     assert receiver.arrived[-1].kind == records.NCCL_DATA

@@ -71,7 +71,7 @@ def test_a_message_goes_to_its_receiver() -> None:
     assert exchange.join(10, collective, records.NcclOp(5, 0, NcclKind.RECV, U8, 0, 1, 3, 77, 0, 1.0), b"") == []
     collective.joined.append(11)
     send = records.NcclOp(5, 0, NcclKind.SEND, U8, 0, 0, 3, 0, 3, 1.0)
-    assert exchange.join(11, collective, send, b"abc") == [(10, records.Data.encode(0, 77, payload=b"abc"))]
+    assert exchange.join(11, collective, send, b"abc") == [(10, records.Data.encode(0, 77, 0, payload=b"abc"))]
 
 
 def test_bytes_that_follow_later_complete_the_exchange() -> None:
@@ -82,12 +82,28 @@ def test_bytes_that_follow_later_complete_the_exchange() -> None:
     assert exchange.join(10, collective, late, b"") == []
     collective.joined.append(11)
     assert exchange.join(11, collective, late._replace(token=2, data_nbytes=3), b"xyz") == []
-    (follow,), _ = records.decode_up(records.NcclData.encode(0, 5, 0, NcclKind.ALL_GATHER, 0, payload=b"abc"))
+    (follow,), _ = records.decode_up(records.NcclData.encode(0, 5, 0, NcclKind.ALL_GATHER, 0, 0, payload=b"abc"))
     assert isinstance(follow, records.NcclData)
     sent = exchange.late(10, follow)
-    assert sent == [(rank, records.Data.encode(0, token, payload=b"abcxyz")) for rank, token in ((10, 1), (11, 2))]
+    assert sent == [(rank, records.Data.encode(0, token, 0, payload=b"abcxyz")) for rank, token in ((10, 1), (11, 2))]
     with pytest.raises(ProtocolError, match=r"rank 10: .*was not announced"):
         exchange.late(10, follow)
+
+
+def test_outputs_are_assumed_if_an_input_is() -> None:
+    """Flags of a check for overflow: what all members get follows from values that nobody computed."""
+    comm, exchange = comm_of(2), DataExchange()
+    collective = Collective(comm, 0, NcclKind.ALL_REDUCE, U8, MAX, 1, 0, comm.members)
+    flag = records.NcclOp(5, 0, NcclKind.ALL_REDUCE, U8, MAX, 0, 1, 1, FOLLOWS, 1.0)
+    collective.joined.append(10)
+    assert exchange.join(10, collective, flag, b"") == []
+    collective.joined.append(11)
+    assert exchange.join(11, collective, flag._replace(token=2, data_nbytes=1), b"\1") == []
+    (follow,), _ = records.decode_up(records.NcclData.encode(0, 5, 0, NcclKind.ALL_REDUCE, 0, 1, payload=b"\0"))
+    assert isinstance(follow, records.NcclData)
+    assert exchange.late(10, follow) == [
+        (rank, records.Data.encode(0, token, 1, payload=b"\1")) for rank, token in ((10, 1), (11, 2))
+    ]
 
 
 def test_unknown_inputs_count_as_zeros_unless_all_are() -> None:

@@ -37,6 +37,7 @@ LINES = {
         {"samples/s": 811.25},
     ),
     "Lightning": ("\rEpoch 0:  50%|#####     | 5/10 [00:00<00:00, 18.31it/s, v_num=0]", {"steps/s": 18.31}),
+    "Hugging Face's data sets": ("\rGenerating train split: 60 examples [00:00, 254457.27 examples/s]", {}),
     "timm": ("Train: 0 [ 10/100]  Loss: 6.9  Time: 0.1s, 1204.34/s  LR: 1e-3", {}),
     "words": ("images/s: 1,204.5, about 12 samples per second", {"images/s": 1204.5, "samples/s": 12}),
     "no rates": ("step 3 loss 0.1 in 20 s; 12 tokens; 3 s per image; 5 samples", {}),

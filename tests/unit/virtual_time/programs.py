@@ -144,6 +144,7 @@ class Watched:
         self._network = network
         self.begun: dict[Collective, int] = {}
         self.next_ns, self.complete, self.commit = network.next_ns, network.complete, network.commit
+        self.shortest_ns = network.shortest_ns
 
     def begin(self, collective: Collective, at_ns: int, beside_compute: bool) -> Sequence[Revised]:
         assert collective not in self.begun

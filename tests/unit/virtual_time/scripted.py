@@ -51,6 +51,9 @@ class FixedNetwork:
     def commit(self, at_ns: int) -> None:
         assert all(due_ns >= at_ns for due_ns in self._due.values())
 
+    def shortest_ns(self, collective: Collective) -> int:
+        return max(self._duration_ns(collective), 1)
+
 
 class NoCosts:
     """Scripts hold segments, whose durations are known."""
@@ -90,9 +93,11 @@ class Script:
         after: int = 0,
         launches: int = 1,
         tail_ns: int = 0,
+        tail_work_ns: int = 0,
+        content: int = 0,
     ) -> Script:
-        contended_ns = contended_ns or solo_ns
-        return self.add(records.Segment.encode(after, stream, launches, solo_ns, contended_ns, tail_ns or solo_ns))
+        durations = solo_ns, contended_ns or solo_ns, tail_ns or solo_ns, tail_work_ns
+        return self.add(records.Segment.encode(after, stream, launches, *durations, content))
 
     def record(self, *, stream: int = 1, after: int = 0, drop: int = 0) -> int:
         self._recordings += 1

@@ -47,7 +47,7 @@ def test_who_has_nothing_to_do_with_a_late_fact_keeps_its_history() -> None:
     one, other, _ = timeline.hosts
     assert [checkpoint.at_ns for checkpoint in one.checkpoints] == [10, 80, 500]
     kept = list(other.checkpoints)
-    say(timeline, 0, records.Segment.encode(50, 1, 1, 5, 5, 5))
+    say(timeline, 0, records.Segment.encode(50, 1, 1, 5, 5, 5, 0, 0))
     assert timeline.run(100, ahead=True) is Stop.STARVED
     assert timeline.rollback_log.events == 2  # at 80 and 500: rank 0 launched something at 60
     assert [checkpoint.at_ns for checkpoint in one.checkpoints] == [10, 60, 80, 500, 505]

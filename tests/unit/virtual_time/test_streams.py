@@ -159,7 +159,7 @@ def test_a_destroyed_stream_finishes_its_work() -> None:
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (records.Segment.encode(0, 9, 1, 1, 1, 1), "stream 9 was never created"),
+        (records.Segment.encode(0, 9, 1, 1, 1, 1, 0, 0), "stream 9 was never created"),
         (records.StreamCreate.encode(0, 1, 0, 0, 0), "stream 1 created twice"),
         (records.StreamDestroy.encode(0, 7, 0), "stream 7 was never created"),
         (records.StreamWait.encode(0, 1, 0, 5), "recording 5 was never made"),

@@ -1,0 +1,204 @@
+/*
+ * Symmetric memory (torch.distributed._symmetric_memory): its kernels read, write and signal memory of all members of a
+ * group themselves. Each becomes the collective of NCCL that does the same, so that the members wait for each other and
+ * the bytes cross the network.
+ *
+ * A kernel names its group by a table of addresses in device memory, one for each member. PyTorch copies the tables of
+ * a group to the device while all members set it up; then the group's communicator is created. Signals from one member
+ * to another are messages. The one that signals does not wait for the other, so they are sent on streams of their own.
+ */
+#include "core/alloc.h"
+#include "core/hash.h"
+#include "data/data.h"
+#include "graphs/capture.h"
+#include "kernels/peers.h"
+#include "memory/shared.h"
+#include "memory/vmm.h"
+#include "nccl/nccl.h"
+#include "process/thread.h"
+#include "streams/event.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_MEMBERS = 1024, NONE = -1, F32 = 7, BF16 = 9, U8 = 1 }; /* ncclDataType_t */
+
+typedef struct group {
+    uint64_t key;
+    nccl_comm *comm;
+    ph_stream **senders; /* by member */
+    struct group *next;
+} group;
+
+typedef struct table {
+    const void *device;
+    group *of;
+    uintptr_t own; /* this member's address in it */
+    struct table *next;
+} table;
+
+static struct {
+    pthread_mutex_t lock;
+    group *groups;
+    table *tables;
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+int ncclCommInitRank(nccl_comm **out, int nranks, nccl_unique_id id, int rank);
+
+static group *group_of(uint64_t key, int members, int rank) {
+    pthread_mutex_lock(&known.lock);
+    group *it = known.groups;
+    while (it && it->key != key) it = it->next;
+    pthread_mutex_unlock(&known.lock);
+    if (it) return it;
+    nccl_unique_id id = {{0}};
+    snprintf(id.internal, sizeof id.internal, "symmetric memory %016llx", (unsigned long long)key);
+    nccl_comm *comm = NULL;
+    if (ncclCommInitRank(&comm, members, id, rank) != NCCL_OK) return NULL;
+    it = ph_allocate(sizeof *it);
+    *it = (group){.key = key, .comm = comm, .senders = ph_allocate((size_t)members * sizeof *it->senders)};
+    pthread_mutex_lock(&known.lock);
+    it->next = known.groups;
+    known.groups = it;
+    pthread_mutex_unlock(&known.lock);
+    return it;
+}
+
+/* A table has an address for each member, one of them in memory that this process has exported and the others in memory
+ * that it has imported. Its key is the same for every member, and for the group's other tables. */
+static void note_table(const void *dst, const void *src, size_t nbytes) {
+    size_t members = nbytes / sizeof(uintptr_t);
+    if (nbytes % sizeof(uintptr_t) || members < 2 || members > MOST_MEMBERS) return;
+    const uintptr_t *addresses = src;
+    uint64_t key = members;
+    int own = NONE;
+    for (size_t i = 0; i < members; i++) {
+        ph_shared identity;
+        if (!addresses[i] || !ph_vmm_shared_of((const void *)addresses[i], &identity)) return;
+        if (!ph_shared_foreign(&identity)) {
+            if (own != NONE) return;
+            own = (int)i;
+        }
+        uint64_t of_member[2] = {(uint64_t)identity.rank << 32 | identity.process, identity.number};
+        key = ph_hash(key, of_member, sizeof of_member);
+    }
+    if (own == NONE) return;
+    group *of = group_of(key, (int)members, own);
+    if (!of) return;
+    table *it = ph_allocate(sizeof *it);
+    *it = (table){.device = dst, .of = of, .own = addresses[own]};
+    pthread_mutex_lock(&known.lock);
+    it->next = known.tables;
+    known.tables = it;
+    pthread_mutex_unlock(&known.lock);
+}
+
+/* The one noted last: memory may have been freed and given out again. */
+static const table *table_at(const void *device) {
+    pthread_mutex_lock(&known.lock);
+    const table *it = known.tables;
+    while (it && it->device != device) it = it->next;
+    pthread_mutex_unlock(&known.lock);
+    return it;
+}
+
+/* By this member's address. */
+static const table *table_of(uintptr_t own) {
+    pthread_mutex_lock(&known.lock);
+    const table *it = known.tables;
+    while (it && it->own != own) it = it->next;
+    pthread_mutex_unlock(&known.lock);
+    return it;
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+/* Places of a kernel's parameters; NONE: it has no such one. `count`: elements of the whole group's input or output,
+ * of one member's if `each`. */
+typedef struct form {
+    const char *name;
+    uint32_t op;
+    int table, buffers, input, output, offset, count;
+    bool each;
+} form;
+
+enum { BARRIER = 100, PUT, WAIT };
+static const form forms[] = {
+    {"multimem_all_reduce_kernel", PH_NCCL_ALL_REDUCE, 2, NONE, NONE, NONE, NONE, 1, false},
+    {"multimem_one_shot_all_reduce_kernel", PH_NCCL_ALL_REDUCE, 3, NONE, NONE, 1, NONE, 2, false},
+    {"multimem_one_shot_reduce_kernel", PH_NCCL_REDUCE, 3, NONE, NONE, 1, NONE, 2, false},
+    {"multimem_all_gather_kernel", PH_NCCL_ALL_GATHER, 3, NONE, 0, NONE, NONE, 2, true},
+    {"one_shot_all_reduce_kernel", PH_NCCL_ALL_REDUCE, 5, 0, 2, 1, 3, 4, false},
+    {"two_shot_all_reduce_kernel_inplace", PH_NCCL_ALL_REDUCE, 3, 0, NONE, NONE, 1, 2, false},
+    {"two_shot_all_reduce_kernel", PH_NCCL_ALL_REDUCE, 4, 0, NONE, 1, 2, 3, false},
+    {"barrier_kernel", BARRIER, 0, NONE, NONE, NONE, NONE, NONE, false},
+    {"put_signal_kernel", PUT, 0, NONE, NONE, NONE, NONE, NONE, false},
+    {"wait_signal_kernel", WAIT, 0, NONE, NONE, NONE, NONE, NONE, false},
+};
+
+static const form *form_of(const char *name) {
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strstr(name, forms[i].name)) return &forms[i];
+    return NULL;
+}
+
+static void *pointer(void *const *params, int place) {
+    void *value = NULL;
+    if (place != NONE) memcpy(&value, params[place], sizeof value);
+    return value;
+}
+
+/* A signal: a message of one element. The sender's stream waits for what was launched before, not the other way. */
+static void put(group *it, int to, ph_stream *stream) {
+    if (!it->senders[to] && ph_stream_create_apart(ph_stream_device(stream), &it->senders[to]) != CUDA_OK) return;
+    ph_event *launched;
+    if (ph_event_create(0, &launched) != CUDA_OK) return;
+    ph_event_record(launched, stream);
+    ph_stream_wait_event(it->senders[to], launched);
+    ph_event_destroy(launched);
+    nccl_collective(PH_NCCL_SEND, NULL, NULL, 1, U8, to, it->comm, it->senders[to]);
+}
+
+static bool launch(const ph_kernel *kernel, void *const *params, ph_stream *stream) {
+    const form *what = form_of(kernel->name);
+    if (!what || !params) return false;
+    const table *at = table_at(pointer(params, what->table));
+    if (!at) at = table_of((uintptr_t)pointer(params, what->table)); /* multimem_barrier_kernel has this member's */
+    if (!at) return false;
+    nccl_comm *comm = at->of->comm;
+    int peer;
+    memcpy(&peer, params[1], sizeof peer);
+    switch (what->op) {
+    case BARRIER:
+        nccl_collective(PH_NCCL_ALL_REDUCE, NULL, NULL, 1, U8, NONE, comm, stream);
+        return true;
+    case PUT:
+        put(at->of, peer, stream);
+        return true;
+    case WAIT:
+        nccl_collective(PH_NCCL_RECV, NULL, NULL, 1, U8, peer, comm, stream);
+        return true;
+    }
+    bool bytes = what->op == PH_NCCL_ALL_GATHER;
+    int dtype = bytes ? U8 : strstr(kernel->name, "BFloat16") ? BF16 : F32;
+    size_t count = (size_t)(uintptr_t)pointer(params, what->count), item = bytes ? 1 : dtype == BF16 ? 2 : 4;
+    /* Where the members' common buffers are known, the bytes are: those of multicast addresses are not. */
+    char *input = pointer(params, what->input), *output = pointer(params, what->output);
+    const table *buffers = what->buffers == NONE ? NULL : table_at(pointer(params, what->buffers));
+    char *own = buffers ? (char *)buffers->own + item * (size_t)(uintptr_t)pointer(params, what->offset) : NULL;
+    if (!input) input = own;
+    if (!output) output = own;
+    uint32_t op = what->op;
+    if (strstr(kernel->name, "Lb1ELb")) { /* of two_shot: each member keeps its part */
+        op = PH_NCCL_REDUCE_SCATTER;
+        count /= (size_t)comm->nranks;
+    }
+    nccl_collective(op, input, output, count, dtype, op == PH_NCCL_REDUCE ? 0 : NONE, comm, stream);
+    return true;
+}
+
+ph_peers ph_peer_functions = {.table = note_table, .launch = launch};

@@ -1,0 +1,77 @@
+/*
+ * A training loop repeats its segments, so the contents that differ are few. Each gets a number, the hash of its keys
+ * in their order, and is told when it occurs first. Both functions are called under the record lock.
+ */
+#include "streams/content.h"
+#include "channel/channel.h"
+#include "core/alloc.h"
+
+#include <stdlib.h>
+
+enum { MOST_CONTENTS = 1 << 16 };
+
+static struct {
+    uint64_t *numbers; /* told; open addressing, 0 marks a free slot */
+    size_t capacity, n;
+} told;
+
+void ph_content_add(ph_stream *stream, uint64_t key) {
+    if (!stream->keys) stream->keys = ph_allocate(PH_SEGMENT_LAUNCHES * sizeof *stream->keys);
+    stream->keys[stream->launches] = key;
+}
+
+static uint64_t number_of(const uint64_t *keys, uint32_t n) {
+    uint64_t hash = 14695981039346656037u;
+    for (uint32_t i = 0; i < n; i++) {
+        hash = (hash ^ keys[i]) * 1099511628211u;
+        hash ^= hash >> 29;
+    }
+    return hash ? hash : 1;
+}
+
+static uint64_t *slot_of(uint64_t number) {
+    size_t mask = told.capacity - 1, at = number & mask;
+    while (told.numbers[at] && told.numbers[at] != number) at = (at + 1) & mask;
+    return &told.numbers[at];
+}
+
+static void make_room(void) {
+    if (told.n * 2 < told.capacity) return;
+    uint64_t *old = told.numbers;
+    size_t old_capacity = told.capacity;
+    told.capacity = old_capacity ? 2 * old_capacity : 256;
+    told.numbers = ph_allocate(told.capacity * sizeof *told.numbers);
+    for (size_t i = 0; i < old_capacity; i++)
+        if (old[i]) *slot_of(old[i]) = old[i];
+    free(old);
+}
+
+static int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts the keys. */
+static void tell(uint64_t number, uint64_t *keys, uint32_t n) {
+    struct ph_SEGMENT_COST costs[PH_SEGMENT_LAUNCHES];
+    uint32_t entries = 0;
+    qsort(keys, n, sizeof *keys, by_value);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!entries || costs[entries - 1].key != keys[i]) costs[entries++] = (struct ph_SEGMENT_COST){.key = keys[i]};
+        costs[entries - 1].launches++;
+    }
+    struct ph_SEGMENT_CONTENT record = {.content = number, .entries = entries};
+    ph_append_out_of_band(PH_KIND_SEGMENT_CONTENT, &record, sizeof record, costs, entries * sizeof *costs);
+}
+
+uint64_t ph_content_of(const ph_stream *stream) {
+    uint64_t number = number_of(stream->keys, stream->launches);
+    make_room();
+    uint64_t *slot = slot_of(number);
+    if (*slot) return number;
+    if (told.n >= MOST_CONTENTS) return 0;
+    *slot = number;
+    told.n++;
+    tell(number, stream->keys, stream->launches);
+    return number;
+}

@@ -1,0 +1,72 @@
+"""How much of a run is done, and how long the rest will take in real time.
+
+The whole is known if `--steps` or `--until` says it, or if the script's log does: ``step 3/10`` and the like, or a
+progress bar. The rest is assumed to go as fast as what has been done since the first progress was seen; starting the
+ranks is no part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+READ_NBYTES = 1 << 14
+"""The end of a log."""
+_WORD = r"\b(?:steps?|iter(?:ation)?s?|batch(?:es)?)\b[ :=\[(]{1,12}"
+_LOGGED = re.compile(rf"(?:{_WORD}|[|(\[] ?|^ *)(\d{{1,9}}) ?/ {{0,8}}(\d{{1,9}})\b", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    done: float
+    whole: float
+    source: str
+    """Where the whole is known from."""
+
+
+class Remaining:
+    """``look`` now and then; ``document`` whenever it is wanted."""
+
+    def __init__(self) -> None:
+        self._first: tuple[str, float, float] | None = None
+        """Source, how much was done, and when, at the first progress."""
+        self._last: Share | None = None
+
+    def look(self, share: Share | None, now_s: float) -> None:
+        self._last = share
+        if share is not None and share.done > 0 and (self._first is None or self._first[0] != share.source):
+            self._first = share.source, share.done, now_s
+
+    def document(self, now_s: float) -> dict[str, Any] | None:
+        """None if the whole is not known. ``remaining_s`` is None as long as there is nothing to go by."""
+        share = self._last
+        if share is None:
+            return None
+        remaining_s = None
+        if self._first is not None and share.done > self._first[1]:
+            rate = (share.done - self._first[1]) / max(now_s - self._first[2], 1e-9)
+            remaining_s = max(share.whole - share.done, 0.0) / rate
+        return {
+            "share": min(share.done / share.whole, 1.0) if share.whole else 0.0,
+            "remaining_s": remaining_s,
+            "source": share.source,
+        }
+
+
+def logged_steps(log: Path) -> Share | None:
+    """What the log says last about steps; None if it says nothing that is understood."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(file.tell() - READ_NBYTES, 0))
+            text = file.read().decode(errors="replace").replace("\r", "\n")
+    except OSError:
+        return None
+    last = None
+    for found in _LOGGED.finditer(text):
+        done, whole = int(found[1]), int(found[2])
+        if 0 <= done <= whole and whole > 1:
+            last = Share(done, whole, f"the script's log, which counts to {whole}")
+    return last

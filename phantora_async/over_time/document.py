@@ -1,0 +1,111 @@
+"""What ranks and links did over time. A row of shares is a text: one character for each part of time, ``LEVELS``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim import Link
+from phantora_async.over_time.samples import Activity
+
+LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+"""From a share of 0 to one of 1, in equal steps."""
+KINDS = ("compute", "transfer", "peers", "host_bound", "idle")
+"""Of time. What is left of a part is the time before the GPU's first use."""
+MOST_ROWS = 64
+MOST_LINKS = 64
+Document = dict[str, Any]
+Figures = NDArray[np.int64]
+
+
+def activity_document(activity: Activity) -> Document:
+    """``ranks``: ranks that did the same share a row; of many ranks neighbours do, which then has their mean.
+    ``allocated`` and ``reserved`` are the peaks until then: [part, bytes] for each change.
+    """
+    rows = [
+        {"ranks": [rank], **_row(figures, max(devices, 1), activity.width_ns), **_memory(figures)}
+        for rank, (figures, devices) in enumerate(zip(activity.ranks, activity.devices, strict=True))
+    ]
+    alike: dict[str, Document] = {}
+    for row in rows:
+        known = alike.setdefault("".join(str(value) for key, value in row.items() if key != "ranks"), row)
+        if known is not row:
+            known["ranks"] += row["ranks"]
+    if len(alike) <= MOST_ROWS:
+        rows = list(alike.values())
+    else:
+        each = -(-len(rows) // MOST_ROWS)
+        rows = [_merged(activity, range(first, min(first + each, len(rows)))) for first in range(0, len(rows), each)]
+    return {"part_ns": activity.width_ns, "until_ns": activity.until_ns, "ranks": rows}
+
+
+def _merged(activity: Activity, ranks: range) -> Document:
+    together = sum((activity.ranks[rank] for rank in ranks), np.zeros_like(activity.ranks[0]))
+    largest = np.maximum.reduce([activity.ranks[rank] for rank in ranks])
+    devices = sum(max(activity.devices[rank], 1) for rank in ranks)
+    return {"ranks": list(ranks), **_row(together, devices, activity.width_ns), **_memory(largest)}
+
+
+def _row(figures: Figures, devices: int, width_ns: int) -> Document:
+    spent = np.diff(figures[: len(KINDS)]) / (devices * width_ns)
+    return {kind: _text(shares) for kind, shares in zip(KINDS, spent, strict=True)}
+
+
+def _memory(figures: Figures) -> Document:
+    return {
+        name: [[int(part), int(nbytes[part])] for part in np.flatnonzero(np.diff(nbytes, prepend=0))]
+        for name, nbytes in zip(("allocated", "reserved"), figures[len(KINDS) :], strict=True)
+    }
+
+
+def _text(shares: NDArray[Any]) -> str:
+    """Any share above 0 is shown as one."""
+    levels = np.ceil(np.clip(shares, 0, 1) * (len(LEVELS) - 1) - 1e-9).astype(int)
+    return bytes(np.frombuffer(LEVELS.encode(), np.uint8)[levels]).decode()
+
+
+def links_document(part_ns: int, until_ns: int, links: Sequence[Link], nbytes: Figures) -> Document:
+    """`links`: those that have carried something; `nbytes`: by part of time and link.
+
+    ``kinds`` are links whose names differ in numbers alone. ``listed`` are the busiest links.
+    """
+    capacity = np.array([link.gbps for link in links]) / 8  # bytes a nanosecond
+    busy = nbytes / (capacity * part_ns)
+    carried = nbytes.sum(0)
+    shares = carried / (capacity * max(until_ns, 1))
+    kinds: dict[str, list[int]] = {}
+    for place, link in enumerate(links):
+        kinds.setdefault(re.sub(r"\d+", "#", link.name), []).append(place)
+    busiest = sorted(range(len(links)), key=lambda place: (-shares[place], place))[:MOST_LINKS]
+    parts = -(-until_ns // part_ns)
+    return {
+        "part_ns": part_ns,
+        "until_ns": until_ns,
+        "kinds": [
+            {
+                "kind": kind,
+                "links": len(places),
+                "gbps": links[places[0]].gbps,
+                "nbytes": int(carried[places].sum()),
+                "mean_share": float(shares[places].mean()),
+                "max_share": float(shares[places].max()),
+                "busy": _text(busy[:parts, places].mean(1)),
+            }
+            for kind, places in kinds.items()
+        ],
+        "listed": [
+            {
+                "name": links[place].name,
+                "gbps": links[place].gbps,
+                "nbytes": int(carried[place]),
+                "share": float(shares[place]),
+                "busy": _text(busy[:parts, place]),
+            }
+            for place in sorted(busiest)
+        ],
+        "links": len(links),
+    }

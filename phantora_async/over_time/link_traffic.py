@@ -1,0 +1,105 @@
+"""How many bytes each link has carried, in equal parts of virtual time: each collective's, evenly over its duration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.collectives import Plan
+from phantora_async.over_time.samples import FIRST_WIDTH_NS
+
+MOST_PENDING = 50_000
+
+Links = Sequence[tuple[int, int]]
+"""Links of a group, and how many of its hops each carries."""
+
+
+class Carried(NamedTuple):
+    """A collective whose data moved in this time."""
+
+    plan: Plan
+    start_ns: int
+    done_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    width_ns: int
+    links: Sequence[int]
+    """Numbers of those that have carried something."""
+    nbytes: NDArray[np.int64]
+    """By part of time and by place in ``links``."""
+
+
+class LinkTraffic:
+    """Whole bytes, cut at fixed instants: the sums do not depend on the order in which collectives are added."""
+
+    def __init__(self, parts: int) -> None:
+        self._parts = parts
+        self._width_ns = FIRST_WIDTH_NS
+        self._pending: dict[tuple[int, int], int] = {}
+        """Bytes of a hop, by the identity of its group's links and by part of time."""
+        self._links: dict[int, Links] = {}
+        """By identity: those of ``_pending``. They stay alive here."""
+        self._place_of: dict[int, int] = {}
+        """By link."""
+        self._nbytes = np.zeros((parts, 0), np.int64)
+
+    def add(self, carried: Carried) -> None:
+        start_ns, done_ns = carried.start_ns, max(carried.done_ns, carried.start_ns + 1)
+        if done_ns > self._parts * self._width_ns:
+            self._widen(done_ns)
+        width_ns, pending = self._width_ns, self._pending
+        first, last = start_ns // width_ns, (done_ns - 1) // width_ns
+        for group in carried.plan.groups:
+            number = id(group.links)
+            self._links[number] = group.links
+            before = 0
+            for part in range(first, last + 1):
+                until_ns = min((part + 1) * width_ns, done_ns)
+                upto = group.nbytes * (until_ns - start_ns) // (done_ns - start_ns)
+                pending[number, part] = pending.get((number, part), 0) + upto - before
+                before = upto
+        if len(pending) > MOST_PENDING:
+            self._settle()
+
+    def _widen(self, until_ns: int) -> None:
+        self._settle()
+        while until_ns > self._parts * self._width_ns:
+            self._width_ns *= 2
+            half = self._nbytes[0::2] + self._nbytes[1::2]
+            self._nbytes = np.concatenate([half, np.zeros_like(half)])
+
+    def _settle(self) -> None:
+        """Adds what is pending to the sums of links."""
+        for links in self._links.values():
+            for link, _ in links:
+                self._place_of.setdefault(link, len(self._place_of))
+        if (more := len(self._place_of) - self._nbytes.shape[1]) > 0:
+            self._nbytes = np.pad(self._nbytes, ((0, 0), (0, more)))
+        by_links: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        for number, links in self._links.items():
+            weights: dict[int, int] = {}
+            for link, weight in links:
+                weights[self._place_of[link]] = weights.get(self._place_of[link], 0) + weight
+            by_links[number] = np.fromiter(weights, np.int64), np.fromiter(weights.values(), np.int64)
+        for (number, part), nbytes in self._pending.items():
+            places, times = by_links[number]
+            self._nbytes[part, places] += nbytes * times
+        self._pending.clear()
+        self._links.clear()
+
+    def traffic(self, more: Iterable[Carried] = ()) -> Traffic:
+        """The sums, and those of `more`, which are not added for good."""
+        self._settle()
+        copied = deepcopy(self) if more else self
+        for carried in more:
+            copied.add(carried)
+        copied._settle()
+        links = sorted(copied._place_of)
+        return Traffic(copied._width_ns, links, copied._nbytes[:, [copied._place_of[link] for link in links]])

@@ -1,0 +1,24 @@
+"""How often the live page's state is made: it takes a small share of the coordinator's time, whatever it costs."""
+
+from __future__ import annotations
+
+EVERY_S = 1.0
+SHARE = 0.01
+"""Of the time, for each of the two parts of the state: what changes all the time, and the rest."""
+NBYTES_PER_S = 4e8
+"""How fast a state is copied to sockets, an assumption for a slow machine."""
+
+
+class Pace:
+    """``due``, then ``took``."""
+
+    def __init__(self, share: float = SHARE) -> None:
+        self._share = share
+        self._due_s = 0.0
+
+    def due(self, now_s: float) -> bool:
+        return now_s >= self._due_s
+
+    def took(self, now_s: float, for_s: float, sent_nbytes: int = 0) -> None:
+        """Making the state has taken so long, and so many bytes were sent to viewers."""
+        self._due_s = now_s + max(EVERY_S, (for_s + sent_nbytes / NBYTES_PER_S) / self._share)

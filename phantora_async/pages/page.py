@@ -1,0 +1,71 @@
+"""Puts the page together: template, style, scripts and data in one file.
+
+Of the data every ``<``, ``>`` and ``&`` is written as an escape of JSON, so that no text in it can end the element that
+holds it. The content security policy names the page's scripts by their hashes: no other would run.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import html
+import json
+import re
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from phantora_async.wording import printable
+
+SCRIPTS = (
+    "format.js",
+    "picture.js",
+    "columns.js",
+    "heat.js",
+    "sections.js",
+    "tables.js",
+    "reasons.js",
+    "live.js",
+    "main.js",
+)
+"""In the order in which they use each other."""
+_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
+
+
+def page(view: Mapping[str, Any]) -> str:
+    """`view`: what the scripts read, see ``view.py``."""
+    files = _files()
+    values = {
+        "policy": _policy(files["script"], "'self'" if view.get("live") is not None else "'none'"),
+        "title": html.escape(f"{printable(view['title'])} - phantora-async"),
+        "style": files["style"],
+        "script": files["script"],
+        "data": embedded(view),
+    }
+    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], files["template"])
+
+
+def embedded(value: Any) -> str:
+    """JSON that may stand in an element ``script``."""
+    return json.dumps(value, separators=(",", ":")).translate(_ESCAPES)
+
+
+@functools.cache
+def _files() -> dict[str, str]:
+    folder = resources.files(__package__)
+
+    def read(name: str) -> str:
+        return folder.joinpath(name).read_text(encoding="utf-8")
+
+    script = "\n".join(["'use strict';", *map(read, SCRIPTS)])
+    return {"template": read("page.html"), "style": read("page.css"), "script": script}
+
+
+def _policy(script: str, connects: str) -> str:
+    """Nothing is loaded from anywhere, and no scripts but the page's own run."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        f"connect-src {connects}; base-uri 'none'; form-action 'none'"
+    )

@@ -1,0 +1,157 @@
+// The sections of the report. Each takes the view (view.py) and returns an element, or null if it has nothing to show.
+
+const TIMES = [
+  ['compute', 'compute_ns', '--compute'], ['transfer', 'transfer_ns', '--transfer'], ['peers', 'peers_ns', '--peers'],
+  ['host-bound', 'host_bound_ns', '--host'], ['idle', 'idle_ns', '--idle'],
+];
+const EXPLAINED = 'Transfer and peers are communication that no computation hides: moving data, and waiting for other ranks. ' +
+  'Host-bound: the GPU is empty while its host works. Idle: it is empty while the host waits for something else.';
+
+function section(id, title, ...children) {
+  return el('section', {id, 'aria-labelledby': `${id}-title`}, el('h2', {id: `${id}-title`}, title), ...children);
+}
+
+function tiles(view) {
+  const {step, work, memory, virtual_ns, world_size, gpu, ranks} = view.report.simulated, {interval} = step;
+  const largest = Math.max(...ranks.map(rank => rank.memory.reserved_peak_nbytes));
+  const tile = (name, value, more) => el('div', {}, el('dt', {}, name), el('dd', {}, value, more ? el('small', {}, more) : null));
+  const counted = step.counted > 1 ? `median of ${plural(step.counted, 'step')}` : '';
+  const capacity = memory?.capacity_nbytes;
+  return el('dl', {class: 'tiles', id: 'key'},
+    view.live && !hasSteps(step) ? null : tile('A step takes', seconds(step.median_ns), counted),
+    interval ? tile(`${percent(interval.level, 0)} interval`, `${seconds(interval.low_ns)} to ${seconds(interval.high_ns)}`) : null,
+    work.flops ? tile('Model FLOPs utilisation', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU`) : null,
+    largest ? tile('Peak memory, reserved', gib(largest), capacity ? `${percent(largest / capacity)} of ${gib(capacity)}` : '') : null,
+    tile('GPUs', `${count(world_size)} x ${gpu}`, plural(view.report.simulated.servers.length, 'server')),
+    tile('Simulated', seconds(virtual_ns), `in ${clock(view.report.simulator.wall_s)} on this machine`));
+}
+
+// A run that lasts may have none yet.
+const hasSteps = step => !step.source.startsWith('the whole run');
+
+function steps(view) {
+  const {step} = view.report.simulated, each = step.each_ns ?? [];
+  if (!each.length || (view.live && !hasSteps(step))) return null;
+  const first = (step.warm_up + step.counted) - each.length;  // the number of the first one listed, from 0
+  const counts = place => place + first >= step.warm_up;
+  const lines = [{value: step.median_ns, name: 'median', colour: '--text'}];
+  const picture = new Columns(`Time of each of ${each.length} steps; median ${seconds(step.median_ns)}`, {
+    labels: place => `step ${place + first + 1}`, form: seconds, lines,
+    band: step.interval ? [step.interval.low_ns, step.interval.high_ns] : null,
+    series: [{name: '', colour: '--compute', values: each, colourOf: place => counts(place) ? '--compute' : '--idle'}],
+  });
+  const host = step.host_median_ns === null ? '' : `, ${seconds(step.host_median_ns)} on the host`;
+  const range = step.counted > 1 ? `; ${seconds(step.min_ns)} to ${seconds(step.max_ns)}` : '';
+  return section('steps', 'Step times',
+    el('p', {}, `A step takes ${seconds(step.median_ns)}${host} (median of ${step.counted}${range}). Steps from: ${step.source}.`),
+    picture.element,
+    legend([['counted', '--compute'], ...(step.warm_up ? [['warm-up, not counted', '--idle']] : []),
+      ...(step.interval ? [['shaded: 90% interval', '--accent']] : []), ['dashed: median', '--text']]),
+    folded('Steps as a table', () => table([['step', row => row.step], ['time', row => seconds(row.for_ns)], ['ns', row => count(row.for_ns)],
+      ['', row => row.counted ? '' : 'warm-up', 'text']], each.map((for_ns, place) => ({step: place + first + 1, for_ns, counted: counts(place)})))));
+}
+
+const spent = rank => TIMES.reduce((sum, [, key]) => sum + rank[key], 0);
+const share = (rank, key) => spent(rank) ? rank[key] / spent(rank) : 0;
+
+function breakdown(view) {
+  const {ranks} = view.report.simulated;
+  if (!ranks.some(spent)) return null;
+  const picture = new Columns(`Where the time of ${plural(ranks.length, 'GPU')} goes`, {
+    labels: place => `rank ${ranks[place].rank}`, form: percent, axis: value => percent(value, 0), stacked: true, most: 1,
+    series: TIMES.map(([name, key, colour]) => ({name, colour, values: ranks.map(rank => share(rank, key))})),
+  });
+  const mean = key => ranks.reduce((sum, rank) => sum + share(rank, key), 0) / ranks.length;
+  const whole = ranks.some(rank => rank.window === 'run') ? ' For ranks without two optimizer steps, shares are of the whole run.' : '';
+  return section('ranks', 'Where each GPU’s time goes',
+    el('p', {}, `Mean: ${TIMES.map(([name, key]) => `${percent(mean(key))} ${name}`).join(', ')}.`),
+    el('p', {class: 'faint'}, EXPLAINED + whole),
+    picture.element, legend(TIMES.map(([name, , colour]) => [name, colour])),
+    folded('Ranks as a table', () => table([['rank', rank => rank.rank],
+      ...TIMES.map(([name, key]) => [name, rank => percent(share(rank, key))]),
+      ['allocated', rank => peak(rank.memory.allocated_peak_nbytes)], ['reserved', rank => peak(rank.memory.reserved_peak_nbytes)]], ranks)));
+}
+
+// Instants at which the listed steps end, in ns; the first is where the first of them begins.
+function stepEnds(view) {
+  const {from_ns, each_ns} = view.report.simulated.step, ends = [];
+  if (from_ns === undefined || !each_ns) return ends;
+  let at_ns = from_ns;
+  for (const for_ns of [0, ...each_ns]) ends.push(at_ns += for_ns);
+  return ends;
+}
+
+function firstShown(view, over) {
+  const ends = stepEnds(view);
+  return ends.length > 2 && !view.live ? {from_ns: ends.at(-Math.min(4, ends.length)), to_ns: ends.at(-1)} : {from_ns: 0, to_ns: over.until_ns};
+}
+
+const KINDS = [['compute', '--compute'], ['transfer', '--transfer'], ['peers', '--peers'], ['host_bound', '--host'], ['idle', '--idle']];
+const rowLabel = row => row.ranks.length > 6 ? `${named(row.ranks)}`.slice(0, 22) : named(row.ranks);
+
+function activity(view) {
+  const {activity} = view.report.simulated;
+  if (!activity?.ranks.some(row => row.compute)) return null;
+  const parts = Math.max(...activity.ranks.map(row => row.compute.length));
+  const rows = activity.ranks.map(row => ({...row, label: rowLabel(row), describe: part => {
+    const said = KINDS.map(([kind]) => [kind.replace('_', '-'), shareAt(row[kind], part)]).filter(([, share]) => share > 0);
+    return said.length ? said.map(([kind, share]) => `${percent(share, 0)} ${kind}`).join(', ') : 'GPU not used yet';
+  }}));
+  let colours;
+  const picture = new Heat(`What ${plural(rows.length, 'row')} of ranks did over ${seconds(activity.until_ns)}`, {
+    id: 'activity', rows, parts, part_ns: activity.part_ns, until_ns: activity.until_ns, marks: stepEnds(view), ...firstShown(view, activity),
+    paintCell: (row, part) => {
+      colours ??= {of: KINDS.map(([, name]) => rgb(colour(name))), unused: rgb(colour('--unused'))};
+      const shares = KINDS.map(([kind]) => shareAt(row[kind], part)), total = shares.reduce((a, b) => a + b, 0);
+      const parts = [...shares, Math.max(0, 1 - total)], sum = Math.max(total, 1);
+      return [0, 1, 2].map(at => [...colours.of, colours.unused].reduce((mixed, one, place) => mixed + one[at] * parts[place] / sum, 0));
+    },
+  });
+  const recolour = picture.recolour.bind(picture);
+  picture.recolour = () => { colours = undefined; recolour(); };
+  return section('activity', 'Ranks over time',
+    el('p', {class: 'faint'}, `Each cell is ${seconds(activity.part_ns)} of a GPU; its colours are mixed by their shares. Ranks that did the same share a row. ` +
+      'Lines are ends of steps. Double-click zooms; arrow keys, + and − do with the keyboard.'),
+    picture.element, legend([...TIMES.map(([name, , colour]) => [name, colour]), ['not used yet', '--unused']]));
+}
+
+function memory(view) {
+  const {ranks, memory, activity} = view.report.simulated;
+  if (!ranks.some(rank => rank.memory.reserved_peak_nbytes)) return null;
+  const largest = key => Math.max(...ranks.map(rank => rank.memory[key]));
+  const capacity = memory?.capacity_nbytes;
+  const picture = new Columns(`Peak memory of ${plural(ranks.length, 'rank')}; largest ${gib(largest('reserved_peak_nbytes'))} reserved`, {
+    labels: place => `rank ${ranks[place].rank}`, form: gib, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
+    lines: capacity ? [{value: capacity, name: 'capacity', colour: '--bad'}] : [],
+    series: [
+      {name: 'reserved', colour: '--idle', values: ranks.map(rank => rank.memory.reserved_peak_nbytes)},
+      {name: 'allocated', colour: '--compute', values: ranks.map(rank => rank.memory.allocated_peak_nbytes)},
+    ],
+  });
+  const said = `Largest peak: ${gib(largest('allocated_peak_nbytes'))} allocated, ${gib(largest('reserved_peak_nbytes'))} reserved` +
+    (capacity ? ` of ${gib(capacity)} that the GPU has for them.` : '.');
+  return section('memory', 'Memory', el('p', {}, said), picture.element,
+    legend([['allocated', '--compute'], ['reserved', '--idle'], ...(capacity ? [['dashed: capacity', '--bad']] : [])]), growth(activity));
+}
+
+// How the peaks came about: the largest of any rank until each instant.
+function growth(activity) {
+  const parts = activity ? Math.ceil(activity.until_ns / activity.part_ns) : 0;
+  if (!parts || !activity.ranks.some(row => row.reserved?.length)) return null;
+  const until = name => {
+    const values = new Array(parts).fill(0);
+    for (const row of activity.ranks) {
+      let place = 0, now = 0;
+      for (let part = 0; part < parts; part++) {
+        while (place < row[name].length && row[name][place][0] <= part + 1) now = row[name][place++][1];
+        values[part] = Math.max(values[part], now);
+      }
+    }
+    return values;
+  };
+  const picture = new Columns('Growth of the largest memory peaks over time', {
+    height: 140, labels: part => seconds((part + 1) * activity.part_ns), form: gib, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
+    series: [{name: 'reserved', colour: '--idle', values: until('reserved')}, {name: 'allocated', colour: '--compute', values: until('allocated')}],
+  });
+  return [el('h3', {}, 'Peaks over time, of the rank that has most'), picture.element];
+}

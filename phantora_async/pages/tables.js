@@ -1,0 +1,82 @@
+// More sections: links, kernels, configuration, notes.
+
+function links(view) {
+  const {links} = view.report.simulated;
+  if (!links?.kinds.length) return null;
+  const parts = Math.ceil(links.until_ns / links.part_ns);
+  const described = row => ({...row, describe: part => `${percent(shareAt(row.busy, part), 0)} of ${count(row.gbps)} Gbit/s`});
+  const rows = [
+    ...links.kinds.filter(kind => kind.links > 1).map(kind => described({...kind, label: `mean of ${kind.kind.split('/').at(-1).replaceAll('#', '')}`})),
+    ...links.listed.map(link => described({...link, label: link.name})),
+  ];
+  let ends;
+  const picture = new Heat(`How busy ${plural(rows.length, 'row')} of links were over ${seconds(links.until_ns)}`, {
+    id: 'links', rows, parts, part_ns: links.part_ns, until_ns: links.until_ns, marks: stepEnds(view), ...firstShown(view, links),
+    paintCell: (row, part) => {
+      ends ??= [rgb(colour('--heat0')), rgb(colour('--heat1'))];
+      const share = shareAt(row.busy, part), from = share ? 0.15 : 0;  // what is hardly used can be told from what is not
+      return [0, 1, 2].map(at => ends[0][at] + (from + (1 - from) * share) * (ends[1][at] - ends[0][at]));
+    },
+  });
+  const recolour = picture.recolour.bind(picture);
+  picture.recolour = () => { ends = undefined; recolour(); };
+  const busiest = links.listed.reduce((most, link) => link.share > (most?.share ?? -1) ? link : most, null);
+  const left = links.links - links.listed.length;
+  return section('links', 'Links',
+    el('p', {}, `${plural(links.links, 'link')} carried data. Busiest: ${busiest.name}, ${percent(busiest.share)} of its ${count(busiest.gbps)} Gbit/s over the run.`),
+    el('p', {class: 'faint'}, 'The darker (or, on a dark page, the brighter) a cell, the more of its capacity a link used: each collective’s bytes, evenly over its duration.' +
+      (left ? ` The ${links.listed.length} busiest links are listed; ${count(left)} more are in the means.` : '')),
+    picture.element,
+    folded('Links as a table', () => table([['link', row => row.name, 'text'], ['capacity', row => `${count(row.gbps)} Gbit/s`],
+      ['carried', row => bytes(row.nbytes)], ['used', row => percent(row.share)]], links.listed)));
+}
+
+const SHOWN_KERNELS = 20;
+
+function kernels(view) {
+  const {kernels, cost_sources} = view.report.simulated;
+  if (!kernels?.gpu_ns) return null;
+  const total = one => one.total_ns ?? one.launches * one.mean_ns;
+  const all = kernels.signatures.reduce((sum, one) => sum + total(one), 0) || 1;
+  const sorted = [...kernels.signatures].sort((a, b) => total(b) - total(a));
+  const widest = total(sorted[0]) / all;
+  const columns = [
+    ['share', one => el('span', {}, el('i', {class: 'bar', style: {width: `${Math.max(1, 80 * total(one) / all / widest)}px`}}), percent(total(one) / all)), 'share'],
+    ['total', one => seconds(total(one))], ['launches', one => count(one.launches)], ['mean', one => seconds(one.mean_ns)],
+    ['source', one => one.source, 'text'], ['bound by', one => one.bound ?? '', 'text'], ['GPU work', one => one.title, 'text long'],
+  ];
+  const sources = ['measured', 'interpolated', 'roofline', 'unrecognised'].filter(name => name in cost_sources)
+    .map(name => `${percent(cost_sources[name], name === 'unrecognised' ? 1 : 0)} ${name}`).join(', ');
+  const since = kernels.window === 'steps' ? 'in the steps that count' : 'in the whole run';
+  return section('kernels', 'GPU work that takes most time',
+    el('p', {}, `${seconds(all)} of all ranks ${since}. Where kernel times come from: ${sources}.`),
+    table(columns, sorted.slice(0, SHOWN_KERNELS)),
+    sorted.length > SHOWN_KERNELS ? folded(`${count(sorted.length - SHOWN_KERNELS)} more`, () => table(columns, sorted.slice(SHOWN_KERNELS))) : null);
+}
+
+function configuration(view) {
+  const {simulated, simulator, run} = view.report, servers = simulated.servers;
+  const text = value => Array.isArray(value) ? value.join(' ') : typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const written = name => '--' + name.replaceAll('_', '-');
+  const each = new Set(servers).size === 1 ? `${servers[0]} each` : servers.join(', ');
+  return section('configuration', 'Configuration', facts([
+    ['script', view.title], ['started', run?.started],
+    ['GPU', simulated.gpu], ['cluster', simulated.cluster],
+    ['GPUs', `${count(simulated.world_size)} on ${plural(servers.length, 'server')} (${each})`],
+    ['host', `${simulated.host} (${simulated.host_mode})`],
+    ...Object.entries(run?.options ?? {}).map(([name, value]) => [written(name), text(value)]),
+    ...Object.entries(run?.environment ?? {}).map(([name, value]) => [name, text(value)]),
+    ...Object.entries(run?.versions ?? {}).map(([name, value]) => [name, text(value)]),
+    ['collectives', count(simulated.collectives)],
+    ['this machine', `${clock(simulator.wall_s)}; coordinator ${clock(simulator.coordinator_cpu_s)} of processor time, ${bytes(simulator.coordinator_peak_rss_nbytes)}`],
+  ]), run?.descriptions ? folded('Descriptions of the GPU, the cluster and the host', () =>
+    el('pre', {tabindex: 0}, JSON.stringify(run.descriptions, null, 1))) : null);
+}
+
+function notes(view) {
+  const found = view.notes ?? [];
+  if (!found.length) return null;
+  const warning = text => /^warning\b/.test(text);
+  return section('notes', 'Notes and warnings', el('ul', {class: 'notes'},
+    [...found.filter(warning), ...found.filter(text => !warning(text))].map(text => el('li', {class: warning(text) ? 'warning' : null}, text))));
+}

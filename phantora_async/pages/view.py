@@ -1,0 +1,42 @@
+"""What the page's scripts read: the report's document, and the notes in the words of the terminal's report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from phantora_async.report import notes
+
+Document = Mapping[str, Any]
+DIVIDED = ("live", "report", "report.simulated")
+"""Parts of the view whose own parts change one by one."""
+
+
+def view(document: Document, live: Document | None = None) -> dict[str, Any]:
+    """`live`: what is known of a run that lasts; None: it has ended."""
+    return {"title": _title(document), "report": _shown(document), "notes": notes(document), "live": live}
+
+
+def _shown(document: Document) -> Document:
+    """Without the texts of cost signatures, which may be long; their titles say what they are."""
+    kernels = document["simulated"]["kernels"]
+    short = [{name: value for name, value in one.items() if name != "signature"} for one in kernels["signatures"]]
+    return {**document, "simulated": {**document["simulated"], "kernels": {**kernels, "signatures": short}}}
+
+
+def parts(shown: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """What a live page is sent piece by piece, by its place in the view: ``report.simulated.step``."""
+    found: dict[str, Any] = {}
+    for name, value in shown.items():
+        at = f"{place}{name}"
+        if at in DIVIDED and value is not None:
+            found |= parts(value, f"{at}.")
+        else:
+            found[at] = value
+    return found
+
+
+def _title(document: Document) -> str:
+    run, simulated = document.get("run", {}), document["simulated"]
+    words = [*filter(None, [run.get("script")]), *run.get("arguments", ())]
+    return " ".join(words) or f"{simulated['world_size']} x {simulated['gpu']}"

@@ -1,0 +1,87 @@
+"""The step that is explained, as facts of all ranks that can be executed alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emu.contract import records
+from phantora_async.reasons.last_steps import LastSteps
+from phantora_async.reasons.recording import OUTSIDE_NBYTES
+from phantora_async.virtual_time import Collective, NcclKernelFact, StepFigures
+from phantora_async.virtual_time.output import LOGGED_RANK
+
+Facts = list[Any]
+
+
+class NoStepError(Exception):
+    """There is no step to explain. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Facts from a step's end on. The step that is explained lies between the markers ``first`` and ``last``."""
+
+    facts: list[Facts]
+    """By rank."""
+    first: int
+    """-1: it begins with the facts. Counted from 0 among the markers of a rank's facts."""
+    last: int
+    step: int
+    """As the report counts: the first step of the run is 1."""
+    step_ns: int
+    """What the run found."""
+
+
+def window(kept: LastSteps, figures: Sequence[Sequence[StepFigures]]) -> Window:
+    """`figures`: the last step ends of each rank, as virtual time has found them. Raises NoStepError."""
+    if kept.missing:
+        raise NoStepError(kept.missing)
+    if not all(figures):
+        raise NoStepError("some rank has ended no optimizer step")
+    done = min(ends[-1].number for ends in figures)
+    last = done - 1 if done >= 3 else done
+    if last < 1:
+        raise NoStepError("there are not two ends of optimizer steps on every rank")
+    start = max(last - 2, -1) if last > 1 else -1
+    if any(start + 1 < rank.first or last >= rank.first + len(rank.steps) for rank in kept.ranks):
+        raise NoStepError("ranks were too far ahead of each other when the run ended")
+    own = {end.number: end.device_ns for end in figures[LOGGED_RANK]}
+    if not {last - 1, last} <= own.keys():
+        raise NoStepError("rank 0 was too far ahead when the run ended")
+    begins = [_host_ns(ends, start) for ends in figures]
+    facts = [
+        _begin(rank.streams_at(start), at_ns - min(begins)) + rank.since(start)
+        for rank, at_ns in zip(kept.ranks, begins, strict=True)
+    ]
+    before = last - 1 - (start + 1)
+    return Window(_complete(facts), before, before + 1, last + 1, own[last] - own[last - 1])
+
+
+def _host_ns(ends: Sequence[StepFigures], number: int) -> int:
+    return next((end.host_ns for end in ends if end.number == number), 0)
+
+
+def _begin(streams: Sequence[Any], for_ns: int) -> Facts:
+    """What brings a rank to where its facts begin."""
+    return [*streams, records.HostAdvance(records.HOST_ADVANCE, 0, OUTSIDE_NBYTES, for_ns, b"")]
+
+
+def _complete(facts: list[Facts]) -> list[Facts]:
+    """Without collectives of which some member's call lies outside. At the end, each host waits for ever."""
+    called: Counter[Collective] = Counter()
+    for rank in facts:
+        for fact in rank:
+            if isinstance(fact, NcclKernelFact):
+                called.update(fact.collectives)
+    (bye,), _ = records.decode_up(records.Bye.encode(0, 0, 0))
+    return [[_within(fact, called) for fact in rank if fact.kind != records.BYE] + [bye] for rank in facts]
+
+
+def _within(fact: Any, called: Counter[Collective]) -> Any:
+    if not isinstance(fact, NcclKernelFact):
+        return fact
+    whole = tuple(one for one in fact.collectives if called[one] == len(one.ranks))
+    return fact if len(whole) == len(fact.collectives) else fact._replace(collectives=whole)

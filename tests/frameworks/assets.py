@@ -1,0 +1,133 @@
+"""What the jobs read: a tokenizer, text, images and configurations, made here because nothing is downloaded."""
+
+from __future__ import annotations
+
+import array
+import io
+import json
+import pickle
+import random
+import tarfile
+from pathlib import Path
+
+SPECIAL = ("<|begin_of_text|>", "<|end_of_text|>")
+WORDS = [
+    "the",
+    "of",
+    "and",
+    "to",
+    "in",
+    "is",
+    "you",
+    "that",
+    "it",
+    "he",
+    "was",
+    "for",
+    "on",
+    "are",
+    "as",
+    "with",
+    "his",
+    "they",
+    "at",
+    "be",
+    "this",
+    "have",
+    "from",
+    "or",
+    "one",
+    "had",
+    "by",
+]
+
+
+def make(folder: Path) -> None:
+    """Everything, at the paths where frameworks look for it from their working folder."""
+    assets = folder / "tests" / "assets"  # torchtitan's debug configurations
+    write_tokenizer(assets / "tokenizer")
+    (assets / "c4_test").mkdir()
+    (assets / "c4_test" / "data.json").write_text(
+        "".join(json.dumps({"text": text(700, seed)}) + "\n" for seed in range(60))
+    )
+    (folder / "text.txt").write_text(text(40_000, 0))
+    write_images(assets / "cc12m_test")
+    write_encoders(assets / "flux_test_encoders")
+    write_characters(folder / "data" / "shakespeare_char")
+
+
+def text(n_words: int, seed: int) -> str:
+    words = random.Random(seed)
+    return " ".join(words.choice(WORDS) for _ in range(n_words))
+
+
+def write_tokenizer(folder: Path) -> None:
+    """Bytes, and the two special tokens that Llama's tokenizers have."""
+    folder.mkdir(parents=True)
+    letters = [chr(number) for number in range(33, 127)]
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": i, "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+            | {"special": True}
+            for i, token in enumerate(SPECIAL)
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "vocab": {token: i for i, token in enumerate([*SPECIAL, *letters, "\u0120"])},
+            "merges": [],
+        },
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    names = {"bos_token": SPECIAL[0], "eos_token": SPECIAL[1], "tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
+
+
+def write_images(folder: Path) -> None:
+    """A WebDataset of grey images with captions."""
+    folder.mkdir(parents=True)
+    with tarfile.open(folder / "images.tar", "w") as archive:
+        for number in range(64):
+            for suffix, content in (("jpg", _image(number)), ("txt", text(8, number).encode())):
+                entry = tarfile.TarInfo(f"{number:05}.{suffix}")
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+
+
+def _image(number: int) -> bytes:
+    from PIL import Image
+
+    content = io.BytesIO()
+    Image.new("RGB", (288, 264), (number, number, number)).save(content, "JPEG")
+    return content.getvalue()
+
+
+def write_encoders(folder: Path) -> None:
+    """Configurations of the two text encoders of Flux, of small size where its model allows it."""
+    t5 = {"model_type": "t5", "d_model": 4096, "d_kv": 64, "d_ff": 512, "num_layers": 1, "num_heads": 4}
+    clip = {"model_type": "clip_text_model", "hidden_size": 768, "intermediate_size": 512, "num_hidden_layers": 1}
+    sizes = {
+        "t5-v1_1-xxl": t5 | {"vocab_size": 32128, "feed_forward_proj": "gated-gelu", "decoder_start_token_id": 0},
+        "clip-vit-large-patch14": clip | {"num_attention_heads": 12, "max_position_embeddings": 77},
+    }
+    for name, config in sizes.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "config.json").write_text(json.dumps(config))
+
+
+def write_characters(folder: Path) -> None:
+    """nanoGPT's data set of characters."""
+    folder.mkdir(parents=True, exist_ok=True)
+    characters = text(40_000, 0)
+    letters = sorted(set(characters))
+    number = {letter: i for i, letter in enumerate(letters)}
+    tokens = array.array("H", [number[letter] for letter in characters])
+    cut = len(tokens) * 9 // 10
+    (folder / "train.bin").write_bytes(tokens[:cut].tobytes())
+    (folder / "val.bin").write_bytes(tokens[cut:].tobytes())
+    meta = {"vocab_size": len(letters), "itos": dict(enumerate(letters)), "stoi": number}
+    (folder / "meta.pkl").write_bytes(pickle.dumps(meta))

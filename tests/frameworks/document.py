@@ -1,0 +1,97 @@
+"""docs/frameworks.md: reads its results, and writes it from the jobs and their results."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from .job import Framework, Job, Outcome
+from .running import words
+
+PATH = Path(__file__).parents[2] / "docs" / "frameworks.md"
+HEAD = """\
+# Frameworks
+
+Training frameworks as they are, at small sizes, on emulated GPUs. `python -m tests.frameworks --write NAME ...` runs
+rows of these tables and writes their results here; rows that were not run keep theirs. Rows marked * run in every test
+run, as do the existing tests that are named; `python -m pytest -m frameworks` runs all others.
+
+A row runs if its command ends with exit code 0, the report has its steps and every rank's peak memory, the log has the
+lines that prove that the feature ran (`tests/frameworks/rows/`), and nothing warns but what the row expects. Wall times
+are those of a busy machine with two cores.
+
+What a row needs and `.[frameworks]` does not bring is skipped unless it is there: packages on `PYTHONPATH`, another
+interpreter in `PHANTORA_TEST_PYTHON`, clones of repositories in the folder `PHANTORA_FRAMEWORK_CHECKOUTS`.
+"""
+COLUMNS = ("feature", "ranks", "result", "versions", "test", "command", "wall time", "date")
+NOT_RUN = ("not run", "", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the last run of a job left in the document."""
+
+    result: str = "not run"
+    versions: str = ""
+    wall: str = ""
+    date: str = ""
+
+
+def row_of(outcome: Outcome, date: str) -> Row:
+    if outcome.faults:
+        result = f"fails: {'; '.join(outcome.faults)}"
+    elif outcome.step_ns:
+        result = f"runs: step {outcome.step_ns / 1e6:.2f} ms, peak {outcome.peak_nbytes / 2**30:.2f} GiB"
+    else:
+        result = "runs"
+    return Row(_cell(result), outcome.versions, f"{outcome.wall_s:.0f} s", date)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "/").split())
+
+
+def read(text: str) -> dict[str, Row]:
+    """Results by the jobs' names."""
+    rows = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+        if len(cells) == len(COLUMNS) and (found := re.match(r"`([^`]+)`", cells[4])):
+            rows[found[1]] = Row(cells[2], cells[3], cells[6], cells[7])
+    return rows
+
+
+def render(jobs: Sequence[Job], rows: Mapping[str, Row]) -> str:
+    parts = [HEAD]
+    for framework, group in groupby(jobs, lambda job: job.framework):
+        parts.append("\n".join(_section(framework, list(group), rows)) + "\n")
+    return "\n".join(parts)
+
+
+def _section(framework: Framework, jobs: Sequence[Job], rows: Mapping[str, Row]) -> Iterable[str]:
+    yield f"## {framework.title}"
+    yield ""
+    if framework.start:
+        yield f"    phantora-async run -n RANKS {shlex.join(framework.start)} ARGUMENTS"
+        yield ""
+    if framework.note:
+        yield framework.note
+        yield ""
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield "| --- | ---: | --- | --- | --- | --- | ---: | --- |"
+    for job in jobs:
+        row = rows.get(key(job), Row())
+        result = f"fails: {job.fails}" if job.fails else row.result
+        own = words(job)[4:] if not framework.start else [*job.options, *job.arguments]
+        command = f"`{shlex.join(own)}`" if own and not job.test else ""
+        star = " *" if job.small else ""
+        cells = (job.feature, str(job.ranks), result, row.versions, f"`{key(job)}`{star}", command, row.wall, row.date)
+        yield f"| {' | '.join(cells)} |"
+
+
+def key(job: Job) -> str:
+    return job.test or job.name

@@ -1,0 +1,1 @@
+"""The jobs: a module for each framework, each with its `FRAMEWORK` and its `JOBS`."""

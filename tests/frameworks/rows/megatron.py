@@ -1,0 +1,83 @@
+"""Megatron-LM's pretrain_gpt.py with its mock data, without Transformer Engine and Apex."""
+
+from __future__ import annotations
+
+from ..job import UPDATED, Framework, Job
+
+FRAMEWORK = Framework(
+    title="Megatron-LM",
+    packages=(),
+    modules=(),
+    checkout="NVIDIA/Megatron-LM",
+    commit="core_v0.16.1",
+    start=(
+        *("pretrain_gpt.py", "--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "1000"),
+        *("--num-layers", "4", "--hidden-size", "256", "--num-attention-heads", "4", "--seq-length", "256"),
+        *("--max-position-embeddings", "256", "--micro-batch-size", "1", "--global-batch-size", "8"),
+        *("--train-iters", "4", "--lr", "1e-4", "--bf16", "--transformer-impl", "local", "--log-interval", "1"),
+        *("--no-gradient-accumulation-fusion", "--no-persist-layer-norm", "--log-throughput", "--eval-iters", "0"),
+        *("--eval-interval", "1000"),
+    ),
+)
+CORE = Framework(title="Megatron-core, called by a script", packages=("megatron-core",), modules=(), start=())
+STEPS = r"iteration +4/ +4 .*throughput per GPU"
+TP, PP, CP, EP = (f"--{name}-parallel-size" for name in ("tensor-model", "pipeline-model", "context", "expert-model"))
+MOE = ("--num-experts", "4", "--moe-router-topk", "2", "--disable-bias-linear")
+SAVE = ("--save", "checkpoints", "--save-interval", "2", "--ckpt-format", "torch_dist")
+
+
+def job(
+    name: str,
+    feature: str,
+    *arguments: str,
+    ranks: int = 2,
+    shows: tuple[str, ...] = (),
+    fails: str = "",
+) -> Job:
+    shows = (STEPS, *shows)
+    warns = UPDATED if "--save" in arguments else ()
+    return Job(FRAMEWORK, f"megatron-{name}", feature, arguments, ranks, (), shows, 4, warns, fails=fails)
+
+
+def test(name: str, feature: str, where: str, ranks: int) -> Job:
+    return Job(CORE, f"megatron-core-{name}", feature, ranks=ranks, test=where)
+
+
+JOBS = (
+    job("dp", "data parallel"),
+    job(
+        "dist-optimizer",
+        "distributed optimizer, gradients and parameters overlapped",
+        *("--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"),
+    ),
+    job("tp", "TP 2", TP, "2"),
+    job("pp", "PP 2", PP, "2"),
+    job(
+        "vpp",
+        "PP 2 with two virtual stages each",
+        *(PP, "2", "--num-layers-per-virtual-pipeline-stage", "1"),
+    ),
+    job("tp-pp-dp", "TP x PP x DP, 2 each", TP, "2", PP, "2", "--use-distributed-optimizer", ranks=8),
+    job("cp", "CP 2", CP, "2"),
+    job("moe-ep", "MoE, EP 2, no token dropped", *MOE, EP, "2", "--moe-token-dispatcher-type", "alltoall"),
+    job(
+        "moe-capacity",
+        "MoE, EP 2, tokens over the capacity dropped",
+        *(*MOE, EP, "2", "--moe-token-dispatcher-type", "alltoall", "--moe-expert-capacity-factor", "1.0"),
+    ),
+    job(
+        "moe-padded",
+        "MoE, EP 2, padded to the capacity",
+        *(*MOE, EP, "2", "--moe-token-dispatcher-type", "alltoall", "--moe-expert-capacity-factor", "1.0"),
+        "--moe-pad-expert-input-to-capacity",
+    ),
+    job("recompute", "full recomputation", "--recompute-granularity", "full", "--recompute-method", "uniform",
+        "--recompute-num-layers", "1"),
+    job("fp16", "fp16 with loss scaling", "--fp16", shows=("loss scale",)),
+    job("save", "checkpoint", *SAVE, shows=("successfully saved checkpoint",)),
+    job("async-save", "asynchronous checkpoint", *SAVE, "--async-save", shows=("successfully saved checkpoint",)),
+    test("timers", "timers", "tests/e2e/test_framework_time.py::test_megatron_timers", 2),
+    test("moe", "MoE, EP 2 x TP 2", "tests/e2e/test_routing_in_frameworks.py::test_megatron_core", 4),
+    test("capacity", "MoE with a capacity, with and without padding",
+         "tests/e2e/test_routing_in_frameworks.py::test_megatron_core_with_a_capacity", 4),
+)  # fmt: skip

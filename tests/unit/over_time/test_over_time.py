@@ -1,0 +1,202 @@
+"""What ranks and links did over time: exact, and the same whatever the order of arrival, speculation or portions."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import netsim
+from netsim import Group
+from netsim.collectives import Plan
+from phantora_async.over_time import (
+    KINDS,
+    Activity,
+    Carried,
+    LinkTraffic,
+    Samples,
+    activity_document,
+    links_document,
+    parts_for,
+    width_for,
+)
+from phantora_async.over_time.document import LEVELS, MOST_LINKS, MOST_ROWS
+from phantora_async.virtual_time.entities import Device, Host, MemoryPeaks
+
+from ..virtual_time.programs import MOST, Ahead, Program, eager, never, on_demand, play, programs, write
+from ..virtual_time.programs import network as new_network
+
+WIDTH_NS = 1 << 16
+
+
+def device(parts: int) -> Device:
+    made = Device(Host(0, 0), 0)
+    made.samples = Samples(parts)
+    made.since_ns = 0
+    return made
+
+
+@settings(deadline=None)
+@given(
+    parts=st.sampled_from([2, 4, 8]), steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 400_000)), max_size=40)
+)
+def test_accounts_are_noted_exactly_at_the_multiples_of_a_width(parts: int, steps: list[tuple[int, int]]) -> None:
+    it, now_ns = device(parts), 0
+    seen: dict[str, list[tuple[int, int]]] = {"transfer_ns": [], "peers_ns": [], "idle_ns": []}
+    for state, for_ns in steps:
+        it.transferring, it.resident = int(state == 1), int(state in (1, 2))
+        it.host.state = it.host.state.__class__(state == 0)
+        kind = {0: "idle_ns", 1: "transfer_ns", 2: "peers_ns"}.get(state)
+        if kind is not None:
+            seen[kind].append((now_ns, now_ns + for_ns))
+        now_ns += for_ns
+        it.account(now_ns)
+    assert it.samples is not None
+    width_ns = it.samples.width_ns
+    assert now_ns <= 2 * parts * width_ns
+    for row, name in ((1, "transfer_ns"), (2, "peers_ns"), (4, "idle_ns")):
+        for place, value in enumerate(it.samples.columns[row]):
+            at_ns = place * width_ns
+            assert value == sum(max(0, min(end, at_ns) - start) for start, end in seen[name])
+
+
+def test_what_is_simulated_again_is_noted_again() -> None:
+    it = device(4)
+    before = it.sample_ns, it.since_ns, it.idle_ns
+    it.host.state = it.host.state.__class__(1)
+    it.account(6 * WIDTH_NS)
+    it.sample_ns, it.since_ns, it.idle_ns = before
+    it.resident = 1
+    it.account(3 * WIDTH_NS)
+    assert it.samples is not None
+    assert list(it.samples.columns[2][:4]) == [0, WIDTH_NS, 2 * WIDTH_NS, 3 * WIDTH_NS]
+    assert list(it.samples.columns[4][:4]) == [0] * 4
+
+
+@pytest.mark.parametrize("ahead", [eager, on_demand])
+def test_speculation_leaves_no_mark(ahead: Ahead) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(size=st.integers(1, MOST), program=programs, seed=st.integers(0, 2**32))
+    def check(size: int, program: Program, seed: int) -> None:
+        one = play(write(size, program, 200_000), new_network, seed, ahead, 8).timeline.activity()
+        other = play(write(size, program, 200_000), new_network, seed + 1, never, 8).timeline.activity()
+        assert activity_document(one) == activity_document(other)
+        for figures, rank in zip(one.ranks, range(size), strict=True):
+            assert (np.diff(figures[: len(KINDS)]) >= 0).all(), rank
+            in_parts = np.diff(figures[: len(KINDS)]).sum(0)
+            used = np.flatnonzero(in_parts)
+            if len(used) > 2:  # from its first use on, all of a GPU's time is told
+                assert (in_parts[used[0] + 1 : -1] == one.width_ns * one.devices[rank]).all()
+
+    check()
+
+
+def activity(rows: list[list[int]], width_ns: int = 100) -> Activity:
+    """Ranks that compute for so long in each part and are idle for the rest."""
+    ranks = []
+    for row in rows:
+        compute = np.cumsum([0, *row])
+        idle = np.arange(len(compute)) * width_ns - compute
+        zero = np.zeros_like(compute)
+        ranks.append(np.array([compute, zero, zero, zero, idle, zero, zero]))
+    return Activity(width_ns, width_ns * len(rows[0]), ranks, [1] * len(rows))
+
+
+def test_ranks_that_did_the_same_share_a_row() -> None:
+    document = activity_document(activity([[100, 0], [0, 50], [100, 0]]))
+    assert [row["ranks"] for row in document["ranks"]] == [[0, 2], [1]]
+    assert [row["compute"] for row in document["ranks"]] == ["/A", "Ag"]
+    assert LEVELS.index("g") == 32  # a half of 63, rounded up
+
+
+def test_of_many_ranks_neighbours_share_a_row() -> None:
+    document = activity_document(activity([[number % 100, number // 100] for number in range(1000)]))
+    assert len(document["ranks"]) <= MOST_ROWS
+    assert [rank for row in document["ranks"] for rank in row["ranks"]] == list(range(1000))
+
+
+def test_memory_is_told_where_it_changes() -> None:
+    it = activity([[1, 1, 1]])
+    it.ranks[0][5] = [0, 7, 7, 9]
+    assert activity_document(it)["ranks"][0]["allocated"] == [[1, 7], [3, 9]]
+
+
+def test_a_device_tells_its_memory() -> None:
+    it = device(4)
+    it.host.memory = {0: MemoryPeaks(5, 6, 7)}
+    it.account(WIDTH_NS)
+    assert it.samples is not None
+    assert [it.samples.columns[row][1] for row in (5, 6)] == [5, 6]
+
+
+def carried(links: tuple[tuple[int, int], ...], nbytes: int, start_ns: int, done_ns: int) -> Carried:
+    return Carried(Plan("ring", "simple", 1, 0, (Group(nbytes, links),)), start_ns, done_ns)
+
+
+_LINKS = st.sampled_from([((0, 1), (1, 1)), ((1, 2),), ((2, 1), (2, 1), (5, 3))])
+_TRAFFIC = st.lists(
+    st.builds(
+        lambda links, nbytes, start_ns, for_ns: carried(links, nbytes, start_ns, start_ns + for_ns),
+        _LINKS, st.integers(0, 10**9), st.integers(0, 10**7), st.integers(0, 10**6),
+    ),
+    max_size=30,
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(traffic=_TRAFFIC, seed=st.integers(0, 2**32), cut=st.integers(0, 30))
+def test_sums_of_links_do_not_depend_on_the_order(traffic: list[Carried], seed: int, cut: int) -> None:
+    one, other = LinkTraffic(4), LinkTraffic(4)
+    for it in traffic:
+        one.add(it)
+    random.Random(seed).shuffle(traffic)
+    for it in traffic[:cut]:
+        other.add(it)
+        other.traffic()
+    found, again = one.traffic(), other.traffic(traffic[cut:])
+    assert (found.width_ns, list(found.links)) == (again.width_ns, list(again.links))
+    assert np.array_equal(found.nbytes, again.nbytes)
+    whole = dict.fromkeys(found.links, 0)
+    for it in traffic:
+        for group in it.plan.groups:
+            for link, weight in group.links:
+                whole[link] += group.nbytes * weight
+    assert dict(zip(found.links, found.nbytes.sum(0).tolist(), strict=True)) == whole
+
+
+def test_a_collective_is_spread_evenly_over_its_time() -> None:
+    it = LinkTraffic(8)
+    it.add(carried(((3, 2),), 1000, WIDTH_NS // 2, 2 * WIDTH_NS + WIDTH_NS // 2))
+    assert it.traffic().nbytes[:4, 0].tolist() == [500, 1000, 500, 0]
+
+
+def test_links_are_summed_up_by_kind_and_the_busiest_are_listed() -> None:
+    links = [netsim.Link(f"node{number:03}/gpu{port}:out", 80) for number in range(20) for port in range(8)]
+    nbytes = np.zeros((4, len(links)), np.int64)
+    nbytes[0] = np.arange(len(links))
+    document = links_document(100, 400, links, nbytes)
+    assert [(kind["kind"], kind["links"]) for kind in document["kinds"]] == [("node#/gpu#:out", 160)]
+    assert [row["name"] for row in document["listed"]] == [link.name for link in links[-MOST_LINKS:]]
+    assert document["kinds"][0]["max_share"] == pytest.approx(159 / (10 * 400))
+    assert document["links"] == 160
+
+
+@given(st.integers(1, 20_000))
+def test_more_ranks_have_fewer_parts(world_size: int) -> None:
+    assert parts_for(world_size) >= parts_for(world_size + 1)
+    assert parts_for(world_size).bit_count() == 1
+
+
+@given(until_ns=st.integers(1, 1 << 60))
+def test_the_width_fits_what_has_been_simulated(until_ns: int) -> None:
+    width_ns = width_for(until_ns, 128)
+    assert until_ns <= 128 * width_ns
+    assert width_ns == WIDTH_NS or until_ns > 64 * width_ns
+
+
+def test_widths_grow() -> None:
+    assert all(one <= two for one, two in pairwise(width_for(1 << power, 128) for power in range(50)))

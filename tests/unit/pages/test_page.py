@@ -1,0 +1,148 @@
+"""The page: one file that loads nothing, and in which no text of the script is HTML."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phantora_async import cli
+from phantora_async.pages import page, view
+from phantora_async.report import read
+
+from ..report.test_report import document, train
+from ..virtual_time.scripted import scripts
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \u2028 \ud800"
+VOID = {"meta", "link"}
+
+
+class Parsed(HTMLParser):
+    """Fails if elements do not nest; keeps those that there are, and the text of the scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+    def element(self, name: str) -> dict[str, str | None]:
+        (found,) = (attributes for tag, attributes in self.elements if tag == name)
+        return found
+
+
+def report() -> dict[str, Any]:
+    made = document(*(train(script, 5, marked=True) for script in scripts(2)))
+    made["run"] = {"script": "train.py", "arguments": ["--lr", "1"], "options": {}, "versions": {"torch": "2"}}
+    return made
+
+
+def embedded(text: str) -> Any:
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return json.loads(data)
+
+
+def test_it_holds_the_same_figures_as_the_report(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report()))
+    known = read(path)
+    shown = embedded(page(view(known)))["report"]
+    for one in known["simulated"]["kernels"]["signatures"]:
+        del one["signature"]
+    assert shown == known
+
+
+def test_it_loads_nothing() -> None:
+    text = page(view(report()))
+    parsed = Parsed(text)
+    for tag, attributes in parsed.elements:
+        assert tag not in ("iframe", "img", "object", "embed", "form", "base")
+        assert "src" not in attributes
+        assert (attributes.get("href") or "#")[0] == "#" or attributes["href"] == "data:,"
+    assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttpRequest|importScripts", text)
+    policy = next(a["content"] for tag, a in parsed.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; ")
+    assert "connect-src 'none'" in policy
+    code = text.rpartition("<script>")[2].partition("</script>")[0]
+    assert f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'" in policy
+
+
+def test_texts_of_the_script_stay_text() -> None:
+    made = report()
+    made["run"]["script"] = HOSTILE
+    made["run"]["options"] = {"note": HOSTILE}
+    made["failure"] = {"text": HOSTILE}
+    made["simulated"]["gpu"] = HOSTILE
+    made["simulated"]["warnings"] = [{"text": HOSTILE, "ranks": [0], "count": 1}]
+    made["simulated"]["logged"] = [{"rank": 0, "text": HOSTILE}]
+    made["simulated"]["kernels"]["signatures"] = [
+        {"title": HOSTILE, "launches": 1, "mean_ns": 1, "source": HOSTILE, "bound": HOSTILE}
+    ]
+    text = page(view(made))
+    parsed = Parsed(text)
+    text.encode()  # half of a surrogate pair cannot be written
+    assert [tag for tag, _ in parsed.elements].count("script") == 2
+    assert "img" not in {tag for tag, _ in parsed.elements}
+    assert "alert(1)" in "".join(parsed.texts["title"])
+    for one in made["simulated"]["kernels"]["signatures"]:
+        one.pop("signature", None)
+    assert embedded(text)["report"] == made
+
+
+def test_a_report_of_an_older_version_is_shown() -> None:
+    made = report()
+    older = copy.deepcopy(made)
+    del older["run"], older["simulated"]["step"]["each_ns"], older["simulated"]["step"]["from_ns"]
+    del older["simulated"]["memory"]
+    assert embedded(page(view(older)))["title"] == "2 x h200"
+
+
+def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "report.json").write_text(json.dumps(report()))
+    file = tmp_path / "page.html"
+    assert cli.run(["report", str(tmp_path), "--html", str(file)]) == 0
+    assert capsys.readouterr().out == f"page: {file}\n"
+    assert embedded(file.read_text())["title"] == "train.py --lr 1"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "report.json"]
+
+
+def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "report.json").write_text(json.dumps(report()))
+    assert cli.run(["report", str(tmp_path), "--html", str(tmp_path / "no" / "page.html")]) == 74
+    assert "cannot write the page" in capsys.readouterr().err
+    assert cli.run(["report", str(tmp_path), "--html", str(tmp_path)]) == 74
+
+
+def test_without_a_name_the_latest_run_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["report"]) == 2
+    assert "no run in phantora-runs/ here has a report" in capsys.readouterr().err
+    (tmp_path / "phantora-runs" / "one").mkdir(parents=True)
+    (tmp_path / "phantora-runs" / "one" / "report.json").write_text(json.dumps(report()))
+    assert cli.run(["report"]) == 0
+    assert "a step takes 1.6 µs" in capsys.readouterr().out

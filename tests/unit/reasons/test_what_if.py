@@ -1,0 +1,103 @@
+"""Facts and descriptions with one resource twice as fast."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emu.contract import records
+from phantora_async.ingest.costs import Costs, CostTable
+from phantora_async.reasons import what_if
+from phantora_async.reasons.contents import COMPUTE, COPIES, Contents
+from profiles import CostModel, Gpu, load_cluster, load_gpu
+
+GEMM = "gemm;cublasGemmEx;t;n;8192;8192;8192;1;bf16;bf16;bf16;f32;default;aten::mm;[[8192, 8192], [8192, 8192]]"
+COPY = "copy;d2d;268435456;pinned"
+FILL = "memset;268435456"
+GPU = load_gpu("h200")
+GAP_NS = GPU.achieved.launch_gap_ns
+
+
+@pytest.fixture
+def contents(tmp_path: Path) -> Contents:
+    """Of content 1: two products, a copy and a fill."""
+    costs = Costs(CostModel(GPU), CostTable(tmp_path / "costs", 64))
+    for key, signature in enumerate((GEMM, COPY, FILL), 1):
+        costs.answer(decoded(records.Cost.encode(0, 1, key, payload=signature.encode())))
+    return Contents({1: Counter({1: 2, 2: 1, 3: 1})}, costs)
+
+
+def decoded(encoded: bytes) -> Any:
+    (record,), _ = records.decode_up(encoded)
+    return record
+
+
+def durations(gpu: Gpu) -> tuple[int, int]:
+    """Alone and beside NCCL, as the hook library folds content 1."""
+    model = CostModel(gpu)
+    costs = [model.cost(signature) for signature in (GEMM, GEMM, COPY, FILL)]
+    return sum(cost.solo_ns + GAP_NS for cost in costs), sum(cost.contended_ns + GAP_NS for cost in costs)
+
+
+def segment(solo_ns: int, contended_ns: int, launched_ns: int = 0, content: int = 1) -> Any:
+    """All kernels after the last launch."""
+    return decoded(records.Segment.encode(40, 1, 4, solo_ns, contended_ns, launched_ns + solo_ns, solo_ns, content))
+
+
+@pytest.mark.parametrize("faster", [what_if.faster_compute, what_if.faster_memory])
+def test_segments_take_what_their_kernels_take_on_the_other_gpu(contents: Contents, faster: Any) -> None:
+    before, after = durations(GPU), durations(faster(GPU))
+    ((found,),) = what_if.priced_for([[segment(*before, launched_ns=700)]], contents, GPU, faster(GPU))
+    assert after[0] < before[0]
+    assert (found.solo_ns, found.contended_ns) == after
+    assert found.tail_ns == 700 + after[0]
+
+
+def test_what_the_power_limit_adds_changes_with_the_kernels(contents: Contents) -> None:
+    solo_ns, contended_ns = durations(GPU)
+    faster_ns, _ = durations(what_if.faster_compute(GPU))
+    work_ns, faster_work_ns = solo_ns - 4 * GAP_NS, faster_ns - 4 * GAP_NS
+    slowed = segment(solo_ns + work_ns // 10, contended_ns + work_ns // 10)
+    ((found,),) = what_if.priced_for([[slowed]], contents, GPU, what_if.faster_compute(GPU))
+    assert found.solo_ns == pytest.approx(4 * GAP_NS + 1.1 * faster_work_ns, rel=1e-6)
+
+
+def test_a_segment_of_which_nothing_is_known_stays(contents: Contents) -> None:
+    unknown = segment(5000, 6000, content=0)
+    assert what_if.priced_for([[unknown]], contents, GPU, what_if.faster_compute(GPU)) == [[unknown]]
+
+
+def test_a_faster_host_launches_earlier() -> None:
+    facts = [segment(300, 400, launched_ns=1000), decoded(records.StreamDestroy.encode(90, 1, 0))]
+    ((launched, other),) = what_if.faster_host([facts])
+    assert (launched.host_ns, launched.solo_ns, launched.tail_ns) == (20, 300, 800)
+    assert other.host_ns == 45
+
+
+def test_sleep_takes_as_long_on_a_faster_host() -> None:
+    sleep = decoded(records.HostAdvance.encode(1000))
+    counts = records.HostAdvance(records.HOST_ADVANCE, 0, 48, 1000, b"")  # in place of LAUNCH_COUNTS
+    ((slept, worked),) = what_if.faster_host([[sleep, counts]])
+    assert (slept.host_ns, worked.host_ns) == (1000, 500)
+
+
+def test_rates_within_and_between_servers() -> None:
+    cluster = load_cluster("dgx-h100")
+    inside, between = what_if.faster_server(cluster), what_if.faster_network(cluster)
+    assert inside is not None
+    server = cluster.network["server"]
+    assert inside.network["server"] == server | {"gpu_gbps": 6400.0, "pcie_gbps": 1008.0}
+    assert inside.network["fabric"] == between.network["fabric"] == cluster.network["fabric"]
+    assert between.network["server"] == server | {"nic_gbps": 800.0}
+
+
+def test_shares_of_a_segment_add_up(contents: Contents) -> None:
+    found = segment(*durations(GPU))
+    for for_ns in (0, 1, 7, 12_345_677):
+        assert sum(contents.shares(found, for_ns).values()) == for_ns
+    shares = contents.shares(found, 1_000_000)
+    assert shares[1] > shares[2] > shares[3] > 0
+    assert [contents.work(key).kind for key in (1, 2, 3)] == [COMPUTE, COPIES, COPIES]
