@@ -118,11 +118,9 @@ class DataExchange:
             outputs = _outputs(collective, _inputs(collective, pending.inputs), scales, places)
         else:
             outputs = [b""] * len(places)
+        assumed = int(pending.assumed)
         return [
-            (
-                collective.ranks[place],
-                records.Data.encode(0, pending.tokens[place], int(pending.assumed), payload=output),
-            )
+            (collective.ranks[place], records.Data.encode(0, pending.tokens[place], assumed, payload=output))
             for place, output in zip(places, outputs, strict=True)
         ]
 

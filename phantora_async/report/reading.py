@@ -75,6 +75,14 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
+class AnyObject:
+    """An object with any fields, all of which are kept."""
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+@dataclass(frozen=True, slots=True)
 class Flag:
     def __str__(self) -> str:
         return "true or false"
@@ -85,14 +93,6 @@ class Named:
     """An object whose values all have this shape."""
 
     shape: Shape
-
-    def __str__(self) -> str:
-        return "an object"
-
-
-@dataclass(frozen=True, slots=True)
-class AnyObject:
-    """An object with any fields, all of which are kept."""
 
     def __str__(self) -> str:
         return "an object"
@@ -162,6 +162,19 @@ _LINKS = Fields(
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
 _UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
+_KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
+_COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
+_REASONS = Fields(
+    {"missing": TEXT},
+    {
+        **_fields(WHOLE, "step", "ns", "run_ns"),
+        "parts": Each(Fields(_fields(TEXT, "kind", "name", "doing") | {"ns": WHOLE})),
+        "path": Each(Fields(_fields(WHOLE, "rank", "start_ns", "end_ns") | _fields(TEXT, "kind", "name"))),
+        "kernels": Fields({"gpu": Each(_KERNEL), "path": Each(_KERNEL)}),
+        "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}),
+        "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
+    },
+)
 _MEMORY = Fields(
     _fields(NUMBER, "max_allocated_nbytes"),
     _fields(NUMBER, "capacity_nbytes", "total_nbytes", "max_reserved_nbytes")
@@ -178,19 +191,6 @@ _MEMORY = Fields(
                 "holders": Each(Fields(_fields(WHOLE, "nbytes", "blocks") | _fields(TEXT, "part", "op", "site"))),
             }
         ),
-    },
-)
-_KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
-_COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
-_REASONS = Fields(
-    {"missing": TEXT},
-    {
-        **_fields(WHOLE, "step", "ns", "run_ns"),
-        "parts": Each(Fields(_fields(TEXT, "kind", "name", "doing") | {"ns": WHOLE})),
-        "path": Each(Fields(_fields(WHOLE, "rank", "start_ns", "end_ns") | _fields(TEXT, "kind", "name"))),
-        "kernels": Fields({"gpu": Each(_KERNEL), "path": Each(_KERNEL)}),
-        "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}),
-        "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
     },
 )
 _SIMULATED = Fields(

@@ -16,7 +16,7 @@ FRAMEWORK = Framework(
         *("--max-position-embeddings", "256", "--micro-batch-size", "1", "--global-batch-size", "8"),
         *("--train-iters", "4", "--lr", "1e-4", "--bf16", "--transformer-impl", "local", "--log-interval", "1"),
         *("--no-gradient-accumulation-fusion", "--no-persist-layer-norm", "--log-throughput", "--eval-iters", "0"),
-        *("--eval-interval", "1000"),
+        *("--eval-interval", "1000", "--no-masked-softmax-fusion"),
     ),
 )
 CORE = Framework(title="Megatron-core, called by a script", packages=("megatron-core",), modules=(), start=())
