@@ -127,7 +127,7 @@ def _storages(tensor: Any, depth: int = 0) -> Iterator[int]:
     elif tensor.is_cuda:
         try:
             address = tensor.untyped_storage().data_ptr()
-        except (RuntimeError, NotImplementedError):  # sparse and other tensors that have no storage
-            return
+        except (RuntimeError, NotImplementedError, AttributeError, TypeError):  # sparse ones, and classes of packages
+            return  # that let nobody ask for their storage: their blocks stay what the hook library takes them for
         if address:
             yield address

@@ -313,9 +313,13 @@ static void add(groups *to, const holder *it) {
     slot->blocks++;
 }
 
+/* Equal ones in an order that is the same in every run. */
 static int larger_first(const void *a, const void *b) {
-    uint64_t one = ((const group *)a)->nbytes, other = ((const group *)b)->nbytes;
-    return one < other ? 1 : one > other ? -1 : 0;
+    const group *one = a, *other = b;
+    if (one->nbytes != other->nbytes) return one->nbytes < other->nbytes ? 1 : -1;
+    if (one->held_as != other->held_as) return one->held_as < other->held_as ? -1 : 1;
+    int order = strcmp(one->op ? one->op : "", other->op ? other->op : "");
+    return order ? order : (one->site > other->site) - (one->site < other->site);
 }
 
 /* Groups of the blocks of the peak, the largest first; beyond MOST_TOLD - 1 - (categories) one for each category.
