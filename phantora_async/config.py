@@ -120,10 +120,10 @@ class Config:
     loop_turns: int
     """Of a loop that waits for a value that nobody computed; 0: any number."""
     trace: TraceRequest | None = None
-    reasons: bool = False
-    """The report tells why a step takes as long as it does."""
     ui: Ui | None = None
     """None: no live page."""
+    reasons: bool = False
+    """The report tells why a step takes as long as it does."""
 
     @property
     def run_dir(self) -> Path:
@@ -267,8 +267,8 @@ def resolve(options: RunOptions) -> Config:
         listen=_listen(given, len(servers), claimed.path),
         loop_turns=given.loop_turns,
         trace=trace,
-        reasons=given.reasons,
         ui=ui,
+        reasons=given.reasons,
     )
 
 

@@ -48,8 +48,10 @@ from importlib.util import module_from_spec, spec_from_file_location
 spec = spec_from_file_location("_phantora_emu", sys.argv[2] + "/__init__.py", submodule_search_locations=[sys.argv[2]])
 sys.modules[spec.name] = module_from_spec(spec)
 spec.loader.exec_module(sys.modules[spec.name])
-from _phantora_emu.start.forker import main
-main(int(sys.argv[1]), int(sys.argv[3]))
+from _phantora_emu.start.supported import accept_python
+if accept_python(int(sys.argv[1])):
+    from _phantora_emu.start.forker import main
+    main(int(sys.argv[1]), int(sys.argv[3]))
 """
 NETWORK_BUILDER = """\
 import sys

@@ -33,7 +33,7 @@ def install() -> None:
     returned = _ByKey()
     when_imported("torch._functorch._aot_autograd.runtime_wrappers", functools.partial(_note_returned, returned))
     when_imported("torch._functorch._aot_autograd.autograd_cache", functools.partial(_save_returned, returned))
-    when_imported("torch._functorch._aot_autograd.aot_autograd_result", _return_fakes)
+    when_imported("torch._functorch._aot_autograd.aot_autograd_result", _in_aot_autograd_result)
 
 
 _ByKey = dict[str, "list[Returned | int | None]"]
@@ -121,10 +121,16 @@ def _save_returned(returned: _ByKey, module: ModuleType) -> None:
 
     module.check_cacheable = check_cacheable_also_if_split  # type: ignore[attr-defined]
     module.AOTAutogradCache.save = staticmethod(save_with_returned)
+    entry_class_of_torch_2_9 = getattr(module, "GenericAOTAutogradCacheEntry", None)
+    if entry_class_of_torch_2_9 is not None:
+        _return_fakes(entry_class_of_torch_2_9)
 
 
-def _return_fakes(module: ModuleType) -> None:
-    entry_class = module.GenericAOTAutogradResult
+def _in_aot_autograd_result(module: ModuleType) -> None:
+    _return_fakes(module.GenericAOTAutogradResult)
+
+
+def _return_fakes(entry_class: Any) -> None:
     wrap_post_compile = entry_class.wrap_post_compile
 
     @functools.wraps(wrap_post_compile)

@@ -34,6 +34,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_clock_ns": (_u64, ()),
     "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
+    "memory_grew": (_int, ()),
+    "memory_step": (_int, ()),
+    "memory_held": (None, (_u32, _ranges, _int)),
+    "memory_tell": (None, (_int,)),
     "at_step": (None, (_STEP,)),
     "at_stop": (None, (_STEP,)),
     "steps_done": (None, ()),
@@ -135,7 +139,7 @@ class Hook:
             raise HookError(f"{path} has version {theirs}, but this package needs version {ours}")
         self._library = library
         self._functions = functions
-        self._learn_versions = library.cudnnGetVersion
+        self._learn_cudnn_version, self._learn_cuda_version = library.cudnnGetVersion, library.cudaRuntimeGetVersion
         self._callbacks: list[Any] = []  # ctypes' thunks must outlive the library's use of them
         self._at_step: list[Callable[[], None]] = []
         # The simple ones are the C functions themselves.
@@ -233,8 +237,11 @@ class Hook:
         self._functions["store_move"](descriptor)
 
     def learn_versions(self) -> None:
-        """In the forker, once torch is imported: asks cuDNN for its version, which loads a library that ranks share."""
-        self._learn_versions()
+        """In the forker, once torch is imported: asks for the versions of CUDA and of cuDNN, which loads a library that
+        ranks share.
+        """
+        self._learn_cuda_version(ctypes.byref(ctypes.c_int()))
+        self._learn_cudnn_version()
 
     def start(
         self,
@@ -315,6 +322,22 @@ class Hook:
     def overwrite(self, ranges: Sequence[int]) -> None:
         """A launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are unknown."""
         self._functions["data_overwrite"]((_u64 * len(ranges))(*ranges), len(ranges) // 2)
+
+    def memory_grew(self) -> bool:
+        """Has memory reached a new peak since `memory_tell`, or has an allocation failed?"""
+        return bool(self._functions["memory_grew"]())
+
+    def memory_step(self) -> bool:
+        """A step ends. Returns `memory_grew`."""
+        return bool(self._functions["memory_step"]())
+
+    def memory_held(self, held_as: int, addresses: Sequence[int]) -> None:
+        """Storages of tensors begin there. `held_as`: a HeldKind, or 0."""
+        self._functions["memory_held"](held_as, (_u64 * len(addresses))(*addresses), len(addresses))
+
+    def memory_tell(self, step_ends: bool) -> None:
+        """Sends MEMORY_HELD records."""
+        self._functions["memory_tell"](step_ends)
 
     def at_step(self, run: Callable[[], None]) -> None:
         """From now on `run` is called at the end of every step of this rank, after what was given before. It must not

@@ -1,8 +1,9 @@
 """The processes of a run: one forker, a process for each server, a process for each rank.
 
-Lives here: the `forker` and what it does before it forks (`prepare`), the `server`, the `rank` and how it runs the
-script (`program`, `script`), the user's launcher (`launching`), processes that a server's programs ask for
-(`warm_children`), and what keeps all these together (`processes`).
+Lives here: which versions of Python and PyTorch are `supported`, the `forker` and what it does before it forks
+(`prepare`), the `server`, the `rank` and how it runs the script (`program`, `script`), the user's launcher
+(`launching`), processes that a server's programs ask for (`warm_children`), and what keeps all these together
+(`processes`).
 Comes in: the job's description and "terminate", from the launcher.
 Goes out: "ready", "isolation", "started", "exited", "command_ended", "server_lost", "failed" and "done", to the
 launcher; the ranks' logs.

@@ -12,6 +12,7 @@ import importlib
 import os
 import re
 import sys
+import tempfile
 import weakref
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -26,12 +27,14 @@ from ..contract.job import Job
 from ..control import dispatcher
 from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_names, triton_programs
 from ..interpreter.hook_library import Hook, HookError
+from ..interpreter.memory_holders import MemoryHolders
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
 from ..preload import automatic
 from ..reads.uncomputed import UncomputedReads
 from ..weights import installation
 from ..weights.store import Store
+from . import supported
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -74,11 +77,14 @@ class Prepared:
     clock: VirtualClock
     ranges: NvtxRanges
     peaks: PeakMemory
+    holders: MemoryHolders
     computed: dispatcher.Installed
     """Our functions in PyTorch's dispatcher."""
     reads: UncomputedReads
     store: Store | None
     """CPU-side weights that ranks share; None: they share none."""
+    folders: dict[tempfile.TemporaryDirectory[str], weakref.finalize[..., object]]
+    """Temporary folders that imported modules have made, and what removes them when the interpreter ends."""
 
 
 def prepare(job: Job) -> Prepared:
@@ -123,11 +129,14 @@ def prepare(job: Job) -> Prepared:
     heap.return_large_blocks()
     gc.freeze()
     gc.enable()
-    return Prepared(hook, clock, ranges, peaks, computed, reads, store)
+    return Prepared(hook, clock, ranges, peaks, MemoryHolders(hook), computed, reads, store, _temporary_folders())
 
 
 def _check_torch() -> str:
-    """Returns torch's version, without importing it: a torch without CUDA never calls the hook library."""
+    """Returns torch's version, without importing it: a torch without CUDA never calls the hook library.
+
+    Raises CannotPrepare if it is no CUDA build, or too old.
+    """
     install = f"install a CUDA build (no GPU needed): {sys.executable} -m pip install torch"
     spec = find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
@@ -142,7 +151,12 @@ def _check_torch() -> str:
             "emulation needs a CUDA build",
             f"{install} (not from an index for CPU or ROCm builds)",
         )
-    return known.get("__version__", "unknown")
+    found = known.get("__version__", "unknown")
+    try:
+        supported.check_torch(found)
+    except supported.Unsupported as error:
+        raise CannotPrepare(str(error), error.hint) from None
+    return found
 
 
 def _load_hook(job: Job) -> Hook:
@@ -180,6 +194,15 @@ def _keep_operators() -> None:
         found = finalizer.peek()
         if found is not None and found[1].__module__ == "torch.library":
             finalizer.atexit = False
+
+
+def _temporary_folders() -> dict[tempfile.TemporaryDirectory[str], weakref.finalize[..., object]]:
+    found = {}
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        ends = finalizer.peek()
+        if ends is not None and isinstance(ends[0], tempfile.TemporaryDirectory):
+            found[ends[0]] = finalizer
+    return found
 
 
 def _check_single_threaded() -> None:

@@ -34,6 +34,7 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
     try:
         processes.die_with_parent(server)
         _set_up_process(job, seat)
+        leave_folders(prepared)
         connection = Connection(prepared)
         connection.open(job, seat)
         end = script.run(program.of(job))
@@ -48,9 +49,9 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
 
 def leave(code: int) -> NoReturn:
     """Ends this process without finalising the interpreter."""
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for file in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the script has closed it
+            file.flush()
     _exit(code)
 
 
@@ -87,12 +88,14 @@ class Connection:
         os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
+        prepared.holders.install()
         prepared.reads.start(seat.rank)
         limit = StepLimit(prepared.hook, job.steps, self._last_words)
 
         def step_ends() -> None:
             limit.step_ends()
             prepared.peaks.report_step(prepared.hook)
+            prepared.holders.step_ends()
 
         prepared.hook.at_step(step_ends)
         prepared.ranges.start(prepared.clock.epoch_ns)
@@ -110,6 +113,7 @@ class Connection:
     def _last_words(self) -> None:
         """What the report needs of the whole run."""
         self._prepared.peaks.report(self._prepared.hook)
+        self._prepared.holders.report()
         self._prepared.computed.routing.loads.report()
         self._prepared.reads.report()
         self._prepared.hook.report_kept()
@@ -168,6 +172,13 @@ def _set_up_process(job: Job, seat: Seat) -> None:
 
 def name_process(rank: int) -> None:
     Path("/proc/self/comm").write_text(f"rank{rank}")
+
+
+def leave_folders(prepared: Prepared) -> None:
+    """Temporary folders that modules made in the forker are there for all ranks: their end must not remove them."""
+    for folder, finalizer in prepared.folders.items():
+        finalizer.detach()
+        atexit.unregister(folder.cleanup)
 
 
 def end_interpreter() -> None:

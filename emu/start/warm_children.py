@@ -205,6 +205,7 @@ def run(
         rank.default_signals()
         os.setpgid(0, 0)
         seeds.seed(seat.rank if seat is not None else -1 - number)
+        rank.leave_folders(prepared)
         connection = rank.Connection(prepared)
         join = _Join(job, server, connection, joined)
         if seat is not None:

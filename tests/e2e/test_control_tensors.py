@@ -11,6 +11,7 @@ from .conftest import Run
 pytestmark = pytest.mark.torch
 
 
+@pytest.mark.versions
 def test_answers_are_the_cpu_s(run: Run) -> None:
     done = run("control_tensors.py", n=1)
     assert done.exit_code == 0, done.output

@@ -16,13 +16,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.mark.parametrize(
     ("script", "n", "args"),
     [
-        ("objects.py", 3, ()),
-        ("pipeline.py", 2, ()),
+        pytest.param("objects.py", 3, (), marks=pytest.mark.versions),
+        pytest.param("pipeline.py", 2, (), marks=pytest.mark.versions),
         ("pipeline.py", 4, ("--schedule", "gpipe")),
         ("pipeline.py", 2, ("--schedule", "interleaved")),
         ("tensor_parallel.py", 4, ()),
-        ("fsdp_hybrid.py", 4, ()),
-        ("ddp_amp.py", 2, ()),
+        pytest.param("fsdp_hybrid.py", 4, (), marks=pytest.mark.versions),
+        pytest.param("ddp_amp.py", 2, (), marks=pytest.mark.versions),
     ],
 )
 def test_script_passes(run: Run, script: str, n: int, args: tuple[str, ...]) -> None:
@@ -33,6 +33,7 @@ def test_script_passes(run: Run, script: str, n: int, args: tuple[str, ...]) -> 
     assert done.report["simulator"]["passed_over"] == 0, "all that ranks wait for here is told in records"
 
 
+@pytest.mark.versions
 def test_checkpoints_round_trip(run: Run, tmp_path: Path) -> None:
     done = run("checkpointing.py", str(tmp_path), n=2)
     assert done.exit_code == 0, done.output
@@ -41,6 +42,7 @@ def test_checkpoints_round_trip(run: Run, tmp_path: Path) -> None:
     assert not [text for text in texts if "uint8" in text or "bool" in text]  # the parts of a saved file, a check
 
 
+@pytest.mark.versions
 def test_example_reports_the_step_it_prints(run: Run) -> None:
     done = run(EXAMPLES / "train.py", "--model", "debug", "--seq-len", "512", "--steps", "4", n=8)
     assert done.exit_code == 0, done.output
@@ -51,6 +53,7 @@ def test_example_reports_the_step_it_prints(run: Run) -> None:
     assert printed_ms == pytest.approx(reported_ms, rel=0.10), done.output
 
 
+@pytest.mark.versions
 def test_replayed_graphs_are_steps(run: Run) -> None:
     check_replayed_steps(run("cuda_graph.py", n=1))
 
@@ -70,6 +73,7 @@ def check_replayed_steps(done: Finished) -> None:
     assert step["median_ns"] / 1e3 == pytest.approx(printed_us[-1], rel=0.10), done.output
 
 
+@pytest.mark.versions
 @pytest.mark.skipif(not shutil.which("cc") and not shutil.which("gcc"), reason="Triton needs a C compiler")
 def test_one_rank_compiles_for_all_ranks_and_later_runs(run: Run, tmp_path: Path) -> None:
     """And the time of a step does not depend on what was compiled before."""
@@ -88,6 +92,7 @@ def _compiled_graphs(done: Finished) -> list[int]:
     return [int(done.log(rank).split("compiled ")[1].split()[0]) for rank in range(2)]
 
 
+@pytest.mark.versions
 def test_profiler_of_the_script_works(run: Run, tmp_path: Path) -> None:
     done = run("profiled.py", str(tmp_path / "trace.json"), str(tmp_path / "memory.pickle"), n=1)
     assert done.exit_code == 0, done.output

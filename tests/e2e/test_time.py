@@ -12,6 +12,7 @@ from .conftest import Run
 pytestmark = pytest.mark.torch
 
 
+@pytest.mark.versions
 def test_every_clock_tells_the_reported_step(run: Run) -> None:
     done = run("clocks.py", n=2)
     assert done.exit_code == 0, done.output

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from emu.start import supported
 from phantora_async import cli
 from phantora_async.errors import EnvironmentUnusable, ExitCode
 from phantora_async.launcher import HOOK, check_open_files, make_runtime
@@ -78,3 +79,49 @@ def test_too_few_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits["now"] == (130, 1000)
     check_open_files(256)
     assert limits["now"] == (640, 1000)
+
+
+OTHER_VERSION = """
+import sys, sysconfig
+sys.version_info = {version}
+sysconfig.get_config_vars()["Py_GIL_DISABLED"] = {free}
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "free", "complaint"),
+    [
+        ((3, 10, 13), 0, "ranks need Python 3.11 or newer"),
+        ((3, 14, 0), 1, "is a free-threaded build of Python"),
+    ],
+)
+def test_a_python_that_cannot_run_ranks(tmp_path: Path, version: tuple[int, ...], free: int, complaint: str) -> None:
+    """The interpreter of the ranks says another version than its own: `sitecustomize` is imported at its start."""
+    if not HOOK.is_file():
+        pytest.skip("needs the built hook library")
+    (tmp_path / "sitecustomize.py").write_text(OTHER_VERSION.format(version=version, free=free))
+    (tmp_path / "python").write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    (tmp_path / "script.py").touch()
+    done = shell("$P run -n 2 --python ./python script.py", tmp_path)
+    assert done.returncode == ExitCode.ENVIRONMENT, done
+    assert complaint in done.stderr.splitlines()[0]
+    assert done.stderr.splitlines()[1].startswith("hint: install PyTorch for another Python")
+
+
+def test_a_torch_that_is_too_old(tmp_path: Path) -> None:
+    if not HOOK.is_file():
+        pytest.skip("needs the built hook library")
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").touch()
+    (tmp_path / "torch/version.py").write_text("__version__ = '2.8.0+cu128'\ncuda: Optional[str] = '12.8'\n")
+    (tmp_path / "script.py").touch()
+    path = f"{tmp_path}:{Path(cli.__file__).parents[1]}"
+    done = shell(f"PYTHONPATH={path} $P run -n 2 script.py", tmp_path)
+    assert done.returncode == ExitCode.ENVIRONMENT, done
+    assert "is version 2.8.0+cu128; ranks need PyTorch 2.9 or newer" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["2.9.0", "2.15.0+cu132", "3.0.0a0+git123", "unknown"])
+def test_other_torches_are_tried(version: str) -> None:
+    supported.check_torch(version)

@@ -1,6 +1,7 @@
 /* See versions.h. */
 #define _GNU_SOURCE
 #include "calls/versions.h"
+#include "core/config.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -97,4 +98,10 @@ int ph_real_version_out(const char *pattern, const char *function, int otherwise
 
 int ph_real_property(const char *pattern, const char *function, int property, int otherwise) {
     return (int)once(pattern, function, property, (size_t)otherwise, written_for);
+}
+
+int ph_runtime_version(void) {
+    enum { WITHOUT_A_LIBRARY = 13000 };
+    if (ph_cfg.runtime_version) return ph_cfg.runtime_version;
+    return ph_real_version_out("libcudart", "cudaRuntimeGetVersion", WITHOUT_A_LIBRARY);
 }

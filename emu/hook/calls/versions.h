@@ -15,4 +15,11 @@ int ph_real_version_out(const char *soname_pattern, const char *function, int ot
 int ph_real_property(const char *soname_pattern, const char *function, int property,
                      int otherwise); /* int f(int property, int *value) */
 
+/*
+ * The CUDA version that the process's libraries were built for, as CUDA numbers it: 12080. The device file may state
+ * it. Some functions have other parameters, and some structs other members, in CUDA 13 than in CUDA 12: callers differ
+ * by this number.
+ */
+int ph_runtime_version(void);
+
 #endif

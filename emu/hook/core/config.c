@@ -7,7 +7,8 @@
  *   data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  host_function_ns  queue_depth
  *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_costs.def
- *   runtime_version driver_version   as CUDA numbers them: 13000
+ *   driver_version                   as CUDA numbers it: 13000
+ *   runtime_version                  likewise; without it, the version of the libraries that are loaded (versions.h)
  *   nvml_driver                      the driver's name, 580.95.05
  *   power_limit_w                    the board's default power limit; without it NVML does not know one
  *   multicast                        1: the switches of a server write to several GPUs at once
@@ -40,7 +41,6 @@ ph_config ph_cfg = {
     .host_mode = PH_HOST_MODELLED,
     .host_scale = 1.0,
     .queue_depth = 1024,
-    .runtime_version = 13000,
     .driver_version = 13000,
     .nvml_driver = "580.95.05",
     .trace_first_step = 1,

@@ -23,7 +23,7 @@ typedef struct ph_config {
     uint32_t host_function_ns;       /* time that a host function takes in its stream */
     uint32_t
         queue_depth; /* launches that a host may be ahead of the device; the scheduler uses it, this library does not */
-    int runtime_version, driver_version; /* as CUDA numbers them: 13000 */
+    int runtime_version, driver_version; /* as CUDA numbers them: 13000; no runtime_version: 0 */
     char nvml_driver[32];
     uint64_t trace_first_step, trace_last_step; /* of the ranks that are traced; the first step is 1 */
     bool segment_contents;                      /* the run wants to know what segments consist of */

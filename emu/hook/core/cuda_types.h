@@ -153,7 +153,7 @@ struct cudaDeviceProp12 {
     int gpuDirectRDMAWritesOrdering;
     unsigned int memoryPoolSupportedHandleTypes;
     int deferredMappingCudaArraySupported, ipcEventSupported, clusterLaunch, unifiedFunctionPointers;
-    int reserved2[2], reserved1[1], reserved[60];
+    int reserved[63];
 };
 
 struct cudaFuncAttributes {

@@ -1,6 +1,7 @@
 /*
  * Runtime: devices, their properties, peers, versions.
  */
+#include "calls/versions.h"
 #include "core/host.h"
 #include "core/warn.h"
 #include "cudart/cudart.h"
@@ -36,7 +37,7 @@ PH_EXPORT int cudaDriverGetVersion(int *version) {
 }
 
 PH_EXPORT int cudaRuntimeGetVersion(int *version) {
-    *version = ph_cfg.runtime_version;
+    *version = ph_runtime_version();
     return CUDA_OK;
 }
 
@@ -194,7 +195,7 @@ static void fill_12(struct cudaDeviceProp12 *to, int device){HEAD COMMON_MEMBERS
  */
 PH_EXPORT int cudaGetDeviceProperties(struct cudaDeviceProp13 *properties, int device) {
     ph_host_call(PH_CALL_QUERY);
-    if (ph_cfg.runtime_version < 13000)
+    if (ph_runtime_version() < 13000)
         return result(ph_refuse("cudaGetDeviceProperties with the struct of CUDA 11", CUDA_NOT_SUPPORTED));
     if (!ph_device_exists(device)) return result(CUDA_INVALID_DEVICE);
     fill_13(properties, device);

@@ -1,6 +1,7 @@
 /*
  * Runtime: stream capture and graphs.
  */
+#include "calls/versions.h"
 #include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/host.h"
@@ -53,7 +54,7 @@ PH_EXPORT int cudaStreamGetCaptureInfo_v2(void *handle, int *status, unsigned lo
 /* Since CUDA 13 the plain name has the parameters of _v3; before, it had the first three only. */
 PH_EXPORT int cudaStreamGetCaptureInfo(void *handle, int *status, unsigned long long *id, void **graph,
                                        void ***dependencies, void **edges, size_t *n) {
-    if (ph_cfg.runtime_version < 13000) return result(ph_capture_info(handle, status, id, NULL, NULL, NULL, NULL));
+    if (ph_runtime_version() < 13000) return result(ph_capture_info(handle, status, id, NULL, NULL, NULL, NULL));
     return result(ph_capture_info(handle, status, id, graph, dependencies, edges, n));
 }
 
@@ -121,7 +122,7 @@ static int dependencies(void *node, void **out, struct cudaGraphEdgeData *edges,
 
 /* Since CUDA 13 the edges' data come before the count. */
 PH_EXPORT int cudaGraphNodeGetDependencies(void *node, void **out, void *third, size_t *fourth) {
-    if (ph_cfg.runtime_version < 13000) return result(dependencies(node, out, NULL, third));
+    if (ph_runtime_version() < 13000) return result(dependencies(node, out, NULL, third));
     return result(dependencies(node, out, third, fourth));
 }
 

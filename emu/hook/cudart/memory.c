@@ -1,6 +1,7 @@
 /*
  * Runtime: memory, copies and sets, pointers, variables of modules.
  */
+#include "calls/versions.h"
 #include "core/host.h"
 #include "cudart/cudart.h"
 #include "graphs/capture.h"
@@ -85,7 +86,7 @@ PH_EXPORT int cudaPointerGetAttributes(struct cudaPointerAttributes *out, const 
                                                                               : device >= 0       ? MEMORY_DEVICE
                                                                               : ph_host_pinned(p) ? MEMORY_HOST
                                                                                                   : MEMORY_UNREGISTERED;
-    memset(out, 0, ph_cfg.runtime_version >= 13000 ? sizeof *out : offsetof(struct cudaPointerAttributes, reserved));
+    memset(out, 0, ph_runtime_version() >= 13000 ? sizeof *out : offsetof(struct cudaPointerAttributes, reserved));
     out->type = type;
     out->device = device >= 0 ? device : type == MEMORY_HOST ? ph_self()->device : -2; /* cudaInvalidDeviceId */
     out->devicePointer = type != MEMORY_UNREGISTERED ? (void *)(uintptr_t)p : NULL;

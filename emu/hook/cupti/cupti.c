@@ -5,6 +5,7 @@
  *
  * Callbacks (cuptiSubscribe) are never called. Flushing asks the coordinator for all that has ended by now.
  */
+#include "calls/versions.h"
 #include "cupti/cupti.h"
 #include "core/config.h"
 #include "core/host.h"
@@ -248,9 +249,11 @@ PH_EXPORT int cuptiGetResultString(int result, const char **text) {
 /* From CUDA 13 on, the API's version is that of CUDA and a digit more. */
 PH_EXPORT int cuptiGetVersion(uint32_t *version) {
     if (!version) return CUPTI_INVALID_PARAMETER;
-    enum { FIRST_NAMED_AFTER_CUDA = 13000, OF_CUDA_12_6 = 24 };
-    *version =
-        ph_cfg.runtime_version >= FIRST_NAMED_AFTER_CUDA ? (uint32_t)ph_cfg.runtime_version * 10 + 1 : OF_CUDA_12_6;
+    enum { CUDA_12_8 = 12080, FIRST_NAMED_AFTER_CUDA = 13000, OF_CUDA_12_6 = 24, OF_CUDA_12_8 = 26 };
+    int runtime = ph_runtime_version();
+    *version = runtime >= FIRST_NAMED_AFTER_CUDA ? (uint32_t)runtime * 10 + 1
+               : runtime >= CUDA_12_8            ? OF_CUDA_12_8
+                                                 : OF_CUDA_12_6;
     return CUPTI_OK;
 }
 

@@ -97,4 +97,5 @@ def main() -> None:
         print("PASSED", flush=True)
 
 
-main()
+if __name__ == "__main__":  # from Python 3.14 on, workers of a data loader import this file
+    main()

@@ -51,6 +51,7 @@ def test_every_line_of_a_list_is_an_entry() -> None:
         assert strange == [], path
 
 
+@pytest.mark.versions
 @pytest.mark.torch
 def test_lists_cover_what_torch_imports() -> None:
     libraries = torch_libraries()

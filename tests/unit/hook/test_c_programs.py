@@ -97,6 +97,42 @@ def test_nvml_is_found_by_its_name(library, tmp_path):
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+CUDA_12 = """
+import ctypes, sys
+hook = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+assert hook.phantora_load(sys.argv[2].encode()) == 0
+version = ctypes.c_int()
+hook.cudaRuntimeGetVersion(ctypes.byref(version))
+place = (ctypes.c_ubyte * 88)(*[7] * 88)
+assert hook.cudaPointerGetAttributes(place, ctypes.byref(version)) == 0
+properties = (ctypes.c_ubyte * 2048)(*[7] * 2048)
+found = [hook.cudaGetDeviceProperties(properties, 0), hook.cudaGetDeviceProperties_v2(properties, 0)]
+print(version.value, len(bytes(place).rstrip(bytes([7]))), *found, len(bytes(properties).rstrip(bytes([7]))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("stated", "loaded", "expected"),
+    [
+        (None, None, "13000 88 0 0 1032"),
+        (12080, None, "12080 24 801 0 1032"),
+        (None, 12080, "12080 24 801 0 1032"),  # of a program that was linked with the runtime of CUDA 12
+        (None, 13020, "13020 88 0 0 1032"),
+    ],
+)
+def test_structs_are_those_of_the_loaded_cuda(stated, loaded, expected, library, tmp_path):
+    """CUDA 12's structs are shorter: what is written behind their end is the program's."""
+    device, script = device_file(tmp_path, **({"runtime_version": stated} if stated else {})), CUDA_12
+    if loaded:
+        runtime, source = tmp_path / f"libcudart.so.{loaded // 1000}", tmp_path / "runtime.c"
+        source.write_text(f"int cudaRuntimeGetVersion(int *version) {{ return *version = {loaded}, 0; }}")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", runtime, source], check=True)
+        script = f"import ctypes; ctypes.CDLL({str(runtime)!r})\n{CUDA_12}"
+    ran = subprocess.run([sys.executable, "-c", script, library, device], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == expected
+
+
+NEW_IN_13 = {"cudaDeviceProp13", "cudaPointerAttributes"}
 LAYOUTS = {
     "cudaDeviceProp13": "struct cudaDeviceProp",
     "cudaFuncAttributes": "struct cudaFuncAttributes",
@@ -107,6 +143,9 @@ LAYOUTS = {
     "CUlaunchConfig": "CUlaunchConfig",
     "CUmemAllocationProp": "CUmemAllocationProp",
     "CUmemAccessDesc": "CUmemAccessDesc",
+}
+LAYOUTS_OF_12 = {ours: theirs for ours, theirs in LAYOUTS.items() if ours not in NEW_IN_13} | {
+    "cudaDeviceProp12": "struct cudaDeviceProp"
 }
 
 CUPTI_LAYOUTS = (
@@ -119,15 +158,20 @@ CUPTI_LAYOUTS = (
 
 
 def nvidia_headers():
-    """Folders with CUDA 13's driver_types.h and cuda.h: the toolkit's, or those of wheels in this environment."""
+    """A folder with driver_types.h and cuda.h: the toolkit's, or one of wheels in this environment. Triton brings those
+    of the CUDA that torch was built for.
+    """
     folders = [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"]
     folders += [Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path]
-    for folder in folders:
-        if (folder / "driver_types.h").exists() and re.search(
-            r"define CUDA_VERSION 13", (folder / "cuda.h").read_text()
-        ):
-            return folder
-    return None
+    folders += [Path(entry) / "triton" / "backends" / "nvidia" / "include" for entry in sys.path]
+    # A wheel of the runtime alone lacks the headers of the compiler, which its own include.
+    whole = (folder for folder in folders if all((folder / name).exists() for name in ("driver_types.h", "crt")))
+    return next(whole, None)
+
+
+def version_of(folder):
+    """Of the headers: 12 or 13."""
+    return int(re.search(r"define CUDA_VERSION (\d+)\d{3}\b", (folder / "cuda.h").read_text())[1])
 
 
 def members(header, struct):
@@ -152,11 +196,13 @@ def layouts(folder, include, headers, names, header):
     return subprocess.run([program], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.versions
 @pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
 def test_layouts_agree_with_nvidias_headers(tmp_path):
-    own, header = {name: f"struct {name}" for name in LAYOUTS}, "core/cuda_types.h"
+    known = LAYOUTS if version_of(nvidia_headers()) >= 13 else LAYOUTS_OF_12
+    own, header = {name: f"struct {name}" for name in known}, "core/cuda_types.h"
     headers = "#include <cuda.h>\n#include <driver_types.h>"
-    theirs = layouts(tmp_path, nvidia_headers(), headers, LAYOUTS, header)
+    theirs = layouts(tmp_path, nvidia_headers(), headers, known, header)
     assert layouts(tmp_path, HOOK, f'#include "{header}"', own, header) == theirs
     assert theirs.count("\n") > 120
 
@@ -165,6 +211,8 @@ def test_layouts_agree_with_nvidias_headers(tmp_path):
 def test_activity_records_are_laid_out_as_cupti_does(tmp_path):
     if not (nvidia_headers() / "cupti.h").exists():
         pytest.skip("CUPTI's headers are not installed")
+    if "isDeviceLaunched" not in (nvidia_headers() / "cupti_activity.h").read_text():
+        pytest.skip("earlier headers have the same records, but not all names of their members")
     names, header = {name: name for name in CUPTI_LAYOUTS}, "cupti/cupti.h"
     theirs = layouts(tmp_path, nvidia_headers(), "#include <cupti.h>", names, header)
     assert layouts(tmp_path, HOOK, f'#include "{header}"', names, header) == theirs
