@@ -1,0 +1,124 @@
+"""Data types and libraries of today run, are priced by the family they belong to, or say in one sentence why not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .conftest import Finished, Run, needs
+
+pytestmark = pytest.mark.torch
+
+
+def signatures(done: Finished) -> list[str]:
+    return [one["signature"] for one in done.simulated["kernels"]["signatures"]]
+
+
+def models(done: Finished, beginning: str) -> set[str]:
+    """The models that price the signatures that begin so."""
+    found = done.simulated["kernels"]["signatures"]
+    return {one["model"] for one in found if one["signature"].startswith(beginning)}
+
+
+def passed(done: Finished) -> None:
+    assert done.exit_code == 0, done.output
+    assert "PASSED" in done.output
+
+
+@pytest.mark.parametrize("recipe", ["tensorwise", "rowwise"])
+def test_float8_training(run: Run, recipe: str) -> None:
+    needs("torchao")
+    done = run("libraries/float8.py", recipe, n=1)
+    passed(done)
+    products = [one for one in signatures(done) if "aten::_scaled_mm" in one]
+    assert products
+    assert all(";f8e4m3;" in one for one in products)
+    assert models(done, "gemm;cublasLtMatmul") == {"gemm f8"}
+
+
+@pytest.mark.parametrize("recipe", ["tensorwise", "rowwise"])
+def test_float8_training_sharded_and_compiled(run: Run, recipe: str) -> None:
+    needs("torchao")
+    done = run("libraries/float8.py", recipe, "--fsdp", "--compile", n=2)
+    passed(done)
+    assert models(done, "gemm;cublasLtMatmul") == {"gemm f8"}
+    assert models(done, "triton;") <= {"Triton", "Triton, products"}
+
+
+def refused(done: Finished) -> set[str]:
+    assert done.exit_code == 0, done.output
+    assert done.output.count(": ran") + done.output.count(": refused") == 7, done.output
+    return set(re.findall(r"^(.+?): refused: .*NOT_SUPPORTED", done.output, re.MULTILINE))
+
+
+def test_scaled_products_of_hopper(run: Run) -> None:
+    done = run("libraries/scaled_products.py", n=1)
+    assert refused(done) == {"mxfp8", "nvfp4"}
+    assert models(done, "grouped;_ZN7cutlass") == {"grouped product"}
+
+
+def test_scaled_products_of_blackwell(run: Run) -> None:
+    done = run("libraries/scaled_products.py", n=1, options=("--gpu", "b200"))
+    assert refused(done) == {"blocks of 128"}
+    assert models(done, "gemm;") == {"gemm f8", "gemm f4"}
+
+
+def test_grouped_products(run: Run) -> None:
+    done = run("libraries/grouped_products.py", n=1)
+    passed(done)
+    assert models(done, "grouped;_ZN7cutlass") == {"grouped product"}
+
+
+def test_math_libraries(run: Run) -> None:
+    done = run("libraries/math_libraries.py", n=1)
+    passed(done)
+    assert models(done, "library;cufft") == {"Fourier transform"}
+    assert models(done, "library;cusparseSpM") == {"sparse product"}
+    assert models(done, "library;cusolver") == {"factorisation"}
+    assert any("number of entries of the result is assumed" in one["text"] for one in done.simulated["warnings"])
+
+
+def test_symmetric_memory(run: Run) -> None:
+    done = run("libraries/symmetric_memory.py", n=4)
+    passed(done)
+    assert all("PASSED" in done.log(rank) for rank in range(4)), done.output
+    assert any(one.startswith("copy;p2p;67108864") for one in signatures(done))
+
+
+def test_symmetric_memory_without_multicast(run: Run) -> None:
+    passed(run("libraries/symmetric_memory.py", n=2, options=("--cluster", "dgx-a100", "--gpu", "h200")))
+
+
+def test_memory_of_other_ranks(run: Run) -> None:
+    done = run("libraries/ipc.py", n=2)
+    passed(done)
+    assert any(one.startswith("copy;p2p;4194304") for one in signatures(done))
+    assert done.simulated["warnings"] == []
+
+
+def test_bitsandbytes(run: Run) -> None:
+    needs("bitsandbytes")
+    done = run("libraries/bitsandbytes_optimizers.py", n=1)
+    passed(done)
+    state = {name: int(nbytes) for name, nbytes in re.findall(r"^(\w+) (\d+)$", done.output, re.MULTILINE)}
+    elements = 4096 * 4096
+    assert state["AdamW"] == 8 * elements
+    assert 2 * elements < state["AdamW8bit"] < 2.1 * elements  # and a scale for every 256 of each state
+    assert state["PagedAdamW8bit"] < 0.1 * elements  # the states are in managed memory
+    assert models(done, "kernel;_Z35kOptimizerStatic8bit2StateBlockwise") == {"optimizer of bitsandbytes"}
+
+
+def test_liger(run: Run) -> None:
+    needs("liger_kernel")
+    done = run("libraries/liger.py", n=1)
+    passed(done)
+    assert models(done, "triton;") <= {"Triton", "Triton, products"}
+
+
+def test_extension_without_compiler(run: Run) -> None:
+    done = run("libraries/without_nvcc.py", n=1)
+    assert done.exit_code == 1
+    error = next(line for line in done.output.splitlines() if line.startswith("error:"))
+    assert "needs NVIDIA's compiler nvcc: install the CUDA toolkit" in error
+    assert '"torch_adam": true' in error
