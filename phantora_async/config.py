@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,10 +120,10 @@ class Config:
     loop_turns: int
     """Of a loop that waits for a value that nobody computed; 0: any number."""
     trace: TraceRequest | None = None
-    reasons: bool = False
-    """The report tells why a step takes as long as it does."""
     ui: Ui | None = None
     """None: no live page."""
+    reasons: bool = False
+    """The report tells why a step takes as long as it does."""
 
     @property
     def run_dir(self) -> Path:
@@ -150,6 +150,7 @@ class Config:
         return [
             *self.gpu.device_file_lines(),
             f"device_count={max(self.servers)}",
+            f"multicast={int(self.cluster.multicast)}",
             f"data_limit_nbytes={DATA_LIMIT_NBYTES}",
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
@@ -187,7 +188,7 @@ def resolve(options: RunOptions) -> Config:
         )
     try:
         cluster = load_cluster(given.cluster)
-        gpu = load_gpu(given.gpu or cluster.gpu)
+        gpu = replace(load_gpu(given.gpu or cluster.gpu), peer_gb_per_s=cluster.peer_gb_per_s)
         host = load_host(cluster.host)
     except ProfileError as error:
         raise UsageError(
@@ -266,8 +267,8 @@ def resolve(options: RunOptions) -> Config:
         listen=_listen(given, len(servers), claimed.path),
         loop_turns=given.loop_turns,
         trace=trace,
-        reasons=given.reasons,
         ui=ui,
+        reasons=given.reasons,
     )
 
 

@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | Counters | LaunchCounts | Routing | StatedValue | Loop | Kept | Usage | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | StatedValue | Loop | Kept | Usage | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -22,6 +22,7 @@ HELLO: Final = 1
 BYE: Final = 2
 WARNING: Final = 3
 MEMORY: Final = 4
+MEMORY_HELD: Final = 26
 COUNTERS: Final = 5
 LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
@@ -117,6 +118,37 @@ class Memory(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, device: int, pad: int, allocated_peak: int, reserved_peak: int, device_peak: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class MemoryHeld(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    device: int
+    entries: int
+    allocated: int
+    reserved: int
+    missing: int
+    missing_allocated: int
+    missing_reserved: int
+    failures: int
+    missing_site: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, device: int, entries: int, allocated: int, reserved: int, missing: int, missing_allocated: int, missing_reserved: int, failures: int, missing_site: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class MemoryHolder(NamedTuple):
+    nbytes: int
+    blocks: int
+    held_as: int
+    site: int
+    pad: int
+    @staticmethod
+    def encode(nbytes: int, blocks: int, held_as: int, site: int, pad: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[MemoryHolder]: ...
 
 class Counters(NamedTuple):
     kind: int
@@ -747,6 +779,13 @@ class CostEntry(NamedTuple):
 class ExitKind(IntEnum):
     INTERNAL = 70
     DISCONNECTED = 76
+
+class HeldKind(IntEnum):
+    PARAMETERS = 1
+    GRADIENTS = 2
+    OPTIMIZER_STATE = 3
+    ACTIVATIONS = 4
+    TEMPORARIES = 5
 
 class MarkerKind(IntEnum):
     STEP = 1

@@ -34,6 +34,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host_clock_ns": (_u64, ()),
     "activity": (_u64, ()),
     "memory": (None, (_u32, _u64, _u64)),
+    "memory_grew": (_int, ()),
+    "memory_step": (_int, ()),
+    "memory_held": (None, (_u32, _ranges, _int)),
+    "memory_tell": (None, (_int,)),
     "at_step": (None, (_STEP,)),
     "at_stop": (None, (_STEP,)),
     "steps_done": (None, ()),
@@ -318,6 +322,22 @@ class Hook:
     def overwrite(self, ranges: Sequence[int]) -> None:
         """A launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are unknown."""
         self._functions["data_overwrite"]((_u64 * len(ranges))(*ranges), len(ranges) // 2)
+
+    def memory_grew(self) -> bool:
+        """Has memory reached a new peak since `memory_tell`, or has an allocation failed?"""
+        return bool(self._functions["memory_grew"]())
+
+    def memory_step(self) -> bool:
+        """A step ends. Returns `memory_grew`."""
+        return bool(self._functions["memory_step"]())
+
+    def memory_held(self, held_as: int, addresses: Sequence[int]) -> None:
+        """Storages of tensors begin there. `held_as`: a HeldKind, or 0."""
+        self._functions["memory_held"](held_as, (_u64 * len(addresses))(*addresses), len(addresses))
+
+    def memory_tell(self, step_ends: bool) -> None:
+        """Sends MEMORY_HELD records."""
+        self._functions["memory_tell"](step_ends)
 
     def at_step(self, run: Callable[[], None]) -> None:
         """From now on `run` is called at the end of every step of this rank, after what was given before. It must not

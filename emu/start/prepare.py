@@ -27,6 +27,7 @@ from ..contract.job import Job
 from ..control import dispatcher
 from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_names, triton_programs
 from ..interpreter.hook_library import Hook, HookError
+from ..interpreter.memory_holders import MemoryHolders
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
 from ..preload import automatic
@@ -76,6 +77,7 @@ class Prepared:
     clock: VirtualClock
     ranges: NvtxRanges
     peaks: PeakMemory
+    holders: MemoryHolders
     computed: dispatcher.Installed
     """Our functions in PyTorch's dispatcher."""
     reads: UncomputedReads
@@ -127,7 +129,7 @@ def prepare(job: Job) -> Prepared:
     heap.return_large_blocks()
     gc.freeze()
     gc.enable()
-    return Prepared(hook, clock, ranges, peaks, computed, reads, store, _temporary_folders())
+    return Prepared(hook, clock, ranges, peaks, MemoryHolders(hook), computed, reads, store, _temporary_folders())
 
 
 def _check_torch() -> str:

@@ -88,12 +88,14 @@ class Connection:
         os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
+        prepared.holders.install()
         prepared.reads.start(seat.rank)
         limit = StepLimit(prepared.hook, job.steps, self._last_words)
 
         def step_ends() -> None:
             limit.step_ends()
             prepared.peaks.report_step(prepared.hook)
+            prepared.holders.step_ends()
 
         prepared.hook.at_step(step_ends)
         prepared.ranges.start(prepared.clock.epoch_ns)
@@ -111,6 +113,7 @@ class Connection:
     def _last_words(self) -> None:
         """What the report needs of the whole run."""
         self._prepared.peaks.report(self._prepared.hook)
+        self._prepared.holders.report()
         self._prepared.computed.routing.loads.report()
         self._prepared.reads.report()
         self._prepared.hook.report_kept()

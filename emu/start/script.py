@@ -13,6 +13,7 @@ import types
 from dataclasses import dataclass
 
 from ..interpreter.code_owner import Owner, owner_of
+from .advice import advice
 from .program import Kind, Program
 
 MOST_WORDS = 2000
@@ -64,7 +65,10 @@ def run(program: Program) -> ScriptEnd:
     except BaseException as error:
         print_traceback(error)
         code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
-        return ScriptEnd(code, f"{traceback.format_exception_only(error)[-1].strip()}{_raised_at(error)}")
+        known = f"; {hint}" if (hint := advice(error)) else ""
+        if known:
+            print(f"phantora-async: {hint}", file=sys.stderr)
+        return ScriptEnd(code, f"{traceback.format_exception_only(error)[-1].strip()}{_raised_at(error)}{known}")
     return ScriptEnd(0)
 
 

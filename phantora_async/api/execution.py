@@ -61,7 +61,7 @@ def execute(options: RunOptions) -> Executed:
     # Imported only when the options are known to be good: they take longer to import than everything else.
     import uvloop
 
-    from phantora_async.report import to_json
+    from phantora_async.report import memory_notes, to_json
     from phantora_async.session import Session
 
     profile = None
@@ -77,6 +77,9 @@ def execute(options: RunOptions) -> Executed:
             profile.write(config.run_dir)
         report = outcome.report | {"run": describe(config, session.versions)}
         unwritten = _write(config.report, to_json(report))
+    memory = report["simulated"]["memory"]
+    if outcome.failure is not None and not memory["verdict"]["fits"]:
+        outcome.failure.details = "\n".join(filter(None, [outcome.failure.details, *memory_notes(memory)]))
     return Executed(config, report, outcome.failure, outcome.unwritten, unwritten)
 
 

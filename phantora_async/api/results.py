@@ -188,6 +188,18 @@ class Run:
         """Bytes reserved at most on any GPU by PyTorch's caching allocator."""
         return max(rank.reserved_peak for rank in self.ranks)
 
+    @property
+    def memory_parts(self) -> dict[str, int]:
+        """Bytes of the fullest GPU at its peak, by what they hold; empty in a report of an older version."""
+        parts: dict[str, int] = self._simulated.get("memory", {}).get("fullest", {}).get("parts", {})
+        return dict(parts)
+
+    @property
+    def fits(self) -> bool | None:
+        """False: the run failed for lack of GPU memory. None: the report is of an older version."""
+        verdict = self._simulated.get("memory", {}).get("verdict")
+        return None if verdict is None else bool(verdict["fits"])
+
     # ---- lists -----------------------------------------------------------------------------------------------------
 
     @cached_property

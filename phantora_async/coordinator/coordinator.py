@@ -208,10 +208,14 @@ class Coordinator:
         self._stall = status.stall
         return status
 
-    def live_state(self) -> Document:
-        """For a page: what changes all the time, see ``LiveState``."""
+    def progress(self) -> Document:
+        """For a page, see ``LiveState``."""
+        return self._live_state.progress(self._timeline.snapshot([]), self._stall)
+
+    def ranks(self) -> Document:
+        """For a page: what every rank is doing, its figures so far."""
         snapshot = self._timeline.snapshot()
-        return self._live_state.document(snapshot, self._rank_states(snapshot), self._stall)
+        return self._live_state.ranks(snapshot, self._rank_states(snapshot))
 
     def report_so_far(self) -> Document:
         """The report, as complete as the run is now."""

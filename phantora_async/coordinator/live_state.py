@@ -38,8 +38,8 @@ class LiveState:
             return Share(min(host.steps for host in timeline.hosts), spec.steps, "--steps")
         return None
 
-    def document(self, snapshot: Snapshot, states: Sequence[RankState], stall: str) -> Document:
-        """`snapshot`, `states`: of all ranks; `stall`: see ``Status``. Figures of the report have its names."""
+    def progress(self, snapshot: Snapshot, stall: str) -> Document:
+        """What costs little. `snapshot`: of no ranks; `stall`: see ``Status``. Figures of the report have its names."""
         now_s = time.monotonic()
         if not (self._spec.until_ns or self._spec.steps):
             self._remaining.look(logged_steps(self._spec.run_dir / "rank0.log"), now_s)
@@ -58,14 +58,19 @@ class LiveState:
                     "stall": stall,
                     "whole": self._remaining.document(now_s),
                 },
-                "states": self._states(states),
             },
             "simulated": {
                 "virtual_ns": snapshot.now_ns,
                 "collectives": snapshot.collectives,
                 "step": {"interval": None} | step_document(snapshot),
-                "ranks": ranks_document(self._spec, snapshot, self._fact_builder),
             },
+        }
+
+    def ranks(self, snapshot: Snapshot, states: Sequence[RankState]) -> Document:
+        """`snapshot`, `states`: of all ranks."""
+        return {
+            "live": {"states": self._states(states)},
+            "simulated": {"ranks": ranks_document(self._spec, snapshot, self._fact_builder)},
         }
 
     def _states(self, states: Sequence[RankState]) -> Document:

@@ -261,7 +261,7 @@ class NetsimNetworkModel:
             self._network.commit(horizon_ns)
             self._committed_ns = horizon_ns
 
-    def links(self, numbers: Sequence[int]) -> list[netsim.Link]:
+    def links_of(self, numbers: Sequence[int]) -> list[netsim.Link]:
         return [self._topology.links[number] for number in numbers]
 
     def traffic(self) -> Traffic:

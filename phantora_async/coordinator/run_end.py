@@ -112,16 +112,13 @@ class RunEnd:
         """The report, and the failure with its details."""
         failure = self.failure
         if failure is None:
-            document = self.report(usage, restarts)
-            if self._last_steps is not None:
-                document["simulated"]["reasons"] = self._reasons(self._last_steps)
-            return Outcome(None, document)
+            return Outcome(None, self._with_reasons(self.report(usage, restarts)))
         run_dir = self._spec.run_dir
         seen_at = known(range(self._spec.world_size), self._stacks)
         found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
         failure.details = found_out.details(self._fact_builder, run_dir)
-        found = found_out.document(self._fact_builder, run_dir)
-        return Outcome(failure, self.report(usage, restarts, int(failure.exit_code), found))
+        document = found_out.document(self._fact_builder, run_dir)
+        return Outcome(failure, self.report(usage, restarts, int(failure.exit_code), document))
 
     def report(
         self, usage: Usage, restarts: Sequence[Restart], exit_code: int = 0, failure: Document | None = None
@@ -135,15 +132,20 @@ class RunEnd:
         simulated["links"] = self._links(snapshot.now_ns)
         return document
 
+    def _links(self, now_ns: int) -> Document:
+        traffic = self._network.traffic()
+        return links_document(traffic.width_ns, now_ns, self._network.links_of(traffic.links), traffic.nbytes)
+
+    def _with_reasons(self, document: Document) -> Document:
+        if self._last_steps is not None:
+            document["simulated"]["reasons"] = self._reasons(self._last_steps)
+        return document
+
     def _reasons(self, last_steps: LastSteps) -> Document:
         results, spec = self._timeline.output.results, self._spec
         figures = [results.recent_steps(rank) for rank in range(spec.world_size)]
         costs, told = self._fact_builder.costs, self._fact_builder.segment_contents
         return reasons_document(last_steps, figures, spec, costs, told, partial(network_of, spec))
-
-    def _links(self, now_ns: int) -> Document:
-        traffic = self._network.traffic()
-        return links_document(traffic.width_ns, now_ns, self._network.links(traffic.links), traffic.nbytes)
 
     def rank_died(self, rank: int) -> RankDied:
         """The failure of a rank that ended, or said it ends, with an error."""

@@ -75,8 +75,9 @@ class DataExchange:
     def join(self, rank: int, collective: Collective, op: records.NcclOp, data: bytes) -> Answers:
         """A member has just joined the collective with this input.
 
-        Returns encoded DATA for the members that wait for outputs, once nothing is missing. Members of large
-        collectives send neither bytes nor tokens, and nothing is kept for them.
+        Returns encoded DATA for the members that wait for outputs, once nothing is missing. The token says which
+        process of the rank gets it, as a question's number does. Members of large collectives send neither bytes nor
+        tokens, and nothing is kept for them.
         """
         pending = self._pending.get(collective)
         if pending is None:
@@ -118,12 +119,10 @@ class DataExchange:
             outputs = _outputs(collective, _inputs(collective, pending.inputs), scales, places)
         else:
             outputs = [b""] * len(places)
+        assumed = int(pending.assumed)
         return [
-            (
-                collective.ranks[place],
-                records.Data.encode(0, pending.tokens[place], int(pending.assumed), payload=output),
-            )
-            for place, output in zip(places, outputs, strict=True)
+            (collective.ranks[place], records.Data.encode(token, token, assumed, payload=output))
+            for place, token, output in zip(places, (pending.tokens[place] for place in places), outputs, strict=True)
         ]
 
 

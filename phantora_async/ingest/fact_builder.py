@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 from emu.contract import records
 from emu.contract.records import NcclKind, RecordError
 from phantora_async.errors import ProtocolError
+from phantora_async.ingest import memory_holders
 from phantora_async.ingest.call_sites import Site, from_record
 from phantora_async.ingest.collective_matching import CollectiveMatching
 from phantora_async.ingest.communicators import Answers, Communicators, Created
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange
 from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.ingest.memory_holders import HeldMemory
 from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
@@ -51,6 +53,8 @@ class RankInfo:
     """The record of the last question."""
     told_memory: MemoryPeaks = NO_MEMORY
     """The largest of its devices, whether virtual time has come so far or not."""
+    held_memory: dict[int, HeldMemory] = field(default_factory=dict)
+    """Who holds the memory of each of its devices at the peak."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     processor: ProcessorTime = NO_TIME
     """Of its processes that have ended."""
@@ -110,6 +114,7 @@ class FactBuilder:
             records.USAGE: self._usage,
             records.MARKER: self._marker,
             records.MEMORY: self._memory,
+            records.MEMORY_HELD: self._memory_held,
             records.STEPS_DONE: self._question,
             records.LAUNCH_COUNTS: self._launch_counts,
             records.NCCL_LAUNCH: self._launch,
@@ -234,6 +239,12 @@ class FactBuilder:
         peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
         self.rank_info[rank].told_memory = peaks.largest(self.rank_info[rank].told_memory)
         return record
+
+    def _memory_held(self, rank: int, record: records.MemoryHeld) -> None:
+        try:
+            self.rank_info[rank].held_memory[record.device] = memory_holders.from_record(record)
+        except RecordError as error:
+            raise ProtocolError(rank, str(error)) from None
 
     def _launch_counts(self, rank: int, record: records.LaunchCounts) -> records.HostAdvance:
         """Of the counts, virtual time needs to know nothing but the host time before them."""

@@ -8,19 +8,30 @@ May import: netsim.
 
 from phantora_async.over_time.document import KINDS, activity_document, links_document
 from phantora_async.over_time.link_traffic import Carried, LinkTraffic, Traffic
-from phantora_async.over_time.samples import FIELDS, Activity, Samples, at_instants, parts_for, width_for
+from phantora_async.over_time.samples import (
+    LEAST_PARTS,
+    Activity,
+    MemoryChange,
+    Samples,
+    accounts_at,
+    memory_at,
+    parts_for,
+    width_for,
+)
 
 __all__ = [
-    "FIELDS",
     "KINDS",
+    "LEAST_PARTS",
     "Activity",
     "Carried",
     "LinkTraffic",
+    "MemoryChange",
     "Samples",
     "Traffic",
+    "accounts_at",
     "activity_document",
-    "at_instants",
     "links_document",
+    "memory_at",
     "parts_for",
     "width_for",
 ]

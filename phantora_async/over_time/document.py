@@ -27,8 +27,10 @@ def activity_document(activity: Activity) -> Document:
     ``allocated`` and ``reserved`` are the peaks until then: [part, bytes] for each change.
     """
     rows = [
-        {"ranks": [rank], **_row(figures, max(devices, 1), activity.width_ns), **_memory(figures)}
-        for rank, (figures, devices) in enumerate(zip(activity.ranks, activity.devices, strict=True))
+        {"ranks": [rank], **_row(accounts, max(devices, 1), activity.width_ns), **_memory(memory)}
+        for rank, (accounts, memory, devices) in enumerate(
+            zip(activity.accounts, activity.memory, activity.devices, strict=True)
+        )
     ]
     alike: dict[str, Document] = {}
     for row in rows:
@@ -44,21 +46,21 @@ def activity_document(activity: Activity) -> Document:
 
 
 def _merged(activity: Activity, ranks: range) -> Document:
-    together = sum((activity.ranks[rank] for rank in ranks), np.zeros_like(activity.ranks[0]))
-    largest = np.maximum.reduce([activity.ranks[rank] for rank in ranks])
+    together = np.add.reduce([activity.accounts[rank] for rank in ranks])
+    largest = np.maximum.reduce([activity.memory[rank] for rank in ranks])
     devices = sum(max(activity.devices[rank], 1) for rank in ranks)
     return {"ranks": list(ranks), **_row(together, devices, activity.width_ns), **_memory(largest)}
 
 
-def _row(figures: Figures, devices: int, width_ns: int) -> Document:
-    spent = np.diff(figures[: len(KINDS)]) / (devices * width_ns)
+def _row(accounts: Figures, devices: int, width_ns: int) -> Document:
+    spent = np.diff(accounts) / (devices * width_ns)
     return {kind: _text(shares) for kind, shares in zip(KINDS, spent, strict=True)}
 
 
-def _memory(figures: Figures) -> Document:
+def _memory(memory: Figures) -> Document:
     return {
         name: [[int(part), int(nbytes[part])] for part in np.flatnonzero(np.diff(nbytes, prepend=0))]
-        for name, nbytes in zip(("allocated", "reserved"), figures[len(KINDS) :], strict=True)
+        for name, nbytes in zip(("allocated", "reserved"), memory, strict=True)
     }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.collectives import Plan
-from phantora_async.over_time.samples import FIRST_WIDTH_NS
+from phantora_async.over_time.samples import SHORT_NS
 
 MOST_PENDING = 50_000
 
@@ -41,7 +41,7 @@ class LinkTraffic:
 
     def __init__(self, parts: int) -> None:
         self._parts = parts
-        self._width_ns = FIRST_WIDTH_NS
+        self._width_ns = SHORT_NS // parts
         self._pending: dict[tuple[int, int], int] = {}
         """Bytes of a hop, by the identity of its group's links and by part of time."""
         self._links: dict[int, Links] = {}

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FIRST_WIDTH_NS = 1 << 16
-FIELDS = ("compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns", "allocated", "reserved")
-"""Accounts of the device, and its peaks of memory until then, in bytes."""
-MOST_PARTS, LEAST_PARTS, ALL_PARTS = 2048, 128, 65536
+ACCOUNTS = ("compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
+MOST_PARTS, LEAST_PARTS, ALL_PARTS = 1024, 128, 32768
+SHORT_NS = 1 << 27
+"""A run of this length is shown in as many parts as there may be."""
 
 
 def parts_for(world_size: int) -> int:
@@ -28,59 +28,92 @@ def parts_for(world_size: int) -> int:
 
 
 def width_for(until_ns: int, parts: int) -> int:
-    """The width of one of at most so many parts."""
-    width_ns = FIRST_WIDTH_NS
+    """The width of one of at most so many parts; `parts` is a power of 2."""
+    width_ns = SHORT_NS // parts
     while until_ns > parts * width_ns:
         width_ns *= 2
     return width_ns
 
 
 class Samples:
-    """Of one device. Rows are ``FIELDS``; the sample at place p belongs to the instant p x ``width_ns``."""
+    """Of one device: its ``ACCOUNTS`` at the instants 0, ``width_ns``, 2 x ``width_ns`` ..., one after the other."""
 
-    __slots__ = ("_most", "columns", "width_ns")
+    __slots__ = ("_most", "figures", "width_ns")
 
     def __init__(self, parts: int) -> None:
         self._most = 2 * parts
         """More than are shown: what is simulated ahead of time and taken back must not decide the width."""
-        self.width_ns = FIRST_WIDTH_NS
-        self.columns = [array("q") for _ in FIELDS]
+        self.width_ns = SHORT_NS // parts
+        self.figures = array("q")
+
+    def copy(self) -> Samples:
+        made = Samples(self._most // 2)
+        made.width_ns, made.figures = self.width_ns, self.figures[:]
+        return made
 
     def make_room(self, until_ns: int) -> int:
         """The width with which samples until this instant fit."""
         while until_ns > self._most * self.width_ns:
             self.width_ns *= 2
-            for column in self.columns:
-                column[:] = column[::2]
+            self.figures = array("q", self.at(2).tobytes())
         return self.width_ns
 
-    def put(self, place: int, figures: Sequence[int]) -> None:
+    def put(self, place: int, accounts: tuple[int, ...]) -> None:
         """`place`: at most one behind the last."""
-        if place < len(self.columns[0]):
-            for column, figure in zip(self.columns, figures, strict=True):
-                column[place] = figure
+        figures, at = self.figures, place * len(ACCOUNTS)
+        if at == len(figures):
+            figures.extend(accounts)
         else:
-            for column, figure in zip(self.columns, figures, strict=True):
-                column.append(figure)
+            figures[at : at + len(ACCOUNTS)] = array("q", accounts)
+
+    def at(self, every: int) -> NDArray[np.int64]:
+        """Each so many-th sample: by sample and account. A view: it has to be gone before something is put."""
+        return np.frombuffer(self.figures, np.int64).reshape(-1, len(ACCOUNTS))[::every]
+
+
+class MemoryChange:
+    """The latest change of what a device has given out at most, and the one before. None before the first."""
+
+    __slots__ = ("allocated", "at_ns", "before", "device", "reserved")
+
+    def __init__(self, before: MemoryChange | None, at_ns: int, device: int, allocated: int, reserved: int) -> None:
+        self.before = before
+        self.at_ns = at_ns
+        self.device = device
+        self.allocated = allocated
+        self.reserved = reserved
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activity:
     width_ns: int
     until_ns: int
-    ranks: Sequence[NDArray[np.int64]]
-    """Of each rank, by field and instant: the accounts of all its devices at 0, width, 2 x width ... and `until_ns`."""
+    accounts: Sequence[NDArray[np.int64]]
+    """Of each rank, by account and instant: those of all its devices at 0, width, 2 x width ... and `until_ns`."""
+    memory: Sequence[NDArray[np.int64]]
+    """Of each rank, the same for the peaks until then, in bytes: allocated, reserved."""
     devices: Sequence[int]
     """How many GPUs each rank has used."""
 
 
-def at_instants(samples: Samples, width_ns: int, until_ns: int, final: Sequence[int]) -> NDArray[np.int64]:
-    """The figures at the multiples of this width before `until_ns`, which is now, and the `final` ones."""
+def accounts_at(samples: Samples, width_ns: int, until_ns: int, final: Sequence[int]) -> NDArray[np.int64]:
+    """By account: at the multiples of this width before `until_ns`, to which samples reach, and the `final` ones."""
     places = -(-until_ns // width_ns)
-    every = max(width_ns // samples.width_ns, 1)
-    found = np.zeros((len(FIELDS), places + 1), np.int64)
-    for row, column in enumerate(samples.columns):
-        taken = np.frombuffer(column, np.int64)[::every][:places]
-        found[row, : len(taken)] = taken
-        found[row, len(taken) :] = final[row]
+    found = np.empty((len(ACCOUNTS), places + 1), np.int64)
+    found[:, places] = final
+    found[:, :places] = samples.at(width_ns // samples.width_ns)[:places].T
+    return found
+
+
+def memory_at(last: MemoryChange | None, width_ns: int, until_ns: int) -> NDArray[np.int64]:
+    """Peaks of all devices together, at the same instants. `last`: the latest change."""
+    found = np.zeros((2, -(-until_ns // width_ns) + 1), np.int64)
+    later: dict[int, int] = {}
+    change = last
+    while change is not None:
+        from_place = -(-change.at_ns // width_ns)
+        to_place = later.get(change.device, found.shape[1])
+        found[:, from_place:to_place] += np.array([[change.allocated], [change.reserved]])
+        later[change.device] = min(from_place, to_place)
+        change = change.before
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from phantora_async.pages.live_server import LiveServer
@@ -20,8 +20,11 @@ Document = Mapping[str, Any]
 class Run(Protocol):
     """What the coordinator tells."""
 
-    def live_state(self) -> Document:
-        """`live`, and what changes all the time of `simulated`."""
+    def progress(self) -> Document:
+        """What changes all the time: parts of `live`, and of the report's `simulated`."""
+
+    def ranks(self) -> Document:
+        """The same for every rank."""
 
     def report_so_far(self) -> Document: ...
 
@@ -42,19 +45,21 @@ class LivePage:
         await self._server.start()
 
     async def show(self, run: Run) -> None:
-        often, whole = Pace(), Pace()
+        def state(told: Document) -> Document:
+            return parts({"live": told["live"], "report": {"simulated": told["simulated"]}})
+
+        made: list[tuple[Pace, Callable[[], Document]]] = [
+            (Pace(), lambda: self._parts(run.report_so_far(), {})),
+            (Pace(), lambda: state(run.ranks())),
+            (Pace(), lambda: state(run.progress())),
+        ]
         while True:
             await self._server.somebody_looks()
-            sent_nbytes = self._server.sent_nbytes
-            if whole.due(time.monotonic()):
-                began_s = time.perf_counter()
-                self._server.publish(self._parts(run.report_so_far(), {}))
-                whole.took(time.monotonic(), time.perf_counter() - began_s, sent_nbytes)
-            if often.due(time.monotonic()):
-                began_s = time.perf_counter()
-                state = run.live_state()
-                self._server.publish(parts({"live": state["live"], "report": {"simulated": state["simulated"]}}))
-                often.took(time.monotonic(), time.perf_counter() - began_s, sent_nbytes)
+            for pace, make in made:
+                if pace.due(time.monotonic()):
+                    sent_nbytes, began_s = self._server.sent_nbytes, time.thread_time()
+                    self._server.publish(make())
+                    pace.took(time.monotonic(), time.thread_time() - began_s, sent_nbytes)
             await asyncio.sleep(LOOK_S)
 
     def _parts(self, document: Document, live: Document | None) -> dict[str, Any]:

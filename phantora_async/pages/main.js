@@ -1,6 +1,6 @@
 // Puts the sections on the page. While a run lasts, those whose data has changed are made again.
 
-const SECTIONS = [progress, states, tiles, steps, breakdown, activity, memory, links, kernels, configuration, notes];
+const SECTIONS = [progress, states, tiles, steps, breakdown, reasons, activity, memory, links, kernels, configuration, notes];
 
 function heading(view) {
   const {simulated} = view.report, servers = simulated.servers.length;
@@ -56,6 +56,7 @@ const READS = new Map([
   [tiles, ({report: {simulated: s, simulator}}) => [s.step, s.work, s.memory, s.virtual_ns, s.ranks, simulator.wall_s]],
   [steps, view => view.report.simulated.step], [breakdown, view => view.report.simulated.ranks],
   [activity, ({report: {simulated: s}}) => [s.activity, s.step.from_ns]],
+  [reasons, view => view.report.simulated.reasons],
   [memory, ({report: {simulated: s}}) => [s.ranks, s.memory, s.activity]],
   [links, view => view.report.simulated.links], [kernels, ({report: {simulated: s}}) => [s.kernels, s.cost_sources]],
   [configuration, ({report}) => [report.simulated.collectives, report.simulator, report.run]], [notes, view => view.notes],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 EVERY_S = 1.0
-SHARE = 0.01
-"""Of the time, for each of the two parts of the state: what changes all the time, and the rest."""
+SHARE = 0.006
+"""Of a processor's time, for each of three parts of the state: progress, ranks, the whole report."""
 NBYTES_PER_S = 4e8
 """How fast a state is copied to sockets, an assumption for a slow machine."""
 
@@ -20,5 +20,5 @@ class Pace:
         return now_s >= self._due_s
 
     def took(self, now_s: float, for_s: float, sent_nbytes: int = 0) -> None:
-        """Making the state has taken so long, and so many bytes were sent to viewers."""
+        """Making the state has taken so much processor time, and so many bytes were sent to viewers."""
         self._due_s = now_s + max(EVERY_S, (for_s + sent_nbytes / NBYTES_PER_S) / self._share)

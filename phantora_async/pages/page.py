@@ -18,7 +18,17 @@ from typing import Any
 
 from phantora_async.wording import printable
 
-SCRIPTS = ("format.js", "picture.js", "columns.js", "heat.js", "sections.js", "tables.js", "live.js", "main.js")
+SCRIPTS = (
+    "format.js",
+    "picture.js",
+    "columns.js",
+    "heat.js",
+    "sections.js",
+    "tables.js",
+    "reasons.js",
+    "live.js",
+    "main.js",
+)
 """In the order in which they use each other."""
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from emu.contract import records
-from phantora_async.reasons.recording import Interval, Moved, NcclRun, SegmentRun
+from phantora_async.reasons.recording import Interval, Moved, NcclRun, Recorder, SegmentRun, StepReached
 from phantora_async.reasons.waits import Wait
 from phantora_async.virtual_time import Collective
 
-HOST = "host"
-"""What a piece of a host does."""
+HOST, OUTSIDE = "host", "outside"
+"""What a piece of a host does: it works, or it waits in a socket, for a file or for another process."""
 Doing = records.Segment | Collective | str
 
 
@@ -24,18 +24,19 @@ class Piece(NamedTuple):
     start_ns: int
     end_ns: int
     doing: Doing
-    """A segment of GPU work, a collective that moves data, or HOST."""
+    """A segment of GPU work, a collective that moves data, HOST or OUTSIDE."""
     awaited: str = ""
     """How others wait for this rank, see ``Wait.kind``; "": they do not."""
     slowed: float = 0.0
     """Share of a segment's time that other work on the GPU costs it."""
 
 
-def walk(end: Interval, from_ns: int, to_ns: int, waits: Mapping[int, Sequence[Wait]]) -> list[Piece]:
-    """The path to `end`, which was reached at `to_ns`, in order of time. Its pieces fill the time from `from_ns` on."""
-    pieces = list(_backwards(end, from_ns, to_ns))
+def walk(recorder: Recorder, end: StepReached, from_ns: int, waits: Mapping[int, Sequence[Wait]]) -> list[Piece]:
+    """The path to `end`, in order of time. Its pieces fill the time from `from_ns` on."""
+    pieces = list(_backwards(end.cause, from_ns, end.at_ns))
     pieces.reverse()
-    return [part for piece in pieces for part in _cut(piece, waits.get(piece.rank, ()))]
+    working = [part for piece in pieces for part in _outside(piece, recorder.outside.get(piece.rank, ()))]
+    return [part for piece in working for part in _awaited(piece, waits.get(piece.rank, ()))]
 
 
 def _backwards(end: Interval, from_ns: int, to_ns: int) -> Iterator[Piece]:
@@ -67,15 +68,33 @@ def _done_ns(moved: Moved) -> int:
     return moved.done_ns
 
 
-def _cut(piece: Piece, waits: Sequence[Wait]) -> Iterator[Piece]:
+def _outside(piece: Piece, spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
+    """Cuts the piece of a host where it does not work itself."""
+    if piece.doing != HOST:
+        yield piece
+        return
+    for part, inside in _cut(piece, spans):
+        yield part if inside < 0 else part._replace(doing=OUTSIDE)
+
+
+def _awaited(piece: Piece, waits: Sequence[Wait]) -> Iterator[Piece]:
     """Cuts the piece where others begin or cease to wait for its rank. A collective is nobody's."""
+    if isinstance(piece.doing, Collective) or piece.doing == OUTSIDE:
+        yield piece
+        return
+    for part, inside in _cut(piece, [(wait.start_ns, wait.end_ns) for wait in waits]):
+        yield part if inside < 0 else part._replace(awaited=waits[inside].kind)
+
+
+def _cut(piece: Piece, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[Piece, int]]:
+    """The parts of the piece with the place of the span in which each lies; -1: in none. Spans follow each other."""
     at_ns = piece.start_ns
-    for wait in () if isinstance(piece.doing, Collective) else waits:
-        start_ns, end_ns = max(wait.start_ns, at_ns), min(wait.end_ns, piece.end_ns)
+    for place, (since_ns, until_ns) in enumerate(spans):
+        start_ns, end_ns = max(since_ns, at_ns), min(until_ns, piece.end_ns)
         if start_ns < end_ns:
             if at_ns < start_ns:
-                yield piece._replace(start_ns=at_ns, end_ns=start_ns)
-            yield piece._replace(start_ns=start_ns, end_ns=end_ns, awaited=wait.kind)
+                yield piece._replace(start_ns=at_ns, end_ns=start_ns), -1
+            yield piece._replace(start_ns=start_ns, end_ns=end_ns), place
             at_ns = end_ns
     if at_ns < piece.end_ns:
-        yield piece._replace(start_ns=at_ns)
+        yield piece._replace(start_ns=at_ns), -1

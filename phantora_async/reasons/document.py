@@ -49,7 +49,7 @@ def _document(
     between = from_ns, to_ns = step_instants(chosen, recorder)
     if from_ns == to_ns:
         raise NoStepError("the last steps take no time")
-    pieces = walk(recorder.steps[LOGGED_RANK, chosen.last].cause, from_ns, to_ns, waits(recorder, from_ns, to_ns))
+    pieces = walk(recorder, recorder.steps[LOGGED_RANK, chosen.last], from_ns, waits(recorder, from_ns, to_ns))
     return {
         "missing": "",
         "step": chosen.step,

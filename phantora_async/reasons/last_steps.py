@@ -9,6 +9,7 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind
+from phantora_async.reasons.recording import OUTSIDE_NBYTES
 from phantora_async.virtual_time import OutsideWait
 
 KEPT_STEPS = 4
@@ -85,7 +86,9 @@ class LastSteps:
         if not self.missing and wait.for_ns:
             mine = self.ranks[wait.rank]
             place = len(mine.after) - (mine.fed - wait.facts_done)
-            mine.after.insert(max(place, 0), records.HostAdvance(records.HOST_ADVANCE, 0, WAITED, wait.for_ns, b""))
+            mine.after.insert(
+                max(place, 0), records.HostAdvance(records.HOST_ADVANCE, 0, OUTSIDE_NBYTES, wait.for_ns, b"")
+            )
 
     def _forget(self, rank: int) -> None:
         mine = self.ranks[rank]
@@ -98,10 +101,6 @@ class LastSteps:
     def _give_up(self, reason: str) -> None:
         self.missing = reason
         self.ranks = []
-
-
-WAITED = 0
-"""``nbytes`` of a HOST_ADVANCE that no rank has sent."""
 
 
 def _follow(streams: dict[int, Any], facts: Facts) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.reasons.contents import COMPUTE, Contents
-from phantora_async.reasons.critical_path import Piece
+from phantora_async.reasons.critical_path import OUTSIDE, Piece
 from phantora_async.reasons.recording import Recorder
 from phantora_async.virtual_time import Collective
 from phantora_async.virtual_time.facts import PAIRWISE
@@ -46,7 +46,8 @@ def _parts_of(piece: Piece, contents: Contents) -> Iterator[tuple[Part, int]]:
     if isinstance(piece.doing, Collective):
         yield Part("communication", piece.doing.comm.label, ""), for_ns
     elif isinstance(piece.doing, str):
-        yield _part(piece, "host", f"rank {piece.rank}"), for_ns
+        outside = " (in sockets, files, other processes)" if piece.doing == OUTSIDE else ""
+        yield _part(piece, "host", f"rank {piece.rank}{outside}"), for_ns
     else:
         slowed_ns = int(for_ns * piece.slowed)
         yield _part(piece, COMPUTE, SLOWED), slowed_ns

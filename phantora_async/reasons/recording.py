@@ -28,6 +28,9 @@ from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.speculation import Speculation
 from phantora_async.virtual_time.streams import Streams
 
+OUTSIDE_NBYTES = 0
+"""Of a HOST_ADVANCE that no rank has sent: the rank waited where no record tells of it."""
+
 
 @dataclass(slots=True, eq=False)
 class HostRun:
@@ -106,6 +109,8 @@ class Recorder:
         """When, and the last member's kernel."""
         self.steps: dict[tuple[int, int], StepReached] = {}
         """By rank and number."""
+        self.outside: dict[int, list[tuple[int, int]]] = {}
+        """By rank: when it waited in a socket or for a file."""
         self.segments: list[SegmentRun] = []
         self.nccl: list[NcclRun] = []
 
@@ -223,6 +228,12 @@ class _Hosts(Hosts):
             queue_depth,
             parts_for(len(timeline.hosts)),
         )
+
+    def _pass(self, host: Host, record: records.Up) -> bool:
+        if record.kind == records.HOST_ADVANCE and record.nbytes == OUTSIDE_NBYTES:
+            now_ns = self._event_queue.now_ns
+            self._recorder.outside.setdefault(host.rank, []).append((now_ns - record.host_ns, now_ns))
+        return True
 
     def wake(self, host: Host) -> None:
         recorder, now_ns = self._recorder, self._event_queue.now_ns

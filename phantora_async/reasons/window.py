@@ -9,6 +9,7 @@ from typing import Any
 
 from emu.contract import records
 from phantora_async.reasons.last_steps import LastSteps
+from phantora_async.reasons.recording import OUTSIDE_NBYTES
 from phantora_async.virtual_time import Collective, NcclKernelFact, StepFigures
 from phantora_async.virtual_time.output import LOGGED_RANK
 
@@ -65,7 +66,7 @@ def _host_ns(ends: Sequence[StepFigures], number: int) -> int:
 
 def _begin(streams: Sequence[Any], for_ns: int) -> Facts:
     """What brings a rank to where its facts begin."""
-    return [*streams, records.HostAdvance(records.HOST_ADVANCE, 0, 0, for_ns, b"")]
+    return [*streams, records.HostAdvance(records.HOST_ADVANCE, 0, OUTSIDE_NBYTES, for_ns, b"")]
 
 
 def _complete(facts: list[Facts]) -> list[Facts]:

@@ -8,6 +8,7 @@ May import: netsim, ingest, over_time, run_spec, virtual_time, wording.
 """
 
 from phantora_async.report.document import SCHEMA, Document, build, ranks_document, to_json
+from phantora_async.report.memory import memory_notes
 from phantora_async.report.reading import ReportError, read, read_whole
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
@@ -19,6 +20,7 @@ __all__ = [
     "ReportError",
     "Usage",
     "build",
+    "memory_notes",
     "notes",
     "ranks_document",
     "read",

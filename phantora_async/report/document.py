@@ -13,6 +13,7 @@ from phantora_async.ingest.launch_counts import Counts, LaunchCounts
 from phantora_async.report.interval import interval, kernel_error, step_parts
 from phantora_async.report.kernels import kernels_document, source_shares, window_counts
 from phantora_async.report.logged import logged_rates
+from phantora_async.report.memory import memory_document
 from phantora_async.report.routing import routing_document
 from phantora_async.report.simulator import Usage
 from phantora_async.report.stated_values import stated_document
@@ -44,7 +45,7 @@ def build(
         "exit_code": exit_code,
         "failure": failure,
         "stopped": stopped,
-        "simulated": _simulated(spec, snapshot, fact_builder),
+        "simulated": _simulated(spec, snapshot, fact_builder, exit_code == 0),
         "simulator": usage.document()
         | {
             "rank_cpu": _rank_cpu(fact_builder),
@@ -98,7 +99,7 @@ def to_json(document: Document) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> Document:
+def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, ended_well: bool) -> Document:
     ranks = ranks_document(spec, snapshot, fact_builder)
     costs = fact_builder.costs
 
@@ -126,11 +127,13 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder) -> 
         "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
         | _unrecognised(costs, [info.launches.total for info in fact_builder.rank_info]),
         "kernels": kernels,
-        "memory": {
-            "capacity_nbytes": spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes,
-            "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
-            "max_reserved_nbytes": max(rank["memory"]["reserved_peak_nbytes"] for rank in ranks),
-        },
+        "memory": memory_document(
+            (spec.gpu.memory.total_nbytes, spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes),
+            ranks,
+            [info.held_memory for info in fact_builder.rank_info],
+            fact_builder.site,
+            ended_well,
+        ),
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
         "routing": routing_document(spec.routing, fact_builder.routing),

@@ -82,8 +82,24 @@ class AnyObject:
         return "an object"
 
 
-Shape = Whole | Number | Text | Maybe | Each | Fields | AnyObject
-WHOLE, NUMBER, TEXT = Whole(), Number(), Text()
+@dataclass(frozen=True, slots=True)
+class Flag:
+    def __str__(self) -> str:
+        return "true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An object whose values all have this shape."""
+
+    shape: Shape
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+Shape = Flag | Named | Whole | Number | Text | Maybe | Each | Fields | AnyObject
+WHOLE, NUMBER, TEXT, FLAG = Whole(), Number(), Text(), Flag()
 
 
 def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
@@ -99,7 +115,8 @@ _RANK = Fields(
     | {
         "window": TEXT,
         "memory": Fields(
-            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"), {"device_peak_nbytes": NUMBER}
+            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"),
+            {"device_peak_nbytes": NUMBER, "parts": Named(WHOLE)},
         ),
     },
     _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches") | {"flops": NUMBER},
@@ -158,6 +175,24 @@ _REASONS = Fields(
         "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
     },
 )
+_MEMORY = Fields(
+    _fields(NUMBER, "max_allocated_nbytes"),
+    _fields(NUMBER, "capacity_nbytes", "total_nbytes", "max_reserved_nbytes")
+    | {
+        "verdict": Fields(
+            _fields(WHOLE, "rank", "needed_nbytes") | {"fits": FLAG},
+            _fields(WHOLE, "left_nbytes", "missing_nbytes", "asked_nbytes", "unused_nbytes", "failures")
+            | {"site": TEXT},
+        ),
+        "fullest": Fields(
+            {
+                "rank": WHOLE,
+                "parts": Named(WHOLE),
+                "holders": Each(Fields(_fields(WHOLE, "nbytes", "blocks") | _fields(TEXT, "part", "op", "site"))),
+            }
+        ),
+    },
+)
 _SIMULATED = Fields(
     _fields(TEXT, "gpu", "cluster", "host", "host_mode")
     | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
@@ -187,10 +222,10 @@ _SIMULATED = Fields(
         "stated_values": Each(_STATED),
         "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
         "restarts": Each(_RESTART),
-        "reasons": _REASONS,
-        "memory": Fields(_fields(NUMBER, "capacity_nbytes")),
+        "memory": _MEMORY,
         "activity": _ACTIVITY,
         "links": _LINKS,
+        "reasons": _REASONS,
     },
 )
 _SPECULATION = Fields(
@@ -264,6 +299,11 @@ def _fault(value: Any, shape: Shape, place: tuple[str | int, ...]) -> _Fault | N
                         return _Fault((*place, name), "missing")
                 elif (fault := _fault(value[name], inner, (*place, name))) is not None:
                     return fault
+            return None
+        case Named() if isinstance(value, dict):
+            faults = (_fault(one, shape.shape, (*place, name)) for name, one in value.items())
+            return next((fault for fault in faults if fault is not None), None)
+        case Flag() if isinstance(value, bool):
             return None
         case Each() if isinstance(value, list) and len(value) >= shape.least:
             faults = (_fault(one, shape.shape, (*place, number)) for number, one in enumerate(value))

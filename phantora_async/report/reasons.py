@@ -20,6 +20,8 @@ LEAST_SHARE = 0.005
 MOST_NAMED = 4
 """Of one kind."""
 MOST_LONGEST = 3
+"""Kernels and collectives of the path."""
+LONGEST_TITLE = 60
 LEAST_CHANGE = 0.0005
 Document = Mapping[str, Any]
 
@@ -56,8 +58,14 @@ def _named(parts: Sequence[Document], step_ns: int) -> str:
 def _longest(costs: Sequence[Document], step_ns: int) -> str:
     ordered = sorted(costs, key=lambda one: -one["path_ns"])[:MOST_LONGEST]
     return ", ".join(
-        f"{one['title']} {one['path_ns'] / step_ns:.1%}" for one in ordered if one["path_ns"] >= LEAST_SHARE * step_ns
+        f"{_short(one['title'])} {one['path_ns'] / step_ns:.1%}"
+        for one in ordered
+        if one["path_ns"] >= LEAST_SHARE * step_ns
     )
+
+
+def _short(title: str) -> str:
+    return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…"
 
 
 def _change(entry: Document, step_ns: int) -> str:

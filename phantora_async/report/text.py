@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phantora_async.report.document import MOST_WARNINGS
+from phantora_async.report.memory import memory_notes
 from phantora_async.report.reasons import reasons_notes
 from phantora_async.report.routing import routing_notes
 from phantora_async.report.stated_values import stated_notes
@@ -243,6 +244,7 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
     notes += _logged(simulated.get("logged", []))
+    notes += memory_notes(simulated["memory"]) if "memory" in simulated else []
     if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
         full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
         notes.append(

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import DeviceKind
-from phantora_async.over_time import Samples
+from phantora_async.over_time import MemoryChange, Samples
+from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.entity_fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.facts import Collective, CommCreation
 
@@ -244,25 +245,29 @@ class Device:
         place = -(-at_ns // width_ns)
         while place * width_ns <= now_ns:
             self.account(place * width_ns)
-            memory = self.host.memory.get(self.number, NO_MEMORY)
-            self.samples.put(place, (*_shares(self)[:5], memory.allocated, memory.reserved))
+            self.samples.put(place, _accounts(self))
             place += 1
         self.sample_ns = place * width_ns
 
-    def at(self, now_ns: int) -> Device:
-        """A copy with the accounts of this instant."""
+    def shares_at(self, now_ns: int) -> Shares:
+        """Where time went until this instant. Books nothing."""
         device = copy(self)
         device.sample_ns = NO_SAMPLES
         device.account(now_ns)
-        return device
+        return Shares._make(_shares(device))
 
-    def shares_at(self, now_ns: int) -> Shares:
-        """Where time went until this instant. Books nothing."""
-        return Shares._make(_shares(self.at(now_ns)))
+    def samples_at(self, now_ns: int) -> Samples:
+        """A copy that reaches to this instant. Books nothing."""
+        assert self.samples is not None, "hosts give every device some"
+        device = copy(self)
+        device.samples = samples = self.samples.copy()
+        device.account(now_ns)
+        return samples
 
 
 _shares = attrgetter(*Shares._fields)
 """A device's accounts have the names of the shares."""
+_accounts = attrgetter(*ACCOUNTS)
 
 
 @entity
@@ -352,6 +357,8 @@ class Host:
     """By processes that the present one was started in place of."""
     memory: dict[int, MemoryPeaks] = saved(factory=dict)
     """By device."""
+    memory_change: MemoryChange | None = saved(None)
+    """The latest change of ``memory``."""
     steps: int = saved(0)
 
     @property
@@ -381,11 +388,12 @@ class Host:
 
     def shares_at(self, now_ns: int) -> Shares:
         """Where the time of all its devices went until this instant."""
-        return reduce(
-            Shares.plus,
-            (device.shares_at(now_ns) for device in self.used if device.number < DeviceKind.APART),
-            NO_SHARES,
-        )
+        return reduce(Shares.plus, (device.shares_at(now_ns) for device in self.gpus), NO_SHARES)
+
+    @property
+    def gpus(self) -> list[Device]:
+        """Those of ``used`` whose time counts."""
+        return [device for device in self.used if device.number < DeviceKind.APART]
 
 
 Item = Segment | EventRecording | Wait | NcclKernel | StepEnd

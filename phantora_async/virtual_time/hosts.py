@@ -8,7 +8,7 @@ from typing import Any
 from emu.contract import records
 from emu.contract.records import MarkerKind, ScopeKind
 from phantora_async.errors import ProtocolError
-from phantora_async.over_time import Samples
+from phantora_async.over_time import LEAST_PARTS, MemoryChange, Samples
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import (
@@ -60,7 +60,7 @@ class Hosts:
         comm_creations: CommCreations,
         output: Output,
         queue_depth: int,
-        parts: int,
+        parts: int = LEAST_PARTS,
     ) -> None:
         """`parts`: of time, of which it is noted what devices did."""
         self._event_queue = event_queue
@@ -148,7 +148,10 @@ class Hosts:
 
     def _memory(self, host: Host, record: records.Memory) -> bool:
         peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
-        host.memory = host.memory | {record.device: peaks.largest(host.memory.get(record.device, NO_MEMORY))}
+        peaks = peaks.largest(host.memory.get(record.device, NO_MEMORY))
+        host.memory = host.memory | {record.device: peaks}
+        told = peaks.allocated, peaks.reserved
+        host.memory_change = MemoryChange(host.memory_change, self._event_queue.now_ns, record.device, *told)
         return True
 
     def _counters(self, host: Host, record: records.Counters) -> bool:

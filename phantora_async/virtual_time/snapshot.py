@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from emu.contract import records
-from phantora_async.over_time import FIELDS, Activity, at_instants, parts_for, width_for
+from phantora_async.over_time import Activity, accounts_at, memory_at, parts_for, width_for
+from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.entities import (
     NO_MEMORY,
     Device,
@@ -145,19 +146,18 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
 
 def take_activity(timeline: Timeline) -> Activity:
     """See ``Timeline.activity``."""
-    now_ns = timeline.now_ns
-    width_ns = width_for(now_ns, parts_for(len(timeline.hosts)))
-    places = -(-now_ns // width_ns) + 1
-    ranks = []
-    for host in timeline.hosts:
-        figures = np.zeros((len(FIELDS), places), np.int64)
-        for device in host.used:
-            memory = host.memory.get(device.number, NO_MEMORY)
-            final = (*device.shares_at(now_ns)[:5], memory.allocated, memory.reserved)
-            assert device.samples is not None, "hosts give every device some"
-            figures += at_instants(device.samples, width_ns, now_ns, final)
-        ranks.append(figures)
-    return Activity(width_ns, now_ns, ranks, [len(host.used) for host in timeline.hosts])
+    now_ns, hosts = timeline.now_ns, timeline.hosts
+    sampled = [[(device, device.samples_at(now_ns)) for device in host.gpus] for host in hosts]
+    least_ns = max((samples.width_ns for devices in sampled for _, samples in devices), default=0)
+    width_ns = max(width_for(now_ns, parts_for(len(hosts))), least_ns)
+    accounts = []
+    for devices in sampled:
+        together = np.zeros((len(ACCOUNTS), -(-now_ns // width_ns) + 1), np.int64)
+        for device, samples in devices:
+            together += accounts_at(samples, width_ns, now_ns, device.shares_at(now_ns)[: len(ACCOUNTS)])
+        accounts.append(together)
+    memory = [memory_at(host.memory_change, width_ns, now_ns) for host in hosts]
+    return Activity(width_ns, now_ns, accounts, memory, [len(devices) for devices in sampled])
 
 
 class _Ranks:

@@ -29,6 +29,21 @@ class Cluster:
     """netsim's [network] table, unread: docs/netsim.md says what its keys mean."""
     path: Path
 
+    @property
+    def multicast(self) -> bool:
+        """Do the switches of a server copy what one GPU writes to several others (NVLink multicast)?"""
+        return bool(self._server().get("nvls", False))
+
+    @property
+    def peer_gb_per_s(self) -> float | None:
+        """What one GPU of a server reads from another one's memory; None: over PCIe, or not said."""
+        gbps = self._server().get("gpu_gbps")
+        return gbps / 8 if isinstance(gbps, int | float) and gbps > 0 else None
+
+    def _server(self) -> dict[str, Any]:
+        server = self.network.get("server")
+        return server if isinstance(server, dict) else {}
+
     def network_servers(self, servers: int) -> int:
         """How many of the servers of `network` so many servers are."""
         return -(-servers // self.servers_per_nvlink_domain)

@@ -20,6 +20,8 @@ MOST_SMS = 10_000
 MOST_WINDOW_MS = 1_000
 MOST_WATTS = 100_000
 PEAK_DTYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "i8")
+OPTIONAL_PEAKS = {"f4": "f8"}
+"""Peaks that a file may leave out, and the one that applies then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,12 @@ class Gpu:
     power: Power | None
     """None: not described. The clock stays, and `Achieved.tensor_fraction` holds what power costs products."""
     peaks: tuple[tuple[str, float], ...]
-    """FLOP/s by dtype of PEAK_DTYPES."""
+    """FLOP/s by dtype of PEAK_DTYPES, and of OPTIONAL_PEAKS where the file has them."""
     attributes: tuple[tuple[Attribute, int], ...]
     """Every device attribute that CUDA defines, but the PCI ids of a board."""
     path: Path
+    peer_gb_per_s: float | None = None
+    """What it reads from another GPU's memory, where a cluster says so; None: as over PCIe."""
 
     @property
     def products_by_warp_groups(self) -> bool:
@@ -136,9 +140,9 @@ class Gpu:
         Raises ProfileError for a dtype that no unit multiplies.
         """
         key = "f8" if dtype.startswith("f8") else "i8" if dtype in ("u8", "b8") else dtype
-        for name, flops in self.peaks:
-            if name == key:
-                return flops
+        known = dict(self.peaks)
+        if found := known.get(key) or known.get(OPTIONAL_PEAKS.get(key, "")):
+            return found
         raise ProfileError(f"{self.path}: peak_tflops: no figure for dtype {dtype!r}; known: {', '.join(PEAK_DTYPES)}")
 
     def device_file_lines(self) -> list[str]:
@@ -241,7 +245,10 @@ def _gpu(top: Fields) -> Gpu:
         ),
         nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
         power=_power(top),
-        peaks=tuple((dtype, peaks.number(dtype) * 1e12) for dtype in PEAK_DTYPES),
+        peaks=tuple(
+            (dtype, peaks.number(dtype) * 1e12)
+            for dtype in (*PEAK_DTYPES, *(one for one in OPTIONAL_PEAKS if one in peaks.keys()))  # noqa: SIM118
+        ),
         attributes=tuple(sorted((known | _overrides(top)).items())),
         path=top.path,
     )

@@ -1,4 +1,4 @@
-"""Copies, memory fills, and library calls of which only the bytes are known."""
+"""Copies, memory fills, and cuDNN's batch norm."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.machine import Estimate, Machine, both
-from profiles.signature import Copy, Library, Memset, Norm, dtype_nbytes, elements
+from profiles.signature import Copy, Memset, Norm, dtype_nbytes
 
 DEVICE_COPY_START_NS = 100.0
+PEER_START_NS = 2_000.0  # estimate: a copy engine's way to another GPU's memory
 SLOW_NBYTES = 400_000  # the first bytes over PCIe go at half the rate: measured 19 us for 440 KB, 83 us for 4.1 MB
 DEVICE_COPY_RATE = 0.93  # of a streaming kernel's bandwidth
 FILL = 0.93  # of a copy's time per byte: pure writes need no turnaround of the memory bus
 FILL_FLOOR = 0.75  # of a kernel's: the driver's own kernel has no arguments to fetch
-LIBRARY_RATE = 0.8  # of a streaming kernel's bandwidth
 CUDNN_NORM_RATE = 0.75
 CUDNN_NORM_PASSES = {"fwd": 3, "bwd": 5}
 # One block's time per element of its channel, and blocks of an SM.
 CUDNN_CHANNEL_NS = {"fwd": 0.55, "bwd": 1.45}
 CUDNN_BLOCKS = 4
-UNKNOWN_ITEM_NBYTES = 4.0
 
 
 def copy(gpu: Gpu, what: Copy) -> Estimate:
-    """Copy engines move data over PCIe, which NCCL over NVLink does not slow. Copies on the device stream memory."""
-    if what.direction in ("d2d", "p2p"):
+    """Copy engines move data over PCIe, which NCCL over NVLink does not slow. Copies on the device stream memory. Those
+    between GPUs go over NVLink, where there is one; that others use it then is not modelled.
+    """
+    if what.direction == "p2p":
+        ns = PEER_START_NS + what.nbytes / (gpu.peer_gb_per_s or gpu.pcie.pinned_gb_per_s)
+        return Estimate(ns, ns, model="copy between GPUs", nbytes=float(what.nbytes))
+    if what.direction == "d2d":
         nbytes = 2.0 * what.nbytes
         return both(
             gpu,
@@ -58,8 +62,3 @@ def norm(gpu: Gpu, what: Norm) -> Estimate:
         return max(machine.memory_ns(nbytes) / CUDNN_NORM_RATE, waves * alone)
 
     return both(gpu, ns, model="batch norm of cuDNN", nbytes=2.0 * count * dtype_nbytes(what.dtype))
-
-
-def library(gpu: Gpu, what: Library) -> Estimate:
-    nbytes = float(what.nbytes) or UNKNOWN_ITEM_NBYTES * sum(elements(shape) for shape in what.sizes if shape)
-    return both(gpu, lambda machine: machine.memory_ns(nbytes) / LIBRARY_RATE, model="library call")

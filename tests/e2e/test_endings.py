@@ -166,3 +166,10 @@ def test_a_loop_that_no_other_rank_waits_for(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == 75, done.output
     assert "rank 0 is running at ends.py:" in done.output
     assert done.report["failure"]["kind"] == "stalled"
+
+
+def test_a_rank_that_ends_first_gives_what_its_collectives_have_promised(run: Run) -> None:
+    """Its inputs depend on what the other rank sends later."""
+    done = run("ends_first.py", n=2)
+    assert done.exit_code == 0, done.output
+    assert "x is [15.0, 15.0, 15.0, 15.0]" in done.output

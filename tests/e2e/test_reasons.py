@@ -52,7 +52,7 @@ def test_a_step_has_its_reason(run: Run, job: str, n: int, options: tuple[str, .
     if job == "straggler":
         (first, *_) = [part for part in reasons["parts"] if part["kind"] == kind]
         assert (first["name"], first["doing"]) == ("rank 1", "compute")
-        assert kinds[kind] > reasons["ns"] / 2
+        assert kinds[kind] > reasons["ns"] / 3
     assert reasons["collectives"]["gpu"]
     assert f"why step {reasons['step']} takes" in finished.output
 
@@ -105,12 +105,11 @@ def faster_network(file: Path, resource: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("job", "options", "resource", "describe"),
+    ("job", "options", "resources", "describe"),
     [
-        ("compute", (), "GPU compute", faster_gpu),
-        ("compute", (), "GPU memory", faster_gpu),
-        ("host", (), "host", faster_host),
-        ("network", TWO_SERVERS, "network between servers", faster_network),
+        ("compute", (), ("GPU compute", "GPU memory"), faster_gpu),
+        ("host", (), ("host",), faster_host),
+        ("network", TWO_SERVERS, ("network between servers",), faster_network),
     ],
 )
 def test_what_if_is_what_a_second_run_finds(
@@ -118,15 +117,16 @@ def test_what_if_is_what_a_second_run_finds(
     tmp_path: Path,
     job: str,
     options: tuple[str, ...],
-    resource: str,
+    resources: tuple[str, ...],
     describe: Callable[[Path, str], tuple[str, ...]],
 ) -> None:
     first = run("reasons.py", job, options=("--reasons", *options))
     reasons = first.simulated["reasons"]
-    (expected_ns,) = [one["ns"] for one in reasons["what_if"] if one["resource"] == resource]
-    second = run("reasons.py", job, options=describe(tmp_path / "faster.toml", resource))
-    assert second.exit_code == 0, second.output
-    found_ns = second.simulated["step"]["each_ns"][reasons["step"] - 2]
-    print(f"{job}, {resource}: {reasons['ns']} ns, what-if {expected_ns}, real {found_ns}")
-    assert expected_ns < 0.97 * reasons["ns"]
-    assert expected_ns == pytest.approx(found_ns, rel=0.01)
+    for resource in resources:
+        (expected_ns,) = [one["ns"] for one in reasons["what_if"] if one["resource"] == resource]
+        second = run("reasons.py", job, options=describe(tmp_path / "faster.toml", resource))
+        assert second.exit_code == 0, second.output
+        found_ns = second.simulated["step"]["each_ns"][reasons["step"] - 2]
+        print(f"{job}, {resource}: {reasons['ns']} ns, what-if {expected_ns}, real {found_ns}")
+        assert expected_ns < 0.97 * reasons["ns"]
+        assert expected_ns == pytest.approx(found_ns, rel=0.005)

@@ -76,10 +76,8 @@ def _section(framework: Framework, jobs: Sequence[Job], rows: Mapping[str, Row])
     yield f"## {framework.title}"
     yield ""
     if framework.start:
-        yield f"    phantora-async run -n RANKS {shlex.join(framework.start)} ARGUMENTS"
-        yield ""
-    if framework.note:
-        yield framework.note
+        variables = "".join(f"{name}={value} " for name, value in framework.environment)
+        yield f"    {variables}phantora-async run -n RANKS {shlex.join(framework.start)} ARGUMENTS"
         yield ""
     yield f"| {' | '.join(COLUMNS)} |"
     yield "| --- | ---: | --- | --- | --- | --- | ---: | --- |"

@@ -11,7 +11,7 @@ class Framework:
 
     `start` is what `phantora-async run -n N` starts, with the arguments that all jobs share: a script in `scripts/`, or
     `-m` and a module. If `checkout` is set, the script is in a clone of that repository, and so is the job's working
-    folder.
+    folder. `environment`: variables that it asks for.
     """
 
     title: str
@@ -20,12 +20,12 @@ class Framework:
     start: tuple[str, ...]
     checkout: str = ""
     commit: str = ""
-    note: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 UPDATED = ("reads values that were not computed",)
-"""The warning that a job expects which copies parameters or gradients to the host: nobody has computed what an optimizer
-or a backward pass makes of them (docs/limitations.md).
+"""The warning that a job expects which copies parameters or gradients to the host: what an optimizer or a backward pass
+makes of them is not computed (docs/limitations.md).
 """
 
 

@@ -125,7 +125,7 @@ def _run_job(job: Job, folder: Path) -> tuple[int, str, dict[str, Any], str]:
         text=True,
         start_new_session=True,
         cwd=work,
-        env=os.environ | {"COLUMNS": "160", "PYTHONPATH": path},
+        env=os.environ | {"COLUMNS": "160", "PYTHONPATH": path} | dict(job.framework.environment),
     )
     try:
         output, _ = process.communicate()

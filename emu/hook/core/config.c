@@ -11,6 +11,7 @@
  *   runtime_version                  likewise; without it, the version of the libraries that are loaded (versions.h)
  *   nvml_driver                      the driver's name, 580.95.05
  *   power_limit_w                    the board's default power limit; without it NVML does not know one
+ *   multicast                        1: the switches of a server write to several GPUs at once
  *   nvlink_count                     links of a GPU to the switches of its server
  *   trace_ranks=A-B                  ranks that the run's trace shows; may be repeated
  *   trace_first_step trace_last_step steps of theirs that it shows
@@ -160,6 +161,7 @@ static int set_key(const char *key, char *value) {
     KEY(queue_depth, parse_u32(value, &ph_cfg.queue_depth));
     KEY(runtime_version, parse_int(value, &ph_cfg.runtime_version));
     KEY(driver_version, parse_int(value, &ph_cfg.driver_version));
+    KEY(multicast, parse_int(value, &ph_cfg.multicast));
     KEY(nvlink_count, parse_int(value, &ph_cfg.nvlink_count));
     KEY(trace_ranks, parse_ranks(value));
     KEY(trace_first_step, parse_u64(value, &ph_cfg.trace_first_step));

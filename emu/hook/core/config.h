@@ -29,6 +29,7 @@ typedef struct ph_config {
     bool segment_contents;                      /* the run wants to know what segments consist of */
     uint32_t power_limit_w;
     int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */
+    int multicast;    /* these switches write to several GPUs at once */
 } ph_config;
 extern ph_config ph_cfg;
 

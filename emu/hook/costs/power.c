@@ -10,16 +10,16 @@
  *     time(s)   = time + clocked (s - 1)
  *     energy(s) = energy - clocked_energy (1 - 1 / s)
  *
- * and the clock is where energy(s) = time(s). All work of a GPU counts, one kernel after the other. Waits for other ranks
- * are not known here: the GPU counts as busy through them.
+ * and the clock is where energy(s) = time(s). All work of a GPU counts, one kernel after the other. Waits for other
+ * ranks are not known here: the GPU counts as busy through them.
  */
 #include "costs/power.h"
 #include "core/config.h"
 
 #include <math.h>
 
-enum { SOLVE_NS = 250000 };       /* the clock is found anew after so much work */
-#define LONGEST_STRETCH 1.6       /* the lowest clocks of a GPU under load */
+enum { SOLVE_NS = 250000 }; /* the clock is found anew after so much work */
+#define LONGEST_STRETCH 1.6 /* the lowest clocks of a GPU under load */
 #define THOUSANDTHS 0.001
 
 static struct {

@@ -5,6 +5,7 @@
  * signature are interpreted.
  */
 #include "calls/versions.h"
+#include "core/config.h"
 #include "core/host.h"
 #include "cublas/cublas.h"
 #include "graphs/capture.h"
@@ -13,7 +14,14 @@
 #include <string.h>
 
 enum { ATTRIBUTES = 64, ATTRIBUTE_NBYTES = 16 };
-enum { DESC_COMPUTE_TYPE = 0, DESC_SCALE_TYPE = 1, DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7 };
+enum {
+    DESC_COMPUTE_TYPE = 0,
+    DESC_SCALE_TYPE = 1,
+    DESC_TRANSA = 3,
+    DESC_TRANSB = 4,
+    DESC_EPILOGUE = 7,
+    DESC_A_SCALE_MODE = 31, /* then that of B */
+};
 enum { LAYOUT_TYPE = 0, LAYOUT_ROWS = 2, LAYOUT_COLS = 3, LAYOUT_LD = 4, LAYOUT_BATCH_COUNT = 5, LAYOUT_STRIDE = 6 };
 enum { PREFERENCE_MAX_WORKSPACE = 1 };
 
@@ -141,6 +149,24 @@ PH_EXPORT size_t cublasLtGetCudartVersion(void) {
     return ph_real_version("libcublasLt.so", "cublasLtGetCudartVersion", 13000);
 }
 
+/*
+ * Is there a kernel for these operands and their scales? Of 8 bits since compute capability 8.9; with a scale for each
+ * row or for blocks of 128 numbers on 9.0; with one for each 16 or 32 numbers, and of 4 bits, since 10.0.
+ */
+static bool has_kernels(const descriptor *operation, const descriptor *a, const descriptor *b) {
+    enum { F8E4M3 = 28, F8E5M2 = 29, F4E2M1 = 33, VEC16 = 1, VEC32 = 2, OUTER = 3 };
+    int capability = 10 * ph_cfg.cc_major + ph_cfg.cc_minor;
+    const descriptor *operands[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        int64_t type = number(operands[i], LAYOUT_TYPE, 0), mode = number(operation, DESC_A_SCALE_MODE + i, 0);
+        bool narrow = type == F8E4M3 || type == F8E5M2, narrowest = type == F4E2M1;
+        if ((narrow && capability < 89) || (narrowest && capability < 100)) return false;
+        if ((mode == VEC16 || mode == VEC32) && capability < 100) return false;
+        if (mode >= OUTER && capability != 90) return false;
+    }
+    return true;
+}
+
 /* ---- algorithms: one, which fits every problem; its number says which it is -------------------------------------- */
 static const algorithm only_algorithm = {{1, 0x7068616e746f7261, 0}};
 
@@ -152,6 +178,8 @@ PH_EXPORT int cublasLtMatmulAlgoGetHeuristic(cublas_handle *handle, const descri
     if (!handle || !operation || !a || !b || !c || !d || !preference || requested < 1 || !results || !nreturned)
         return CUBLAS_INVALID_VALUE;
     memset(results, 0, (size_t)requested * sizeof *results);
+    *nreturned = 0;
+    if (!has_kernels(operation, a, b)) return CUBLAS_NOT_SUPPORTED;
     for (int i = 1; i < requested; i++)
         results[i].state = 15; /* only one algorithm is offered: the others are not supported */
     results[0].algo = only_algorithm;

@@ -65,6 +65,21 @@ PH_EXPORT int cufftSetWorkArea(int number, void *work) {
     return find(number) ? FFT_OK : FFT_INVALID_PLAN;
 }
 
+/*
+ * How often a transform of n points goes through memory: a kernel does up to 16,384 points at once, longer transforms
+ * are divided in two, and real ones then need as much again for their halves. A length with a prime factor over 127
+ * becomes a convolution of more than twice the length. As an H200 with cuFFT 12 does it (docs/data/libraries-h200.md).
+ */
+static uint64_t passes_of(uint64_t n, bool real) {
+    enum { AT_ONCE = 16384, REAL_AT_ONCE = 65536, LARGEST_FACTOR = 127, CONVOLVED = 19 };
+    uint64_t rest = n;
+    for (uint64_t factor = 2; factor <= LARGEST_FACTOR && rest > 1; factor++)
+        while (rest % factor == 0) rest /= factor;
+    if (rest > 1) return CONVOLVED;
+    if (n <= AT_ONCE) return 1;
+    return real && n > REAL_AT_ONCE ? 4 : 2;
+}
+
 PH_EXPORT int cufftXtMakePlanMany(int number, int rank, long long *n, long long *inembed, long long istride,
                                   long long idist, int input, long long *onembed, long long ostride, long long odist,
                                   int output, long long batch, size_t *work_nbytes, int execution) {
@@ -74,8 +89,16 @@ PH_EXPORT int cufftXtMakePlanMany(int number, int rank, long long *n, long long 
     if (!it || it->made) return FFT_INVALID_PLAN;
     if (!n || !work_nbytes || rank < 1 || rank > MAX_RANK || batch < 1) return FFT_INVALID_SIZE;
     uint64_t elements = (uint64_t)batch;
-    for (int i = 0; i < rank; i++) elements *= (uint64_t)n[i];
-    it->nbytes = ph_cuda_dtype_nbytes(input, elements) + ph_cuda_dtype_nbytes(output, elements);
+    uint64_t passes = 0;
+    for (int i = 0; i < rank; i++) {
+        if (n[i] < 1) return FFT_INVALID_SIZE;
+        elements *= (uint64_t)n[i];
+        passes += passes_of((uint64_t)n[i], i == rank - 1 && input != output);
+    }
+    /* Of a real transform's complex side only half is stored. */
+    uint64_t in = ph_cuda_dtype_nbytes(input, elements), out = ph_cuda_dtype_nbytes(output, elements);
+    if (in != out) in > out ? (in /= 2) : (out /= 2);
+    it->nbytes = passes * (in + out);
     it->made = true;
     *work_nbytes = ph_cuda_dtype_nbytes(output, elements);
     return FFT_OK;

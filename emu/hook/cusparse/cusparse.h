@@ -1,14 +1,14 @@
 /*
- * cusparse/: products and solves with sparse matrices, and products of matrices of which two of four numbers are zero.
+ * cusparse/: products and solves with sparse matrices. Products of matrices of which two of four numbers are zero
+ * (cuSPARSELt) are refused.
  *
  *   handle.c      handles, descriptors of matrices and vectors, names of errors
  *   generic.c     the generic API: products with dense matrices and vectors, sampled products, triangular solves
  *   sums.c        products and sums of sparse matrices, whose result has a number of entries that must be assumed
  *   legacy.c      block matrices, conversions and sorts
- *   structured.c  cuSPARSELt: dense products with half of one operand's numbers
  *
- * Comes in: calls. Goes out: library calls by name and bytes, and cuSPARSELt's products, to costs/. Nothing is
- * computed: what a call writes is unknown afterwards.
+ * Comes in: calls. Goes out: library calls by name and bytes to costs/. Nothing is computed: what a call writes is
+ * unknown afterwards.
  */
 #ifndef PHANTORA_CUSPARSE_H
 #define PHANTORA_CUSPARSE_H

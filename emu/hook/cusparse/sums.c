@@ -13,6 +13,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Terms are sorted and added up: 8 million took 1.2 ms on an H200 (docs/data/libraries-h200.md), as long as so many
+ * bytes of each. */
+enum { TERM_NBYTES = 450 };
+
 typedef struct product {
     int64_t nnz;
 } product;
@@ -66,8 +70,7 @@ PH_EXPORT int cusparseSpGEMM_compute(sparse_handle *h, int opa, int opb, const v
     double terms = terms_of(a, b);
     how->nnz = c->nnz = distinct(terms, (double)a->rows * (double)b->cols);
     warn("cusparseSpGEMM", c->nnz);
-    int64_t entry = a->index_nbytes + (int64_t)ph_cuda_dtype_nbytes(a->dtype, 1);
-    return sparse_charge(h, "cusparseSpGEMM_compute", sparse_matrix_nbytes(a) + (int64_t)terms * entry);
+    return sparse_charge(h, "cusparseSpGEMM_compute", sparse_matrix_nbytes(a) + (int64_t)terms * TERM_NBYTES);
 }
 
 PH_EXPORT int cusparseSpGEMM_copy(sparse_handle *h, int opa, int opb, const void *alpha, const sparse_matrix *a,

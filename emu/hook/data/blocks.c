@@ -8,6 +8,7 @@
 #include "core/warn.h"
 #include "data/data.h"
 #include "data/intervals.h"
+#include "memory/holders.h"
 #include "memory/memory.h"
 #include "trace/trace.h"
 
@@ -63,23 +64,42 @@ void ph_data_block(const void *start, int64_t nbytes) {
         taken_back(start);
 }
 
+/* libc10's own function of this name. */
+static void *theirs(const char *name) {
+    void *library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+    void *found = library ? dlsym(library, name) : NULL;
+    if (!found) ph_die("libc10.so, which called the hook library, has no function %s", name);
+    return found;
+}
+
 /* c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t, c10::Device) */
-typedef void (*report_function)(void *, int64_t, size_t, size_t, uint16_t);
+typedef void (*usage_function)(void *, int64_t, size_t, size_t, uint16_t);
 
 PH_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *start, int64_t nbytes, size_t allocated,
                                                                      size_t reserved, uint16_t device) {
-    static _Atomic(report_function) theirs;
+    static _Atomic(usage_function) known;
     if (nbytes && ph_is_device_pointer(start)) {
         ph_data_block(start, nbytes);
+        ph_holders_block(device >> 8, start, nbytes, reserved);
         if (UNLIKELY(ph_tracing)) ph_trace_memory(device >> 8, allocated, reserved);
     }
-    report_function report = theirs;
+    usage_function report = known;
     if (!report) {
-        void *library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
-        void *found = library ? dlsym(library, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE") : NULL;
-        if (!found) ph_die("libc10.so, which called the hook library, has no reportMemoryUsageToProfiler");
+        void *found = theirs("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
         __builtin_memcpy(&report, &found, sizeof report);
-        theirs = report;
+        known = report;
     }
     report(start, nbytes, allocated, reserved, device);
+}
+
+/* c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, c10::Device) */
+typedef void (*failure_function)(int64_t, size_t, size_t, uint16_t);
+
+PH_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t nbytes, size_t allocated, size_t reserved,
+                                                                   uint16_t device) {
+    if (nbytes > 0) ph_holders_missing(device >> 8, (uint64_t)nbytes, reserved);
+    void *found = theirs("_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+    failure_function report;
+    __builtin_memcpy(&report, &found, sizeof report);
+    report(nbytes, allocated, reserved, device);
 }

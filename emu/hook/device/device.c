@@ -16,10 +16,13 @@ enum { FIRST_PCI_BUS = 0x10 };
 /* As with real CUDA, a child that a rank forked (a data loader worker, a shell) cannot use the device. */
 int ph_device_usable(void) { return UNLIKELY(ph_run.orphan) ? CUDA_NOT_INITIALIZED : CUDA_OK; }
 
+enum { MULTICAST_SUPPORTED = 132 }; /* of the driver alone: CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED */
+
 int ph_device_attr(int attribute, int device, int *value) {
     *value = 0;
     if (!ph_device_exists(device)) return CUDA_INVALID_DEVICE;
     if (!ph_device_attribute(attribute, value)) return CUDA_INVALID_VALUE;
+    if (attribute == MULTICAST_SUPPORTED && ph_cfg.multicast) *value = ph_cfg.cc_major >= 9;
     if (attribute == cudaDevAttrPciBusId) *value = ph_device_pci_bus(ph_visible_gpu(device));
     return CUDA_OK;
 }

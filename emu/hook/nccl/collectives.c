@@ -8,8 +8,7 @@ typedef struct shape {
     uint64_t input, output, total;
 } shape; /* in units of `count` elements; total: the largest buffer of any member */
 
-/* Does the call give members what others have, without computing? */
-static bool moves(uint32_t op) {
+bool nccl_moves(uint32_t op) {
     return op != PH_NCCL_ALL_REDUCE && op != PH_NCCL_REDUCE_SCATTER && op != PH_NCCL_REDUCE;
 }
 
@@ -28,7 +27,7 @@ static int submit(uint32_t op, const void *input, void *output, size_t count, in
     it.travels = !(ph_run.alone && comm->nranks > 1) && /* no member would ever answer */
                  of.total * count * element <= ph_cfg.data_limit_nbytes &&
                  (!nccl_dtype_is_float(dtype) || count <= ph_cfg.float_limit_count);
-    it.refers = !it.travels && !(ph_run.alone && comm->nranks > 1) && moves(op);
+    it.refers = !it.travels && !(ph_run.alone && comm->nranks > 1) && nccl_moves(op);
     return nccl_submit(&it);
 }
 

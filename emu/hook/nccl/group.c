@@ -15,6 +15,7 @@
 #include "data/data.h"
 #include "graphs/capture.h"
 #include "nccl/nccl.h"
+#include "process/process.h"
 #include "trace/trace.h"
 
 #include <stdatomic.h>
@@ -31,15 +32,20 @@ static _Thread_local struct {
 
 static atomic_uint_fast64_t last_token;
 
+/* Numbered as this process's questions are: a rank may have several processes. */
+static uint64_t next_token(void) { return ((uint64_t)ph_run.process << 40) + ++last_token; }
+
 bool nccl_in_group(void) { return group.depth > 0; }
 
 static size_t padded(size_t nbytes) { return (nbytes + 7) & ~(size_t)7; }
 
-/* What has travelled counts as known. Buffers of bytes may have an end that nobody has written: the object collectives
- * of torch.distributed pad them, and do not read it. */
-static bool worth_sending(uint32_t dtype, const void *input, size_t nbytes) {
+/* What has travelled counts as known. Buffers of bytes and of integers may have an end that nobody has written: the
+ * object collectives of torch.distributed pad them, and so do pipelines that send shapes; their readers do not read it.
+ */
+static bool worth_sending(uint32_t op, uint32_t dtype, const void *input, size_t nbytes) {
     ph_data_settle(input, nbytes);
-    return nccl_dtype_nbytes((int)dtype) == 1 ? ph_data_known_any(input, nbytes) : ph_data_known(input, nbytes);
+    bool padded = nccl_dtype_nbytes((int)dtype) == 1 || (nccl_moves(op) && !nccl_dtype_is_float((int)dtype));
+    return padded ? ph_data_known_any(input, nbytes) : ph_data_known(input, nbytes);
 }
 
 /* To be asked if the input is not worth sending as known. */
@@ -68,14 +74,14 @@ static void plan_data(nccl_call *call) {
         call->deferred = ph_data_pending(call->input, call->input_nbytes);
         if (call->deferred)
             call->op.data_nbytes = UINT64_MAX;
-        else if (worth_sending(call->op.dtype, call->input, call->input_nbytes))
+        else if (worth_sending(call->op.op, call->op.dtype, call->input, call->input_nbytes))
             call->op.data_nbytes = call->input_nbytes;
         else if (is_assumed(call->input, call->input_nbytes)) {
             call->deferred = true;
             call->op.data_nbytes = UINT64_MAX;
         }
     }
-    if (call->output_nbytes && !local && !keeps_own(call)) call->op.token = ++last_token;
+    if (call->output_nbytes && !local && !keeps_own(call)) call->op.token = next_token();
 }
 
 typedef struct late_input {
@@ -87,7 +93,7 @@ typedef struct late_input {
 
 static void send_late_input(void *arg) {
     late_input *it = arg;
-    bool any = worth_sending(it->dtype, it->input, it->nbytes);
+    bool any = worth_sending(it->fields.op, it->dtype, it->input, it->nbytes);
     if (!any) it->fields.assumed = any = is_assumed(it->input, it->nbytes);
     ph_emit_out_of_band(PH_KIND_NCCL_DATA, &it->fields, sizeof it->fields, any ? it->input : NULL,
                         any ? it->nbytes : 0);

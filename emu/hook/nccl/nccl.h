@@ -66,6 +66,8 @@ void nccl_settle_references(const nccl_call *call);
 /* misc.c */
 size_t nccl_dtype_nbytes(int dtype);
 bool nccl_dtype_is_float(int dtype);
+/* Does the call give members what others have, without computing? */
+bool nccl_moves(uint32_t op);
 bool nccl_redop(int redop, uint32_t *wire, double *scale);
 
 #endif

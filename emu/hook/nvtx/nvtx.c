@@ -318,7 +318,7 @@ void ph_range_pop(void) {
     if (UNLIKELY(ph_tracing)) ph_trace_range(false, 0, "", "", depth);
     if (depth == 0) ph_host_range_ends(thread);
     const ph_known_op *op = depth < PH_MAX_RANGES ? thread->ranges[depth] : NULL;
-    thread->ndispatched -= op && op->dispatched;
+    if (op && op->dispatched && --thread->ndispatched == 0) thread->outer_ops++;
     if (UNLIKELY(op && op->step)) explicit_step(op);
     if (thread->kernel_data_depth == depth + 1) thread->kernel_data_depth = 0;
     if (LIKELY(thread->optimizer_depth != depth + 1)) return;

@@ -45,6 +45,7 @@ typedef struct ph_thread {
     uint64_t age; /* counts Python functions and operators run */
     ph_ages functions, operators;
     int ndispatched;      /* operators and nodes that the thread is in */
+    uint64_t outer_ops;   /* those that it has left and that were in no other */
     int frame_dispatched; /* ... when the innermost Python function was entered */
     int aside;            /* depth of Python functions whose work is not the program's */
     uint64_t cpu_ns;      /* measured mode: CPU time of the thread that has been charged already */

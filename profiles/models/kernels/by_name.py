@@ -9,10 +9,10 @@ from math import prod
 
 from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName, read_name
-from profiles.models.kernels import elementwise, movement, optimizers, reductions
+from profiles.models.kernels import elementwise, movement, optimizers, quantized, reductions
 from profiles.models.machine import Estimate, Machine, Model, both, overlapped
 from profiles.models.products import attention
-from profiles.models.products.matrix import grouped
+from profiles.models.products.matrix import grouped, scaled
 from profiles.signature import Grouped, Kernel, Triton, elements
 
 BY_GRID = "by grid"
@@ -24,6 +24,8 @@ UNKNOWN_INSTRUCTIONS = 100.0
 def kernel(gpu: Gpu, what: Kernel | Grouped) -> Estimate:
     name = read_name(what.name)
     if "grouped" in what.op and "device_kernel" in name.text and (found := grouped(gpu, what, name)):
+        return found
+    if "scaled_mm" in what.op and "device_kernel" in name.text and (found := scaled(gpu, what)):
         return found
     if isinstance(what, Grouped):
         what = Kernel(what.name, what.grid, what.block, what.shared_nbytes, what.op, what.sizes)
@@ -49,7 +51,7 @@ def _model_of(name: KernelName) -> tuple[str, Model] | None:
         return elementwise.family(name), elementwise.ns
     if optimizers.applies(name):
         return "optimizer", optimizers.ns
-    rules = (*reductions.RULES, *movement.RULES)
+    rules = (*reductions.RULES, *movement.RULES, *quantized.RULES)
     return next(((family, model) for pattern, family, model in rules if re.search(pattern, name.base)), None)
 
 

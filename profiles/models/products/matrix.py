@@ -46,6 +46,18 @@ def gemm(gpu: Gpu, what: Gemm) -> Estimate:
     return both(gpu, ns, flops, model=f"gemm {dtype}", kernels=parts * kernels, nbytes=nbytes, peak=dtype)
 
 
+def scaled(gpu: Gpu, what: Kernel | Grouped) -> Estimate | None:
+    """PyTorch's own kernel for products of 8-bit operands with a scale for each row (aten::_scaled_mm), by the op's
+    sizes, as cuBLAS would compute it.
+    """
+    shapes = [shape for shape in what.sizes if len(shape) == 2][:2]
+    if len(shapes) < 2 or shapes[0][1] != shapes[1][0]:
+        return None
+    (m, k), n = shapes[0], shapes[1][1]
+    dtypes = ("f8e4m3", "f8e4m3", "bf16", "f32")
+    return gemm(gpu, Gemm("cublasLtMatmul", "t", "n", n, m, k, 1, *dtypes, "default", what.op, what.sizes))
+
+
 def grouped(gpu: Gpu, what: Kernel | Grouped, name: KernelName) -> Estimate | None:
     """PyTorch's grouped products (aten::_grouped_mm), by the op's sizes and those of its groups. If only the number of
     groups is known, they are taken to be equal.
@@ -126,4 +138,4 @@ def _tile_of(name: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (128, 256)
 
 
-__all__ = ["gemm", "grouped", "math_dtype"]
+__all__ = ["gemm", "grouped", "math_dtype", "scaled"]

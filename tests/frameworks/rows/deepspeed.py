@@ -37,7 +37,7 @@ JOBS = (
     job("zero1", "ZeRO 1", zero={"stage": 1}, shows=("ZeRO stage 1",), small=True),
     job("zero2", "ZeRO 2, overlapped", zero={"stage": 2, "overlap_comm": True}, shows=("ZeRO stage 2",)),
     job("zero3", "ZeRO 3", "--init", zero={"stage": 3}, shows=("ZeRO stage 3",), small=True),
-    job("zero1-fp16", "ZeRO 1, fp16 with loss scaling", zero={"stage": 1}, config=FP16, shows=("fp16",)),
+    job("zero1-fp16", "ZeRO 1, fp16 with loss scaling", zero={"stage": 1}, config=FP16, shows=("torch.float16",)),
     job(
         "zero2-offload-torch",
         "ZeRO 2, optimizer on the CPU (torch's AdamW)",
@@ -60,7 +60,8 @@ JOBS = (
         config={"zero_force_ds_cpu_optimizer": False},
         shows=("ZeRO stage 3",),
     ),
-    job("fused-adam", "its FusedAdam, a CUDA extension compiled at run time", "--fused-adam", zero={"stage": 1}),
+    job("fused-adam", "its FusedAdam, a CUDA extension compiled at run time", "--fused-adam", zero={"stage": 1},
+        fails="compiles a CUDA extension when it starts, which needs a whole CUDA toolkit (cusparse.h is missing)"),
     job("checkpoint", "ZeRO 3, saves and loads a checkpoint", "--init", "--save", zero={"stage": 3},
         shows=("checkpoint loaded",)),
     job("pipeline", "pipeline engine, 2 stages", "--pipeline", "2", shows=("PipelineEngine",), small=True),

@@ -58,7 +58,7 @@ JOBS = (
     accelerate("accumulate", "gradient accumulation, checkpoint of its state", "--accumulate", "2", "--save",
                shows=("state loaded",)),
     trl("sft", "supervised fine-tuning", "sft"),
-    trl("sft-lora", "supervised fine-tuning with LoRA", "sft", "--lora", small=True),
+    trl("sft-lora", "supervised fine-tuning with LoRA", "sft", "--lora"),
     trl("sft-packing", "supervised fine-tuning, packed", "sft", "--packing"),
     trl("dpo", "DPO", "dpo"),
     trl("grpo", "GRPO, completions by generate()", "grpo"),

@@ -10,12 +10,14 @@ FRAMEWORK = Framework(
     modules=(),
     checkout="NVIDIA/Megatron-LM",
     commit="core_v0.16.1",
+    environment=(("CUDA_DEVICE_MAX_CONNECTIONS", "1"),),
     start=(
         *("pretrain_gpt.py", "--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "1000"),
         *("--num-layers", "4", "--hidden-size", "256", "--num-attention-heads", "4", "--seq-length", "256"),
         *("--max-position-embeddings", "256", "--micro-batch-size", "1", "--global-batch-size", "8"),
         *("--train-iters", "4", "--lr", "1e-4", "--bf16", "--transformer-impl", "local", "--log-interval", "1"),
         *("--no-gradient-accumulation-fusion", "--no-persist-layer-norm", "--log-throughput", "--eval-iters", "0"),
+        *("--eval-interval", "1000", "--no-masked-softmax-fusion"),
     ),
 )
 CORE = Framework(title="Megatron-core, called by a script", packages=("megatron-core",), modules=(), start=())

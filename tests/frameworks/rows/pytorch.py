@@ -18,8 +18,17 @@ SP = example("distributed/tensor_parallelism", "sequence_parallel_example.py", "
 FSDP_TP = example("distributed/tensor_parallelism", "fsdp_tp_example.py", "FSDP2 and tensor parallel")
 DDP = example("distributed/ddp-tutorial-series", "multigpu_torchrun.py", "DDP tutorial")
 MINGPT = example("distributed/minGPT-ddp/mingpt", "main.py", "minGPT-ddp", ("hydra", "boto3"))
-NANOGPT = Framework("nanoGPT", (), (), ("train.py", "config/train_shakespeare_char.py", "--max_iters=4",
-                    "--log_interval=1", "--gradient_accumulation_steps=2", "--eval_iters=2", "--n_layer=2"), "karpathy/nanoGPT", "3adf61e")  # fmt: skip
+NANOGPT = Framework(
+    "nanoGPT",
+    (),
+    (),
+    (
+        *("train.py", "config/train_shakespeare_char.py", "--max_iters=4", "--log_interval=1"),
+        *("--gradient_accumulation_steps=2", "--eval_iters=2", "--n_layer=2"),
+    ),
+    "karpathy/nanoGPT",
+    "3adf61e",
+)
 
 JOBS = (
     Job(IMAGENET, "imagenet-spawn", "ResNet-18, ranks started by mp.spawn", options=(
@@ -32,7 +41,8 @@ JOBS = (
     Job(TP, "example-tp", "TP 2", shows=("Tensor Parallel training completed",), steps=10),
     Job(SP, "example-sp", "sequence parallel 2", shows=("Sequence Parallel training completed",), steps=10),
     Job(FSDP_TP, "example-fsdp-tp", "FSDP2 2 x TP 2", ranks=4, shows=("2D training successfully completed",), steps=10),
-    Job(DDP, "example-ddp", "two epochs, snapshots", ("2", "1"), shows=("Training snapshot saved",), steps=64, warns=UPDATED),
+    Job(DDP, "example-ddp", "two epochs, snapshots", ("2", "1"),
+        shows=("Training snapshot saved",), steps=64, warns=UPDATED),
     Job(MINGPT, "example-mingpt", "DDP, fp16", ("data_config.path=text.txt", "trainer_config.max_epochs=1",
         "gpt_config.n_layer=2"), options=("--steps", "4"), shows=("Epoch",), steps=4),
     Job(NANOGPT, "nanogpt", "DDP", ("--compile=False",), shows=("iter 4: loss",), steps=4),

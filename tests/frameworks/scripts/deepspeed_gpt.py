@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 from typing import Any
@@ -77,7 +78,8 @@ def train() -> None:
         for start in range(0, dist.get_world_size(), options.ulysses):
             group = dist.new_group(list(range(start, start + options.ulysses)))
             if start == first:
-                attend = DistributedAttention(attention, group, scatter_idx=2, gather_idx=1)
+                shared = DistributedAttention(attention, group, scatter_idx=2, gather_idx=1)
+                attend = functools.partial(shared, batch_dim_idx=0)
         print(f"Ulysses over {options.ulysses} ranks", flush=True)
     if options.autotp > 1:
         config["tensor_parallel"] = {"autotp_size": options.autotp}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 from typing import Any
 
 import tiny_llama
@@ -30,13 +32,20 @@ def lora(**more: Any) -> Any:
     return LoraConfig(r=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", **more)
 
 
+def data_set(rows: list[dict[str, str]]) -> Any:
+    from datasets import load_dataset
+
+    with open(f"rows{os.environ['RANK']}.json", "w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return load_dataset("json", data_files=file.name, split="train")
+
+
 def text(n: int) -> str:
     return " ".join(("of", "and", "the", "to")[(n + i) % 4] for i in range(40))
 
 
 def trl_trainer() -> Any:
     import trl
-    from datasets import Dataset
 
     tokenizer = PreTrainedTokenizerFast.from_pretrained("tests/assets/tokenizer")
     tokenizer.pad_token = tokenizer.eos_token
@@ -44,14 +53,14 @@ def trl_trainer() -> Any:
     n = range(64)
     common = {"processing_class": tokenizer, "peft_config": adapter}
     if options.method == "sft":
-        rows = Dataset.from_list([{"text": text(i)} for i in n])
+        rows = data_set([{"text": text(i)} for i in n])
         arguments = trl.SFTConfig(**SHARED, max_length=128, packing=options.packing)
         return trl.SFTTrainer(tiny_llama.model(), arguments, train_dataset=rows, **common)
     if options.method == "grpo":
-        rows = Dataset.from_list([{"prompt": text(i)[:20]} for i in n])
+        rows = data_set([{"prompt": text(i)[:20]} for i in n])
         arguments = trl.GRPOConfig(**SHARED, max_completion_length=16, num_generations=4)
         return trl.GRPOTrainer(tiny_llama.model(), lengths, arguments, train_dataset=rows, **common)
-    pairs = Dataset.from_list([{"prompt": text(i)[:20], "chosen": text(i), "rejected": text(i + 1)} for i in n])
+    pairs = data_set([{"prompt": text(i)[:20], "chosen": text(i), "rejected": text(i + 1)} for i in n])
     if options.method == "dpo":
         return trl.DPOTrainer(tiny_llama.model(), None, trl.DPOConfig(**SHARED), train_dataset=pairs, **common)
     from transformers import LlamaForSequenceClassification

@@ -56,9 +56,11 @@ def test_launches_fold_into_segments_as_the_definition_says(running):
     def close():
         for stream, launches in open_.items():
             first = launches[0][0]
-            tail = max(at - first + sum(d for _, d in launches[i:]) for i, (at, _) in enumerate(launches))
+            ends = [at - first + sum(d for _, d in launches[i:]) for i, (at, _) in enumerate(launches)]
+            tail = max(ends)
+            tail_work = sum(d for _, d in launches[ends.index(tail) :])
             solo = sum(d for _, d in launches)
-            expected.append((first, ids[stream], len(launches), solo, 2 * solo, tail))
+            expected.append((first, ids[stream], len(launches), solo, 2 * solo, tail, tail_work))
         open_.clear()
 
     for name, stream, pause in script:
@@ -71,12 +73,39 @@ def test_launches_fold_into_segments_as_the_definition_says(running):
             close()
     close()
     segments = [
-        (at, r.stream, r.launches, r.solo_ns, r.contended_ns, r.tail_ns)
+        (at, r.stream, r.launches, r.solo_ns, r.contended_ns, r.tail_ns, r.tail_work_ns)
         for r, at in instants(told)
         if r.kind == records.SEGMENT
     ]
     assert segments == expected
     assert len(told.signatures) == 3, "a signature is asked once"
+
+
+def test_what_segments_consist_of_is_told_once(running):
+    def program(rank):
+        kernels = {name: rank.kernel(name) for name in "ab"}
+        for names in ("aab", "b", "aab", "a" * 300, "b"):
+            for name in names:
+                rank.launch(kernels[name])
+            rank.c.cudaDeviceSynchronize()
+
+    told = running(program, segment_contents=1)
+    contents, known = [], {}
+    for record in told.records:
+        if record.kind == records.SEGMENT_CONTENT:
+            assert record.content not in known
+            costs = records.SegmentCost.decode_all(record.payload, 0, record.entries)
+            known[record.content] = sorted(cost.launches for cost in costs)
+        elif record.kind == records.SEGMENT:
+            contents.append(known[record.content])  # told before
+    assert contents == [[1, 2], [1], [1, 2], [256], [44], [1]]
+    assert len(known) == 4
+
+
+def test_nobody_is_told_what_segments_consist_of_unless_asked(running):
+    told = running(lambda rank: rank.launch(rank.kernel("k")))
+    assert told.of(records.SEGMENT_CONTENT) == []
+    assert [record.content for record in told.of(records.SEGMENT)] == [0]
 
 
 def test_a_segment_ends_after_256_launches(running):

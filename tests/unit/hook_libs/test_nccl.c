@@ -209,6 +209,15 @@ static void assumed_input_follows(void) {
     CHECK(a[0] == 1 && !ph_data_known(a, 4) && ph_data_assumed(a, 4));
 }
 
+static void integers_may_have_an_unwritten_end(void) {
+    comm *it = make(2, 0);
+    int *a = fake_device(64), three = 3;
+    ph_data_copy(a, &three, 4);
+    CHECK(ncclSend(a, 4, INT32, 1, it, NULL) == 0 && op_of(0, 0)->data_nbytes == 16 && data_of(0)[0] == 3);
+    CHECK(ncclAllReduce(a, a, 4, INT32, SUM, it, NULL) == 0 && op_of(1, 0)->data_nbytes == 0);
+    ph_data_arrived(op_of(1, 0)->token, NULL, 0, false);
+}
+
 static void one_rank_copies(void) {
     comm *it = make(1, 0);
     int *a = fake_device(64), *b = fake_device(64), four = 4;
@@ -275,6 +284,7 @@ int main(void) {
     groups_become_one_launch_per_stream();
     pending_input_follows();
     assumed_input_follows();
+    integers_may_have_an_unwritten_end();
     one_rank_copies();
     made_operators_carry_their_factor();
     graphs_replay();

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.contract import records
-from emu.contract.records import NcclKind
+from emu.contract.records import NcclKind, process_asking
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest import small_floats
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange, reduced
@@ -71,7 +71,7 @@ def test_a_message_goes_to_its_receiver() -> None:
     assert exchange.join(10, collective, records.NcclOp(5, 0, NcclKind.RECV, U8, 0, 1, 3, 77, 0, 1.0), b"") == []
     collective.joined.append(11)
     send = records.NcclOp(5, 0, NcclKind.SEND, U8, 0, 0, 3, 0, 3, 1.0)
-    assert exchange.join(11, collective, send, b"abc") == [(10, records.Data.encode(0, 77, 0, payload=b"abc"))]
+    assert exchange.join(11, collective, send, b"abc") == [(10, records.Data.encode(77, 77, 0, payload=b"abc"))]
 
 
 def test_bytes_that_follow_later_complete_the_exchange() -> None:
@@ -85,7 +85,9 @@ def test_bytes_that_follow_later_complete_the_exchange() -> None:
     (follow,), _ = records.decode_up(records.NcclData.encode(0, 5, 0, NcclKind.ALL_GATHER, 0, 0, payload=b"abc"))
     assert isinstance(follow, records.NcclData)
     sent = exchange.late(10, follow)
-    assert sent == [(rank, records.Data.encode(0, token, 0, payload=b"abcxyz")) for rank, token in ((10, 1), (11, 2))]
+    assert sent == [
+        (rank, records.Data.encode(token, token, 0, payload=b"abcxyz")) for rank, token in ((10, 1), (11, 2))
+    ]
     with pytest.raises(ProtocolError, match=r"rank 10: .*was not announced"):
         exchange.late(10, follow)
 
@@ -102,8 +104,21 @@ def test_outputs_are_assumed_if_an_input_is() -> None:
     (follow,), _ = records.decode_up(records.NcclData.encode(0, 5, 0, NcclKind.ALL_REDUCE, 0, 1, payload=b"\0"))
     assert isinstance(follow, records.NcclData)
     assert exchange.late(10, follow) == [
-        (rank, records.Data.encode(0, token, 1, payload=b"\1")) for rank, token in ((10, 1), (11, 2))
+        (rank, records.Data.encode(token, token, 1, payload=b"\1")) for rank, token in ((10, 1), (11, 2))
     ]
+
+
+def test_an_output_goes_to_the_process_that_made_the_call() -> None:
+    """A rank's child that uses its GPU is a process of the rank, too."""
+    comm, exchange = comm_of(2), DataExchange()
+    collective = Collective(comm, 0, NcclKind.ALL_REDUCE, U8, MAX, 1, 0, comm.members)
+    token = (3 << 40) + 1
+    call = records.NcclOp(5, 0, NcclKind.ALL_REDUCE, U8, MAX, 0, 1, token, 1, 1.0)
+    collective.joined.append(10)
+    assert exchange.join(10, collective, call, b"\1") == []
+    collective.joined.append(11)
+    answers = exchange.join(11, collective, call._replace(token=1), b"\2")
+    assert [(rank, process_asking(answer)) for rank, answer in answers] == [(10, 3), (11, 0)]
 
 
 def test_unknown_inputs_count_as_zeros_unless_all_are() -> None:

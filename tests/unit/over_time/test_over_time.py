@@ -14,23 +14,27 @@ import netsim
 from netsim import Group
 from netsim.collectives import Plan
 from phantora_async.over_time import (
-    KINDS,
     Activity,
     Carried,
     LinkTraffic,
+    MemoryChange,
     Samples,
     activity_document,
     links_document,
+    memory_at,
     parts_for,
     width_for,
 )
 from phantora_async.over_time.document import LEVELS, MOST_LINKS, MOST_ROWS
-from phantora_async.virtual_time.entities import Device, Host, MemoryPeaks
+from phantora_async.virtual_time.entities import Device, Host
 
 from ..virtual_time.programs import MOST, Ahead, Program, eager, never, on_demand, play, programs, write
 from ..virtual_time.programs import network as new_network
 
-WIDTH_NS = 1 << 16
+
+def width(parts: int) -> int:
+    """Of the first samples."""
+    return Samples(parts).width_ns
 
 
 def device(parts: int) -> Device:
@@ -42,7 +46,7 @@ def device(parts: int) -> Device:
 
 @settings(deadline=None)
 @given(
-    parts=st.sampled_from([2, 4, 8]), steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 400_000)), max_size=40)
+    parts=st.sampled_from([2, 4, 8]), steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1 << 27)), max_size=40)
 )
 def test_accounts_are_noted_exactly_at_the_multiples_of_a_width(parts: int, steps: list[tuple[int, int]]) -> None:
     it, now_ns = device(parts), 0
@@ -59,7 +63,7 @@ def test_accounts_are_noted_exactly_at_the_multiples_of_a_width(parts: int, step
     width_ns = it.samples.width_ns
     assert now_ns <= 2 * parts * width_ns
     for row, name in ((1, "transfer_ns"), (2, "peers_ns"), (4, "idle_ns")):
-        for place, value in enumerate(it.samples.columns[row]):
+        for place, value in enumerate(it.samples.at(1)[:, row]):
             at_ns = place * width_ns
             assert value == sum(max(0, min(end, at_ns) - start) for start, end in seen[name])
 
@@ -68,13 +72,13 @@ def test_what_is_simulated_again_is_noted_again() -> None:
     it = device(4)
     before = it.sample_ns, it.since_ns, it.idle_ns
     it.host.state = it.host.state.__class__(1)
-    it.account(6 * WIDTH_NS)
+    it.account(6 * width(4))
     it.sample_ns, it.since_ns, it.idle_ns = before
     it.resident = 1
-    it.account(3 * WIDTH_NS)
+    it.account(3 * width(4))
     assert it.samples is not None
-    assert list(it.samples.columns[2][:4]) == [0, WIDTH_NS, 2 * WIDTH_NS, 3 * WIDTH_NS]
-    assert list(it.samples.columns[4][:4]) == [0] * 4
+    assert it.samples.at(1)[:4, 2].tolist() == [0, width(4), 2 * width(4), 3 * width(4)]
+    assert it.samples.at(1)[:4, 4].tolist() == [0] * 4
 
 
 @pytest.mark.parametrize("ahead", [eager, on_demand])
@@ -82,12 +86,16 @@ def test_speculation_leaves_no_mark(ahead: Ahead) -> None:
     @settings(max_examples=60, deadline=None)
     @given(size=st.integers(1, MOST), program=programs, seed=st.integers(0, 2**32))
     def check(size: int, program: Program, seed: int) -> None:
-        one = play(write(size, program, 200_000), new_network, seed, ahead, 8).timeline.activity()
-        other = play(write(size, program, 200_000), new_network, seed + 1, never, 8).timeline.activity()
+        one = play(write(size, program, 5_000_000), new_network, seed, ahead, 8).timeline.activity()
+        other = play(write(size, program, 5_000_000), new_network, seed + 1, never, 8).timeline.activity()
         assert activity_document(one) == activity_document(other)
-        for figures, rank in zip(one.ranks, range(size), strict=True):
-            assert (np.diff(figures[: len(KINDS)]) >= 0).all(), rank
-            assert figures[: len(KINDS), -1].sum() <= one.until_ns * max(one.devices[rank], 1)
+        for rank, (accounts, memory) in enumerate(zip(one.accounts, one.memory, strict=True)):
+            assert (np.diff(accounts) >= 0).all(), rank
+            assert (np.diff(memory) >= 0).all(), rank
+            in_parts = np.diff(accounts).sum(0)
+            used = np.flatnonzero(in_parts)
+            if len(used) > 2:  # from its first use on, all of a GPU's time is told
+                assert (in_parts[used[0] + 1 : -1] == one.width_ns * one.devices[rank]).all()
 
     check()
 
@@ -99,8 +107,9 @@ def activity(rows: list[list[int]], width_ns: int = 100) -> Activity:
         compute = np.cumsum([0, *row])
         idle = np.arange(len(compute)) * width_ns - compute
         zero = np.zeros_like(compute)
-        ranks.append(np.array([compute, zero, zero, zero, idle, zero, zero]))
-    return Activity(width_ns, width_ns * len(rows[0]), ranks, [1] * len(rows))
+        ranks.append(np.array([compute, zero, zero, zero, idle]))
+    memory = [np.zeros((2, len(rows[0]) + 1), np.int64) for _ in rows]
+    return Activity(width_ns, width_ns * len(rows[0]), ranks, memory, [1] * len(rows))
 
 
 def test_ranks_that_did_the_same_share_a_row() -> None:
@@ -118,16 +127,16 @@ def test_of_many_ranks_neighbours_share_a_row() -> None:
 
 def test_memory_is_told_where_it_changes() -> None:
     it = activity([[1, 1, 1]])
-    it.ranks[0][5] = [0, 7, 7, 9]
+    it.memory[0][0] = [0, 7, 7, 9]
     assert activity_document(it)["ranks"][0]["allocated"] == [[1, 7], [3, 9]]
 
 
-def test_a_device_tells_its_memory() -> None:
-    it = device(4)
-    it.host.memory = {0: MemoryPeaks(5, 6, 7)}
-    it.account(WIDTH_NS)
-    assert it.samples is not None
-    assert [it.samples.columns[row][1] for row in (5, 6)] == [5, 6]
+def test_memory_is_that_of_all_devices_together() -> None:
+    one = MemoryChange(None, 0, 0, 5, 6)
+    other = MemoryChange(one, 100, 1, 10, 20)
+    last = MemoryChange(MemoryChange(other, 140, 0, 6, 6), 150, 0, 7, 8)
+    assert memory_at(last, 100, 350).tolist() == [[5, 15, 17, 17, 17], [6, 26, 28, 28, 28]]
+    assert memory_at(None, 100, 150).tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
 def carried(links: tuple[tuple[int, int], ...], nbytes: int, start_ns: int, done_ns: int) -> Carried:
@@ -138,7 +147,7 @@ _LINKS = st.sampled_from([((0, 1), (1, 1)), ((1, 2),), ((2, 1), (2, 1), (5, 3))]
 _TRAFFIC = st.lists(
     st.builds(
         lambda links, nbytes, start_ns, for_ns: carried(links, nbytes, start_ns, start_ns + for_ns),
-        _LINKS, st.integers(0, 10**9), st.integers(0, 10**7), st.integers(0, 10**6),
+        _LINKS, st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**8),
     ),
     max_size=30,
 )  # fmt: skip
@@ -167,7 +176,7 @@ def test_sums_of_links_do_not_depend_on_the_order(traffic: list[Carried], seed: 
 
 def test_a_collective_is_spread_evenly_over_its_time() -> None:
     it = LinkTraffic(8)
-    it.add(carried(((3, 2),), 1000, WIDTH_NS // 2, 2 * WIDTH_NS + WIDTH_NS // 2))
+    it.add(carried(((3, 2),), 1000, width(8) // 2, 2 * width(8) + width(8) // 2))
     assert it.traffic().nbytes[:4, 0].tolist() == [500, 1000, 500, 0]
 
 
@@ -192,7 +201,7 @@ def test_more_ranks_have_fewer_parts(world_size: int) -> None:
 def test_the_width_fits_what_has_been_simulated(until_ns: int) -> None:
     width_ns = width_for(until_ns, 128)
     assert until_ns <= 128 * width_ns
-    assert width_ns == WIDTH_NS or until_ns > 64 * width_ns
+    assert width_ns == width(128) or until_ns > 64 * width_ns
 
 
 def test_widths_grow() -> None:

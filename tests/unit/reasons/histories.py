@@ -45,7 +45,7 @@ def path_of(scripts: Sequence[Script], first: int = 0, last: int = 1) -> list[Pi
     """The critical path of rank 0 between two ends of steps."""
     recorder = recorded(facts_of(scripts))
     from_ns, end = recorder.steps[0, first].at_ns, recorder.steps[0, last]
-    return walk(end.cause, from_ns, end.at_ns, waits(recorder, from_ns, end.at_ns))
+    return walk(recorder, end, from_ns, waits(recorder, from_ns, end.at_ns))
 
 
 def told(pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:

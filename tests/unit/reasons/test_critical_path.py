@@ -6,8 +6,9 @@ from itertools import pairwise
 
 from hypothesis import given
 
-from phantora_async.reasons.critical_path import HOST, Piece, walk
-from phantora_async.reasons.recording import Recorder
+from emu.contract import records
+from phantora_async.reasons.critical_path import HOST, OUTSIDE, Piece, walk
+from phantora_async.reasons.recording import OUTSIDE_NBYTES, Recorder
 from phantora_async.reasons.waits import PEER, STRAGGLER, waits
 
 from ..virtual_time.programs import Program, programs, write
@@ -140,13 +141,22 @@ def test_a_pipeline_s_bubble() -> None:
     ]
 
 
+def test_a_wait_outside_of_cuda_is_told_from_work() -> None:
+    waited = records.HostAdvance(records.HOST_ADVANCE, 0, OUTSIDE_NBYTES, 500, b"")
+    facts = facts_of([one().step().advance(40).step(after=60).bye()])
+    facts[0].insert(-2, waited)
+    recorder = recorded(facts)
+    pieces = walk(recorder, recorder.steps[0, 1], 0, {})
+    assert [piece[1:4] for piece in pieces] == [(0, 40, HOST), (40, 540, OUTSIDE), (540, 600, HOST)]
+
+
 @given(program=programs)
 def test_whatever_happens_the_pieces_fill_the_time(program: Program) -> None:
     ranks = write(3, program, 1)
     recorder = recorded(facts_of(ranks))
     for end in recorder.steps.values():
         for from_ns in {0, end.at_ns // 2}:
-            pieces = walk(end.cause, from_ns, end.at_ns, waits(recorder, from_ns, end.at_ns))
+            pieces = walk(recorder, end, from_ns, waits(recorder, from_ns, end.at_ns))
             assert all(before.end_ns == after.start_ns for before, after in pairwise(pieces))
             assert all(piece.start_ns < piece.end_ns for piece in pieces)
             assert sum(piece.end_ns - piece.start_ns for piece in pieces) == end.at_ns - from_ns

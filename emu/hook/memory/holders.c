@@ -1,0 +1,397 @@
+/*
+ * Who holds device memory when most of it is allocated: every block that PyTorch's allocator has given out, with the
+ * operation and the line of the script that asked for it, and what it is for.
+ *
+ * The blocks of the peak are those that were given out before it and are held, and those that have been taken back
+ * since, which are kept until the next peak. So nothing is copied while memory grows.
+ *
+ * Lines are looked up while memory grows: a look takes longer than all else. A step that has brought no new peak ends
+ * it, and the next new peak begins it again.
+ *
+ * What a block is for is known when it is given out (an activation if autograd may save it), when it is taken back (a
+ * temporary if the operation that asked for it still runs), or from Python at the end of a step (parameters, gradients,
+ * the optimizer's state: emu/interpreter/memory_holders.py).
+ */
+#define _GNU_SOURCE
+#include "memory/holders.h"
+#include "channel/channel.h"
+#include "core/alloc.h"
+#include "core/config.h"
+#include "core/hash.h"
+#include "core/host.h"
+#include "data/data.h"
+#include "nvtx/nvtx.h"
+#include "process/process.h"
+#include "process/sites.h"
+#include "process/thread.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BUCKETS = 1024, MOST_TOLD = 64, MOST_OP_NAME = 256, MANY_BLOCKS = 20000 /* without a step's end */ };
+
+typedef struct holder {
+    struct holder *next;
+    uintptr_t start;
+    uint64_t nbytes, number; /* number: of the allocation, from 1 */
+    const char *op;          /* NULL: none */
+    const ph_thread *thread;
+    uint64_t outer_ops; /* of the thread, when the block was given out */
+    uint16_t site;
+    uint8_t held_as, device;
+    bool counted; /* a compiler's blocks are not */
+    bool in_python;
+} holder;
+
+typedef struct device_state {
+    uint64_t live, peak, peak_number, peak_reserved;
+    holder *gone; /* blocks of the peak that have been taken back */
+    bool grew;    /* since it was told */
+    uint64_t missing, missing_live, missing_reserved, failures;
+    uint16_t missing_site;
+} device_state;
+
+static struct {
+    pthread_mutex_t lock;
+    holder **buckets, *unused;
+    size_t nbuckets, n;
+    uint64_t number;
+    uint64_t grew_at;   /* the number of the last block that brought a peak */
+    bool grew_in_step;  /* since a step has ended */
+    atomic_bool steady; /* lines are not looked up */
+    device_state devices[PH_MAX_DEVICES];
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- live blocks by address, under the lock ------------------------------------------------------------------------
+ */
+
+static holder **bucket_of(uintptr_t start) { return &state.buckets[ph_mix(1, start) & (state.nbuckets - 1)]; }
+
+static void grow(void) {
+    holder **old = state.buckets;
+    size_t before = state.nbuckets;
+    state.nbuckets = before ? 2 * before : FIRST_BUCKETS;
+    state.buckets = ph_allocate(state.nbuckets * sizeof *state.buckets);
+    for (size_t i = 0; i < before; i++)
+        for (holder *it = old[i], *next; it; it = next) {
+            next = it->next;
+            holder **bucket = bucket_of(it->start);
+            it->next = *bucket;
+            *bucket = it;
+        }
+    free(old);
+}
+
+static holder *find(uintptr_t start) {
+    holder *it = state.nbuckets ? *bucket_of(start) : NULL;
+    while (it && it->start != start) it = it->next;
+    return it;
+}
+
+static holder *take_out(uintptr_t start) {
+    if (!state.nbuckets) return NULL;
+    holder **at = bucket_of(start);
+    while (*at && (*at)->start != start) at = &(*at)->next;
+    holder *it = *at;
+    if (it) {
+        *at = it->next;
+        state.n--;
+    }
+    return it;
+}
+
+static void put_in(holder *it) {
+    if (state.n >= state.nbuckets) grow();
+    holder **bucket = bucket_of(it->start);
+    it->next = *bucket;
+    *bucket = it;
+    state.n++;
+}
+
+static void drop(holder *it) {
+    it->next = state.unused;
+    state.unused = it;
+}
+
+static holder *new_holder(void) {
+    holder *it = state.unused;
+    if (it)
+        state.unused = it->next;
+    else
+        it = ph_allocate(sizeof *it);
+    return it;
+}
+
+/* ---- what a block is for -------------------------------------------------------------------------------------------
+ */
+
+/* c10::GradMode::is_enabled() */
+static bool autograd_records(void) {
+    static _Atomic(bool (*)(void)) is_enabled;
+    bool (*known)(void) = is_enabled;
+    if (UNLIKELY(!known)) {
+        void *library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+        void *found = library ? dlsym(library, "_ZN3c108GradMode10is_enabledEv") : NULL;
+        if (library) dlclose(library);
+        if (!found) return true;
+        memcpy(&known, &found, sizeof known);
+        is_enabled = known;
+    }
+    return known();
+}
+
+/* Autograd functions that Python defines run their forward pass without recording, but what they return is saved. */
+static bool in_custom_function(const ph_thread *thread) {
+    int n = thread->nranges < PH_MAX_RANGES ? thread->nranges : PH_MAX_RANGES;
+    for (int i = 0; i < n; i++)
+        if (thread->ranges[i]->dispatched) return thread->ranges[i]->work == PH_WORK_CUSTOM;
+    return false;
+}
+
+static uint8_t first_guess(const ph_thread *thread) {
+    if (thread->optimizer_depth) return PH_HELD_TEMPORARIES;
+    if (autograd_records()) return PH_HELD_ACTIVATIONS; /* also what checkpointing computes again */
+    bool backward = ph_thread_kind() == PH_THREAD_AUTOGRAD;
+    return !backward && in_custom_function(thread) ? PH_HELD_ACTIVATIONS : PH_HELD_TEMPORARIES;
+}
+
+/* ---- the allocator -------------------------------------------------------------------------------------------------
+ */
+
+static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t reserved) {
+    const ph_thread *thread = ph_self();
+    bool counted = !ph_uncounted();
+    uint16_t site = counted && !atomic_load_explicit(&state.steady, memory_order_relaxed) ? ph_site() : 0;
+    const char *op = ph_current_work();
+    uint8_t guess = first_guess(thread);
+    pthread_mutex_lock(&state.lock);
+    holder *it = new_holder();
+    *it = (holder){.start = start,
+                   .nbytes = nbytes,
+                   .number = ++state.number,
+                   .op = op,
+                   .thread = thread,
+                   .outer_ops = thread->outer_ops,
+                   .site = site,
+                   .held_as = guess,
+                   .device = (uint8_t)device,
+                   .counted = counted};
+    put_in(it);
+    device_state *own = &state.devices[device];
+    if (counted) own->live += nbytes;
+    if (counted && own->live > own->peak) {
+        own->peak = own->live;
+        own->peak_number = it->number;
+        own->peak_reserved = reserved;
+        own->grew = state.grew_in_step = true;
+        state.grew_at = it->number;
+        atomic_store_explicit(&state.steady, false, memory_order_relaxed);
+        for (holder *gone = own->gone, *next; gone; gone = next) {
+            next = gone->next;
+            drop(gone);
+        }
+        own->gone = NULL;
+    } else if (it->number - state.grew_at > MANY_BLOCKS) {
+        atomic_store_explicit(&state.steady, true, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&state.lock);
+}
+
+static void taken_back(uintptr_t start) {
+    const ph_thread *thread = ph_self();
+    pthread_mutex_lock(&state.lock);
+    holder *it = take_out(start);
+    device_state *own = it ? &state.devices[it->device] : NULL;
+    if (it && it->counted) own->live -= it->nbytes;
+    if (it && it->counted && it->number <= own->peak_number) {
+        bool in_its_op = it->thread == thread && thread->ndispatched && it->outer_ops == thread->outer_ops;
+        if (in_its_op && it->held_as == PH_HELD_ACTIVATIONS) it->held_as = PH_HELD_TEMPORARIES;
+        it->next = own->gone;
+        own->gone = it;
+    } else if (it) {
+        drop(it);
+    }
+    pthread_mutex_unlock(&state.lock);
+}
+
+void ph_holders_block(int device, const void *start, int64_t nbytes, uint64_t reserved) {
+    if (ph_run.orphan || device < 0 || device >= PH_MAX_DEVICES) return;
+    if (nbytes > 0)
+        given_out(device, (uintptr_t)start, (uint64_t)nbytes, reserved);
+    else
+        taken_back((uintptr_t)start);
+}
+
+void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved) {
+    if (ph_run.orphan || device < 0 || device >= PH_MAX_DEVICES || ph_uncounted()) return;
+    uint16_t site = ph_site();
+    pthread_mutex_lock(&state.lock);
+    device_state *own = &state.devices[device];
+    own->missing = nbytes;
+    own->missing_live = own->live;
+    own->missing_reserved = reserved;
+    own->missing_site = site;
+    own->failures++;
+    own->grew = true;
+    pthread_mutex_unlock(&state.lock);
+}
+
+/* ---- called by ctypes ----------------------------------------------------------------------------------------------
+ */
+
+/* Is there a peak that has not been told? */
+PH_EXPORT int phantora_memory_grew(void) {
+    pthread_mutex_lock(&state.lock);
+    bool grew = false;
+    for (int device = 0; device < ph_cfg.device_count; device++) grew |= state.devices[device].grew;
+    pthread_mutex_unlock(&state.lock);
+    return grew;
+}
+
+/* A step ends. Returns phantora_memory_grew. */
+PH_EXPORT int phantora_memory_step(void) {
+    pthread_mutex_lock(&state.lock);
+    if (!state.grew_in_step) atomic_store_explicit(&state.steady, true, memory_order_relaxed);
+    state.grew_in_step = false;
+    pthread_mutex_unlock(&state.lock);
+    return phantora_memory_grew();
+}
+
+/* Storages of tensors begin at these addresses. `held_as`: what for; 0: Python has them, no more is known. */
+PH_EXPORT void phantora_memory_held(uint32_t held_as, const uint64_t *addresses, int n) {
+    for (int i = 0; i < n; i++) {
+        uintptr_t within = ph_data_block_start((const void *)(uintptr_t)addresses[i]);
+        pthread_mutex_lock(&state.lock);
+        holder *it = find(within ? within : (uintptr_t)addresses[i]);
+        if (it) it->in_python = true;
+        if (it && held_as) it->held_as = (uint8_t)held_as;
+        pthread_mutex_unlock(&state.lock);
+    }
+}
+
+/* ---- what the coordinator is told ----------------------------------------------------------------------------------
+ */
+
+typedef struct group {
+    uint64_t nbytes;
+    uint32_t blocks;
+    uint16_t site;
+    uint8_t held_as;
+    const char *op;
+} group;
+
+typedef struct groups {
+    group *slots; /* open addressing; a slot without blocks is free */
+    size_t capacity, n;
+} groups;
+
+/* Operations have a name for each set of sizes that they are called with. */
+static bool same_op(const char *one, const char *other) {
+    return one == other || (one && other && strcmp(one, other) == 0);
+}
+
+static group *slot_of(const groups *in, const holder *it) {
+    uint64_t key = ph_mix(it->held_as, it->site);
+    size_t at = (it->op ? ph_hash(key, it->op, strlen(it->op)) : key) & (in->capacity - 1);
+    for (;; at = (at + 1) & (in->capacity - 1)) {
+        group *found = &in->slots[at];
+        if (!found->blocks || (found->held_as == it->held_as && found->site == it->site && same_op(found->op, it->op)))
+            return found;
+    }
+}
+
+static void add(groups *to, const holder *it) {
+    group *slot = slot_of(to, it);
+    if (!slot->blocks) {
+        *slot = (group){.site = it->site, .held_as = it->held_as, .op = it->op};
+        to->n++;
+    }
+    slot->nbytes += it->nbytes;
+    slot->blocks++;
+}
+
+/* Equal ones in an order that is the same in every run. */
+static int larger_first(const void *a, const void *b) {
+    const group *one = a, *other = b;
+    if (one->nbytes != other->nbytes) return one->nbytes < other->nbytes ? 1 : -1;
+    if (one->held_as != other->held_as) return one->held_as < other->held_as ? -1 : 1;
+    int order = strcmp(one->op ? one->op : "", other->op ? other->op : "");
+    return order ? order : (one->site > other->site) - (one->site < other->site);
+}
+
+/* Groups of the blocks of the peak, the largest first; beyond MOST_TOLD - 1 - (categories) one for each category.
+ * Under the lock. Returns how many there are. */
+static size_t summed_up(int device, group told[MOST_TOLD]) {
+    const device_state *own = &state.devices[device];
+    size_t blocks = state.n, capacity = 64;
+    for (const holder *it = own->gone; it; it = it->next) blocks++;
+    while (capacity < 2 * blocks) capacity *= 2;
+    groups all = {.slots = ph_allocate(capacity * sizeof(group)), .capacity = capacity};
+    for (size_t i = 0; i < state.nbuckets; i++)
+        for (const holder *it = state.buckets[i]; it; it = it->next)
+            if (it->counted && it->device == device && it->number <= own->peak_number) add(&all, it);
+    for (const holder *it = own->gone; it; it = it->next) add(&all, it);
+    qsort(all.slots, capacity, sizeof *all.slots, larger_first);
+    group rest[PH_HELD_TEMPORARIES + 1] = {0};
+    size_t n = 0, singly = MOST_TOLD - (sizeof rest / sizeof *rest);
+    for (size_t i = 0; i < all.n; i++) {
+        const group *one = &all.slots[i];
+        if (i < singly) {
+            told[n++] = *one;
+        } else {
+            rest[one->held_as].held_as = one->held_as;
+            rest[one->held_as].nbytes += one->nbytes;
+            rest[one->held_as].blocks += one->blocks;
+        }
+    }
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        if (rest[i].blocks) told[n++] = rest[i];
+    free(all.slots);
+    return n;
+}
+
+static void tell(int device) {
+    group told[MOST_TOLD];
+    char payload[MOST_TOLD * (sizeof(struct ph_MEMORY_HOLDER) + MOST_OP_NAME)];
+    pthread_mutex_lock(&state.lock);
+    device_state *own = &state.devices[device];
+    size_t n = summed_up(device, told), nbytes = n * sizeof(struct ph_MEMORY_HOLDER);
+    struct ph_MEMORY_HELD record = {.device = (uint32_t)device,
+                                    .entries = (uint32_t)n,
+                                    .allocated = own->peak,
+                                    .reserved = own->peak_reserved,
+                                    .missing = own->missing,
+                                    .missing_allocated = own->missing_live,
+                                    .missing_reserved = own->missing_reserved,
+                                    .failures = (uint32_t)own->failures,
+                                    .missing_site = own->missing_site};
+    own->grew = false;
+    pthread_mutex_unlock(&state.lock);
+    for (size_t i = 0; i < n; i++) {
+        struct ph_MEMORY_HOLDER entry = {
+            .nbytes = told[i].nbytes, .blocks = told[i].blocks, .held_as = told[i].held_as, .site = told[i].site};
+        memcpy(payload + i * sizeof entry, &entry, sizeof entry);
+        const char *op = told[i].op ? told[i].op : "";
+        size_t length = strnlen(op, MOST_OP_NAME - 1);
+        memcpy(payload + nbytes, op, length);
+        payload[nbytes + length] = '\n';
+        nbytes += length + 1;
+    }
+    ph_emit_out_of_band(PH_KIND_MEMORY_HELD, &record, sizeof record, payload, nbytes);
+}
+
+/* `step_ends`: blocks that outlive a step although Python has no tensor of them are libraries' workspaces. */
+PH_EXPORT void phantora_memory_tell(int step_ends) {
+    pthread_mutex_lock(&state.lock);
+    for (size_t i = 0; i < state.nbuckets; i++)
+        for (holder *it = state.buckets[i]; it; it = it->next) {
+            if (step_ends && !it->in_python && it->held_as == PH_HELD_ACTIVATIONS) it->held_as = PH_HELD_TEMPORARIES;
+            it->in_python = false;
+        }
+    pthread_mutex_unlock(&state.lock);
+    for (int device = 0; device < ph_cfg.device_count; device++)
+        if (state.devices[device].grew) tell(device);
+}

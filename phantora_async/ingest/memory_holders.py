@@ -1,0 +1,67 @@
+"""Who holds a rank's device memory at its peak, as its hook library tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emu.contract import records
+from emu.contract.records import HeldKind
+from emu.contract.records_definition import RecordError
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Blocks that one operation asked for at one line of the script, to hold the same kind of thing."""
+
+    nbytes: int
+    blocks: int
+    held_as: HeldKind
+    site: int
+    """A number of the rank's call sites; 0: not known."""
+    op: str
+    """Empty if not known. Without both, all others of this kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingMemory:
+    """An allocation that failed."""
+
+    nbytes: int
+    """What it asked for."""
+    allocated: int
+    reserved: int
+    """What PyTorch's allocator had given out, and what it had of the device, at that moment."""
+    site: int
+    failures: int
+    """How many there were; this is the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMemory:
+    """Of one device of a rank."""
+
+    allocated: int
+    """At the peak: the sum of all holders."""
+    reserved: int
+    """By PyTorch's allocator at that moment."""
+    holders: tuple[Holder, ...]
+    """The largest first, then what is left of each kind."""
+    missing: MissingMemory | None
+
+
+def from_record(record: records.MemoryHeld) -> HeldMemory:
+    """Raises RecordError."""
+    told = records.MemoryHolder.decode_all(record.payload, 0, record.entries)
+    lines = record.payload[record.entries * records.MemoryHolder.size() :].decode(errors="replace").split("\n")
+    kinds = {int(kind): kind for kind in HeldKind}
+    if len(lines) <= record.entries or any(one.held_as not in kinds for one in told):
+        raise RecordError("MEMORY_HELD: an entry without its operation, or of an unknown kind")
+    holders = (
+        Holder(one.nbytes, one.blocks, kinds[one.held_as], one.site, op) for one, op in zip(told, lines, strict=False)
+    )
+    missing = None
+    if record.missing:
+        missing = MissingMemory(
+            record.missing, record.missing_allocated, record.missing_reserved, record.missing_site, record.failures
+        )
+    return HeldMemory(record.allocated, record.reserved, tuple(holders), missing)

@@ -1,0 +1,185 @@
+"""GPU memory: what it holds at each rank's peak, by whom, and whether it fits the GPU.
+
+The caching allocator can give back what it does not use before it fails. So a job fits a GPU for certain if what it
+reserves fits, and not at all if what it allocates does not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from emu.contract.records import HeldKind
+from phantora_async.ingest.call_sites import Site
+from phantora_async.ingest.memory_holders import HeldMemory, Holder
+
+Document = dict[str, Any]
+PARTS = {
+    HeldKind.PARAMETERS: "parameters",
+    HeldKind.GRADIENTS: "gradients",
+    HeldKind.OPTIMIZER_STATE: "optimizer state",
+    HeldKind.ACTIVATIONS: "activations",
+    HeldKind.TEMPORARIES: "temporaries",
+}
+COMMUNICATION, NOT_TOLD, CACHED, OUTSIDE = (
+    "communication buffers",
+    "not told",
+    "cached or fragmented",
+    "outside PyTorch",
+)
+ORDER = (*PARTS.values(), COMMUNICATION, NOT_TOLD, CACHED, OUTSIDE)
+_BUFFERS = ("/torch/distributed/", "/torch/nn/parallel/")
+_NO_BUFFERS = ("/torch/distributed/tensor/", "/torch/distributed/pipelining/")
+"""Operations on DTensors pass there, too."""
+_PACKING = ("aten::_chunk_cat", "aten::cat", "aten::split_with_sizes_copy")
+SHOWN = 4
+"""Holders in the text."""
+Sites = Callable[[int, int], Site | None]
+"""Of a rank and the number of a place of its."""
+
+
+def memory_document(
+    capacity: tuple[int, int],
+    ranks: Sequence[Document],
+    held: Sequence[Mapping[int, HeldMemory]],
+    sites: Sites,
+    ended_well: bool,
+) -> Document:
+    """`capacity`: bytes of a GPU, and how many of them a program can have. `ranks`: of the report; `held`: what each
+    has told, by device. `ended_well`: the script did, so what failed it has done without."""
+    total, usable = capacity
+    devices = [max(of.values(), key=lambda one: one.allocated, default=None) for of in held]
+    parts = [
+        _parts(rank["memory"], device, total - usable, _site_of(rank["rank"], sites))
+        for rank, device in zip(ranks, devices, strict=True)
+    ]
+    for rank, of in zip(ranks, parts, strict=True):
+        rank["memory"]["parts"] = of
+    fullest = max(range(len(ranks)), key=lambda rank: (sum(parts[rank].values()), -rank))
+    device = devices[fullest]
+    return {
+        "capacity_nbytes": usable,
+        "total_nbytes": total,
+        "max_allocated_nbytes": max(rank["memory"]["allocated_peak_nbytes"] for rank in ranks),
+        "max_reserved_nbytes": max(rank["memory"]["reserved_peak_nbytes"] for rank in ranks),
+        "verdict": _verdict(
+            total, usable, {"rank": fullest, "needed_nbytes": sum(parts[fullest].values())}, devices, sites, ended_well
+        ),
+        "fullest": {
+            "rank": fullest,
+            "parts": parts[fullest],
+            "holders": [_holder(one, _site_of(fullest, sites)) for one in device.holders] if device else [],
+        },
+    }
+
+
+def _site_of(rank: int, sites: Sites) -> Callable[[int], Site | None]:
+    return lambda number: sites(rank, number) if number else None
+
+
+def _parts(
+    memory: Document, device: HeldMemory | None, context: int, site: Callable[[int], Site | None]
+) -> dict[str, int]:
+    """Bytes of a GPU when most of it is in use. They add up to what its memory holds then."""
+    parts: dict[str, int] = defaultdict(int)
+    for one in device.holders if device else ():
+        parts[_part(one, site(one.site))] += one.nbytes
+    allocated, reserved = memory["allocated_peak_nbytes"], memory["reserved_peak_nbytes"]
+    rest = {
+        NOT_TOLD: allocated - sum(parts.values()),
+        CACHED: reserved - allocated,
+        OUTSIDE: context + max(memory["device_peak_nbytes"] - reserved, 0),
+    }
+    return dict(parts) | {name: nbytes for name, nbytes in rest.items() if nbytes > 0}
+
+
+def _part(holder: Holder, site: Site | None) -> str:
+    """Sharding and data parallelism keep gathered parameters, buckets and the like in buffers, which they ask for by
+    themselves: an operation of ATen's that runs below them is the program's.
+    """
+    by_itself = not holder.op.startswith("aten::") or holder.op in _PACKING
+    unnamed = holder.held_as in (HeldKind.ACTIVATIONS, HeldKind.TEMPORARIES)
+    if unnamed and by_itself and site is not None and site.via is not None:
+        file = site.via.file
+        if any(part in file for part in _BUFFERS) and not any(part in file for part in _NO_BUFFERS):
+            return COMMUNICATION
+    return PARTS[holder.held_as]
+
+
+def _holder(holder: Holder, site: Callable[[int], Site | None]) -> Document:
+    at = site(holder.site)
+    return {
+        "part": _part(holder, at),
+        "nbytes": holder.nbytes,
+        "blocks": holder.blocks,
+        "op": holder.op,
+        "site": str(at) if at is not None else "",
+    }
+
+
+def _verdict(
+    total: int, usable: int, used: Document, devices: Sequence[HeldMemory | None], sites: Sites, ended_well: bool
+) -> Document:
+    """`needed_nbytes`: with the allocator's cache, if the job fits; else without it, at least."""
+    failed = [(rank, one.missing) for rank, one in enumerate(devices) if one is not None and one.missing is not None]
+    failures = sum(missing.failures for _, missing in failed)
+    if ended_well or not failed:
+        return used | {"fits": True, "left_nbytes": max(total - used["needed_nbytes"], 0), "failures": failures}
+    rank, missing = max(failed, key=lambda one: (one[1].allocated + one[1].nbytes, -one[0]))
+    at_least = missing.allocated + missing.nbytes + total - usable
+    site = sites(rank, missing.site) if missing.site else None
+    return {
+        "fits": False,
+        "rank": rank,
+        "needed_nbytes": at_least,
+        "missing_nbytes": max(at_least - total, 0),
+        "asked_nbytes": missing.nbytes,
+        "unused_nbytes": max(missing.reserved - missing.allocated, 0),
+        "failures": failures,
+        "site": str(site) if site is not None else "",
+    }
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+def memory_notes(memory: Mapping[str, Any]) -> list[str]:
+    """For the terminal; none for a report that does not tell, or a run without GPU memory."""
+    verdict, fullest = memory.get("verdict"), memory.get("fullest")
+    if verdict is None or fullest is None or not memory["max_allocated_nbytes"]:
+        return []
+    notes = [f"memory: {_verdict_text(verdict, memory.get('total_nbytes', 0))}"]
+    known = {name: fullest["parts"][name] for name in ORDER if name in fullest["parts"]}
+    parts = ", ".join(f"{name} {_gib(nbytes)}" for name, nbytes in (known | fullest["parts"]).items())
+    notes.append(f"  rank {fullest['rank']} at its peak, GiB: {parts}")
+    named = [one for one in fullest["holders"] if one["op"] or one["site"]]
+    notes += [f"  {_holder_text(one)}" for one in named[:SHOWN]]
+    return notes
+
+
+def _verdict_text(verdict: Mapping[str, Any], total: int) -> str:
+    rank, failures = verdict["rank"], verdict.get("failures", 0)
+    if verdict["fits"]:
+        text = (
+            f"fits: rank {rank} needs {_gib(verdict['needed_nbytes'])} GiB, the allocator's cache included, of "
+            f"{_gib(total)} GiB; {_gib(verdict.get('left_nbytes', 0))} GiB are left"
+        )
+        return f"{text}; {failures} requests for memory failed, and the script went on" if failures else text
+    at = f" at {verdict['site']}" if verdict.get("site") else ""
+    text = f"does not fit: rank {rank} asked for {_gib(verdict.get('asked_nbytes', 0))} GiB{at}"
+    if missing := verdict.get("missing_nbytes", 0):
+        needed = f"{_gib(verdict['needed_nbytes'])} GiB of {_gib(total)} GiB"
+        return f"{text} and needed at least {needed}: {_gib(missing)} GiB are missing, or more"
+    unused = _gib(verdict.get("unused_nbytes", 0))
+    return f"{text}; {unused} GiB of the allocator's cache are in pieces that are too small (fragmentation)"
+
+
+def _holder_text(one: Mapping[str, Any]) -> str:
+    by = f" by {one['op']}" if one["op"] else ""
+    at = f" at {one['site']}" if one["site"] else ""
+    return f"{_gib(one['nbytes'])} GiB in {one['blocks']} block{'s' * (one['blocks'] != 1)}: {one['part']}{by}{at}"
+
+
+def _gib(nbytes: float) -> str:
+    return f"{nbytes / 2**30:.2f}"

@@ -1,0 +1,61 @@
+"""What GPU memory holds at its peak, against what is known of the model."""
+
+from __future__ import annotations
+
+import re
+
+from .conftest import Run, needs
+
+MIB = 1 << 20
+WEIGHTS = 6 * 2048 * 2048 * 4
+ACTIVATION = 4096 * 2048 * 4
+
+
+def test_memory_by_what_it_holds(run: Run) -> None:
+    done = run("memory_holders.py", n=1)
+    assert done.exit_code == 0, done.output
+    memory = done.simulated["memory"]
+    parts = memory["fullest"]["parts"]
+    assert parts["parameters"] == WEIGHTS
+    assert parts["optimizer state"] == 2 * WEIGHTS
+    # At the beginning of the second step's backward pass: the batch, the layers' outputs, the mean and its gradient.
+    assert parts["activations"] == 7 * ACTIVATION + 2 * 512
+    inside = {name: nbytes for name, nbytes in parts.items() if name not in ("cached or fragmented", "outside PyTorch")}
+    (peak,) = re.findall(r"^PEAK (\d+)$", done.output, re.MULTILINE)
+    assert sum(inside.values()) == memory["max_allocated_nbytes"] == int(peak)
+    assert memory["verdict"]["fits"] is True
+    assert sum(parts.values()) == memory["verdict"]["needed_nbytes"]
+    lines = {(one["part"], one["op"]): one["site"] for one in memory["fullest"]["holders"]}
+    assert lines["optimizer state", "aten::zeros_like"].endswith("memory_holders.py:18")
+    assert "memory: fits: rank 0 needs" in done.output
+
+
+def test_gradients_that_are_kept(run: Run) -> None:
+    done = run("memory_holders.py", "keep", n=1)
+    assert done.exit_code == 0, done.output
+    assert done.simulated["memory"]["fullest"]["parts"]["gradients"] == WEIGHTS
+
+
+def test_what_does_not_fit_says_by_how_much(run: Run) -> None:
+    done = run("memory_holders.py", "more", n=1)
+    assert done.exit_code == 1
+    memory = done.simulated["memory"]
+    assert memory["verdict"]["fits"] is False
+    assert memory["verdict"]["asked_nbytes"] == 1 << 50
+    assert memory["verdict"]["missing_nbytes"] > (1 << 50) - memory["total_nbytes"]
+    assert "memory_holders.py:17" in memory["verdict"]["site"]
+    assert memory["fullest"]["parts"]["parameters"] == WEIGHTS
+    assert "memory: does not fit: rank 0 asked for" in done.output
+
+
+def test_sharded_parameters_are_told_apart_from_gathered_ones(run: Run) -> None:
+    needs("torch.distributed.fsdp")
+    done = run("fsdp_hybrid.py", n=4)
+    assert done.exit_code == 0, done.output
+    for rank in done.simulated["ranks"]:
+        parts = rank["memory"]["parts"]
+        inside = [nbytes for name, nbytes in parts.items() if name not in ("cached or fragmented", "outside PyTorch")]
+        assert sum(inside) == rank["memory"]["allocated_peak_nbytes"]
+        assert parts["parameters"] > 0
+        assert parts["communication buffers"] > 0
+        assert "not told" not in parts

@@ -1,0 +1,246 @@
+"""Who holds memory at its peak: blocks of PyTorch's allocator, which a stand-in for libc10.so reports here."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emu.contract import records
+from emu.contract.records import HeldKind
+from phantora_async.ingest import memory_holders
+from phantora_async.ingest.memory_holders import HeldMemory
+
+from .test_ranges import Nvtx
+
+MIB = 1 << 20
+USAGE = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+FAILURE = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
+STANDIN = f"""
+#include <stddef.h>
+#include <stdint.h>
+int recording = 1, reported;
+void {USAGE}(void *start, int64_t nbytes, size_t allocated, size_t reserved, uint16_t device) {{ reported++; }}
+void {FAILURE}(int64_t nbytes, size_t allocated, size_t reserved, uint16_t device) {{ reported++; }}
+_Bool _ZN3c108GradMode10is_enabledEv(void) {{ return recording; }}
+"""
+MM, ADD, STEP = (f"{name}, op_id = 7, sizes = [[8]]".encode() for name in ("aten::mm", "aten::add", "Optimizer.step#A"))
+
+
+class Allocator:
+    """Gives out blocks at places of its own choice, as the caching allocator does."""
+
+    def __init__(self, hook: Any, libc10: Path) -> None:
+        self.libc10 = ctypes.CDLL(str(libc10))
+        self.nvtx = Nvtx(hook)
+        self._hook = hook
+        self._usage, self._failure = getattr(hook.c, USAGE), getattr(hook.c, FAILURE)
+        sizes = [ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16]
+        self._usage.argtypes, self._failure.argtypes = [ctypes.c_void_p, *sizes], sizes
+        self._base = int(hook.c.phantora_device_base())
+        self._next = 0
+        self.nbytes: dict[int, int] = {}
+
+    def allocate(self, mib: int, device: int = 0) -> int:
+        slice_nbytes = (int(self._hook.c.phantora_device_nbytes()) - (16 << 40)) // 2
+        address = self._base + device * slice_nbytes + self._next
+        self._next += mib * MIB
+        self.nbytes[address] = mib * MIB
+        self._usage(address, mib * MIB, sum(self.nbytes.values()), 100 * MIB, device << 8 | 1)
+        return address
+
+    def free(self, address: int, device: int = 0) -> None:
+        nbytes = self.nbytes.pop(address)
+        self._usage(address, -nbytes, sum(self.nbytes.values()), 100 * MIB, device << 8 | 1)
+
+    def fail(self, mib: int) -> None:
+        self._failure(mib * MIB, sum(self.nbytes.values()), 100 * MIB, 1)
+
+    def in_op(self, message: bytes, mib: int) -> int:
+        self.nvtx.push(message)
+        address = self.allocate(mib)
+        self.nvtx.pop()
+        return address
+
+    def records(self, on: bool) -> None:
+        """Autograd does."""
+        ctypes.c_int.in_dll(self.libc10, "recording").value = on
+
+    def held_as(self, kind: int, *addresses: int) -> None:
+        self._hook.c.phantora_memory_held(kind, (ctypes.c_uint64 * len(addresses))(*addresses), len(addresses))
+
+    def tell(self, step_ends: bool = True) -> None:
+        self._hook.c.phantora_memory_tell(step_ends)
+
+    def grew(self) -> bool:
+        return bool(self._hook.c.phantora_memory_grew())
+
+
+@pytest.fixture
+def held(running: Any, tmp_path: Path) -> Callable[..., list[HeldMemory]]:
+    source, library = tmp_path / "libc10.c", tmp_path / "libc10.so"
+    source.write_text(STANDIN)
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libc10.so", "-o", library, source], check=True)
+
+    def run(program: Callable[[Allocator], None]) -> list[HeldMemory]:
+        told = running(lambda hook: program(Allocator(hook, library)))
+        return [memory_holders.from_record(record) for record in told.of(records.MEMORY_HELD)]
+
+    return run
+
+
+def summed(memory: HeldMemory) -> dict[tuple[str, str], tuple[int, int]]:
+    """MiB and blocks."""
+    return {(one.held_as.name.lower(), one.op): (one.nbytes // MIB, one.blocks) for one in memory.holders}
+
+
+def test_the_blocks_of_the_peak(held) -> None:
+    def program(allocator: Allocator) -> None:
+        assert not allocator.grew()
+        allocator.allocate(4)
+        kept = allocator.in_op(MM, 8)
+        allocator.in_op(MM, 2)
+        gone = allocator.in_op(ADD, 1)
+        allocator.free(gone)
+        allocator.free(kept)
+        allocator.in_op(ADD, 3)  # less than before
+        allocator.tell(False)
+        assert not allocator.grew()
+        assert ctypes.c_int.in_dll(allocator.libc10, "reported").value == 7
+
+    (told,) = held(program)
+    assert (told.allocated, told.reserved, told.missing) == (15 * MIB, 100 * MIB, None)
+    assert summed(told) == {
+        ("activations", "aten::mm"): (10, 2), ("activations", ""): (4, 1), ("activations", "aten::add"): (1, 1),
+    }  # fmt: skip
+
+
+def test_what_was_taken_back_before_the_peak_is_not_part_of_it(held) -> None:
+    def program(allocator: Allocator) -> None:
+        first = allocator.in_op(MM, 8)
+        allocator.tell(False)
+        allocator.free(first)
+        allocator.in_op(ADD, 9)
+        assert allocator.grew()
+        allocator.tell(False)
+
+    first, second = held(program)
+    assert summed(first) == {("activations", "aten::mm"): (8, 1)}
+    assert summed(second) == {("activations", "aten::add"): (9, 1)}
+
+
+def test_temporaries_end_with_their_operation_or_belong_to_no_forward_pass(held) -> None:
+    def program(allocator: Allocator) -> None:
+        allocator.nvtx.push(MM)
+        allocator.nvtx.push(ADD)
+        temporary = allocator.allocate(1)
+        allocator.nvtx.pop()
+        allocator.allocate(2)
+        allocator.free(temporary)
+        allocator.nvtx.pop()
+        allocator.nvtx.push(STEP)
+        allocator.in_op(ADD, 4)
+        allocator.nvtx.pop()
+        allocator.records(False)
+        allocator.in_op(MM, 8)
+        allocator.tell(False)
+
+    (told,) = held(program)
+    assert told.allocated == 14 * MIB
+    assert summed(told) == {
+        ("temporaries", "aten::mm"): (8, 1), ("temporaries", "aten::add"): (4, 1), ("activations", "aten::mm"): (2, 1)
+    }  # fmt: skip
+
+
+def test_a_temporary_at_the_peak_is_one(held) -> None:
+    def program(allocator: Allocator) -> None:
+        allocator.nvtx.push(MM)
+        temporary = allocator.allocate(5)
+        allocator.free(temporary)
+        allocator.nvtx.pop()
+        allocator.tell()
+
+    (told,) = held(program)
+    assert summed(told) == {("temporaries", "aten::mm"): (5, 1)}
+
+
+def test_python_tells_what_is_held_for_long(held) -> None:
+    def program(allocator: Allocator) -> None:
+        weight, state, grad, batch, workspace = (allocator.in_op(MM, mib) for mib in (1, 2, 3, 4, 5))
+        allocator.held_as(0, weight, state, grad, batch)
+        allocator.held_as(HeldKind.OPTIMIZER_STATE, state, grad, weight)
+        allocator.held_as(HeldKind.GRADIENTS, grad)
+        allocator.held_as(HeldKind.PARAMETERS, weight + 4096, 12345)  # a view; no block at all
+        assert workspace
+        allocator.tell(step_ends=True)
+        allocator.in_op(ADD, 16)
+        allocator.tell(step_ends=False)
+
+    first, second = held(program)
+    known = {
+        ("parameters", "aten::mm"): (1, 1), ("optimizer_state", "aten::mm"): (2, 1), ("gradients", "aten::mm"): (3, 1),
+        ("activations", "aten::mm"): (4, 1), ("temporaries", "aten::mm"): (5, 1),
+    }  # fmt: skip
+    assert summed(first) == known
+    assert summed(second) == known | {("activations", "aten::add"): (16, 1)}
+
+
+def test_an_allocation_that_fails_is_told(held) -> None:
+    def program(allocator: Allocator) -> None:
+        allocator.in_op(MM, 8)
+        allocator.tell()
+        allocator.fail(70)
+        allocator.fail(80)
+        assert allocator.grew()
+        allocator.tell(False)
+
+    first, second = held(program)
+    assert first.missing is None
+    missing = second.missing
+    assert (missing.nbytes, missing.allocated, missing.reserved, missing.failures) == (80 * MIB, 8 * MIB, 100 * MIB, 2)
+    assert second.allocated == 8 * MIB
+
+
+def test_each_device_has_a_peak_of_its_own(held) -> None:
+    def program(allocator: Allocator) -> None:
+        allocator.allocate(1)
+        allocator.free(allocator.allocate(2, device=1), device=1)
+        allocator.allocate(4)
+        allocator.tell()
+
+    assert [one.allocated for one in held(program)] == [5 * MIB, 2 * MIB]
+
+
+def test_many_holders_are_summed_up(held) -> None:
+    """Whatever their number, the sum is the peak."""
+
+    def program(allocator: Allocator) -> None:
+        for number in range(3000):
+            allocator.in_op(f"aten::op{number % 200}, op_id = 7, sizes = [[{number}]]".encode(), 1)
+        allocator.held_as(HeldKind.PARAMETERS, *list(allocator.nbytes)[:600])
+        allocator.tell(False)
+
+    (told,) = held(program)
+    assert told.allocated == sum(one.nbytes for one in told.holders) == 3000 * MIB
+    assert sum(one.blocks for one in told.holders) == 3000
+    assert sum(one.nbytes for one in told.holders if one.held_as is HeldKind.PARAMETERS) == 600 * MIB
+    assert len(told.holders) <= 64
+    assert [one.op for one in told.holders].count("") == 2
+
+
+def test_a_compiler_s_blocks_do_not_count(held) -> None:
+    def program(allocator: Allocator) -> None:
+        allocator.allocate(1)
+        allocator._hook.c.phantora_uncounted(1)
+        compiled = allocator.allocate(50)
+        allocator._hook.c.phantora_uncounted(-1)
+        allocator.allocate(2)
+        allocator.free(compiled)
+        allocator.tell()
+
+    (told,) = held(program)
+    assert told.allocated == 3 * MIB

@@ -1,0 +1,159 @@
+"""Memory by what it holds, and whether it fits: from what ranks tell to the text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emu.contract import records
+from emu.contract.records import HeldKind
+from emu.contract.records_definition import RecordError
+from phantora_async.ingest.call_sites import Line, Site
+from phantora_async.ingest.memory_holders import HeldMemory, Holder, MissingMemory, from_record
+from phantora_async.report.memory import memory_document, memory_notes
+
+GIB = 2**30
+TORCH = "/venv/lib/python3.11/site-packages/torch"
+SITES = {
+    1: Site(Line("train.py", 7, "main")),
+    2: Site(Line("train.py", 9, "main"), Line(f"{TORCH}/distributed/fsdp/_fully_shard/_fsdp_param.py", 5, "unshard")),
+    3: Site(Line("train.py", 9, "main"), Line(f"{TORCH}/distributed/tensor/_dispatch.py", 5, "dispatch")),
+}
+
+
+def rank(number: int, allocated: float, reserved: float, device: float | None = None) -> dict[str, Any]:
+    told = {"allocated": allocated, "reserved": reserved, "device": reserved if device is None else device}
+    return {"rank": number, "memory": {f"{name}_peak_nbytes": int(gib * GIB) for name, gib in told.items()}}
+
+
+def holder(kind: HeldKind, gib: float, site: int = 0, op: str = "") -> Holder:
+    return Holder(int(gib * GIB), 2, kind, site, op)
+
+
+def held(*holders: Holder, missing: MissingMemory | None = None) -> dict[int, HeldMemory]:
+    return {0: HeldMemory(sum(one.nbytes for one in holders), 0, holders, missing)}
+
+
+def document(ranks: list[dict[str, Any]], told: list[dict[int, HeldMemory]], ended_well: bool = True) -> dict[str, Any]:
+    return memory_document((80 * GIB, 78 * GIB), ranks, told, lambda _, number: SITES.get(number), ended_well)
+
+
+def in_gib(parts: dict[str, int]) -> dict[str, float]:
+    return {name: nbytes / GIB for name, nbytes in parts.items()}
+
+
+def test_the_parts_add_up_to_what_is_in_use() -> None:
+    ranks = [rank(0, 20, 30, 31), rank(1, 10, 10)]
+    told = [
+        held(
+            holder(HeldKind.PARAMETERS, 4), holder(HeldKind.OPTIMIZER_STATE, 8, 1, "aten::zeros_like"),
+            holder(HeldKind.ACTIVATIONS, 5, 1, "aten::mm"), holder(HeldKind.TEMPORARIES, 2, 2),
+        ),
+        held(holder(HeldKind.PARAMETERS, 10)),
+    ]  # fmt: skip
+    memory = document(ranks, told)
+    assert memory["fullest"]["rank"] == 0
+    assert in_gib(memory["fullest"]["parts"]) == {
+        "parameters": 4, "optimizer state": 8, "activations": 5, "communication buffers": 2, "not told": 1,
+        "cached or fragmented": 10, "outside PyTorch": 3,
+    }  # fmt: skip
+    assert in_gib(ranks[1]["memory"]["parts"]) == {"parameters": 10, "outside PyTorch": 2}
+    assert memory["fullest"]["holders"][1] == {
+        "part": "optimizer state", "nbytes": 8 * GIB, "blocks": 2, "op": "aten::zeros_like",
+        "site": "train.py:7 in main",
+    }  # fmt: skip
+    assert memory["verdict"] == {
+        "fits": True, "rank": 0, "needed_nbytes": 33 * GIB, "left_nbytes": 47 * GIB, "failures": 0
+    }  # fmt: skip
+    assert (memory["capacity_nbytes"], memory["total_nbytes"]) == (78 * GIB, 80 * GIB)
+    notes = memory_notes(memory)
+    assert notes[0] == (
+        "memory: fits: rank 0 needs 33.00 GiB, the allocator's cache included, of 80.00 GiB; 47.00 GiB are left"
+    )
+    assert notes[1].startswith(
+        "  rank 0 at its peak, GiB: parameters 4.00, optimizer state 8.00, activations 5.00, comm"
+    )
+    assert notes[2] == "  8.00 GiB in 2 blocks: optimizer state by aten::zeros_like at train.py:7 in main"
+
+
+@pytest.mark.parametrize(
+    ("kind", "site", "op", "part"),
+    [
+        (HeldKind.TEMPORARIES, 2, "", "communication buffers"),
+        (HeldKind.ACTIVATIONS, 2, "", "communication buffers"),
+        (HeldKind.TEMPORARIES, 2, "fsdp::all_gather_copy_in", "communication buffers"),
+        (HeldKind.TEMPORARIES, 2, "aten::addmm", "temporaries"),
+        (HeldKind.PARAMETERS, 2, "", "parameters"),
+        (HeldKind.TEMPORARIES, 3, "", "temporaries"),
+        (HeldKind.TEMPORARIES, 1, "", "temporaries"),
+        (HeldKind.TEMPORARIES, 0, "", "temporaries"),
+        (HeldKind.ACTIVATIONS, 99, "", "activations"),
+    ],
+)
+def test_buffers_of_sharding_are_told_apart_by_their_line(kind: HeldKind, site: int, op: str, part: str) -> None:
+    memory = document([rank(0, 1, 1)], [held(holder(kind, 1, site, op))])
+    assert [one["part"] for one in memory["fullest"]["holders"]] == [part]
+
+
+def test_a_run_that_does_not_fit_says_how_much_it_needed_at_least() -> None:
+    missing = MissingMemory(8 * GIB, 75 * GIB, 77 * GIB, 1, 3)
+    told = [held(holder(HeldKind.ACTIVATIONS, 70)), held(holder(HeldKind.ACTIVATIONS, 75), missing=missing)]
+    memory = document([rank(0, 70, 70), rank(1, 75, 77)], told, ended_well=False)
+    assert memory["verdict"] == {
+        "fits": False, "rank": 1, "needed_nbytes": 85 * GIB, "missing_nbytes": 5 * GIB, "asked_nbytes": 8 * GIB,
+        "unused_nbytes": 2 * GIB, "failures": 3, "site": "train.py:7 in main",
+    }  # fmt: skip
+    assert memory_notes(memory)[0] == (
+        "memory: does not fit: rank 1 asked for 8.00 GiB at train.py:7 in main and needed at least 85.00 GiB of 80.00 "
+        "GiB: 5.00 GiB are missing, or more"
+    )
+
+
+def test_fragmentation_is_said() -> None:
+    missing = MissingMemory(8 * GIB, 60 * GIB, 77 * GIB, 0, 1)
+    memory = document([rank(0, 60, 77)], [held(holder(HeldKind.ACTIVATIONS, 60), missing=missing)], ended_well=False)
+    assert memory["verdict"]["missing_nbytes"] == 0
+    assert memory_notes(memory)[0] == (
+        "memory: does not fit: rank 0 asked for 8.00 GiB; 17.00 GiB of the allocator's cache are in pieces that are "
+        "too small (fragmentation)"
+    )
+
+
+def test_a_script_that_does_without_fits() -> None:
+    missing = MissingMemory(8 * GIB, 75 * GIB, 77 * GIB, 0, 2)
+    memory = document([rank(0, 75, 77)], [held(holder(HeldKind.ACTIVATIONS, 75), missing=missing)])
+    assert memory["verdict"]["fits"]
+    assert memory_notes(memory)[0].endswith("2 requests for memory failed, and the script went on")
+
+
+def test_ranks_that_told_nothing() -> None:
+    memory = document([rank(0, 0, 0)], [{}])
+    assert memory["fullest"] == {"rank": 0, "parts": {"outside PyTorch": 2 * GIB}, "holders": []}
+    assert memory_notes(memory) == []
+    assert in_gib(document([rank(0, 3, 3)], [{}])["fullest"]["parts"]) == {"not told": 3, "outside PyTorch": 2}
+    assert memory_notes({"max_allocated_nbytes": 5}) == []  # of an older version
+
+
+def record(entries: int, payload: bytes) -> records.MemoryHeld:
+    return records.MemoryHeld(records.MEMORY_HELD, 0, 0, 0, 0, entries, 6, 8, 0, 0, 0, 0, 0, payload)
+
+
+def test_a_record_is_read() -> None:
+    payload = records.MemoryHolder.encode(4, 2, HeldKind.GRADIENTS, 7, 0)
+    payload += records.MemoryHolder.encode(2, 1, HeldKind.ACTIVATIONS, 0, 0) + b"aten::mm\n\n"
+    found = from_record(record(2, payload))
+    assert found.holders == (
+        Holder(4, 2, HeldKind.GRADIENTS, 7, "aten::mm"), Holder(2, 1, HeldKind.ACTIVATIONS, 0, "")
+    )  # fmt: skip
+    assert (found.allocated, found.reserved, found.missing) == (6, 8, None)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", records.MemoryHolder.encode(4, 2, 9, 7, 0) + b"\n", records.MemoryHolder.encode(4, 2, 1, 7, 0) + b"x"],
+    ids=["no entry", "unknown kind", "no line"],
+)
+def test_an_impossible_record_is_refused(payload: bytes) -> None:
+    with pytest.raises(RecordError):
+        from_record(record(1, payload))
