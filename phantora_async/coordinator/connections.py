@@ -70,11 +70,15 @@ class Connections:
 
     def take(self, rank: int, arrived: list[Any]) -> None:
         """Records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
+        info = self._fact_builder.rank_info[rank]
+        goes_on = info.bye is None
         facts = self._fact_builder.take(rank, arrived)
         self._timeline.feed(rank, facts)
         if self._last_steps is not None:
             self._last_steps.add(rank, facts)
         self.send(self._fact_builder.take_answers())
+        if goes_on and info.bye is not None:
+            self._release_ended()
         if self._backpressure.must_pause(rank, len(facts)) and rank not in self._ended:
             self._channels[rank].pause()
 
@@ -88,6 +92,12 @@ class Connections:
         """The rank ended with exit code 0. If it sent no BYE, it is as if it had. Raises Deadlock if others wait."""
         if self._fact_builder.rank_info[rank].bye is None:
             self._timeline.feed(rank, self._fact_builder.rank_ended(rank))
+            self._release_ended()
+
+    def _release_ended(self) -> None:
+        """A rank has said BYE. When all have, none has to wait any longer for bytes that it has promised to others."""
+        if all(info.bye is not None and not info.bye.exit_code for info in self._fact_builder.rank_info):
+            self.stop_all()
 
     def drain(self, rank: int) -> None:
         """The rank's process has ended: all that it has sent is read, however far ahead of virtual time it is."""

@@ -65,7 +65,10 @@ void ph_reply_arrived(const struct ph_header *header, const unsigned char *body,
         return;
     }
     if (header->kind == PH_KIND_STOP) {
-        ph_stop();
+        if (ph_run.ending)
+            ph_data_nobody_listens();
+        else
+            ph_stop();
         return;
     }
     ph_waiter *waiter = take(header->last);

@@ -49,6 +49,8 @@ void ph_data_wait(const void *start, size_t nbytes);
 void ph_data_wait_host(void);
 /* Blocks until no action is pending that tells other ranks what it has read: one that writes nothing. */
 void ph_data_wait_told(void);
+/* Ends that wait, and every later one: all ranks have ended. */
+void ph_data_nobody_listens(void);
 /* Is a write to part of the range pending? */
 bool ph_data_pending(const void *start, size_t nbytes);
 

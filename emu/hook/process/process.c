@@ -204,6 +204,7 @@ static void emit_usage(void) {
  */
 PH_EXPORT void phantora_finish(int exit_code, const char *last_words) {
     if (!ph_run.started || ph_run.finished) return;
+    ph_run.ending = true;
     ph_emit_counters();
     emit_usage();
     struct ph_BYE bye = {.exit_code = exit_code};

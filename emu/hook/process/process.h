@@ -13,7 +13,8 @@
 typedef struct ph_run_state {
     bool loaded;   /* the device file has been read and device memory reserved */
     bool started;  /* a rank, connected to the coordinator */
-    bool finished; /* BYE has been sent */
+    bool ending;   /* BYE is about to be sent, or has been */
+    bool finished; /* BYE has been sent, and what other ranks had been promised */
     bool orphan;   /* a child that a rank forked: as with real CUDA, it cannot use the device */
     bool alone;    /* PHANTORA_DETACHED=1, for tests without a coordinator: every cost is a fixed value */
     bool in_step;  /* the host really waits where the program waits for the device: see phantora_keep_in_step */

@@ -115,7 +115,7 @@ def test_paths_may_be_paths() -> None:
 def test_importing_the_package_imports_nothing_else() -> None:
     code = "import sys, typing; before = {*sys.modules}; import phantora_async; print({*sys.modules} - before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert ast.literal_eval(done.stdout) == {"phantora_async", "__future__"}
+    assert ast.literal_eval(done.stdout) <= {"phantora_async", "__future__"}
 
 
 def test_the_public_names_exist() -> None:

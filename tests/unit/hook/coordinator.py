@@ -107,6 +107,8 @@ class Coordinator(threading.Thread):
             power, clocked = drawn or (0, 0)
             source = records.SourceKind.ROOFLINE
             self.tell(records.CostOf.encode(record.qid, solo, contended, 1.0, source, power, clocked, 0))
+        elif record.kind == records.BYE:
+            self.tell(records.Stop.encode(0))  # all other ranks have said BYE, too
         elif record.kind in records.REPLY_OF:
             reply = getattr(records, records.class_name(records.NAMES[records.REPLY_OF[record.kind]]))
             self.tell(reply.encode(record.qid, *self._answer(record)))
