@@ -122,8 +122,10 @@ def _addresses(tensors: Iterable[Any]) -> set[int]:
 def _storages(tensor: Any, depth: int = 0) -> Iterator[int]:
     """A tensor that is made of others (a DTensor) has theirs."""
     if hasattr(type(tensor), "__tensor_flatten__") and depth < _DEEPEST:
-        for name in tensor.__tensor_flatten__()[0]:
-            yield from _storages(getattr(tensor, name), depth + 1)
+        inner = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+        for one in inner:
+            if isinstance(one, sys.modules["torch"].Tensor):  # from torch 2.15 on, a DTensor names its mesh, too
+                yield from _storages(one, depth + 1)
     elif tensor.is_cuda:
         try:
             address = tensor.untyped_storage().data_ptr()

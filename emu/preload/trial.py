@@ -3,7 +3,7 @@
 A module is refused if its import
 
 - reads an environment variable, the host name or the command line, which ranks have of their own;
-- starts a thread, which a forked process would lack, or initialises CUDA;
+- starts a thread, which a forked process would lack, initialises CUDA, or asks whether it is available;
 - fails;
 
 and so is every module that imports a refused one. What a module does with files, or with clocks, cannot be seen here.
@@ -137,6 +137,10 @@ class _Trial:
             return get(environment, name)
 
         os._Environ.__getitem__ = observed  # type: ignore[method-assign]
+        # It marks the process: its children can use CUDA no more (torch.cuda._is_in_bad_fork).
+        cuda = getattr(sys.modules["torch"], "_C", None)
+        if cuda is not None and hasattr(cuda, "_cuda_getDeviceCount"):
+            cuda._cuda_getDeviceCount = self._refusing(cuda._cuda_getDeviceCount)
         sys.argv = _Arguments(sys.argv)
         sys.argv.read = self._refuse_running
         for module, name in ((socket, "gethostname"), (socket, "getfqdn"), (platform, "node")):

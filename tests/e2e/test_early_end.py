@@ -25,7 +25,9 @@ def test_steps_are_those_of_a_script_that_stops_there(run: Run, tmp_path: Path) 
     assert "ended" in ended.output
     assert lines(held) == lines(ended)
     assert [rank["steps"] for rank in held.simulated["ranks"]] == [3, 3]
+    begun_ns = [done.simulated["step"].pop("from_ns") for done in (held, ended)]
     assert held.simulated["step"] == ended.simulated["step"]
+    assert abs(begun_ns[0] - begun_ns[1]) < 10_000, "reading another command line takes another time"
     assert held.report["stopped"]["option"] == "--steps 3"
     assert ended.report["stopped"] is None
 
