@@ -12,12 +12,14 @@ import os
 import tempfile
 from collections.abc import Iterable
 
+RULES = 2
+"""Counts up when `trial` refuses modules that it accepted before."""
 MOST_FILES = 200
 MOST_NAMES = 20_000
 
 
 def path(folder: str, key: Iterable[str]) -> str:
-    return f"{folder}/{hashlib.blake2b(json.dumps(list(key)).encode(), digest_size=12).hexdigest()}"
+    return f"{folder}/{hashlib.blake2b(json.dumps([RULES, *key]).encode(), digest_size=12).hexdigest()}"
 
 
 def read(file: str) -> list[str] | None:
