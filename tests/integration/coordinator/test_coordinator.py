@@ -447,6 +447,26 @@ async def test_a_crash_ends_the_run_with_its_code(two: Run, returncode: int, sig
     assert "rank1.log" in failure_of(outcome).text
 
 
+async def test_ranks_that_have_ended_are_told_when_all_have(two: Run) -> None:
+    """Until then they wait for bytes that they have promised to others."""
+    order: list[str] = []
+
+    async def early(rank: FakeRank) -> None:
+        rank.bye()
+        await asyncio.wait_for(rank.hear(records.STOP), 20)
+        order.append("told")
+
+    async def late(rank: FakeRank) -> None:
+        for turn in range(1, 6):  # the other's BYE has been executed, and it would have heard
+            assert await rank.clock(after=100) == 100 * turn
+        order.append("says BYE")
+        rank.bye()
+        await asyncio.wait_for(rank.hear(records.STOP), 20)
+
+    assert (await two.play(early, late)).failure is None
+    assert order == ["says BYE", "told"]
+
+
 async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
     async def silent(rank: FakeRank) -> None:
         await rank.__aexit__(None, None, None)
