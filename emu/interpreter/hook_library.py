@@ -87,6 +87,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "backward": (None, ()),
     "uncounted": (_u64, (_int,)),
     "is_uncounted": (_int, ()),
+    "close_segments": (None, ()),
     "frame_rule": (_int, (_str, _str, _int)),
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
@@ -174,6 +175,7 @@ class Hook:
         self.philox: Callable[[int, int, int, int, int], None] = functions["philox"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
         self.is_uncounted: Callable[[], int] = functions["is_uncounted"]
+        self.close_segments: Callable[[], None] = functions["close_segments"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]
         self.ranges_next: Callable[[int], None] = functions["ranges_next"]
