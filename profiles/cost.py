@@ -149,7 +149,7 @@ def _modelled(gpu: Gpu, what: Signature) -> Cost:
     solo_ns = max(1, round(min(estimate.solo_ns + between, LONGEST_NS)))
     contended_ns = max(solo_ns, round(min(estimate.contended_ns + between, LONGEST_NS)))
     source = Source.UNRECOGNISED if estimate.unknown else Source.ROOFLINE
-    share = error_share(estimate.model)
+    share = max(min(error_share(estimate.model) * gpu.achieved.uncertainty, UNMEASURED), error_share(estimate.model))
     return Cost(
         solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share,
         bound_by(gpu, what, estimate), draw(gpu, what, estimate),
