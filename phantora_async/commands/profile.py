@@ -25,7 +25,10 @@ class Form:
 
 
 SCRIPT = "SCRIPT"
-FORMS = (Form("--host", "[options]", "profile_host"),)
+FORMS = (
+    Form("--host", "[options]", "profile_host"),
+    Form(SCRIPT, "[arguments]", "profile_script"),
+)
 """Each module has `add_arguments(group)`, which adds the option that asks for it, and `run(arguments) -> exit code`."""
 
 

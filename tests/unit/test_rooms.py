@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "emu.control": ["emu.contract", "emu.interpreter", "emu.reads", "emu.control.random_numbers"],
     "emu.compiler": ["emu.interpreter"],
     "emu.hostbench": ["emu.interpreter"],
-    "emu.real_run": ["emu.contract"],
+    "emu.real_run": ["emu.contract", "emu.start.early_end", "emu.start.program", "emu.start.script"],
     "emu.gpubench": ["emu.contract"],
     "emu.servers": ["emu.contract"],
     "emu.weights": ["emu.interpreter"],
