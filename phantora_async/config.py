@@ -224,7 +224,7 @@ def resolve(options: RunOptions) -> Config:
         raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
     script = os.fspath(given.script)
     if not given.launcher:
-        script = _module(script) if given.module else _script(script)
+        script = checked_module(script) if given.module else checked_script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
     trace = trace_request.resolve(_text(given.trace), given.trace_ranks, given.trace_steps, sum(servers))
     routing = _routing(given.moe)
@@ -395,7 +395,8 @@ def _compile_cache(given: str | None) -> tuple[Path | None, tuple[str, ...]]:
     )
 
 
-def _script(text: str) -> str:
+def checked_script(text: str) -> str:
+    """Raises UsageError if the file cannot be run."""
     path = Path(text)
     if not path.exists():
         raise UsageError(
@@ -409,7 +410,8 @@ def _script(text: str) -> str:
     return text
 
 
-def _module(text: str) -> str:
+def checked_module(text: str) -> str:
+    """Raises UsageError if this is no module's name."""
     if not all(part.isidentifier() for part in text.split(".")):
         raise UsageError(f"-m {text}: not a module name", "to run a file, leave out -m")
     return text
