@@ -1,7 +1,7 @@
 """GPU, cluster and host descriptions, and what work costs on them.
 
 Lives here: `descriptions` (GPUs and clusters from TOML), `host` (the modelled host), `signature` (what a GPU is asked
-to do), `models` (analytic times), `tables` (measured times), `cost` (which of both answers), `kernel_names`, `tools`
+to do), `models` (analytic times), `measured` (measured times), `cost` (which of both answers), `kernel_names`, `tools`
 (comparison with real traces), `titles` (signatures as people name them), `activity` (as traces show them), and the
 shipped files in `gpus/`, `clusters/` and `hosts/`.
 Comes in: names or paths of descriptions; signatures as the hook writes them.
@@ -17,7 +17,8 @@ from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.errors import ProfileError, UnknownProfile
 from profiles.host import CALL_KINDS, WORK_KINDS, HostModel, Spread, host_toml, load_host
 from profiles.host_fit import Fit, fit
-from profiles.tables import Table, load_table
+from profiles.timings.from_trace import times_of
+from profiles.timings.table import Measured, Origin, Table, load_table, merged, save_table
 from profiles.titles import title
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "Fit",
     "Gpu",
     "HostModel",
+    "Measured",
+    "Origin",
     "ProfileError",
     "Source",
     "Spread",
@@ -49,6 +52,9 @@ __all__ = [
     "load_host",
     "load_network",
     "load_table",
+    "merged",
     "path_of",
+    "save_table",
+    "times_of",
     "title",
 ]

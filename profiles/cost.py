@@ -11,11 +11,15 @@ from profiles.models import dispatch
 from profiles.models.bound import bound_by
 from profiles.models.errors import UNMEASURED, error_share
 from profiles.models.power import NOTHING, Draw, draw
-from profiles.signature import Library, Signature, family_of, parse, shapes_in, unknown_parts
-from profiles.tables import Table
+from profiles.signature import Library, Signature, parse, shapes_in, unknown_parts
+from profiles.timings.corrections import Family
+from profiles.timings.keys import family_key, features, key_of
+from profiles.timings.table import Table
 
 REPEATED = 0.03
 """Relative error of a measured time: how far repeats differ."""
+CARRIED_OVER = 0.15
+"""The same of a time measured on another GPU: whether the model errs there as here is not known."""
 LONGEST_NS = 10**15
 """No cost is longer, 11 days: sizes may be anything, and 64 bits must hold sums of costs."""
 
@@ -51,20 +55,25 @@ class Cost:
 
 
 class CostModel:
-    """Costs of signatures on one GPU: the table's exact entry, else its family's correction of the model, else the
-    model.
+    """Costs of signatures on one GPU: the table's own time, else its family's correction of the model, else the model.
 
     Stateless but for a memo: the same signature always gets the same answer.
     """
 
-    def __init__(self, gpu: Gpu, table: Table | None = None) -> None:
+    def __init__(self, gpu: Gpu, table: Table | None = None, measured_on: Gpu | None = None) -> None:
+        """`measured_on`: the table's GPU, if that is another one. Its times are then carried over: as much slower or
+        faster than the model says as they are there.
+        """
         self.gpu = gpu
         self.table = table
         self._known: dict[str, Cost] = {}
-        for signature, measured in table.exact.items() if table else ():
-            assert table is not None
-            what = parse(signature)
-            table.learn(family_of(what), measured.solo_ns, self._roofline(what).solo_ns)
+        self._families: dict[tuple[str, ...], Family] = {}
+        self._there = CostModel(measured_on) if measured_on is not None and measured_on.name != gpu.name else None
+        for measured in table.times.values() if table else ():
+            what = parse(measured.signature)
+            modelled_ns = (self._there or self)._roofline(what).solo_ns
+            family = self._families.setdefault(family_key(what), Family())
+            family.learn(features(what, modelled_ns), measured.solo_ns, modelled_ns)
 
     def cost(self, signature: str) -> Cost:
         """Every text has one. A signature that is malformed, or that names what the definition does not list, gets an
@@ -82,26 +91,35 @@ class CostModel:
             by_bytes = self._roofline(Library("unknown", 0, "", shapes_in(signature)))
             return replace(by_bytes, source=Source.UNRECOGNISED, unknown=str(error), error_share=UNMEASURED)
         modelled = self._roofline(what)
-        if self.table is not None and (better := self._from_table(self.table, signature, what, modelled)):
+        if self.table is not None and (better := self._from_table(self.table, what, modelled)):
             return better
         if unknown := unknown_parts(what):
             return replace(modelled, source=Source.UNRECOGNISED, unknown=", ".join(unknown), error_share=UNMEASURED)
         return modelled
 
-    def _from_table(self, table: Table, signature: str, what: Signature, modelled: Cost) -> Cost | None:
+    def _from_table(self, table: Table, what: Signature, modelled: Cost) -> Cost | None:
         """None if neither the signature nor a member of its family near it was measured."""
         slowdown = modelled.contended_ns / modelled.solo_ns
-        if measured := table.exact.get(signature):
-            contended = measured.contended_ns or round(measured.solo_ns * slowdown)
-            return replace(
-                modelled, solo_ns=measured.solo_ns, contended_ns=contended, source=Source.MEASURED, unknown="",
-                error_share=REPEATED,
-            )  # fmt: skip
-        if (factor := table.correction(family_of(what), modelled.solo_ns)) is None:
-            return None
-        solo_ns = max(1, round(modelled.solo_ns * factor))
-        contended = max(solo_ns, round(solo_ns * slowdown))
-        return replace(modelled, solo_ns=solo_ns, contended_ns=contended, source=Source.INTERPOLATED, unknown="")
+        there_ns = self._there._roofline(what).solo_ns if self._there else modelled.solo_ns
+        measured = table.times.get(key_of(what))
+        if measured and self._there is None:
+            solo_ns, contended_ns = measured.solo_ns, measured.contended_ns or round(measured.solo_ns * slowdown)
+            source, error = Source.MEASURED, REPEATED
+        elif measured:
+            solo_ns = max(1, round(modelled.solo_ns * measured.solo_ns / there_ns))
+            contended_ns = round(solo_ns * slowdown)
+            source, error = Source.INTERPOLATED, max(CARRIED_OVER, modelled.error_share)
+        else:
+            family = self._families.get(family_key(what))
+            if family is None or (near := family.correction(features(what, there_ns))) is None:
+                return None
+            solo_ns = max(1, round(modelled.solo_ns * near.factor))
+            contended_ns = round(solo_ns * slowdown)
+            source, error = Source.INTERPOLATED, modelled.error_share
+        return replace(
+            modelled, solo_ns=solo_ns, contended_ns=max(solo_ns, contended_ns), source=source, unknown="",
+            error_share=error,
+        )  # fmt: skip
 
     def _roofline(self, what: Signature) -> Cost:
         estimate = dispatch.estimate(self.gpu, what)

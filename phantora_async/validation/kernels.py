@@ -8,7 +8,8 @@ from typing import Any
 
 from phantora_async.errors import UsageError
 from profiles import ProfileError, load_gpu
-from profiles.tools import trace, trace_compare
+from profiles.timings import trace
+from profiles.tools import trace_compare
 from profiles.tools.trace_compare import Family
 
 

@@ -26,6 +26,21 @@ class KernelName:
     text: str
     """The whole readable name."""
 
+    @property
+    def function(self) -> str:
+        """With scopes and template arguments, and without the parameters that follow them in some spellings."""
+        depth = 0
+        for at, letter in enumerate(self.text):
+            if letter == "(" and depth == 0:
+                return self.text[:at]
+            if letter in "<({[":
+                depth += 1
+            elif letter in ">)}]" and self.text[at - 1 : at + 1] != "->":
+                depth -= 1
+                if letter == ">" and depth == 0:
+                    return self.text[: at + 1]
+        return self.text
+
 
 @lru_cache(maxsize=4096)
 def read_name(name: str) -> KernelName:

@@ -19,7 +19,7 @@ from typing import Any
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.models.dispatch import estimate
 from profiles.signature import parse
-from profiles.tools.trace import Work, load, steps_in, works
+from profiles.timings.trace import Work, load, steps_in, works
 
 FAR_OFF = 0.15
 """A family's total time is far off from here on ..."""

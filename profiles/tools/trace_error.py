@@ -16,7 +16,7 @@ from profiles.cost import CostModel
 from profiles.descriptions.gpu import load_gpu
 from profiles.models.dispatch import estimate
 from profiles.signature import Kernel, format_signature, parse
-from profiles.tools.trace import Work, by_category, load, works
+from profiles.timings.trace import Work, by_category, load, works
 
 ALONE, BESIDE = 0.01, 0.99
 

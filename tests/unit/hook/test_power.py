@@ -9,7 +9,7 @@ import pytest
 
 from emu.contract import records
 from profiles import load_gpu
-from profiles.tools.clock import Clock
+from profiles.timings.clock import Clock
 
 H200 = load_gpu("h200")
 POWER = dict(line.split("=") for line in H200.device_file_lines() if line.startswith("power_"))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import profiles
+from profiles.timings.trace import load, steps_in, works
 from profiles.tools.host_error import host_ns, table
-from profiles.tools.trace import load, steps_in, works
 from profiles.tools.trace_compare import Family, families
 from profiles.tools.trace_compare import table as families_table
 from profiles.tools.trace_error import modelled_us

@@ -21,6 +21,7 @@ Span = tuple[float, float]
 """Start and end, in microseconds."""
 DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
 MATRIX_OPS = ("aten::mm", "aten::addmm", "aten::bmm")
+ADDING_OPS = ("aten::addmm",)
 RECURRENT_OPS = ("aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
 RECURRENT_MODES = ("relu", "tanh", "lstm", "gru")  # of cudnnRNNMode_t
 ATTENTION_OPS = ("aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward")
@@ -40,6 +41,8 @@ class Work:
     """Share of its duration during which an NCCL kernel was running."""
     shared: float = 0.0
     """Share of its duration during which other work of another stream was running, which is not NCCL's."""
+    kernels: int = 1
+    """Of which it is made, one after the other."""
 
 
 def load(path: Path) -> list[Event]:
@@ -157,11 +160,14 @@ def _work(members: list[Event], chains: dict[int, Event], nccl: list[Span], othe
     beside = sum(_overlap(e["ts"], e["ts"] + e["dur"], nccl) for e in members)
     shared = sum(_overlap(e["ts"], e["ts"] + e["dur"], others[_stream(e)]) for e in members)
     what = signature_of(main, op)
+    kernels = len(members)
     if isinstance(what, Rnn):
         # Layers run on streams of cuDNN's own, side by side, and wait for their launches: the call's time is its span.
-        total, shared = max(e["ts"] + e["dur"] for e in members) - min(e["ts"] for e in members), 0.0
-    shares = (beside / total, shared / total) if total else (0.0, 0.0)
-    return Work(format_signature(what), category_of(what), members[0]["ts"], total, *shares)
+        total, shared, kernels = max(e["ts"] + e["dur"] for e in members) - min(e["ts"] for e in members), 0.0, 1
+    by = total or 1.0
+    return Work(
+        format_signature(what), category_of(what), members[0]["ts"], total, beside / by, shared / by, kernels
+    )  # fmt: skip
 
 
 def _overlap(start: float, end: float, spans: list[Span]) -> float:
@@ -181,7 +187,7 @@ def signature_of(event: Event, op: Event | None) -> Signature:
     name, args = (op["name"], op["args"]) if op is not None else ("", {})
     sizes = _flat(args.get("Input Dims", []))
     if name in MATRIX_OPS and "at::" not in kernel:
-        return _gemm(args, name, sizes)
+        return _gemm(args, kernel, name, sizes)
     if name in ("aten::cudnn_convolution", "aten::convolution_backward"):
         return _conv(args, kernel, name, sizes)
     if name in ATTENTION_OPS and "at::" not in kernel:
@@ -206,16 +212,23 @@ def _flat(dims: list[Any]) -> tuple[Shape, ...]:
     return tuple(shapes)
 
 
-def _gemm(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Gemm:
-    matrices = [one for one in args["Input Dims"] if len(one) >= 2]
+def _gemm(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]) -> Gemm:
+    strides = args.get("Input Strides") or [[]] * len(args["Input Dims"])
+    matrices = [(dims, stride) for dims, stride in zip(args["Input Dims"], strides, strict=False) if len(dims) >= 2]
     # addmm adds a third one, which comes first; mm may be given its output, which comes last.
-    a, b = matrices[-2:] if name == "aten::addmm" else matrices[:2]
+    (a, a_strides), (b, b_strides) = matrices[1:3] if name in ADDING_OPS and len(matrices) > 2 else matrices[:2]
     dtype = next(DTYPES[one] for one in args["Input type"] if one in DTYPES)
-    batch = a[0] if len(a) == 3 else 1
+    compute = "tf32" if dtype == "f32" and "tf32" in kernel else "f64" if dtype == "f64" else "f32"
+    # cuBLAS thinks in columns: the product of rows a b is its product b a, and what PyTorch has as rows is not turned.
     return Gemm(
-        call="cublasGemmEx", transa="n", transb="n", m=b[-1], n=a[-2], k=a[-1], batch=batch,
-        a=dtype, b=dtype, c=dtype, compute="f32", epilogue="default", op=name, sizes=sizes,
+        call="cublasGemmEx", transa=_turned(b, b_strides), transb=_turned(a, a_strides), m=b[-1], n=a[-2], k=a[-1],
+        batch=a[0] if len(a) == 3 else 1, a=dtype, b=dtype, c=dtype, compute=compute, epilogue="default", op=name,
+        sizes=sizes,
     )  # fmt: skip
+
+
+def _turned(dims: list[int], strides: list[int]) -> str:
+    return "t" if strides and strides[-1] != 1 and strides[-2] == 1 else "n"
 
 
 def _sdpa(args: dict[str, Any], name: str, sizes: tuple[Shape, ...]) -> Sdpa:

@@ -9,7 +9,7 @@ from profiles.descriptions.gpu import Gpu
 from profiles.models.dispatch import estimate
 from profiles.models.power import draw
 from profiles.signature import parse
-from profiles.tools.trace import Work
+from profiles.timings.trace import Work
 
 LONGEST_STRETCH = 1.6
 ROUNDS = 3

@@ -1,0 +1,54 @@
+"""What measured members of a family say about one that was not measured.
+
+The model's ratio to the measured time changes smoothly with sizes, so the neighbours' ratios are averaged, weighted by
+their distance. The model itself counts as a neighbour: far from all members nothing is corrected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import exp, log, sqrt
+
+REACH = 1.0
+"""Distance, in doublings of sizes, at which a neighbour's weight has fallen to 1/e."""
+MODEL = 0.1
+"""Weight of the model's own answer."""
+FURTHEST = 2.0
+"""Members that are all further away say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    factor: float
+    """To apply to the modelled time."""
+    error_share: float
+    """How far the neighbours' ratios differ from each other, relative standard deviation."""
+
+
+@dataclass(slots=True)
+class Family:
+    points: list[tuple[tuple[float, ...], float]] = field(default_factory=list)
+    """Of each member: its features, and the logarithm of measured over modelled time."""
+
+    def learn(self, features: tuple[float, ...], measured_ns: float, modelled_ns: float) -> None:
+        self.points.append((features, log(measured_ns / modelled_ns)))
+
+    def correction(self, features: tuple[float, ...], but: int | None = None) -> Correction | None:
+        """None if no member is near. `but`: a member that is left out."""
+        total, weighted, squares, nearest = 0.0, 0.0, 0.0, FURTHEST
+        for number, (place, ratio) in enumerate(self.points):
+            if number == but:
+                continue
+            distance = sqrt(sum((here - there) ** 2 for here, there in zip(features, place, strict=True)))
+            if distance > 3 * FURTHEST:
+                continue
+            nearest = min(nearest, distance)
+            weight = exp(-distance / REACH)
+            total += weight
+            weighted += weight * ratio
+            squares += weight * ratio * ratio
+        if nearest >= FURTHEST:
+            return None
+        mean = weighted / total
+        spread = sqrt(max(squares / total - mean * mean, 0.0))
+        return Correction(exp(weighted / (total + MODEL)), spread)

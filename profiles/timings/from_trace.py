@@ -1,0 +1,60 @@
+"""Times of signatures out of a torch.profiler trace (record_shapes=True) of a real GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from profiles.descriptions.gpu import Gpu
+from profiles.models.dispatch import estimate
+from profiles.signature import Library, parse
+from profiles.timings.clock import stretches
+from profiles.timings.keys import key_of
+from profiles.timings.table import Measured
+from profiles.timings.trace import Work
+
+SHARED = 0.02
+"""At most this share of a duration may have been beside work of other streams that is not NCCL's."""
+ALONE = 0.02
+"""At most this share of it beside NCCL: it ran alone."""
+BESIDE = 0.95
+"""At least this share: it ran beside NCCL."""
+
+
+@dataclass(slots=True)
+class _Durations:
+    """Of one signature, in ns at the full clock."""
+
+    signature: str
+    alone: list[float] = field(default_factory=list)
+    beside: list[float] = field(default_factory=list)
+    between: list[float] = field(default_factory=list)
+    """Partly beside NCCL, freed of what that takes as the model says."""
+
+
+def times_of(gpu: Gpu, works: Sequence[Work]) -> list[Measured]:
+    """Each duration is first freed of what the power limit added to it, as the model of the clock says."""
+    found: dict[str, _Durations] = {}
+    for work, stretch in zip(works, stretches(gpu, works), strict=True):
+        what = parse(work.signature)
+        if isinstance(what, Library) or work.for_us <= 0 or work.shared > SHARED:
+            continue
+        durations = found.setdefault(key_of(what), _Durations(work.signature))
+        took_ns = work.for_us * 1e3 / stretch + gpu.achieved.launch_gap_ns * (work.kernels - 1)
+        if work.overlap <= ALONE:
+            durations.alone.append(took_ns)
+            continue
+        if work.overlap >= BESIDE:
+            durations.beside.append(took_ns)
+        modelled = estimate(gpu, what)
+        slower = max(modelled.contended_ns / modelled.solo_ns, 1.0) - 1
+        durations.between.append(took_ns / (1 + work.overlap * slower))
+    return [_measured(durations) for durations in found.values()]
+
+
+def _measured(durations: _Durations) -> Measured:
+    alone = durations.alone or durations.between
+    solo_ns = max(1, round(median(alone)))
+    contended_ns = max(solo_ns, round(median(durations.beside))) if durations.beside and durations.alone else None
+    return Measured(durations.signature, solo_ns, contended_ns, len(alone), 0)

@@ -1,0 +1,68 @@
+"""Which signatures name the same work, and which are like each other.
+
+A trace says less than the hook knows: it has neither the call of cuBLAS through which a product came nor a kernel's
+shared memory, and a kernel's readable name where the hook has the mangled one. So a signature is looked up by its
+`canonical` form, which leaves out what a trace lacks and what decides no time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log2
+
+from profiles.kernel_names.kernel_name import read_name
+from profiles.signature import (
+    Conv,
+    Copy,
+    Gemm,
+    Grouped,
+    Kernel,
+    Norm,
+    Rnn,
+    Sdpa,
+    Signature,
+    elements,
+    family_of,
+    format_signature,
+)
+
+BIAS = ("bias", "bgrada", "bgradb")
+"""Parts of an epilogue that cost next to nothing beside the product."""
+
+
+def canonical(what: Signature) -> Signature:
+    if isinstance(what, (Kernel, Grouped)):
+        name = read_name(what.name)
+        # A trace has no sizes of lists of tensors. The grid of such a kernel says how many elements it has.
+        sizes = () if name.base == "multi_tensor_apply_kernel" else what.sizes
+        return replace(what, name=name.function, shared_nbytes=0, sizes=sizes)
+    if isinstance(what, Gemm):
+        kept = [part for part in what.epilogue.split("_") if part not in BIAS]
+        return replace(what, call="cublasGemmEx", epilogue="_".join(kept) or "default", op="", sizes=())
+    if isinstance(what, Copy) and what.direction in ("d2d", "p2p"):
+        return replace(what, memory="pinned")
+    if isinstance(what, (Conv, Norm, Sdpa, Rnn)):
+        return replace(what, op="", sizes=())
+    return what
+
+
+def key_of(what: Signature) -> str:
+    """Equal for signatures of the same work."""
+    return format_signature(canonical(what))
+
+
+def family_key(what: Signature) -> tuple[str, ...]:
+    """Equal for signatures that differ in sizes alone."""
+    return family_of(canonical(what))
+
+
+def features(what: Signature, modelled_ns: float) -> tuple[float, ...]:
+    """Where a member of a family stands among the others: logarithms to the base 2. Those of a product and of a
+    convolution are its sizes, since tiles fit some sizes better than others; of all else the modelled time.
+    """
+    if isinstance(what, Gemm):
+        return tuple(log2(max(size, 1)) for size in (what.m, what.n, what.k, what.batch))
+    if isinstance(what, Conv):
+        sizes = (what.x[0] * elements(what.y[2:]), what.x[1], what.y[1], elements(what.w[2:]))
+        return tuple(log2(max(size, 1)) for size in sizes)
+    return (log2(max(modelled_ns, 1.0)),)

@@ -1,0 +1,149 @@
+"""Tables of measured times: text files, also compressed by gzip.
+
+The first line is `phantora-kernel-times 2`. Then come origins, one a line: the word `origin`, and a JSON object of
+texts that says where and how times were measured. Then come times, one signature a line, with tabs between: number of
+the origin, from 0; on how many executions the times rest; duration alone on the GPU in ns; duration beside a resident
+NCCL kernel in ns, or `-`; the signature. Durations are medians at the GPU's full clock. Empty lines and lines that
+start with `#` are skipped. A signature is in a file once.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from profiles.errors import ProfileError
+from profiles.signature import parse
+from profiles.timings.keys import key_of
+
+HEADER = "phantora-kernel-times 2"
+ORIGIN = "origin "
+Origin = Mapping[str, str]
+"""`gpu`, `driver`, `torch`, `cuda`, `date`, `command` ...: what is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    signature: str
+    solo_ns: int
+    """Alone on the GPU, at its full clock."""
+    contended_ns: int | None
+    """Beside a resident NCCL kernel."""
+    executions: int
+    origin: int
+    """Place in ``Table.origins``."""
+
+
+@dataclass(slots=True)
+class Table:
+    origins: list[Origin] = field(default_factory=list)
+    times: dict[str, Measured] = field(default_factory=dict)
+    """By the signature's key (``keys.key_of``)."""
+
+    def add(self, origin: Origin, times: Iterable[Measured]) -> None:
+        """Times of one origin, whatever they say of it; they take the place of earlier ones. Raises ProfileError for
+        what is no signature.
+        """
+        number = len(self.origins)
+        self.origins.append(origin)
+        for measured in times:
+            self.times[key_of(parse(measured.signature))] = replace(measured, origin=number)
+
+
+def merged(tables: Iterable[Table]) -> Table:
+    """Of two times for the same work the later table's is taken. Origins without times are left out."""
+    times: dict[str, tuple[Origin, Measured]] = {}
+    for table in tables:
+        times |= {key: (table.origins[one.origin], one) for key, one in table.times.items()}
+    made, numbers = Table(), dict[int, int]()
+    for key, (origin, one) in times.items():
+        if id(origin) not in numbers:
+            numbers[id(origin)] = len(made.origins)
+            made.origins.append(origin)
+        made.times[key] = replace(one, origin=numbers[id(origin)])
+    return made
+
+
+def load_table(path: str | os.PathLike[str]) -> Table:
+    """Raises ProfileError naming file and line for anything malformed, cut short or given twice."""
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ProfileError(f"{path}: cannot be read: {error}") from error
+    lines = text.splitlines(keepends=True)
+    if not lines or lines[0].strip() != HEADER:
+        raise ProfileError(f"{path}:1: expected the line {HEADER!r}")
+    table = Table()
+    for number, line in enumerate(lines[1:], start=2):
+        where = f"{path}:{number}"
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line.endswith("\n"):
+            raise ProfileError(f"{where}: the file ends within a line")
+        if line.startswith(ORIGIN):
+            table.origins.append(_origin(where, line.removeprefix(ORIGIN)))
+            continue
+        key, measured = _entry(where, line, len(table.origins))
+        if key in table.times:
+            raise ProfileError(f"{where}: signature given twice")
+        table.times[key] = measured
+    return table
+
+
+def save_table(path: str | os.PathLike[str], table: Table) -> None:
+    """Replaces the file as a whole, or not at all. Raises OSError."""
+    path = Path(path)
+    lines = [HEADER, *(f"{ORIGIN}{json.dumps(dict(origin), sort_keys=True)}" for origin in table.origins)]
+    for one in sorted(table.times.values(), key=lambda one: one.signature):
+        beside = "-" if one.contended_ns is None else one.contended_ns
+        lines.append(f"{one.origin}\t{one.executions}\t{one.solo_ns}\t{beside}\t{one.signature}")
+    content = "".join(f"{line}\n" for line in lines).encode()
+    if path.suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _origin(where: str, text: str) -> Origin:
+    try:
+        origin = json.loads(text)
+    except ValueError as error:
+        raise ProfileError(f"{where}: origin: {error}") from None
+    if not isinstance(origin, dict) or not all(isinstance(value, str) for value in origin.values()):
+        raise ProfileError(f"{where}: origin: expected a JSON object of texts")
+    return origin
+
+
+def _entry(where: str, line: str, origins: int) -> tuple[str, Measured]:
+    parts = line.rstrip("\n").split("\t", 4)
+    if len(parts) != 5:
+        raise ProfileError(f"{where}: expected origin, executions, ns alone, ns beside NCCL or '-', and a signature")
+    origin, executions, solo_ns = (_whole(where, one) for one in parts[:3])
+    contended_ns = None if parts[3] == "-" else _whole(where, parts[3])
+    if origin >= origins:
+        raise ProfileError(f"{where}: origin {origin}: only {origins} are given before")
+    if not executions or not solo_ns:
+        raise ProfileError(f"{where}: expected executions and ns alone to be positive")
+    if contended_ns is not None and contended_ns < solo_ns:
+        raise ProfileError(f"{where}: {contended_ns} ns beside NCCL is less than {solo_ns} ns alone")
+    try:
+        key = key_of(parse(parts[4]))
+    except ProfileError as error:
+        raise ProfileError(f"{where}: signature {parts[4][:200]!r}: {error}") from None
+    return key, Measured(parts[4], solo_ns, contended_ns, executions, origin)
+
+
+def _whole(where: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise ProfileError(f"{where}: expected an integer, found {text[:60]!r}")
+    return int(text)
