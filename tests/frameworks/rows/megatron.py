@@ -59,7 +59,8 @@ JOBS = (
         *(PP, "2", "--num-layers-per-virtual-pipeline-stage", "1"),
     ),
     job("tp-pp-dp", "TP x PP x DP, 2 each", TP, "2", PP, "2", "--use-distributed-optimizer", ranks=8),
-    job("cp", "CP 2", CP, "2"),
+    job("cp", "CP 2", CP, "2",
+        fails="context parallelism needs Transformer Engine's attention, and its wheel has no extension for PyTorch"),
     job("moe-ep", "MoE, EP 2, no token dropped", *MOE, EP, "2", "--moe-token-dispatcher-type", "alltoall"),
     job(
         "moe-capacity",
