@@ -126,7 +126,7 @@ def _hardware(state: Any, properties: Any, window: Any) -> dict[str, Any]:
         "power_limit_w": state.power_limit_w,
         "full_mhz": state.full_mhz,
         "sm_mhz": clocks,
-        "power_w": powers,
+        "power_w": [power for power in powers if power],
         "nvml_problem": state.problem,
     }
 

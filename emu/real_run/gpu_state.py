@@ -18,6 +18,7 @@ class Samples:
     at_s: list[float] = field(default_factory=list)
     sm_mhz: list[int] = field(default_factory=list)
     power_w: list[float] = field(default_factory=list)
+    """0 where the GPU does not tell."""
 
 
 class GpuState:

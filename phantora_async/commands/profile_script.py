@@ -7,11 +7,14 @@ their real shapes, and move this rank's own values. Some steps are traced; the t
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from statistics import mean
@@ -23,7 +26,7 @@ from phantora_async.wording import short
 from profiles import Gpu, ProfileError, Table, load_gpu, save_table
 
 if TYPE_CHECKING:
-    from phantora_async.gpu_profile.rank_on_gpu import Traced
+    from phantora_async.gpu_profile.rank_on_gpu import Job, Traced
     from phantora_async.gpu_profile.trace_times import Times
 
 STEPS = 3
@@ -50,6 +53,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpu", metavar="NAME|FILE", help="description of this machine's GPU (default: the one with its name)"
     )
+    group.add_argument("--trace", type=Path, metavar="FILE", help="keep the profiler's trace (.json or .json.gz)")
     group.add_argument("--json", type=Path, metavar="FILE", help="write what was measured for programs")
 
 
@@ -65,7 +69,7 @@ def run(given: argparse.Namespace) -> int:
         raise UsageError(f"--nproc-per-node {per_server}: must be at least 1")
     script = checked_module(given.script) if given.module else checked_script(given.script)
     target = Path(given.output or f"{Path(script).stem}.times.gz")
-    for path in filter(None, (target, given.json)):
+    for path in filter(None, (target, given.trace, given.json)):
         if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
             raise UsageError(f"{path}: this file cannot be written")
     try:
@@ -79,7 +83,7 @@ def run(given: argparse.Namespace) -> int:
     job = Job(
         script, given.module, tuple(given.arguments), given.rank, given.world_size, per_server, given.steps, given.whole
     )  # fmt: skip
-    times, traced = _measured(python, job, gpu)
+    times, traced = _measured(python, job, gpu, given.trace)
     if not times.measured:
         raise UsageError("the script did no work on the GPU: there is nothing to write")
     table = Table()
@@ -97,10 +101,8 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(python: Path, job: Any, gpu: Gpu) -> tuple[Times, Traced]:
-    """A script that steps no optimizer is run again and traced as a whole."""
-    from dataclasses import replace
-
+def _measured(python: Path, job: Job, gpu: Gpu, kept: Path | None) -> tuple[Times, Traced]:
+    """A script that steps no optimizer is run again and traced as a whole. `kept`: where the trace is to stay."""
     from phantora_async.gpu_profile.rank_on_gpu import traced
     from phantora_async.gpu_profile.trace_times import times_in
 
@@ -109,8 +111,19 @@ def _measured(python: Path, job: Any, gpu: Gpu) -> tuple[Times, Traced]:
             if found.trace is None or (not found.steps and not everything):
                 print("no step was traced: the script runs again and is traced as a whole", file=sys.stderr, flush=True)
                 continue
+            if kept is not None:
+                _keep(found.trace, kept)
             return times_in(gpu, found.trace, found.about.get("sm_mhz", ()), found.about.get("full_mhz", 0)), found
     raise UsageError("the script left no trace")
+
+
+def _keep(trace: Path, kept: Path) -> None:
+    opener = gzip.open if kept.suffix == ".gz" else open
+    try:
+        with trace.open("rb") as source, opener(kept, "wb") as target:
+            shutil.copyfileobj(source, target)
+    except OSError as error:
+        raise NotWritten(f"{kept}: {error.strerror}") from None
 
 
 def _origin(given: argparse.Namespace, gpu: Gpu, traced: Traced, times: Times) -> dict[str, str]:
