@@ -46,9 +46,21 @@ JOBS = (
     job("llama3-eager", "Llama 3, FSDP2, without graphs", "llama3", "llama3_debugmodel", EAGER),
     job("llama3-tp", "FSDP2 2 x TP 2", "llama3", "llama3_debugmodel", TP, "2", ranks=4),
     job("llama3-pp", "PP 2, interleaved 1F1B", "llama3", "llama3_debugmodel", *schedule("Interleaved1F1B")),
-    job("llama3-pp-zbv", "PP 2, ZBV zero bubble", "llama3", "llama3_debugmodel", *schedule("ZBVZeroBubble")),
+    job(
+        "llama3-pp-zbv",
+        "PP 2, ZBV zero bubble",
+        *("llama3", "llama3_debugmodel", *schedule("ZBVZeroBubble")),
+        fails="its attention is a compiled FlexAttention, whose backward pass PyTorch refuses to run with "
+        "`retain_graph`, as zero-bubble schedules do",
+    ),
     job("llama3-cp", "CP 2", "llama3", "llama3_debugmodel", CP, "2"),
-    job("llama3-float8", "float8", "llama3", "llama3_debugmodel_float8", modules=("torchao",)),
+    job(
+        "llama3-float8",
+        "float8",
+        *("llama3", "llama3_debugmodel_float8"),
+        modules=("torchao",),
+        fails="torchtitan 0.3 needs PyTorch 2.15, with whose Triton 3.9 torchao 0.18.0, the newest, cannot be imported",
+    ),
     job("deepseek-ep", "DeepSeek-V3, EP 2", "deepseek_v3", "deepseek_v3_debugmodel", EP, "2", EAGER),
     job("qwen3", "Qwen3, FSDP2", "qwen3", "qwen3_debugmodel"),
     job("qwen3-moe-ep", "Qwen3-MoE, EP 2", "qwen3", "qwen3_moe_debug", EP, "2", EAGER),
