@@ -25,7 +25,11 @@ class Form:
 
 
 SCRIPT = "SCRIPT"
-FORMS = (Form("--host", "[options]", "profile_host"),)
+FORMS = (
+    Form("--host", "[options]", "profile_host"),
+    Form("--sweep", "[options]", "profile_sweep"),
+    Form("--missing", "REPORT [options]", "profile_missing"),
+)
 """Each module has `add_arguments(group)`, which adds the option that asks for it, and `run(arguments) -> exit code`."""
 
 
