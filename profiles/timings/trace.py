@@ -57,14 +57,17 @@ def steps_in(events: list[Event]) -> int:
     return max(len({e["name"] for e in events if str(e.get("name", "")).startswith("ProfilerStep#")}), 1)
 
 
-def works(events: list[Event]) -> list[Work]:
-    """All device work but NCCL's, in order of time."""
+def works(events: list[Event], without: str = "") -> list[Work]:
+    """All device work but NCCL's, in order of time. `without`: a range; what was launched within it is left out."""
+    left_out = launched_within(events, without) if without else frozenset()
     chains = ops_of_launches(events)
     nccl = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if _is_nccl(e))
     own = [e for e in events if e.get("cat") in DEVICE and not _is_nccl(e)]
     others = _by_other_streams(own)
     groups: dict[Any, list[Event]] = defaultdict(list)
     for number, event in enumerate(own):
+        if event["args"]["correlation"] in left_out:
+            continue
         op = chains.get(event["args"]["correlation"])
         key = call_of(op, event["name"])
         groups[key if key is not None else number].append(event)
@@ -121,6 +124,22 @@ def ops_of_launches(events: list[Event]) -> dict[int, Event]:
             if stack:
                 found[correlation] = max(stack, key=lambda op: op["ts"])
     return found
+
+
+def launched_within(events: list[Event], name: str) -> frozenset[int]:
+    """Correlation numbers of launches within ranges of that name."""
+    ranges: dict[int, list[Span]] = defaultdict(list)
+    for event in events:
+        if event.get("cat") == "user_annotation" and event["name"] == name:
+            ranges[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    spans = {thread: _merged(found) for thread, found in ranges.items()}
+    return frozenset(
+        event["args"]["correlation"]
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver")
+        and "correlation" in event.get("args", {})
+        and _overlap(event["ts"], event["ts"] + event["dur"], spans.get(event["tid"], [])) > 0
+    )
 
 
 def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
