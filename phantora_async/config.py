@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 from emu.contract import isolation, routing_policy, stated_values
 from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
-from phantora_async import compile_cache, run_dir, trace_request
+from phantora_async import compile_cache, kernel_times, run_dir, trace_request
 from phantora_async.errors import EnvironmentUnusable, UsageError
+from phantora_async.kernel_times import KernelTimes
 from phantora_async.options import PathText, RunOptions
 from phantora_async.remote import wire
 from phantora_async.run_dir import TOKEN, RunDir
@@ -91,6 +92,8 @@ class Config:
     """The run ends when ranks have done so many; 0: when the script does."""
     until_ns: int
     """The run ends at this instant of virtual time; 0: when the script does."""
+    kernel_times: tuple[KernelTimes, ...]
+    """Measured ones; the first that knows a kernel is asked."""
     nccl: NcclSettings
     """From NCCL's environment variables."""
     remarks: tuple[str, ...]
@@ -221,7 +224,7 @@ def resolve(options: RunOptions) -> Config:
         raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
     script = os.fspath(given.script)
     if not given.launcher:
-        script = _module(script) if given.module else _script(script)
+        script = checked_module(script) if given.module else checked_script(script)
     shown = _shown_ranks(given.show_ranks, sum(servers))
     trace = trace_request.resolve(_text(given.trace), given.trace_ranks, given.trace_steps, sum(servers))
     routing = _routing(given.moe)
@@ -244,6 +247,7 @@ def resolve(options: RunOptions) -> Config:
         cluster=cluster,
         host=host,
         host_mode=given.host,
+        kernel_times=kernel_times.find(given.kernel_times, gpu),
         steps=steps,
         until_ns=until_ns,
         nccl=nccl,
@@ -391,7 +395,8 @@ def _compile_cache(given: str | None) -> tuple[Path | None, tuple[str, ...]]:
     )
 
 
-def _script(text: str) -> str:
+def checked_script(text: str) -> str:
+    """Raises UsageError if the file cannot be run."""
     path = Path(text)
     if not path.exists():
         raise UsageError(
@@ -405,7 +410,8 @@ def _script(text: str) -> str:
     return text
 
 
-def _module(text: str) -> str:
+def checked_module(text: str) -> str:
+    """Raises UsageError if this is no module's name."""
     if not all(part.isidentifier() for part in text.split(".")):
         raise UsageError(f"-m {text}: not a module name", "to run a file, leave out -m")
     return text

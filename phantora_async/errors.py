@@ -116,6 +116,14 @@ class NotWritten(PhantoraError):
     exit_code = ExitCode.NOT_WRITTEN
 
 
+class ScriptFailed(PhantoraError):
+    """A script that ran on a real GPU failed. The exit code is its own."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 class JobsFailed(PhantoraError):
     """Jobs of `phantora-async validate` failed."""
 

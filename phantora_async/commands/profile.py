@@ -1,110 +1,79 @@
-"""Measure this machine's host, in about a minute: what Python, PyTorch and the CUDA driver take here.
-
-With GPUs the driver's calls are measured as well; without one they are taken from a host measured before.
-"""
+"""Measure this machine: its host, or what its GPU takes for the kernels of a training script."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-import time
-from datetime import date
-from math import hypot
-from pathlib import Path
-from typing import TYPE_CHECKING
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
 
-from phantora_async.config import find_python
-from phantora_async.errors import NotWritten, UsageError
-from profiles import CALL_KINDS, WORK_KINDS, Fit, ProfileError, Spread, fit, host_toml, load_host
+from phantora_async.errors import UsageError
 
-if TYPE_CHECKING:
-    from phantora_async.host_profile import Measurement
 
-KNOWN_HOST = "xeon-h200"
-"""Costs that the programs say little about stay near this host's."""
-DRIFT = 0.15
-"""How much a host's speed changes between its measurement and a job, relative standard deviation: docs/host.md."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One thing that this command can measure. `phantora_async.commands.<module>` has its options and runs it."""
+
+    name: str
+    """The option that asks for it; a SCRIPT asks for the form of that name."""
+    arguments: str
+    """What follows in the usage line."""
+    module: str
+
+    def load(self) -> ModuleType:
+        return importlib.import_module(f"phantora_async.commands.{self.module}")
+
+
+SCRIPT = "SCRIPT"
+FORMS = (
+    Form("--host", "[options]", "profile_host"),
+    Form(SCRIPT, "[arguments]", "profile_script"),
+)
+"""Each module has `add_arguments(group)`, which adds the option that asks for it, and `run(arguments) -> exit code`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "phantora-async profile --host [options]"
-    parser.add_argument("--host", action="store_true", required=True, help="measure the host")
-    parser.add_argument(
-        "--output", metavar="FILE", default="host.toml", help="where to write it (default: %(default)s)"
+    prog = "phantora-async profile"
+    parser.usage = "\n       ".join(
+        f"{prog} [options] {form.name} {form.arguments}"
+        if form.name == SCRIPT
+        else f"{prog} {form.name} {form.arguments}"
+        for form in FORMS
     )
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to write what was measured")
     parser.add_argument("--python", metavar="PATH", help="interpreter of the environment that has PyTorch")
-    parser.add_argument("--rounds", type=int, default=20, help="how often each program is timed (default: %(default)s)")
-    parser.add_argument("--gpus", type=int, metavar="N", help="use N GPUs (default: all, 8 at most; 0: none)")
+    own: dict[str, dict[str, tuple[str, object]]] = {}
+    for form in FORMS:
+        before = set(parser._actions)
+        form.load().add_arguments(parser.add_argument_group(f"profile {form.name}"))
+        own[form.name] = {
+            action.dest: (action.option_strings[-1], action.default)
+            for action in parser._actions
+            if action not in before
+        }
+    parser.add_argument("script", nargs="?", metavar="SCRIPT", default="", help=argparse.SUPPRESS)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(options_of_forms=own)
 
 
 def run(given: argparse.Namespace) -> int:
-    from phantora_async.host_profile import measure, visible_gpus
-
-    target = Path(given.output)
-    if given.rounds < 1:
-        raise UsageError(f"--rounds {given.rounds}: at least 1")
-    if target.suffix != ".toml" or not target.absolute().parent.is_dir():
-        raise UsageError(f"--output {target}: expected a file in an existing folder whose name ends in .toml")
-    python = find_python(given.python)
-    gpus = min(8, visible_gpus(python))
-    if given.gpus is not None:
-        if not 0 <= given.gpus <= gpus:
-            raise UsageError(f"--gpus {given.gpus}: PyTorch sees {gpus} here")
-        gpus = given.gpus
-    began = time.monotonic()
-    measured = measure(python, gpus, given.rounds, lambda what: print(f"{what} ...", file=sys.stderr, flush=True))
-    try:
-        known = load_host(KNOWN_HOST)
-    except ProfileError as error:
-        raise UsageError(str(error)) from None
-    found = fit(measured.counts, known.cost_ns, measured.real_ns, measured.detached_ns)
-    try:
-        target.write_text(
-            host_toml(
-                found.cost_ns,
-                Spread(measured.fast, measured.slow, hypot(found.error, DRIFT)),
-                provenance(measured, given.rounds),
-                queue_depth=known.queue_depth,
-                comment=f"Measured by phantora-async profile --host on {date.today().isoformat()}.",
-            )
-        )
-        load_host(target)
-    except OSError as error:
-        raise NotWritten(f"{target}: {error.strerror}") from None
-    print(summary(measured, found, known.cost_ns))
-    print(f"{target}: written after {time.monotonic() - began:.0f} s")
-    print(
-        f'next: phantora-async profiles copy dgx-h200 mine.toml, say host = "{target}" in it, run --cluster mine.toml'
-    )
-    return 0
+    form = _chosen(given)
+    for other, options in given.options_of_forms.items():
+        for dest, (option, default) in options.items():
+            if other != form.name and getattr(given, dest) != default:
+                raise UsageError(f"{option} does not belong to profile {form.name}", f"it is of profile {other}")
+    return int(form.load().run(given))
 
 
-def provenance(measured: Measurement, rounds: int) -> dict[str, str]:
-    machine = measured.machine
-    known = f"calls as on {KNOWN_HOST}: no GPU here" if not machine.gpus else "calls measured"
-    if machine.gpus == 1:
-        known += f", but nccl as on {KNOWN_HOST}: one GPU"
-    return {
-        "cpu": f"{machine.cpu}, {machine.cpus} processors",
-        "kernel": machine.kernel,
-        "python": machine.python,
-        "torch": machine.torch,
-        "gpu": f"{machine.gpus} x {machine.gpu}" if machine.gpus else "none",
-        "date": date.today().isoformat(),
-        "programs": f"{len(measured.counts)} of emu.hostbench, median of {rounds} rounds; {known}",
-    }
-
-
-def summary(measured: Measurement, found: Fit, known_ns: dict[str, float]) -> str:
-    """What each kind takes here and on the known host, and how well the costs explain the programs."""
-    rows = [f"{'kind':<14} {'here':>10} {KNOWN_HOST:>10}  ns"]
-    rows += [f"{kind:<14} {found.cost_ns[kind]:10.4g} {known_ns[kind]:10.4g}" for kind in (*CALL_KINDS, *WORK_KINDS)]
-    worst = sorted(found.errors.items(), key=lambda item: -abs(item[1]))[:3]
-    rows.append(
-        f"{len(found.errors)} programs, each predicted from the others: error {found.error:.0%}; worst "
-        + ", ".join(f"{name} {error:+.0%}" for name, error in worst)
-    )
-    if not measured.machine.gpus:
-        rows.append(f"no GPU here: the costs of API calls are those of {KNOWN_HOST}")
-    rows += [f"left out: {name} ({why})" for name, why in measured.failed.items()]
-    return "\n".join(rows)
+def _chosen(given: argparse.Namespace) -> Form:
+    asked = [form for form in FORMS if form.name != SCRIPT and getattr(given, form.name.removeprefix("--"))]
+    if given.script and not asked:
+        asked = [form for form in FORMS if form.name == SCRIPT]
+    if not asked:
+        names = ", ".join(form.name for form in FORMS)
+        raise UsageError(f"nothing to measure is named: {names}", "phantora-async profile --help")
+    if given.script and asked[0].name != SCRIPT:
+        raise UsageError(f"profile {asked[0].name} takes no script, found {given.script}")
+    if len(asked) > 1:
+        raise UsageError(f"{asked[0].name} and {asked[1].name} exclude each other: choose one")
+    return asked[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import sqrt
 
 from profiles.descriptions.gpu import Gpu
@@ -46,11 +47,26 @@ class Clock:
         return min(max(found, 1.0), LONGEST_STRETCH)
 
 
-def stretches(gpu: Gpu, works: Sequence[Work]) -> list[float]:
-    """For each piece of work of a trace, in order: how many times longer it takes than at the full clock."""
+@dataclass(frozen=True, slots=True)
+class Clocked:
+    """The clock's part in one piece of work."""
+
+    clocked: float
+    """How much of its time depends on the clock: 1 for a large matrix product, 0 for what waits for memory."""
+    stretch: float
+    """How much longer a large matrix product takes at that moment than at the full clock."""
+
+    @property
+    def longer(self) -> float:
+        """How many times longer the work takes than at the full clock."""
+        return 1 + self.clocked * (self.stretch - 1)
+
+
+def follow(gpu: Gpu, works: Sequence[Work], stretch: float | None = None) -> list[Clocked]:
+    """Of each piece of work of a trace, in order. `stretch`: what was measured, in place of the model's."""
     if gpu.power is None:
-        return [1.0] * len(works)
-    clock, found = Clock(gpu), list[float]()
+        return [Clocked(0.0, 1.0)] * len(works)
+    clock, found = Clock(gpu), list[Clocked]()
     for _ in range(ROUNDS):
         found.clear()
         free_us = works[0].at_us if works else 0.0
@@ -60,6 +76,6 @@ def stretches(gpu: Gpu, works: Sequence[Work]) -> list[float]:
             drawn = draw(gpu, what, modelled)
             clock.idle(max(work.at_us - free_us, 0.0) * 1e3)
             clock.add(modelled.solo_ns, drawn.power, drawn.clocked)
-            found.append(1 + drawn.clocked * (clock.stretch - 1))
+            found.append(Clocked(drawn.clocked, clock.stretch if stretch is None else stretch))
             free_us = max(free_us, work.at_us + work.for_us)
     return found

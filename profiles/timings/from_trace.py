@@ -9,7 +9,7 @@ from statistics import median
 from profiles.descriptions.gpu import Gpu
 from profiles.models.dispatch import estimate
 from profiles.signature import Library, parse
-from profiles.timings.clock import stretches
+from profiles.timings.clock import Clocked, follow
 from profiles.timings.keys import key_of
 from profiles.timings.table import Measured
 from profiles.timings.trace import Work
@@ -33,15 +33,17 @@ class _Durations:
     """Partly beside NCCL, freed of what that takes as the model says."""
 
 
-def times_of(gpu: Gpu, works: Sequence[Work]) -> list[Measured]:
-    """Each duration is first freed of what the power limit added to it, as the model of the clock says."""
+def times_of(gpu: Gpu, works: Sequence[Work], clocked: Sequence[Clocked] | None = None) -> list[Measured]:
+    """Each duration is first freed of what the power limit added to it, as the model of the clock says, or `clocked`,
+    one for each piece of work.
+    """
     found: dict[str, _Durations] = {}
-    for work, stretch in zip(works, stretches(gpu, works), strict=True):
+    for work, clock in zip(works, follow(gpu, works) if clocked is None else clocked, strict=True):
         what = parse(work.signature)
         if isinstance(what, Library) or work.for_us <= 0 or work.shared > SHARED:
             continue
         durations = found.setdefault(key_of(what), _Durations(work.signature))
-        took_ns = work.for_us * 1e3 / stretch + gpu.achieved.launch_gap_ns * (work.kernels - 1)
+        took_ns = work.for_us * 1e3 / clock.longer + gpu.achieved.launch_gap_ns * (work.kernels - 1)
         if work.overlap <= ALONE:
             durations.alone.append(took_ns)
             continue

@@ -57,14 +57,17 @@ def steps_in(events: list[Event]) -> int:
     return max(len({e["name"] for e in events if str(e.get("name", "")).startswith("ProfilerStep#")}), 1)
 
 
-def works(events: list[Event]) -> list[Work]:
-    """All device work but NCCL's, in order of time."""
+def works(events: list[Event], without: str = "") -> list[Work]:
+    """All device work but NCCL's, in order of time. `without`: a range; what was launched within it is left out."""
+    left_out = launched_within(events, without) if without else frozenset()
     chains = ops_of_launches(events)
     nccl = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if _is_nccl(e))
     own = [e for e in events if e.get("cat") in DEVICE and not _is_nccl(e)]
     others = _by_other_streams(own)
     groups: dict[Any, list[Event]] = defaultdict(list)
     for number, event in enumerate(own):
+        if event["args"]["correlation"] in left_out:
+            continue
         op = chains.get(event["args"]["correlation"])
         key = call_of(op, event["name"])
         groups[key if key is not None else number].append(event)
@@ -123,6 +126,22 @@ def ops_of_launches(events: list[Event]) -> dict[int, Event]:
     return found
 
 
+def launched_within(events: list[Event], name: str) -> frozenset[int]:
+    """Correlation numbers of launches within ranges of that name."""
+    ranges: dict[int, list[Span]] = defaultdict(list)
+    for event in events:
+        if event.get("cat") == "user_annotation" and event["name"] == name:
+            ranges[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    spans = {thread: _merged(found) for thread, found in ranges.items()}
+    return frozenset(
+        event["args"]["correlation"]
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver")
+        and "correlation" in event.get("args", {})
+        and _overlap(event["ts"], event["ts"] + event["dur"], spans.get(event["tid"], [])) > 0
+    )
+
+
 def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
     """Kernels of one library call share a key, since the emulated library makes one signature of them; None: the
     program's own launch.
@@ -137,11 +156,16 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
     if name == "aten::cudnn_convolution":
         return number, "fwd"
     if name == "aten::convolution_backward":
-        # Both gradients run under one op. The data gradient's kernels say so, or are products of two matrices that are
-        # not transposed; helpers belong to the weights'.
-        dgrad = "dgrad" in kernel.lower() or re.search(r"^nvjet_.*_NN[NT]$", kernel) is not None
-        return number, "dgrad" if dgrad else "wgrad"
+        return number, _gradient(kernel)
     return None
+
+
+def _gradient(kernel: str) -> str:
+    """Both gradients run under one op. The data gradient's kernels say so, or are products of two matrices that are not
+    transposed; helpers belong to the weights'.
+    """
+    dgrad = "dgrad" in kernel.lower() or re.search(r"^nvjet_.*_NN[NT]$", kernel) is not None
+    return "dgrad" if dgrad else "wgrad"
 
 
 def _recurrent_direction(op: str, kernel: str) -> str:
@@ -267,7 +291,7 @@ def _conv(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]
         ]
     else:
         y, x, w = dims[:3]
-        direction = "dgrad" if "dgrad" in kernel.lower() else "wgrad"
+        direction = _gradient(kernel)
         stride, padding, dilation = (json.loads(concrete[at]) for at in (4, 5, 6))
     return Conv(
         direction=direction, x=tuple(x), w=tuple(w), y=tuple(y), padding=tuple(padding), stride=tuple(stride),

@@ -1,0 +1,127 @@
+"""Which steps are traced, and with what.
+
+The first steps warm the GPU up and let libraries choose their kernels; then a window of steps is traced. A script that
+ends before its window begins is told by what was traced of its second step.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+LONGEST_WINDOW_S = 5.0
+"""A window ends with the step during which it has lasted so long: a trace of it has a few hundred megabytes."""
+
+
+class State(enum.Enum):
+    WAITING = enum.auto()
+    EARLY = enum.auto()
+    """Tracing a step that counts only if the script ends before its window."""
+    WINDOW = enum.auto()
+    DONE = enum.auto()
+
+
+@dataclass
+class Window:
+    profiler: Any
+    first: int
+    """Number of the first traced step, from 1."""
+    began_s: float
+    ended_s: float = 0.0
+    steps: int = 0
+    """Traced steps that are over."""
+
+
+@dataclass
+class Tracing:
+    """The traced steps of one script."""
+
+    warm: int
+    """Steps before the window, at least 1."""
+    steps: int
+    """Of the window."""
+    everything: bool
+    """Trace the whole script instead, from its start to its end."""
+    folder: str
+    at_end: Callable[[], None]
+    """Called when the window is over."""
+    state: State = State.WAITING
+    done: int = 0
+    """Steps of the script that are over."""
+    window: Window | None = None
+    """What is, or was last, traced."""
+    early: Window | None = None
+    """The second step's trace, until the window has one."""
+
+    def script_begins(self) -> None:
+        if self.everything:
+            self._start(State.WINDOW)
+
+    def step_ends(self) -> None:
+        self.done += 1
+        if self.window is not None and self.state in (State.EARLY, State.WINDOW):
+            self.window.steps += 1
+        if self.everything or self.state is State.DONE:
+            return
+        if self.state is State.WINDOW:
+            assert self.window is not None
+            if self.window.steps >= self.steps or time.time() - self.window.began_s > LONGEST_WINDOW_S:
+                self._stop()
+                self.state = State.DONE
+                self.at_end()
+        elif self.done >= self.warm:
+            self._end_early()
+            self._start(State.WINDOW)
+        elif self.state is State.EARLY and self.done == self.warm - 1:
+            # The GPU rests while the profiler reads its records: one more step warms it up again.
+            self._end_early()
+        elif self.state is State.WAITING and self.early is None:
+            self._start(State.EARLY)
+
+    def script_ends(self) -> None:
+        """What has been traced until now is the result."""
+        if self.state in (State.EARLY, State.WINDOW):
+            self._stop()
+        if self.early is not None and (self.window is None or not self.window.steps):
+            self.window = self.early
+        self.state = State.DONE
+
+    def write(self) -> str | None:
+        """The trace's file; None if nothing was traced."""
+        if self.window is None:
+            return None
+        path = os.path.join(self.folder, "trace.json")
+        self.window.profiler.export_chrome_trace(path)
+        return path
+
+    def _end_early(self) -> None:
+        if self.state is State.EARLY:
+            self._stop()
+            self.early, self.state = self.window, State.WAITING
+
+    def _start(self, state: State) -> None:
+        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a PyTorch that sees no GPU
+            profiler = torch.profiler.profile(activities=activities, record_shapes=True, acc_events=True)
+        _synchronize()
+        profiler.start()
+        self.window, self.state = Window(profiler, self.done + 1, time.time()), state
+
+    def _stop(self) -> None:
+        assert self.window is not None
+        _synchronize()
+        self.window.ended_s = time.time()
+        self.window.profiler.stop()
+
+
+def _synchronize() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()

@@ -1,0 +1,7 @@
+"""Measures what this machine's GPU takes for kernels, and makes tables of measured times.
+
+Comes in: an interpreter that has PyTorch; a script, or signatures.
+Goes out: `profiles.Table`, with what the GPU and its software are as origin.
+May import: emu.contract, errors, wording, profiles, profiles.timings. What uses the GPU is in emu.real_run and
+emu.gpubench.
+"""

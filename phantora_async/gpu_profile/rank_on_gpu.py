@@ -1,0 +1,159 @@
+"""Runs one rank of a script on this machine's GPU: `emu.real_run` in the interpreter that has PyTorch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from emu.contract.installed import EMU
+from emu.contract.records import ExitKind
+from phantora_async.errors import EnvironmentUnusable, InternalError, ScriptFailed, UsageError
+from profiles import Gpu, gpu_names, load_gpu
+
+WARM_STEPS = 3
+_ASK = """\
+import json, torch
+names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+print(json.dumps(names))
+"""
+# As the launcher loads it (phantora_async/launcher.py): by its location, and nothing else of this installation.
+_BOOTSTRAP = """\
+import sys
+if sys.path[0] == "": del sys.path[0]
+from importlib.util import module_from_spec, spec_from_file_location
+folder = sys.argv.pop(1)
+spec = spec_from_file_location("_phantora_emu", folder + "/__init__.py", submodule_search_locations=[folder])
+sys.modules[spec.name] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules[spec.name])
+from _phantora_emu.real_run.__main__ import main
+main()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A script, and the rank of it that is run here. Fields are those of `emu.real_run`'s task."""
+
+    script: str
+    module: bool
+    arguments: tuple[str, ...]
+    rank: int
+    world_size: int
+    per_server: int
+    """Ranks of one server."""
+    steps: int
+    """Traced, after the first `WARM_STEPS`."""
+    to_the_end: bool
+    everything: bool = False
+    """Trace the script from its start to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What the rank left. The trace exists until `traced` ends."""
+
+    trace: Path | None
+    """None if the script ended before there was anything to trace."""
+    first_step: int
+    steps: int
+    """Traced steps, 0 if the script never stepped an optimizer."""
+    about: dict[str, Any]
+    """GPU, clocks, power and versions: emu/real_run/__main__.py."""
+
+
+def first_gpu(python: Path) -> str:
+    """The name of the GPU that PyTorch would use there. Raises EnvironmentUnusable."""
+    done = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise EnvironmentUnusable(f"{python} cannot import torch", "pip install torch", details=done.stderr[-2000:])
+    names: list[str] = json.loads(done.stdout.splitlines()[-1])
+    if not names:
+        raise EnvironmentUnusable(
+            "no GPU: PyTorch sees none on this machine",
+            "run this on a machine with an NVIDIA GPU; `phantora-async run` needs none and estimates kernel times",
+        )
+    return names[0]
+
+
+def described(device_name: str) -> Gpu:
+    """The description of a GPU of that name. Raises UsageError."""
+    for name in gpu_names():
+        gpu = load_gpu(name)
+        if gpu.device_name == device_name:
+            return gpu
+    raise UsageError(
+        f"no GPU description is of a {device_name}",
+        "name the most similar one: --gpu NAME (phantora-async profiles list), or a copy that you have edited",
+    )
+
+
+@contextlib.contextmanager
+def traced(python: Path, job: Job) -> Iterator[Traced]:
+    """Runs the rank to its end; its output goes where this process's goes. Raises ScriptFailed."""
+    with tempfile.TemporaryDirectory(prefix="phantora-profile-") as folder:
+        task = Path(folder, "task.json")
+        task.write_text(json.dumps(asdict(job) | {"warm": WARM_STEPS, "folder": folder}))
+        _run([str(python), "-c", _BOOTSTRAP, str(EMU), str(task)], _environment(job, folder))
+        result = Path(folder, "result.json")
+        if not result.is_file():
+            yield Traced(None, 0, 0, {})
+            return
+        about = json.loads(result.read_text())
+        yield Traced(Path(about.pop("trace")), about.pop("first_step"), about.pop("steps"), about)
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    """The process and its children have ended when this returns or raises."""
+    sys.stdout.flush()
+    process = subprocess.Popen(command, env=environment, process_group=0)
+    try:
+        code = process.wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if code == ExitKind.INTERNAL:
+        raise InternalError("the process that ran the script failed; its message is above")
+    if code != 0:
+        code = code if code > 0 else 128 - code
+        raise ScriptFailed(f"the script ended with exit code {code}; nothing was written", code)
+
+
+def _environment(job: Job, folder: str) -> dict[str, str]:
+    """As torchrun would set it, but that the local rank is always 0: scripts choose their GPU by it, and the rank has
+    this machine's first one.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    rank, world_size = str(job.rank), str(job.world_size)
+    servers = -(-job.world_size // job.per_server)
+    return os.environ | {
+        "CUDA_VISIBLE_DEVICES": visible,
+        "PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1"),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        "RANK": rank,
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": world_size,
+        "LOCAL_WORLD_SIZE": str(job.per_server),
+        "GROUP_RANK": str(job.rank // job.per_server),
+        "GROUP_WORLD_SIZE": str(servers),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world_size,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_ERROR_FILE": f"{folder}/error.json",
+    }
