@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 from emu.contract import isolation, routing_policy, stated_values
 from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
-from phantora_async import compile_cache, run_dir, trace_request
+from phantora_async import compile_cache, kernel_times, run_dir, trace_request
 from phantora_async.errors import EnvironmentUnusable, UsageError
+from phantora_async.kernel_times import KernelTimes
 from phantora_async.options import PathText, RunOptions
 from phantora_async.remote import wire
 from phantora_async.run_dir import TOKEN, RunDir
@@ -91,6 +92,8 @@ class Config:
     """The run ends when ranks have done so many; 0: when the script does."""
     until_ns: int
     """The run ends at this instant of virtual time; 0: when the script does."""
+    kernel_times: tuple[KernelTimes, ...]
+    """Measured ones; the first that knows a kernel is asked."""
     nccl: NcclSettings
     """From NCCL's environment variables."""
     remarks: tuple[str, ...]
@@ -244,6 +247,7 @@ def resolve(options: RunOptions) -> Config:
         cluster=cluster,
         host=host,
         host_mode=given.host,
+        kernel_times=kernel_times.find(given.kernel_times, gpu),
         steps=steps,
         until_ns=until_ns,
         nccl=nccl,

@@ -140,6 +140,11 @@ class RunOptions:
         None, MACHINE, "--gpu", kind=Kind.PATH, metavar="NAME|FILE",
         help="GPU in place of the cluster's own; names: phantora-async profiles list",
     )  # fmt: skip
+    kernel_times: Sequence[str] = _option(
+        (), MACHINE, "--kernel-times", kind=Kind.TEXTS, metavar="FILE|none",
+        help="measured times of kernels, as `phantora-async profile` writes them, before those shipped for the "
+        "GPU; may be repeated; none: estimates only",
+    )  # fmt: skip
     host: str = _option(
         HOST_MODES[0], MACHINE, "--host", choices=HOST_MODES,
         help="cost of the script's Python code and CUDA calls: modelled (a calibrated cost per operation, default), "

@@ -8,6 +8,7 @@ from pathlib import Path
 from emu.contract.routing_policy import BALANCED
 from emu.contract.stated_values import StatedValue
 from netsim import NcclSettings
+from phantora_async.kernel_times import KernelTimes
 from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import ON_DEMAND
 from profiles import Cluster, Gpu, HostModel
@@ -28,6 +29,7 @@ class RunSpec:
     cluster: Cluster
     host: HostModel
     host_mode: str
+    kernel_times: tuple[KernelTimes, ...] = ()
     clock: str = "exact"
     speculation: str = ON_DEMAND
     progress: bool = False

@@ -150,6 +150,7 @@ class Session:
             cluster=config.cluster,
             host=config.host,
             host_mode=config.host_mode,
+            kernel_times=config.kernel_times,
             nccl=config.nccl,
             steps=config.steps,
             until_ns=config.until_ns,

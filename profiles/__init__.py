@@ -10,7 +10,7 @@ May import: nothing of ours outside this folder. Others import this module alone
 """
 
 from profiles.activity import COPY, FILL, KERNEL, Activity, activity
-from profiles.cost import Cost, CostModel, Source
+from profiles.cost import Cost, CostModel, Source, TimesOn
 from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
 from profiles.descriptions.cluster import Cluster, load_cluster, load_network
 from profiles.descriptions.gpu import Gpu, load_gpu
@@ -18,6 +18,7 @@ from profiles.errors import ProfileError, UnknownProfile
 from profiles.host import CALL_KINDS, WORK_KINDS, HostModel, Spread, host_toml, load_host
 from profiles.host_fit import Fit, fit
 from profiles.timings.from_trace import times_of
+from profiles.timings.shipped import same_times, shipped_times
 from profiles.timings.table import Measured, Origin, Table, load_table, merged, save_table
 from profiles.titles import title
 
@@ -40,6 +41,7 @@ __all__ = [
     "Source",
     "Spread",
     "Table",
+    "TimesOn",
     "UnknownProfile",
     "activity",
     "cluster_names",
@@ -54,7 +56,9 @@ __all__ = [
     "load_table",
     "merged",
     "path_of",
+    "same_times",
     "save_table",
+    "shipped_times",
     "times_of",
     "title",
 ]

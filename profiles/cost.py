@@ -12,8 +12,9 @@ from profiles.models.bound import bound_by
 from profiles.models.errors import UNMEASURED, error_share
 from profiles.models.power import NOTHING, Draw, draw
 from profiles.signature import Library, Signature, parse, shapes_in, unknown_parts
-from profiles.timings.corrections import Family
-from profiles.timings.keys import family_key, features, key_of
+from profiles.timings.corrections import Families
+from profiles.timings.keys import key_of
+from profiles.timings.shipped import same_times
 from profiles.timings.table import Table
 
 REPEATED = 0.03
@@ -60,20 +61,11 @@ class CostModel:
     Stateless but for a memo: the same signature always gets the same answer.
     """
 
-    def __init__(self, gpu: Gpu, table: Table | None = None, measured_on: Gpu | None = None) -> None:
-        """`measured_on`: the table's GPU, if that is another one. Its times are then carried over: as much slower or
-        faster than the model says as they are there.
-        """
+    def __init__(self, gpu: Gpu, *measured: TimesOn) -> None:
+        """`measured`: the first that knows a signature is asked; those of the same GPU should come first."""
         self.gpu = gpu
-        self.table = table
+        self._measured = [_Source(times, gpu) for times in measured]
         self._known: dict[str, Cost] = {}
-        self._families: dict[tuple[str, ...], Family] = {}
-        self._there = CostModel(measured_on) if measured_on is not None and measured_on.name != gpu.name else None
-        for measured in table.times.values() if table else ():
-            what = parse(measured.signature)
-            modelled_ns = (self._there or self)._roofline(what).solo_ns
-            family = self._families.setdefault(family_key(what), Family())
-            family.learn(features(what, modelled_ns), measured.solo_ns, modelled_ns)
 
     def cost(self, signature: str) -> Cost:
         """Every text has one. A signature that is malformed, or that names what the definition does not list, gets an
@@ -91,44 +83,74 @@ class CostModel:
             by_bytes = self._roofline(Library("unknown", 0, "", shapes_in(signature)))
             return replace(by_bytes, source=Source.UNRECOGNISED, unknown=str(error), error_share=UNMEASURED)
         modelled = self._roofline(what)
-        if self.table is not None and (better := self._from_table(self.table, what, modelled)):
-            return better
+        for answer in (_Source.exact, _Source.corrected):
+            for source in self._measured:
+                if (better := answer(source, what, modelled)) is not None:
+                    return better
         if unknown := unknown_parts(what):
             return replace(modelled, source=Source.UNRECOGNISED, unknown=", ".join(unknown), error_share=UNMEASURED)
         return modelled
 
-    def _from_table(self, table: Table, what: Signature, modelled: Cost) -> Cost | None:
-        """None if neither the signature nor a member of its family near it was measured."""
-        slowdown = modelled.contended_ns / modelled.solo_ns
-        there_ns = self._there._roofline(what).solo_ns if self._there else modelled.solo_ns
-        measured = table.times.get(key_of(what))
-        if measured and self._there is None:
-            solo_ns, contended_ns = measured.solo_ns, measured.contended_ns or round(measured.solo_ns * slowdown)
-            source, error = Source.MEASURED, REPEATED
-        elif measured:
-            solo_ns = max(1, round(modelled.solo_ns * measured.solo_ns / there_ns))
-            contended_ns = round(solo_ns * slowdown)
-            source, error = Source.INTERPOLATED, max(CARRIED_OVER, modelled.error_share)
-        else:
-            family = self._families.get(family_key(what))
-            if family is None or (near := family.correction(features(what, there_ns))) is None:
-                return None
-            solo_ns = max(1, round(modelled.solo_ns * near.factor))
-            contended_ns = round(solo_ns * slowdown)
-            source, error = Source.INTERPOLATED, modelled.error_share
-        return replace(
-            modelled, solo_ns=solo_ns, contended_ns=max(solo_ns, contended_ns), source=source, unknown="",
-            error_share=error,
-        )  # fmt: skip
-
     def _roofline(self, what: Signature) -> Cost:
-        estimate = dispatch.estimate(self.gpu, what)
-        between = self.gpu.achieved.launch_gap_ns * (estimate.kernels - 1)
-        solo_ns = max(1, round(min(estimate.solo_ns + between, LONGEST_NS)))
-        contended_ns = max(solo_ns, round(min(estimate.contended_ns + between, LONGEST_NS)))
-        source = Source.UNRECOGNISED if estimate.unknown else Source.ROOFLINE
-        share = error_share(estimate.model)
-        return Cost(
-            solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share,
-            bound_by(self.gpu, what, estimate), draw(self.gpu, what, estimate),
-        )  # fmt: skip
+        return _modelled(self.gpu, what)
+
+
+@dataclass(frozen=True, slots=True)
+class TimesOn:
+    """Measured times, and the GPU that they were measured on."""
+
+    table: Table
+    gpu: Gpu
+
+
+class _Source:
+    """Measured times as another GPU would have them: as much slower or faster than its model as they are at home."""
+
+    def __init__(self, times: TimesOn, gpu: Gpu) -> None:
+        self._times = times.table.times
+        self._home = times.gpu
+        self._at_home = same_times(times.gpu, gpu)
+        self._families = Families(times.table, lambda what: _modelled(times.gpu, what).solo_ns)
+
+    def exact(self, what: Signature, modelled: Cost) -> Cost | None:
+        measured = self._times.get(key_of(what))
+        if measured is None:
+            return None
+        slowdown = modelled.contended_ns / modelled.solo_ns
+        if self._at_home:
+            contended_ns = measured.contended_ns or round(measured.solo_ns * slowdown)
+            return _corrected(modelled, measured.solo_ns, contended_ns, Source.MEASURED, REPEATED)
+        solo_ns = max(1, round(modelled.solo_ns * measured.solo_ns / self._home_ns(what, modelled)))
+        error = max(CARRIED_OVER, modelled.error_share)
+        return _corrected(modelled, solo_ns, round(solo_ns * slowdown), Source.INTERPOLATED, error)
+
+    def corrected(self, what: Signature, modelled: Cost) -> Cost | None:
+        """None if no member of the family near it was measured."""
+        if (factor := self._families.factor(what, self._home_ns(what, modelled))) is None:
+            return None
+        solo_ns = max(1, round(modelled.solo_ns * factor))
+        contended_ns = round(solo_ns * modelled.contended_ns / modelled.solo_ns)
+        return _corrected(modelled, solo_ns, contended_ns, Source.INTERPOLATED, modelled.error_share)
+
+    def _home_ns(self, what: Signature, modelled: Cost) -> int:
+        return modelled.solo_ns if self._at_home else _modelled(self._home, what).solo_ns
+
+
+def _corrected(modelled: Cost, solo_ns: int, contended_ns: int, source: Source, error: float) -> Cost:
+    return replace(
+        modelled, solo_ns=solo_ns, contended_ns=max(solo_ns, contended_ns), source=source, unknown="",
+        error_share=error,
+    )  # fmt: skip
+
+
+def _modelled(gpu: Gpu, what: Signature) -> Cost:
+    estimate = dispatch.estimate(gpu, what)
+    between = gpu.achieved.launch_gap_ns * (estimate.kernels - 1)
+    solo_ns = max(1, round(min(estimate.solo_ns + between, LONGEST_NS)))
+    contended_ns = max(solo_ns, round(min(estimate.contended_ns + between, LONGEST_NS)))
+    source = Source.UNRECOGNISED if estimate.unknown else Source.ROOFLINE
+    share = max(min(error_share(estimate.model) * gpu.achieved.uncertainty, UNMEASURED), error_share(estimate.model))
+    return Cost(
+        solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share,
+        bound_by(gpu, what, estimate), draw(gpu, what, estimate),
+    )  # fmt: skip

@@ -128,7 +128,10 @@ def _storages(tensor: Any, depth: int = 0) -> Iterator[int]:
                 yield from _storages(one, depth + 1)
     elif tensor.is_cuda:
         try:
-            address = tensor.untyped_storage().data_ptr()
+            storage = tensor.untyped_storage()
+            if storage.device.type == "meta":  # a FakeTensor, which says it is on the device: asking it warns
+                return
+            address = storage.data_ptr()
         except (RuntimeError, NotImplementedError, AttributeError, TypeError):  # sparse ones, and classes of packages
             return  # that let nobody ask for their storage: their blocks stay what the hook library takes them for
         if address:

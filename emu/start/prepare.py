@@ -124,6 +124,7 @@ def prepare(job: Job) -> Prepared:
     if job.share_weights:
         store = installation.install(Path(job.runtime_dir, "weights"), job.world_size, hook)
     _check_single_threaded()
+    _check_gpu_unasked()
     _keep_operators()
     gc.collect()
     heap.return_large_blocks()
@@ -213,4 +214,19 @@ def _check_single_threaded() -> None:
         raise CannotPrepare(
             f"the imported modules have started threads ({', '.join(names)}), which forked ranks would lack",
             "leave out the --preload module that starts threads, or use --no-auto-preload",
+        )
+
+
+def _check_gpu_unasked() -> None:
+    """PyTorch lets no process use a GPU whose parent has asked for GPUs. Only a child can tell."""
+    child = os.fork()
+    if child == 0:
+        import torch
+
+        os._exit(int(torch.cuda._is_in_bad_fork()))
+    _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status):
+        raise CannotPrepare(
+            "the imported modules have asked for GPUs, and PyTorch lets no forked rank use one after that",
+            "leave out the --preload module that asks for GPUs when it is imported, or use --no-auto-preload",
         )

@@ -59,7 +59,8 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from phantora_async.gpu_profile.rank_on_gpu import Job, described, first_gpu
+    from phantora_async.gpu_profile.rank_on_gpu import Job, first_gpu
+    from phantora_async.gpu_profile.signatures import described
 
     if not 1 <= given.steps <= MOST_STEPS:
         raise UsageError(f"--steps {given.steps}: expected 1 to {MOST_STEPS:,}")
@@ -80,6 +81,11 @@ def run(given: argparse.Namespace) -> int:
     python = find_python(given.python)
     device_name = first_gpu(python)
     gpu = named or described(device_name)
+    if gpu is None:
+        raise UsageError(
+            f"no GPU description is of a {device_name}",
+            "name the most similar one: --gpu NAME (phantora-async profiles list), or a copy that you have edited",
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     job = Job(
         script, given.module, tuple(given.arguments), given.rank, given.world_size, per_server, given.steps, given.whole

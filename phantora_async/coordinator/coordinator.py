@@ -67,7 +67,8 @@ class Coordinator:
         optimistic = spec.clock == "optimistic"
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
-        self._fact_builder = FactBuilder(spec.world_size, Costs(CostModel(spec.gpu), CostTable(spec.cost_table)))
+        costs = Costs(CostModel(spec.gpu, *(times.on for times in spec.kernel_times)), CostTable(spec.cost_table))
+        self._fact_builder = FactBuilder(spec.world_size, costs)
         self._trace = self._new_trace(network, network.link_names)
         if self._trace.ranks:
             telling.start(self._timeline, self._trace)

@@ -34,9 +34,12 @@ def what_if(window: Window, spec: RunSpec, contents: Contents, network_of: Netwo
         begin_ns, end_ns = step_instants(window, play(window, facts, network_of(cluster), depth))
         return {"resource": resource, "ns": end_ns - begin_ns}
 
+    def priced(gpu: Gpu) -> list[Facts]:
+        return priced_for(window.facts, contents, spec.gpu, CostModel(gpu, *(times.on for times in spec.kernel_times)))
+
     found = [
-        entry("GPU compute", priced_for(window.facts, contents, spec.gpu, faster_compute(spec.gpu)), cluster),
-        entry("GPU memory", priced_for(window.facts, contents, spec.gpu, faster_memory(spec.gpu)), cluster),
+        entry("GPU compute", priced(faster_compute(spec.gpu)), cluster),
+        entry("GPU memory", priced(faster_memory(spec.gpu)), cluster),
     ]
     inside, between = faster_server(cluster), faster_network(cluster)
     if inside is not None and max(spec.servers) > 1:
@@ -108,17 +111,17 @@ def _host(fact: Any) -> Any:
     return fact._replace(host_ns=fact.host_ns // FASTER)
 
 
-def priced_for(facts: Sequence[Facts], contents: Contents, gpu: Gpu, other: Gpu) -> list[Facts]:
-    """Segments take the time that their kernels take on the other GPU; the gaps between them stay."""
+def priced_for(facts: Sequence[Facts], contents: Contents, gpu: Gpu, other: CostModel) -> list[Facts]:
+    """Segments take the time that their kernels cost by the other model; the gaps between them stay."""
     reprice = _Repricing(contents, gpu, other)
     return [[reprice.segment(fact) if fact.kind == records.SEGMENT else fact for fact in rank] for rank in facts]
 
 
 class _Repricing:
-    def __init__(self, contents: Contents, gpu: Gpu, other: Gpu) -> None:
+    def __init__(self, contents: Contents, gpu: Gpu, other: CostModel) -> None:
         self._contents = contents
         self._gap_ns = gpu.achieved.launch_gap_ns
-        self._other = CostModel(other)
+        self._other = other
         self._known: dict[tuple[int, int, int, int], tuple[int, int, int]] = {}
 
     def segment(self, segment: records.Segment) -> records.Segment:

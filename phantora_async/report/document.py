@@ -126,6 +126,15 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "logged": logged_rates([(rank, spec.run_dir / f"rank{rank}.log") for rank in (0, len(ranks) - 1)]),
         "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
         | _unrecognised(costs, [info.launches.total for info in fact_builder.rank_info]),
+        "kernel_times": [
+            {
+                "file": times.file.name,
+                "gpu": times.on.gpu.device_name,
+                "signatures": len(times.on.table.times),
+                "carried_over": times.carried_over(spec.gpu),
+            }
+            for times in spec.kernel_times
+        ],
         "kernels": kernels,
         "memory": memory_document(
             (spec.gpu.memory.total_nbytes, spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes),

@@ -42,6 +42,10 @@ COLUMNS = (
     ("host-bound", "host_bound_ns"),
     ("idle", "idle_ns"),
 )
+MISSING = 3
+"""So many kernels without a measured time are named ..."""
+MATTERS = 0.01
+"""... if they take this share of the GPU time together."""
 SOURCES = {"measured": ".0%", "interpolated": ".0%", "roofline": ".0%", "unrecognised": ".1%"}
 Rank = Mapping[str, Any]
 
@@ -182,6 +186,22 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None, width: int) -> Table:
     return table
 
 
+def _measured(simulated: Mapping[str, Any]) -> list[str]:
+    """Which measured times were used, and what GPU work takes most time without any."""
+    notes = []
+    for times in simulated.get("kernel_times", []):
+        how = f"carried over from {times['gpu']} by the models' ratio" if times["carried_over"] else times["gpu"]
+        notes.append(f"measured times: {times['file']}, {times['signatures']:,} kernels, {how}")
+    if not notes:
+        return []
+    estimated = [one for one in simulated["kernels"]["signatures"] if one["source"] != "measured"]
+    estimated = sorted(estimated, key=lambda one: -one["share"])[:MISSING]
+    if sum(one["share"] for one in estimated) >= MATTERS:
+        listed = ", ".join(f"{one['title']} ({one['share']:.1%})" for one in estimated)
+        notes.append(f"most GPU time without a measured one: {listed}; see phantora-async profile --missing")
+    return notes
+
+
 def _busy(rank: Rank) -> float:
     return share(rank, "compute_ns")
 
@@ -243,6 +263,7 @@ def _notes(simulated: Mapping[str, Any]) -> list[str]:
     sources = simulated["cost_sources"]
     shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
     notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
+    notes += _measured(simulated)
     notes += _logged(simulated.get("logged", []))
     notes += memory_notes(simulated["memory"]) if "memory" in simulated else []
     if slowed_ns := simulated["kernels"].get("slowed_ns", 0):

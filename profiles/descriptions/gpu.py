@@ -76,6 +76,12 @@ class Achieved:
     """Between the end of a kernel and the start of the next one, which waits in the stream's queue."""
     graph_gap_ns: int
     """The same between nodes of a CUDA graph."""
+    uncertainty: float
+    """How many times as far off the models are as on an H200."""
+
+
+NOT_MEASURED = 2.5
+"""The uncertainty of a GPU on which no kernel has been measured: that of the worst one that was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +248,7 @@ def _gpu(top: Fields) -> Gpu:
             kernel_floor_ns=achieved.integer("kernel_floor_ns", least=1),
             launch_gap_ns=achieved.integer("launch_gap_ns", 0),
             graph_gap_ns=achieved.integer("graph_gap_ns", 0),
+            uncertainty=achieved.number("uncertainty", NOT_MEASURED),
         ),
         nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
         power=_power(top),

@@ -6,8 +6,14 @@ their distance. The model itself counts as a neighbour: far from all members not
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import exp, log, sqrt
+
+from profiles.signature import Signature, parse
+from profiles.timings.keys import family_key, features
+from profiles.timings.table import Table
 
 REACH = 1.0
 """Distance, in doublings of sizes, at which a neighbour's weight has fallen to 1/e."""
@@ -52,3 +58,35 @@ class Family:
         mean = weighted / total
         spread = sqrt(max(squares / total - mean * mean, 0.0))
         return Correction(exp(weighted / (total + MODEL)), spread)
+
+
+class Families:
+    """Of a table. A family is made when it is first asked for, since a run needs few of them."""
+
+    def __init__(self, table: Table, modelled_ns: Callable[[Signature], float]) -> None:
+        """`modelled_ns`: what the model says on the table's GPU."""
+        self._times = table.times
+        self._modelled_ns = modelled_ns
+        self._alike: dict[str, list[str]] = defaultdict(list)
+        """Canonical texts that begin alike: families of kernels have the name there."""
+        for text in table.times:
+            self._alike[_beginning(text)].append(text)
+        self._families: dict[tuple[str, ...], Family] = {}
+
+    def factor(self, what: Signature, modelled_ns: float) -> float | None:
+        """To apply to the modelled time; None if no member of its family is near."""
+        key = family_key(what)
+        for text in self._alike.pop(_beginning(";".join(key)), ()):
+            member = parse(text)
+            ns = self._modelled_ns(member)
+            family = self._families.setdefault(family_key(member), Family())
+            family.learn(features(member, ns), self._times[text].solo_ns, ns)
+        if (known := self._families.get(key)) is None:
+            return None
+        found = known.correction(features(what, modelled_ns))
+        return found.factor if found is not None else None
+
+
+def _beginning(text: str) -> str:
+    """The kind and the field after it, which names the family of each kind that has many."""
+    return ";".join(text.split(";", 2)[:2])

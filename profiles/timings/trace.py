@@ -156,11 +156,16 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
     if name == "aten::cudnn_convolution":
         return number, "fwd"
     if name == "aten::convolution_backward":
-        # Both gradients run under one op. The data gradient's kernels say so, or are products of two matrices that are
-        # not transposed; helpers belong to the weights'.
-        dgrad = "dgrad" in kernel.lower() or re.search(r"^nvjet_.*_NN[NT]$", kernel) is not None
-        return number, "dgrad" if dgrad else "wgrad"
+        return number, _gradient(kernel)
     return None
+
+
+def _gradient(kernel: str) -> str:
+    """Both gradients run under one op. The data gradient's kernels say so, or are products of two matrices that are not
+    transposed; helpers belong to the weights'.
+    """
+    dgrad = "dgrad" in kernel.lower() or re.search(r"^nvjet_.*_NN[NT]$", kernel) is not None
+    return "dgrad" if dgrad else "wgrad"
 
 
 def _recurrent_direction(op: str, kernel: str) -> str:
@@ -286,7 +291,7 @@ def _conv(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]
         ]
     else:
         y, x, w = dims[:3]
-        direction = "dgrad" if "dgrad" in kernel.lower() else "wgrad"
+        direction = _gradient(kernel)
         stride, padding, dilation = (json.loads(concrete[at]) for at in (4, 5, 6))
     return Conv(
         direction=direction, x=tuple(x), w=tuple(w), y=tuple(y), padding=tuple(padding), stride=tuple(stride),

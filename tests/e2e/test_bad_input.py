@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import needs_torch
+from .conftest import RANKS_PYTHON, needs_torch
 
 
 def phantora(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -100,3 +101,24 @@ def test_a_script_that_cannot_write_its_log_says_so(tmp_path: Path) -> None:
     done = run_one(script, cwd=tmp_path)
     assert done.returncode == 1, done
     assert "No space left on device (ok.py:5)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch; torch._C._cuda_getDeviceCount()", "have asked for GPUs"),
+        ("import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", "threads"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+    ],
+)
+def test_a_module_that_ranks_cannot_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
+) -> None:
+    needs_torch()
+    (tmp_path / "shared.py").write_text(f"{text}\n")
+    (tmp_path / "ok.py").write_text("print('ran')\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    done = phantora("run", "--preload", "shared", "--python", RANKS_PYTHON, "ok.py", cwd=tmp_path)
+    assert done.returncode == 69, done
+    assert expected in done.stderr
+    assert "ran" not in done.stdout

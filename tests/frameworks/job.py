@@ -11,7 +11,8 @@ class Framework:
 
     `start` is what `phantora-async run -n N` starts, with the arguments that all jobs share: a script in `scripts/`, or
     `-m` and a module. If `checkout` is set, the script is in a clone of that repository, and so is the job's working
-    folder. `environment`: variables that it asks for.
+    folder; `folder` is the clone's, where it is not the repository's name. `environment`: variables that it asks for.
+    `python`: the oldest Python that it runs on.
     """
 
     title: str
@@ -20,6 +21,8 @@ class Framework:
     start: tuple[str, ...]
     checkout: str = ""
     commit: str = ""
+    folder: str = ""
+    python: tuple[int, int] = (3, 11)
     environment: tuple[tuple[str, str], ...] = ()
 
 

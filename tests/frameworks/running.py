@@ -37,38 +37,42 @@ def version(name):
     except importlib.metadata.PackageNotFoundError:
         return ""
 modules, packages = json.loads(sys.argv[1])
-print(json.dumps([[name for name in modules if not found(name)], {name: version(name) for name in packages}]))
+missing, versions = [name for name in modules if not found(name)], {name: version(name) for name in packages}
+print(json.dumps([missing, versions, sys.version_info[:2]]))
 """
 
 
 @functools.cache
-def _looked(modules: tuple[str, ...], packages: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
-    """Which of the modules the ranks' interpreter lacks, and the versions of the packages that it has."""
+def _looked(modules: tuple[str, ...], packages: tuple[str, ...]) -> tuple[list[str], dict[str, str], tuple[int, int]]:
+    """Which of the modules the ranks' interpreter lacks, the versions of the packages that it has, and its own."""
     command = [RANKS_PYTHON, "-c", _LOOK, json.dumps([modules, packages])]
-    missing, versions = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return missing, versions
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    missing, versions, python = json.loads(done.stdout)
+    return missing, versions, tuple(python)
 
 
 def absent(job: Job) -> str:
     """What the job needs and this machine lacks; empty if nothing."""
     framework = job.framework
-    missing, _ = _looked(("torch", *framework.modules, *job.modules), ())
+    missing, _, python = _looked(("torch", *framework.modules, *job.modules), ())
+    if python < framework.python:
+        return f"needs Python {framework.python[0]}.{framework.python[1]}"
     if missing:
         return f"needs {', '.join(missing)}"
     if framework.checkout and not (Path(CHECKOUTS) / _folder(framework)).is_dir():
-        return f"needs a clone of {framework.checkout} in PHANTORA_FRAMEWORK_CHECKOUTS"
+        return f"needs {_folder(framework)}, a clone of {framework.checkout}, in PHANTORA_FRAMEWORK_CHECKOUTS"
     return ""
 
 
 def versions(framework: Framework) -> str:
-    _, found = _looked((), (*framework.packages, "torch"))
+    _, found, _ = _looked((), (*framework.packages, "torch"))
     named = [f"{name} {version}" for name, version in found.items() if version]
     commit = [f"{framework.checkout.partition('/')[2]} {framework.commit}"] if framework.commit else []
     return ", ".join([*commit, *named])
 
 
 def _folder(framework: Framework) -> str:
-    return framework.checkout.partition("/")[2]
+    return framework.folder or framework.checkout.partition("/")[2]
 
 
 def words(job: Job) -> list[str]:

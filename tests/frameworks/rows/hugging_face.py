@@ -48,6 +48,8 @@ JOBS = (
     trainer("compile", "compiled", "--bf16", "--torch_compile", shows=("OptimizedModule|compiled",)),
     trainer("eval-save", "evaluates, saves and resumes", "--bf16", "--eval_strategy", "steps", "--eval_steps", "2",
             "--save_strategy", "steps", "--save_steps", "2", "--resume", shows=("eval_runtime", "resumed at step 2")),
+    Job(TRAINER, "transformers-moe", "Qwen3-MoE, grouped, FSDP2",
+        test="tests/e2e/test_routing_in_frameworks.py::test_hugging_face"),
     accelerate("ddp", "DDP, bf16", "--mixed-precision", "bf16", shows=("DistributedDataParallel",)),
     accelerate("fp16", "DDP, fp16 with loss scaling", "--mixed-precision", "fp16", shows=("loss scale",), small=True),
     accelerate("fsdp2", "FSDP2", "--plugin", "fsdp2", "--mixed-precision", "bf16", shows=("FSDPLlamaForCausalLM",)),
@@ -65,6 +67,4 @@ JOBS = (
     trl("reward", "reward model", "reward"),
     Job(TRL, "peft-lora", "LoRA under Trainer", ("lora",), shows=("steps 4 ", "trainable params"), steps=4, small=True),
     Job(TRL, "peft-dora", "DoRA under Trainer", ("dora",), shows=("steps 4 ", "trainable params"), steps=4),
-    Job(TRAINER, "transformers-moe", "Qwen3-MoE, grouped, FSDP2",
-        test="tests/e2e/test_routing_in_frameworks.py::test_hugging_face"),
 )  # fmt: skip

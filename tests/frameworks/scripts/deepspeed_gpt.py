@@ -44,6 +44,12 @@ config: dict[str, Any] = {
         "params": {"lr": 1e-4, "torch_adam": not (options.fused_adam or options.cpu_adam)},
     },
 } | options.config
+SPLIT = [
+    {"patterns": [r".*\.qkv\.weight$"], "partition_type": "column", "shape": [3, -1]},
+    {"patterns": [r".*\.up\.weight$"], "partition_type": "column"},
+    {"patterns": [r".*\.(out|down)\.weight$"], "partition_type": "row"},
+]
+"""How AutoTP splits the layers of a block: by columns, then by rows."""
 dtype = torch.bfloat16 if config["bf16"]["enabled"] else torch.float16
 
 
@@ -82,7 +88,7 @@ def train() -> None:
                 attend = functools.partial(shared, batch_dim_idx=0)
         print(f"Ulysses over {options.ulysses} ranks", flush=True)
     if options.autotp > 1:
-        config["tensor_parallel"] = {"autotp_size": options.autotp}
+        config["tensor_parallel"] = {"autotp_size": options.autotp, "partition_config": {"layer_specs": SPLIT}}
         print(f"tensor parallel over {options.autotp} ranks", flush=True)
     through = deepspeed.checkpointing.checkpoint if options.checkpointing else None
     if options.init:

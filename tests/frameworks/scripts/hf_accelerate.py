@@ -48,6 +48,7 @@ if accelerator.scaler is not None:
     accelerator.print(f"loss scale {accelerator.scaler.get_scale()}")
 if options.save:
     accelerator.save_state("state")
+    accelerator.wait_for_everyone()
     accelerator.load_state("state")
     accelerator.print("state loaded")
 accelerator.print(f"{steps} steps done")

@@ -62,7 +62,9 @@ def trl_trainer() -> Any:
         return trl.GRPOTrainer(tiny_llama.model(), lengths, arguments, train_dataset=rows, **common)
     pairs = data_set([{"prompt": text(i)[:20], "chosen": text(i), "rejected": text(i + 1)} for i in n])
     if options.method == "dpo":
-        return trl.DPOTrainer(tiny_llama.model(), None, trl.DPOConfig(**SHARED), train_dataset=pairs, **common)
+        return trl.DPOTrainer(
+            tiny_llama.model(), tiny_llama.model(), trl.DPOConfig(**SHARED), train_dataset=pairs, **common
+        )
     from transformers import LlamaForSequenceClassification
 
     config = tiny_llama.config()

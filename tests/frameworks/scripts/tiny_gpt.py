@@ -38,8 +38,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, tokens, _ = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, tokens, 3, HEADS, WIDTH // HEADS).unbind(2)
-        x = x + self.out(self.attend(q, k, v).reshape(batch, tokens, WIDTH))
+        # Tensor parallelism leaves each rank a share of the heads.
+        q, k, v = self.qkv(self.norm1(x)).view(batch, tokens, 3, -1, WIDTH // HEADS).unbind(2)
+        x = x + self.out(self.attend(q, k, v).flatten(2))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 

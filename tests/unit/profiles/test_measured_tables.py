@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import profiles
-from profiles import Measured, Table
+from profiles import Measured, Table, TimesOn
 from profiles.signature import parse
 from profiles.timings.keys import key_of
 
@@ -31,7 +31,7 @@ def test_exact_then_family_then_model() -> None:
     plain = profiles.CostModel(GPU)
     slow = [round(plain.cost(gemm(n)).solo_ns * factor) for n, factor in ((2048, 1.2), (4096, 1.6))]
     times = (Measured(gemm(2048), slow[0], None, 3, 0), Measured(gemm(4096), slow[1], 2 * slow[1], 3, 0))
-    model = profiles.CostModel(GPU, table(*times))
+    model = profiles.CostModel(GPU, TimesOn(table(*times), GPU))
 
     measured = model.cost(gemm(4096))
     assert (measured.solo_ns, measured.contended_ns) == (slow[1], 2 * slow[1])
@@ -51,7 +51,7 @@ def test_exact_then_family_then_model() -> None:
 def test_another_gpu_s_times_are_carried_over() -> None:
     there, here = GPU, profiles.load_gpu("b200")
     slower = round(profiles.CostModel(there).cost(gemm(4096)).solo_ns * 1.5)
-    model = profiles.CostModel(here, table(Measured(gemm(4096), slower, None, 1, 0)), measured_on=there)
+    model = profiles.CostModel(here, TimesOn(table(Measured(gemm(4096), slower, None, 1, 0)), there))
     plain = profiles.CostModel(here).cost(gemm(4096))
     found = model.cost(gemm(4096))
     assert found.solo_ns == pytest.approx(1.5 * plain.solo_ns, rel=1e-3)

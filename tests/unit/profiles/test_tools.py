@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import profiles
-from profiles.timings.trace import load, steps_in, works
+from profiles.signature import Conv, Gemm
+from profiles.timings.trace import call_of, load, signature_of, steps_in, works
 from profiles.tools.host_error import host_ns, table
 from profiles.tools.trace_compare import Family, families
 from profiles.tools.trace_compare import table as families_table
@@ -111,3 +112,44 @@ def test_host_error_prices_what_was_counted() -> None:
     model_ms = host.cost_ns["sync"] / 1e3
     row = table([json.dumps(job)]).splitlines()[2]
     assert row == f"| xeon-h200-1gpu | j | 1 | {model_ms:.1f} | 5.0 (4.0 to 6.0) | {model_ms / 5 - 1:+.0%} |"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "direction"),
+    [
+        ("sm90_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32", "dgrad"),
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", "dgrad"),
+        ("nvjet_sm90_tst_64x64_64x13_1x2_h_bz_splitK_NTT", "wgrad"),
+        ("sm90_xmma_wgrad_indexed_implicit_gemm_bf16bf16_bf16f32", "wgrad"),
+    ],
+)
+def test_which_gradient_of_a_convolution(kernel: str, direction: str) -> None:
+    dims = [[8, 64, 56, 56], [8, 256, 56, 56], [64, 256, 1, 1], [], [], [], [], [], [], [], []]
+    concrete = ["", "", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "", "", "", ""]
+    arguments = {"External id": 1, "Input Dims": dims, "Input type": ["c10::BFloat16"] * 3, "Concrete Inputs": concrete}
+    op = {"name": "aten::convolution_backward", "args": arguments}
+    event = {"name": kernel, "cat": "kernel", "args": {"grid": [1, 1, 1], "block": [1, 1, 1], "correlation": 1}}
+    assert call_of(op, kernel) == (1, direction)
+    what = signature_of(event, op)
+    assert isinstance(what, Conv)
+    assert what.direction == direction
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides", "transposed"),
+    [
+        ([[8, 64], [64, 32]], [[64, 1], [32, 1]], ("n", "n")),
+        ([[8, 64], [64, 32]], [[64, 1], [1, 64]], ("t", "n")),
+        ([[8, 64], [64, 32]], [[1, 8], [32, 1]], ("n", "t")),
+        ([[8, 64], [64, 32]], [], ("n", "n")),
+    ],
+)
+def test_a_product_s_layout_comes_from_the_strides(
+    dims: list[list[int]], strides: list[list[int]], transposed: tuple[str, str]
+) -> None:
+    arguments = {"Input Dims": dims, "Input type": ["c10::BFloat16"] * 2} | (
+        {"Input Strides": strides} if strides else {}
+    )
+    what = signature_of({"name": "nvjet_x", "cat": "kernel", "args": {}}, {"name": "aten::mm", "args": arguments})
+    assert isinstance(what, Gemm)
+    assert ((what.transa, what.transb), (what.m, what.n, what.k)) == (transposed, (32, 8, 64))

@@ -50,7 +50,7 @@ def segment(solo_ns: int, contended_ns: int, launched_ns: int = 0, content: int 
 @pytest.mark.parametrize("faster", [what_if.faster_compute, what_if.faster_memory])
 def test_segments_take_what_their_kernels_take_on_the_other_gpu(contents: Contents, faster: Any) -> None:
     before, after = durations(GPU), durations(faster(GPU))
-    ((found,),) = what_if.priced_for([[segment(*before, launched_ns=700)]], contents, GPU, faster(GPU))
+    ((found,),) = what_if.priced_for([[segment(*before, launched_ns=700)]], contents, GPU, CostModel(faster(GPU)))
     assert after[0] < before[0]
     assert (found.solo_ns, found.contended_ns) == after
     assert found.tail_ns == 700 + after[0]
@@ -61,13 +61,13 @@ def test_what_the_power_limit_adds_changes_with_the_kernels(contents: Contents) 
     faster_ns, _ = durations(what_if.faster_compute(GPU))
     work_ns, faster_work_ns = solo_ns - 4 * GAP_NS, faster_ns - 4 * GAP_NS
     slowed = segment(solo_ns + work_ns // 10, contended_ns + work_ns // 10)
-    ((found,),) = what_if.priced_for([[slowed]], contents, GPU, what_if.faster_compute(GPU))
+    ((found,),) = what_if.priced_for([[slowed]], contents, GPU, CostModel(what_if.faster_compute(GPU)))
     assert found.solo_ns == pytest.approx(4 * GAP_NS + 1.1 * faster_work_ns, rel=1e-6)
 
 
 def test_a_segment_of_which_nothing_is_known_stays(contents: Contents) -> None:
     unknown = segment(5000, 6000, content=0)
-    assert what_if.priced_for([[unknown]], contents, GPU, what_if.faster_compute(GPU)) == [[unknown]]
+    assert what_if.priced_for([[unknown]], contents, GPU, CostModel(what_if.faster_compute(GPU))) == [[unknown]]
 
 
 def test_a_faster_host_launches_earlier() -> None:

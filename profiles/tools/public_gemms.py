@@ -1,0 +1,59 @@
+"""The model of matrix products beside public measurements on other GPUs: `python -m profiles.tools.public_gemms`.
+
+profiles/measured/public-gemms.csv.gz has the products and says where they come from. Prints for each GPU how far the
+model is off: the median of simulated over measured, the median of the errors without their sign, and the 90th
+percentile of these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+
+from profiles.descriptions.gpu import Gpu, load_gpu
+from profiles.models.dispatch import estimate
+from profiles.signature import Gemm
+
+MEASURED = Path(__file__).parent.parent / "measured" / "public-gemms.csv.gz"
+
+
+def measured() -> dict[str, list[tuple[Gemm, float]]]:
+    """By GPU: products, and their times in ns."""
+    found: dict[str, list[tuple[Gemm, float]]] = defaultdict(list)
+    with gzip.open(MEASURED, "rt") as file:
+        for row in csv.DictReader(line for line in file if not line.startswith("#")):
+            found[row["gpu"]].append((_product(int(row["m"]), int(row["n"]), int(row["k"])), float(row["us"]) * 1e3))
+    return dict(found)
+
+
+def _product(m: int, n: int, k: int) -> Gemm:
+    """As cuBLAS sees it: by columns, the weights turned."""
+    return Gemm("cublasGemmEx", "t", "n", n, m, k, 1, "bf16", "bf16", "bf16", "f32", "default", "", ())
+
+
+def ratios(gpu: Gpu, products: list[tuple[Gemm, float]]) -> list[float]:
+    """Simulated over measured time."""
+    return [estimate(gpu, product).solo_ns / ns for product, ns in products]
+
+
+def errors(found: list[float]) -> tuple[float, float, float]:
+    """Median with its sign, median without, 90th percentile without."""
+    far = sorted(abs(ratio - 1) for ratio in found)
+    return median(found) - 1, median(far), far[int(0.9 * len(far))]
+
+
+def main() -> None:
+    argparse.ArgumentParser(prog="python -m profiles.tools.public_gemms", description=__doc__).parse_args()
+    print("| GPU | products | median | median error | 90th percentile |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for name, products in measured().items():
+        middle, typical, high = errors(ratios(load_gpu(name), products))
+        print(f"| {name} | {len(products)} | {middle:+.1%} | {typical:.1%} | {high:.0%} |")
+
+
+if __name__ == "__main__":
+    main()
