@@ -113,7 +113,7 @@ def _calls(op: str, overload: Any, shapes: dict[str, Any], name: str) -> list[tu
     axes: list[list[Any]] = [_dtypes(name, tensors), _layouts(name, list(tensors.values()))]
     choosers: list[str] = []
     for one in parameters:
-        options = _plain_options(one, shapes, tensors)
+        options = _plain_options(op, one, shapes, tensors)
         if len(options) > 1:
             choosers.append(one.name)
             axes.append(options)
@@ -155,7 +155,7 @@ def _layouts(name: str, shapes: list[list[int]]) -> list[tuple[str, ...]]:
     return fitting
 
 
-def _plain_options(parameter: Any, shapes: dict[str, Any], tensors: Shapes) -> list[Any]:
+def _plain_options(op: str, parameter: Any, shapes: dict[str, Any], tensors: Shapes) -> list[Any]:
     kind = str(parameter.type)
     if kind == "Tensor" and not shapes[parameter.name]:
         # A number of Python's that was wrapped, or a tensor of one element.
@@ -164,9 +164,21 @@ def _plain_options(parameter: Any, shapes: dict[str, Any], tensors: Shapes) -> l
         return ["number", {"shape": []}]
     if "Tensor" in kind:
         return []
+    if packing := _packing(op, parameter.name, shapes):
+        return packing
     default = parameter.default_value if parameter.has_default_value() else None
     text = str(getattr(parameter, "real_type", parameter.type))
     return values(parameter.name, _kind(text, parameter), default, tensors, "f32")
+
+
+def _packing(op: str, name: str, shapes: dict[str, Any]) -> list[Any]:
+    """What FSDP gives the operators that pack and unpack its parameters: it follows from the shapes of the outputs."""
+    out = shapes.get("out")
+    if op == "aten::_chunk_cat" and out:
+        return {"dim": [0], "num_chunks": [out[0]]}.get(name, [])
+    if op == "aten::split_with_sizes_copy" and out:
+        return {"dim": [len(out[0]) - 1], "split_sizes": [[shape[-1] for shape in out]]}.get(name, [])
+    return []
 
 
 def _kind(text: str, parameter: Any) -> str:
@@ -205,6 +217,9 @@ def _call(
             return {"shape": shape, "dtype": "b8", "layout": layout}
         if name in INTEGERS:
             return {"shape": shape, "dtype": INTEGERS[name], "below": 1}
+        if name == "offsets" and len(shape) == 1 and tensors.get("indices"):
+            total = tensors["indices"][0]
+            return {"shape": shape, "dtype": "i64", "values": [total * at // shape[0] for at in range(shape[0])]}
         if name in INDEX_NAMES and dtype not in ("i32",):
             return {"shape": shape, "dtype": "i64", "below": bound}
         if name in INDEX_NAMES:
@@ -233,7 +248,7 @@ def _call(
         elif one.name in chosen:
             value = chosen[one.name]
         else:
-            value = (_plain_options(one, shapes, tensors) or [None])[0]
+            value = (_plain_options(op, one, shapes, tensors) or [None])[0]
         if isinstance(value, dict) and "shape" not in value and one.name == "input_dtype":
             value = {"dtype": dtypes[0]}
         if one.kwarg_only:

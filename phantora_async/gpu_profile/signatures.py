@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from phantora_async.errors import EnvironmentUnusable
 from phantora_async.gpu_profile.bench import Bench, Json, about
 from profiles import Gpu, Measured, gpu_names, load_gpu
 from profiles.kernel_names.kernel_name import read_name
-from profiles.signature import Copy, Grouped, Kernel, Library, Memset, Signature, Triton, format_signature, parse
+from profiles.signature import Copy, Grouped, Kernel, Library, Memset, Signature, Triton, parse
 
-STATE = "written"
-"""Of the L2 cache, in which the times of tables are taken: emu/gpubench/timing.py, docs/costs.md."""
+WRITTEN, COLD = "written", "cold"
+"""States of the L2 cache (emu/gpubench/timing.py): its first operand was just written, as in training; nothing is in it."""
 BESIDE = "beside"
 CHANNELS = 24
 """SMs that NCCL's kernels hold."""
@@ -50,9 +49,7 @@ class SignatureBench:
         self._places: dict[tuple[str, str], int] = {}
         """Which candidate launched a kernel, by operator and kernel name: of other sizes it is likely the same one."""
 
-    def measure(
-        self, signatures: Sequence[str], states: Sequence[str] = (STATE, BESIDE)
-    ) -> Iterator[tuple[str, Measured | NotMeasured]]:
+    def measure(self, signatures: Sequence[str]) -> Iterator[tuple[str, Measured | NotMeasured]]:
         """Each with its time or the reason why there is none, as soon as it is known."""
         waiting: list[Work] = []
         for signature in signatures:
@@ -62,10 +59,10 @@ class SignatureBench:
                 continue
             waiting.append(found)
             if len(waiting) == AT_ONCE:
-                yield from self.time(waiting, states)
+                yield from self.time(waiting)
                 waiting = []
         if waiting:
-            yield from self.time(waiting, states)
+            yield from self.time(waiting)
 
     def work_of(self, signature: str) -> Work | NotMeasured:
         what = parse(signature)
@@ -102,9 +99,11 @@ class SignatureBench:
                 more = answer["more"]
         return NotMeasured(f"none of {tried} calls of {what.op} launches it" + (f" ({reason})" if reason else ""))
 
-    def time(self, works: Sequence[Work], states: Sequence[str]) -> Iterator[tuple[str, Measured | NotMeasured]]:
-        for work, times in zip(works, self.times(works, states), strict=True):
-            yield work.signature, times if isinstance(times, NotMeasured) else self.measured(work.signature, times)
+    def time(self, works: Sequence[Work]) -> Iterator[tuple[str, Measured | NotMeasured]]:
+        for state in (WRITTEN, COLD):
+            alike = [work for work in works if state_of(parse(work.signature)) == state]
+            for work, times in zip(alike, self.times(alike, (state, BESIDE)) if alike else (), strict=True):
+                yield work.signature, times if isinstance(times, NotMeasured) else _measured(work.signature, times)
 
     def times(self, works: Sequence[Work], states: Sequence[str]) -> list[dict[str, list[float]] | NotMeasured]:
         """By state, ns of each execution."""
@@ -116,13 +115,6 @@ class SignatureBench:
         if "error" in answer:
             return [NotMeasured(answer["error"])]
         return [self._durations(work, times, states) for work, times in zip(works, answer["times"], strict=True)]
-
-    def measured(self, signature: str, times: dict[str, list[float]]) -> Measured:
-        state = next((one for one in times if one != BESIDE), STATE)
-        solo_ns = max(1, round(median(times[state])))
-        beside = times.get(BESIDE)
-        contended_ns = max(solo_ns, round(median(beside))) if beside else None
-        return Measured(signature, solo_ns, contended_ns, len(times[state]), 0)
 
     def _beside(self) -> Json:
         bandwidth = self.gpu.memory.bandwidth_gb_per_s if self.gpu else 2000.0
@@ -161,15 +153,25 @@ _NEVER: dict[type[Signature], str] = {
 }
 
 
+def state_of(what: Signature) -> str:
+    """In which the work takes as long as it does in training: docs/costs.md."""
+    late = isinstance(what, Copy) or (isinstance(what, Kernel) and "reduce_kernel" in what.name)
+    return COLD if late else WRITTEN
+
+
+def _measured(signature: str, times: dict[str, list[float]]) -> Measured:
+    state = next(one for one in times if one != BESIDE)
+    solo_ns = max(1, round(median(times[state])))
+    beside = times.get(BESIDE)
+    contended_ns = max(solo_ns, round(median(beside))) if beside else None
+    return Measured(signature, solo_ns, contended_ns, len(times[state]), 0)
+
+
 def _same(what: Kernel | Grouped, kernel: Json) -> bool:
     """The same function with the same grid and block."""
     if kernel["cat"] != "kernel" or tuple(kernel["grid"]) != what.grid or tuple(kernel["block"]) != what.block:
         return False
     return read_name(kernel["name"]).function == read_name(what.name).function
-
-
-def kernel_signature(kernel: Json, op: str, sizes: Sequence[tuple[int, ...]]) -> str:
-    return format_signature(Kernel(kernel["name"], tuple(kernel["grid"]), tuple(kernel["block"]), 0, op, tuple(sizes)))
 
 
 def described(device_name: str) -> Gpu | None:
@@ -179,13 +181,3 @@ def described(device_name: str) -> Gpu | None:
         if gpu.device_name == device_name:
             return gpu
     return None
-
-
-def require_described(device_name: str) -> Gpu:
-    """Raises EnvironmentUnusable."""
-    gpu = described(device_name)
-    if gpu is None:
-        raise EnvironmentUnusable(
-            f"no description of the GPU {device_name}", "make one: phantora-async profiles copy h200 mine.toml"
-        )
-    return gpu

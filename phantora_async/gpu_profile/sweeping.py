@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from phantora_async.gpu_profile.bench import Bench, Json
-from phantora_async.gpu_profile.signatures import AT_ONCE, BESIDE, STATE, NotMeasured, SignatureBench, Work
+from phantora_async.gpu_profile.signatures import AT_ONCE, NotMeasured, SignatureBench, Work
 from phantora_async.gpu_profile.sweep import Piece
 from profiles import Measured
 from profiles.signature import Kernel, parse
@@ -22,7 +22,7 @@ class Sweep:
         self._signatures = signatures
 
     def measure(
-        self, pieces: Sequence[Piece], known: Collection[str], states: Sequence[str] = (STATE, BESIDE)
+        self, pieces: Sequence[Piece], known: Collection[str]
     ) -> Iterator[tuple[list[Piece], list[Measured], list[str]]]:
         """Batch by batch: its pieces, the times, and why others have none. `known`: keys (keys.key_of) of what need
         not be measured again.
@@ -33,7 +33,7 @@ class Sweep:
             new = {key_of(parse(work.signature)): work for work in found}
             chosen = [work for key, work in new.items() if key not in known]
             times: list[Measured] = []
-            for signature, measured in self._signatures.time(chosen, states) if chosen else ():
+            for signature, measured in self._signatures.time(chosen):
                 if isinstance(measured, NotMeasured):
                     reasons.append(f"{signature[:160]}: {measured.reason}")
                 else:
