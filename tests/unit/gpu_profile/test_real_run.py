@@ -129,6 +129,30 @@ def test_a_window_of_long_steps_is_short(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (tracing.window.first, tracing.window.steps) == (2, 1)
 
 
+PROFILED = """
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+def step():
+    model(torch.randn(2, 4)).sum().backward()
+    optimizer.step()
+for _ in range(FIRST): step()
+with torch.profiler.profile() as own:
+    for _ in range(2): step()
+assert any(one.key == "aten::addmm" for one in own.key_averages())
+for _ in range(8): step()
+print("the script has ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("first", "traced"), [(0, (4, 3)), (2, (6, 3)), (5, (4, 2))])
+def test_a_script_with_a_profiler_of_its_own(first: int, traced: tuple[int, int], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROFILED.replace("FIRST", str(first)))
+    code, out, err = run(tmp_path, tmp_path / "train.py", to_the_end=True)
+    assert (code, result(tmp_path)) == (0, traced), err
+    assert "the script has ended" in out
+
+
 def test_a_script_that_fails(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(STEPS)
     assert run(tmp_path, tmp_path / "train.py", "2", "7")[0] == 7
