@@ -13,7 +13,7 @@ from profiles.kernel_names.kernel_name import read_name
 from profiles.signature import Copy, Grouped, Kernel, Library, Memset, Signature, Triton, parse
 
 WRITTEN, COLD = "written", "cold"
-"""States of the L2 cache (emu/gpubench/timing.py): its first operand was just written, as in training; nothing is in it."""
+"""States of the L2 cache (emu/gpubench/timing.py): it has the first operand, just written; it has nothing."""
 BESIDE = "beside"
 CHANNELS = 24
 """SMs that NCCL's kernels hold."""
