@@ -11,22 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from emu.contract.installed import EMU
+from emu.contract.installed import EMU, program
 from phantora_async.errors import EnvironmentUnusable
 
 Json = dict[str, Any]
-# As the launcher loads it (phantora_async/launcher.py): by its location, and nothing else of this installation.
-_BOOTSTRAP = """\
-import sys
-if sys.path[0] == "": del sys.path[0]
-from importlib.util import module_from_spec, spec_from_file_location
-folder = sys.argv.pop(1)
-spec = spec_from_file_location("_phantora_emu", folder + "/__init__.py", submodule_search_locations=[folder])
-sys.modules[spec.name] = module_from_spec(spec)
-spec.loader.exec_module(sys.modules[spec.name])
-from _phantora_emu.gpubench.__main__ import main
-main()
-"""
 _LOST = ("CUDA error", "device-side assert", "unspecified launch failure", "CUDNN_STATUS_EXECUTION_FAILED")
 """In an error: the process cannot use the GPU any more."""
 
@@ -41,7 +29,7 @@ class GpuBench:
     """Started at the first question; started again when a piece of work has broken it."""
 
     def __init__(self, python: Path) -> None:
-        self._command = [str(python), "-X", "faulthandler", "-c", _BOOTSTRAP, str(EMU)]
+        self._command = [str(python), "-X", "faulthandler", "-c", program("gpubench.__main__"), str(EMU)]
         self._process: subprocess.Popen[str] | None = None
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by close()
 
