@@ -40,6 +40,8 @@ class FakeBench:
         self.us, self.gpu, self.launched_by = us, gpu, launched_by
         self.asked: list[dict[str, Any]] = []
         self.broken_by = ""
+        self.fatal = -1
+        """A candidate that breaks the process."""
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         request = json.loads(json.dumps(request))
@@ -48,6 +50,8 @@ class FakeBench:
             return {"about": {"gpu": self.gpu, "torch": "2.11"}} if self.gpu else {"error": "PyTorch sees no GPU"}
         if request["do"] == "find":
             first, count = request["from"], min(request["count"], 30 - request["from"])
+            if first <= self.fatal < first + count:
+                return {"error": "AcceleratorError: CUDA error: an illegal memory access was encountered"}
             return {"tried": [self._tried(first + at) for at in range(count)], "more": first + count < 30}
         if request["do"] == "try":
             return {"events": [], "errors": {"0": "RuntimeError: not here"}}
@@ -100,6 +104,15 @@ def test_what_no_candidate_launches_is_not_measured() -> None:
     assert isinstance(
         measured(FakeBench(), KERNEL.replace("aten::add", ""))[KERNEL.replace("aten::add", "")], NotMeasured
     )
+
+
+@pytest.mark.parametrize("fatal", [0, 13, 20])
+def test_a_candidate_that_breaks_the_process_costs_only_itself(fatal: int) -> None:
+    bench = FakeBench(launched_by=29)
+    bench.fatal = fatal
+    assert measured(bench, KERNEL)[KERNEL] == Measured(KERNEL, 10_000, 20_000, 10, 0)
+    bench.launched_by = fatal
+    assert isinstance(measured(bench, KERNEL)[KERNEL], NotMeasured)
 
 
 def test_kernels_of_one_library_call_are_one_time_with_the_gaps_between_them() -> None:
