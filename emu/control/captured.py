@@ -24,18 +24,21 @@ class CapturedOps:
         """Is a stream of this process being captured?"""
         return bool(self._captured_streams.value)
 
+    def stream(self, device: int) -> int:
+        """The handle of the device's current stream."""
+        import torch
+
+        return int(torch._C._cuda_getCurrentRawStream(device))
+
     def take(self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None]) -> bool:
         """True if the device's current stream is being captured. Then `work` is called at each launch of the graph."""
         if not self._captured_streams.value:
             return False
-        import torch
-
-        stream = torch._C._cuda_getCurrentRawStream(device)
         self._operations.append(work)
         flat_reads, flat_writes = (
             [part for place in places for part in (place.address, place.nbytes)] for places in (reads, writes)
         )
-        return self._submit(stream, flat_reads, flat_writes, len(self._operations) - 1)
+        return self._submit(self.stream(device), flat_reads, flat_writes, len(self._operations) - 1)
 
     def _run(self, number: int) -> None:
         self._unrecorded(self._operations[number])

@@ -125,13 +125,18 @@ class ComputedOp:
         return result
 
     def call_uncomputed(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same where a tensor is not small: what the kernel writes is unknown."""
-        marks = self._control.marks.value
+        """The same where a tensor is not small: what the kernel writes is unknown.
+
+        The allocator gives out a graph's memory only while the graph is captured. At a launch, the memory of a new
+        tensor may hold what was computed for a tensor that had it before, so it becomes unknown again.
+        """
+        control = self._control
+        marks = control.marks.value
         result = self._kernel(keyset, *args, **kwargs)
         if self._written:
             self._overwrite(args, kwargs)
-        if self._control.marks.value != marks:
-            self._control.overwrite(self._control.all_tensors(self._new(result)))
+        if control.marks.value != marks or control.capturing():
+            control.overwrite(control.all_tensors(self._new(result)))
         return result
 
     def _new(self, result: Any) -> list[Any]:

@@ -168,19 +168,20 @@ class ControlTensors:
 
     def overwrite(self, tensors: Sequence[Tensor]) -> None:
         """A kernel that is not executed writes to them: now and at each launch of a graph that is being captured."""
-        if self.capturing():
-            for tensor in tensors:
-                place = Place(tensor)
-                self._captured.take(tensor.device.index, [], [place], functools.partial(self.mark, place, UNKNOWN))
+        capturing = self.capturing()
         ranges: list[int] = []
         for tensor in tensors:
             if tensor.is_contiguous():
                 ranges += (tensor.data_ptr(), tensor.numel() * tensor.element_size())
-            else:
-                place = Place(tensor)
-                n, sizes, strides = _dimensions(place)
-                self.hook.strided_overwrite(place.address, place.item, n, sizes, strides)
-        if ranges:
+                continue
+            place = Place(tensor)
+            if capturing:
+                self._captured.take(tensor.device.index, [], [place], functools.partial(self.mark, place, UNKNOWN))
+            n, sizes, strides = _dimensions(place)
+            self.hook.strided_overwrite(place.address, place.item, n, sizes, strides)
+        if ranges and capturing:
+            self.hook.overwrite_on(self._captured.stream(tensors[0].device.index), ranges)
+        elif ranges:
             self.hook.overwrite(ranges)
 
     def wait(self, tensors: Iterable[Tensor]) -> None:

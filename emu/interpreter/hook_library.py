@@ -82,6 +82,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop": (None, (_u64, _u32, _int, _str)),
     "philox": (None, (_u64, _u64, _u64, _u64, ctypes.c_void_p)),
     "data_action": (None, (_ranges, _int, _ranges, _int, _RUN, _u64)),
+    "overwrite_on": (None, (_u64, _ranges, _int)),
     "capture_action": (_int, (_u64, _ranges, _int, _ranges, _int, _RUN, _u64)),
     "sites": (_int, (ctypes.POINTER(ctypes.c_int32), _str, _str, _str)),
     "backward": (None, ()),
@@ -324,6 +325,10 @@ class Hook:
     def overwrite(self, ranges: Sequence[int]) -> None:
         """A launch that is not executed writes to the ranges (address, bytes, address, bytes ...): they are unknown."""
         self._functions["data_overwrite"]((_u64 * len(ranges))(*ranges), len(ranges) // 2)
+
+    def overwrite_on(self, stream: int, ranges: Sequence[int]) -> None:
+        """The same for a launch on the stream: if it is being captured, again at each launch of the graph."""
+        self._functions["overwrite_on"](stream, (_u64 * len(ranges))(*ranges), len(ranges) // 2)
 
     def memory_grew(self) -> bool:
         """Has memory reached a new peak since `memory_tell`, or has an allocation failed?"""

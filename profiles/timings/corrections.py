@@ -1,7 +1,9 @@
 """What measured members of a family say about one that was not measured.
 
 The model's ratio to the measured time changes smoothly with sizes, so the neighbours' ratios are averaged, weighted by
-their distance. The model itself counts as a neighbour: far from all members nothing is corrected.
+their distance. The model itself counts as a neighbour: far from all members nothing is corrected. A family whose own
+members would be estimated worse so than by the model alone is not corrected either. The figures below were chosen by
+`python -m profiles.tools.table_error` (docs/costs.md).
 """
 
 from __future__ import annotations
@@ -10,17 +12,20 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import exp, log, sqrt
+from statistics import median
 
 from profiles.signature import Signature, parse
 from profiles.timings.keys import family_key, features
 from profiles.timings.table import Table
 
-REACH = 1.0
+REACH = 0.3
 """Distance, in doublings of sizes, at which a neighbour's weight has fallen to 1/e."""
-MODEL = 0.1
+MODEL = 0.02
 """Weight of the model's own answer."""
 FURTHEST = 2.0
 """Members that are all further away say nothing."""
+FEWEST = 4
+"""Members from which on a family is tested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +40,28 @@ class Correction:
 class Family:
     points: list[tuple[tuple[float, ...], float]] = field(default_factory=list)
     """Of each member: its features, and the logarithm of measured over modelled time."""
+    _tested: int = -1
+    """How many members there were when the family was tested."""
+    _helps: bool = True
 
     def learn(self, features: tuple[float, ...], measured_ns: float, modelled_ns: float) -> None:
         self.points.append((features, log(measured_ns / modelled_ns)))
+
+    @property
+    def helps(self) -> bool:
+        """Members that are left out are estimated better by the others' correction than by the model alone."""
+        if self._tested != len(self.points):
+            self._tested = len(self.points)
+            self._helps = self._tested < FEWEST or self._left_out_better()
+        return self._helps
+
+    def _left_out_better(self) -> bool:
+        alone, corrected = [], []
+        for number, (place, ratio) in enumerate(self.points):
+            if found := self.correction(place, but=number):
+                alone.append(abs(ratio))
+                corrected.append(abs(ratio - log(found.factor)))
+        return not alone or median(corrected) <= median(alone)
 
     def correction(self, features: tuple[float, ...], but: int | None = None) -> Correction | None:
         """None if no member is near. `but`: a member that is left out."""
@@ -83,7 +107,7 @@ class Families:
             family.learn(features(member, ns), self._times[text].solo_ns, ns)
         if (known := self._families.get(key)) is None:
             return None
-        found = known.correction(features(what, modelled_ns))
+        found = known.correction(features(what, modelled_ns)) if known.helps else None
         return found.factor if found is not None else None
 
 

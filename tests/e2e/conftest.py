@@ -45,7 +45,10 @@ Run = Callable[..., Finished]
 def ranks_have(module: str) -> bool:
     """Is the module installed for the interpreter that runs the ranks?"""
     if sys.executable == RANKS_PYTHON:
-        return importlib.util.find_spec(module) is not None
+        try:
+            return importlib.util.find_spec(module) is not None
+        except ModuleNotFoundError:  # of the package that it would be in
+            return False
     look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
     return subprocess.run([RANKS_PYTHON, "-c", look], check=False).returncode == 0
 

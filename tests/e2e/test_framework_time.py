@@ -85,7 +85,8 @@ def test_megatron_timers(run: Run) -> None:
 
 
 def test_torchtitan(run: Run, tmp_path: Path) -> None:
-    needs("torchtitan")
+    needs("torchtitan.trainer")  # torchtitan 0.3, whose flags these are
+    needs("datasets")
     assets = tmp_path / "tests" / "assets"  # where its debug configuration looks
     write_tokenizer(assets / "tokenizer")
     (assets / "c4_test").mkdir()

@@ -62,6 +62,32 @@ def test_a_graph_computes_and_overwrites_at_each_launch(run: Run, tmp_path: Path
     assert "X [4.0, 4.0, 4.0, 4.0] Y [6.0, 6.0, 6.0, 6.0]" in done.log(0)
 
 
+def test_a_graph_s_launch_leaves_nothing_stale_in_memory_that_is_used_twice(run: Run, tmp_path: Path) -> None:
+    """Each launch computes `doubled` in the memory that `sums`, which nobody computes, has afterwards."""
+    script = tmp_path / "twice.py"
+    script.write_text(
+        "import torch\n"
+        "ids, large = torch.arange(64, device='cuda'), torch.ones(64, 4096, device='cuda')\n"
+        "def step():\n"
+        "    doubled = ids * 2\n"
+        "    address, count = doubled.data_ptr(), doubled.sum()\n"
+        "    del doubled\n"
+        "    sums = (large * large).sum(1)\n"
+        "    assert sums.data_ptr() == address\n"
+        "    return sums, sums + 1, count\n"
+        "s = torch.cuda.Stream()\n"
+        "with torch.cuda.stream(s):\n    step()\n"
+        "g = torch.cuda.CUDAGraph()\n"
+        "with torch.cuda.graph(g):\n    sums, more, count = step()\n"
+        "for _ in range(2):\n"
+        "    g.replay()\n"
+        "    print('sums', set(sums.tolist()), set(more.tolist()), count.item())\n"
+    )
+    done = run(script, n=1)
+    assert done.exit_code == 0, done.output
+    assert done.log(0).count("sums {0.0} {0.0} 4032") == 2, done.log(0)
+
+
 def test_an_index_that_is_out_of_range_stops_the_program(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "range.py"
     script.write_text(

@@ -42,6 +42,12 @@ PH_EXPORT int phantora_capture_action(uint64_t stream_handle, const uint64_t *re
     return 1;
 }
 
+/* A launch on the stream that is not executed writes to the ranges (address and bytes of each): ph_overwrite_on. */
+PH_EXPORT void phantora_overwrite_on(uint64_t stream_handle, const uint64_t *ranges, int n) {
+    ph_stream *stream = ph_stream_of((void *)(uintptr_t)stream_handle);
+    for (int i = 0; i < n; i++) ph_overwrite_on(stream, (const void *)(uintptr_t)ranges[2 * i], ranges[2 * i + 1]);
+}
+
 static void replay_step(ph_stream *stream, void *name) {
     (void)stream;
     ph_step_replayed(name);
