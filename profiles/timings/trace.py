@@ -295,9 +295,24 @@ def _conv(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]
         stride, padding, dilation = (json.loads(concrete[at]) for at in (4, 5, 6))
     return Conv(
         direction=direction, x=tuple(x), w=tuple(w), y=tuple(y), padding=tuple(padding), stride=tuple(stride),
-        dilation=tuple(dilation), groups=x[1] // w[1], dtype=DTYPES[args["Input type"][0]], layout="nhwc", op=name,
+        dilation=tuple(dilation), groups=x[1] // w[1], dtype=_math_dtype(args), layout=_layout(args, w, direction), op=name,
         sizes=sizes,
     )  # fmt: skip
+
+
+def _math_dtype(args: dict[str, Any]) -> str:
+    """Unless it is told otherwise, PyTorch lets cuDNN round 32-bit operands to tf32."""
+    dtype = DTYPES[args["Input type"][0]]
+    return "tf32" if dtype == "f32" else dtype
+
+
+def _layout(args: dict[str, Any], w: list[int], direction: str) -> str:
+    """That of the input, by its strides: of one that has one channel the weights', as PyTorch decides."""
+    strides = args.get("Input Strides") or []
+    place = 0 if direction == "fwd" else 1
+    if len(strides) <= place or len(strides[place]) != len(w):
+        return "nhwc"
+    return "nhwc" if strides[place][1] == 1 else "nchw"
 
 
 def category_of(what: Signature) -> str:
