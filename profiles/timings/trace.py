@@ -295,8 +295,8 @@ def _conv(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]
         stride, padding, dilation = (json.loads(concrete[at]) for at in (4, 5, 6))
     return Conv(
         direction=direction, x=tuple(x), w=tuple(w), y=tuple(y), padding=tuple(padding), stride=tuple(stride),
-        dilation=tuple(dilation), groups=x[1] // w[1], dtype=_math_dtype(args), layout=_layout(args, w, direction), op=name,
-        sizes=sizes,
+        dilation=tuple(dilation), groups=x[1] // w[1], dtype=_math_dtype(args), layout=_layout(args, w, direction),
+        op=name, sizes=sizes,
     )  # fmt: skip
 
 
