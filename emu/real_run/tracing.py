@@ -113,7 +113,7 @@ class Tracing:
                 self._give_way()
             return prepare(profiler)
 
-        autograd_profiler.profile._prepare_trace = prepared
+        autograd_profiler.profile._prepare_trace = prepared  # type: ignore[method-assign]
 
     def _give_way(self) -> None:
         assert self.window is not None
