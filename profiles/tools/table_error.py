@@ -15,7 +15,7 @@ from pathlib import Path
 
 from profiles.cost import CostModel
 from profiles.descriptions.gpu import load_gpu
-from profiles.signature import format_signature, parse
+from profiles.signature import Signature, format_signature, parse
 from profiles.timings.corrections import Family
 from profiles.timings.keys import canonical, family_key, features
 from profiles.timings.table import Measured, Table, load_table, merged
@@ -44,19 +44,21 @@ class LeftOut:
 
 
 def left_out(model: CostModel, table: Table) -> list[LeftOut]:
-    families: dict[tuple[str, ...], Family] = defaultdict(Family)
+    def modelled_ns(what: Signature) -> float:
+        return model.cost(format_signature(what)).solo_ns
+
+    families: dict[tuple[str, ...], Family] = {}
     members = []
     for one in table.times.values():
         what = canonical(parse(one.signature))
-        modelled_ns = model.cost(format_signature(what)).solo_ns
-        family, place = families[family_key(what)], features(what, modelled_ns)
-        members.append((one, what, modelled_ns, family, place, len(family.points)))
-        family.learn(place, one.solo_ns, modelled_ns)
+        family = families.setdefault(family_key(what), Family(modelled_ns))
+        members.append((one, what, family, len(family)))
+        family.learn(what, one.solo_ns)
     found = []
-    for one, what, modelled_ns, family, place, number in members:
-        near = family.correction(place, but=number) if family.helps else None
-        corrected_ns = modelled_ns * near.factor if near else None
-        found.append(LeftOut(one, category_of(what), modelled_ns, corrected_ns))
+    for one, what, family, number in members:
+        ns = modelled_ns(what)
+        factor = family.factor(features(what, ns), but=number)
+        found.append(LeftOut(one, category_of(what), ns, ns * factor if factor else None))
     return found
 
 
