@@ -114,7 +114,7 @@ class Tracing:
                 self._give_way()
             return prepare(profiler)
 
-        autograd_profiler.profile._prepare_trace = prepared  # type: ignore[method-assign]
+        setattr(autograd_profiler.profile, "_prepare_trace", prepared)  # noqa: B010, as mypy lets no method be assigned
 
     def _give_way(self) -> None:
         assert self.window is not None

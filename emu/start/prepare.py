@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..clock import time_functions, timeouts
+from ..clock import barriers, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
@@ -108,6 +108,7 @@ def prepare(job: Job) -> Prepared:
     peaks = PeakMemory()
     compile_time.install(hook, peaks)
     timeouts.install()
+    barriers.install()
     data_loader.install(hook)
     clock, ranges = VirtualClock(hook), NvtxRanges(hook)
     time_functions.install(clock)

@@ -53,6 +53,12 @@ def test_example_reports_the_step_it_prints(run: Run) -> None:
     assert printed_ms == pytest.approx(reported_ms, rel=0.10), done.output
 
 
+def test_what_a_rank_does_before_a_barrier_is_done_after_it(run: Run, tmp_path: Path) -> None:
+    done = run("files_and_barriers.py", str(tmp_path), n=2)
+    assert done.exit_code == 0, done.output
+    assert all("PASSED" in done.log(rank) for rank in range(2))
+
+
 @pytest.mark.versions
 def test_replayed_graphs_are_steps(run: Run) -> None:
     check_replayed_steps(run("cuda_graph.py", n=1))
