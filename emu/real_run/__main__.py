@@ -65,8 +65,17 @@ def _run(task: Task) -> int:
     from .gpu_state import GpuState
     from .tracing import Tracing
 
-    properties = torch.cuda.get_device_properties(0) if torch.cuda.is_available() else None
-    state = GpuState(f"GPU-{properties.uuid}") if properties is not None else None
+    state: GpuState | None = None
+
+    def watch_gpu() -> None:
+        """Once the script uses it: it may want to choose settings, or to fork, before."""
+        nonlocal state
+        if state is None and torch.cuda.is_initialized():
+            state = GpuState(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+
+    def step_ends() -> None:
+        watch_gpu()
+        tracing.step_ends()
 
     def finish() -> None:
         """Writes what was traced."""
@@ -78,7 +87,8 @@ def _run(task: Task) -> int:
             "steps": window.steps,
             "seconds": window.ended_s - window.began_s,
         }
-        result |= _software() | (_hardware(state, properties, window) if state is not None else {})
+        watch_gpu()
+        result |= _software() | (_hardware(state, window) if state is not None else {})
         with open(os.path.join(task.folder, "result.json"), "w") as file:
             json.dump(result, file)
 
@@ -94,7 +104,7 @@ def _run(task: Task) -> int:
 
     tracing = Tracing(task.warm, task.steps, task.everything, task.folder, window_over)
     groups.install(task.rank, task.world_size)
-    steps.at_step(tracing.step_ends)
+    steps.at_step(step_ends)
     tracing.script_begins()
     kind = Kind.MODULE if task.module else Kind.FILE
     end = script.run(Program(kind, task.script, tuple(task.arguments)))
@@ -117,11 +127,13 @@ def _software() -> dict[str, str]:
     }
 
 
-def _hardware(state: Any, properties: Any, window: Any) -> dict[str, Any]:
+def _hardware(state: Any, window: Any) -> dict[str, Any]:
+    import torch
+
     state.stop()
     clocks, powers = state.between(window.began_s, window.ended_s)
     return {
-        "gpu": properties.name,
+        "gpu": torch.cuda.get_device_name(0),
         "driver": state.driver,
         "power_limit_w": state.power_limit_w,
         "full_mhz": state.full_mhz,

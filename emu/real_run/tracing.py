@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._C._profiler import ActiveProfilerType
 from torch.autograd import profiler as autograd_profiler
 
 LONGEST_WINDOW_S = 5.0
@@ -132,7 +133,7 @@ class Tracing:
             self.early, self.state = self.window, State.WAITING
 
     def _start(self, state: State) -> None:
-        if torch.autograd._profiler_enabled():
+        if torch._C._autograd._profiler_type() == ActiveProfilerType.KINETO:
             return  # the script's own: the next step tries again
         activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
         with warnings.catch_warnings():
