@@ -1,4 +1,5 @@
-"""Where this package is installed: its folder, the hook library and the Python stub in it."""
+"""Where this package is installed: its folder, the hook library and the Python stub in it; how another interpreter runs
+a part of it."""
 
 from __future__ import annotations
 
@@ -7,3 +8,20 @@ from pathlib import Path
 EMU = Path(__file__).parents[1]
 HOOK_LIBRARY = EMU / "lib" / "libcuda.so.1"
 PYTHON_STUB = EMU / "lib" / "python-stub"
+
+
+def program(module: str) -> str:
+    """For `python -c`, with `EMU` as the first argument: `main()` of a module of this package. The package is loaded as
+    the launcher loads it (phantora_async/launcher.py): by its location, and nothing else of this installation.
+    """
+    return f"""\
+import sys
+if sys.path[0] == "": del sys.path[0]
+from importlib.util import module_from_spec, spec_from_file_location
+folder = sys.argv.pop(1)
+spec = spec_from_file_location("_phantora_emu", folder + "/__init__.py", submodule_search_locations=[folder])
+sys.modules[spec.name] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules[spec.name])
+from _phantora_emu.{module} import main
+main()
+"""

@@ -224,7 +224,7 @@ def _check_gpu_unasked() -> None:
     if child == 0:
         import torch
 
-        os._exit(int(torch._C._cuda_isInBadFork()))
+        os._exit(int(torch.cuda._is_in_bad_fork()))
     _, status = os.waitpid(child, 0)
     if os.waitstatus_to_exitcode(status):
         raise CannotPrepare(

@@ -27,6 +27,8 @@ class Form:
 SCRIPT = "SCRIPT"
 FORMS = (
     Form("--host", "[options]", "profile_host"),
+    Form("--sweep", "[options]", "profile_sweep"),
+    Form("--missing", "REPORT [options]", "profile_missing"),
     Form(SCRIPT, "[arguments]", "profile_script"),
 )
 """Each module has `add_arguments(group)`, which adds the option that asks for it, and `run(arguments) -> exit code`."""

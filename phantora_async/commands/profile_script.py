@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 STEPS = 3
 PER_SERVER = 8
 MOST_STEPS = 1000
+SAME_LIMIT = 0.02
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
@@ -58,7 +59,8 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from phantora_async.gpu_profile.rank_on_gpu import Job, described, first_gpu
+    from phantora_async.gpu_profile.rank_on_gpu import Job, first_gpu
+    from phantora_async.gpu_profile.signatures import described
 
     if not 1 <= given.steps <= MOST_STEPS:
         raise UsageError(f"--steps {given.steps}: expected 1 to {MOST_STEPS:,}")
@@ -79,6 +81,11 @@ def run(given: argparse.Namespace) -> int:
     python = find_python(given.python)
     device_name = first_gpu(python)
     gpu = named or described(device_name)
+    if gpu is None:
+        raise UsageError(
+            f"no GPU description is of a {device_name}",
+            "name the most similar one: --gpu NAME (phantora-async profiles list), or a copy that you have edited",
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     job = Job(
         script, given.module, tuple(given.arguments), given.rank, given.world_size, per_server, given.steps, given.whole
@@ -96,6 +103,8 @@ def run(given: argparse.Namespace) -> int:
     except OSError as error:
         raise NotWritten(f"{error.filename or target}: {error.strerror}") from None
     print(_text(figures, traced))
+    if remark := _limit_remark(gpu, traced.about):
+        print(remark)
     print(f"table: {short(target)}")
     print(f"use:   phantora-async run --kernel-times {short(target)} ...")
     return 0
@@ -155,12 +164,21 @@ def _steps(traced: Traced) -> str:
 
 
 def _clock(about: dict[str, Any], times: Times) -> str:
-    """Which clock the times were freed of."""
-    modelled = f"modelled at {times.clock.modelled:.1%} of the full clock"
-    if times.clock.sampled is None:
+    modelled = f"modelled at {times.modelled_clock:.1%} of the full clock"
+    if times.sampled_clock is None:
         return f"{modelled}; the GPU told none"
-    sampled = f"{mean(about['sm_mhz']):.0f} of {about['full_mhz']} MHz sampled"
-    return f"{sampled}, which is used; {modelled}" if times.clock.used is not None else f"{modelled}; {sampled}"
+    return f"{modelled}; {mean(about['sm_mhz']):.0f} of {about['full_mhz']} MHz sampled"
+
+
+def _limit_remark(gpu: Gpu, about: dict[str, Any]) -> str:
+    """Times are freed of the clock that the description's power limit leaves."""
+    limit_w = about.get("power_limit_w") or gpu.power_limit_w
+    if abs(limit_w / gpu.power_limit_w - 1) < SAME_LIMIT:
+        return ""
+    return (
+        f"this GPU's power limit is {limit_w:g} W, {gpu.name}'s description says {gpu.power_limit_w:g} W: "
+        f"correct a copy of it (phantora-async profiles copy {gpu.name}) and name that with --gpu"
+    )
 
 
 def _figures(given: argparse.Namespace, gpu: Gpu, traced: Traced, times: Times) -> dict[str, Any]:
@@ -175,8 +193,8 @@ def _figures(given: argparse.Namespace, gpu: Gpu, traced: Traced, times: Times) 
         "gpu_ms_per_step": times.gpu_us / 1e3 / max(traced.steps, 1),
         "repeated_share": times.repeated,
         "not_covered_share": times.not_covered,
-        "clock_share_modelled": times.clock.modelled,
-        "clock_share_sampled": times.clock.sampled,
+        "clock_share_modelled": times.modelled_clock,
+        "clock_share_sampled": times.sampled_clock,
         "clock": _clock(traced.about, times),
         "power_w": mean(traced.about["power_w"]) if traced.about.get("power_w") else None,
         "power_limit_w": traced.about.get("power_limit_w"),

@@ -15,28 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from emu.contract.installed import EMU
+from emu.contract.installed import EMU, program
 from emu.contract.records import ExitKind
-from phantora_async.errors import EnvironmentUnusable, InternalError, ScriptFailed, UsageError
-from profiles import Gpu, gpu_names, load_gpu
+from phantora_async.errors import EnvironmentUnusable, InternalError, ScriptFailed
 
 WARM_STEPS = 3
 _ASK = """\
 import json, torch
 names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
 print(json.dumps(names))
-"""
-# As the launcher loads it (phantora_async/launcher.py): by its location, and nothing else of this installation.
-_BOOTSTRAP = """\
-import sys
-if sys.path[0] == "": del sys.path[0]
-from importlib.util import module_from_spec, spec_from_file_location
-folder = sys.argv.pop(1)
-spec = spec_from_file_location("_phantora_emu", folder + "/__init__.py", submodule_search_locations=[folder])
-sys.modules[spec.name] = module_from_spec(spec)
-spec.loader.exec_module(sys.modules[spec.name])
-from _phantora_emu.real_run.__main__ import main
-main()
 """
 
 
@@ -85,25 +72,13 @@ def first_gpu(python: Path) -> str:
     return names[0]
 
 
-def described(device_name: str) -> Gpu:
-    """The description of a GPU of that name. Raises UsageError."""
-    for name in gpu_names():
-        gpu = load_gpu(name)
-        if gpu.device_name == device_name:
-            return gpu
-    raise UsageError(
-        f"no GPU description is of a {device_name}",
-        "name the most similar one: --gpu NAME (phantora-async profiles list), or a copy that you have edited",
-    )
-
-
 @contextlib.contextmanager
 def traced(python: Path, job: Job) -> Iterator[Traced]:
     """Runs the rank to its end; its output goes where this process's goes. Raises ScriptFailed."""
     with tempfile.TemporaryDirectory(prefix="phantora-profile-") as folder:
         task = Path(folder, "task.json")
         task.write_text(json.dumps(asdict(job) | {"warm": WARM_STEPS, "folder": folder}))
-        _run([str(python), "-c", _BOOTSTRAP, str(EMU), str(task)], _environment(job, folder))
+        _run([str(python), "-c", program("real_run.__main__"), str(EMU), str(task)], _environment(job, folder))
         result = Path(folder, "result.json")
         if not result.is_file():
             yield Traced(None, 0, 0, {})

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import IO, Any
 
-from emu.contract.installed import EMU, HOOK_LIBRARY
+from emu.contract.installed import EMU, HOOK_LIBRARY, program
 from phantora_async.errors import EnvironmentUnusable
 from profiles import load_gpu
 
@@ -27,18 +27,6 @@ TIMEOUT_S = 240.0
 STACKS_S = 5.0
 _OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Variables of torchrun and batch systems: only the processes that are ranks here get theirs."""
-# As the launcher loads it (phantora_async/launcher.py): by its location, and nothing else of this installation.
-_BOOTSTRAP = """\
-import sys
-if sys.path[0] == "": del sys.path[0]
-from importlib.util import module_from_spec, spec_from_file_location
-folder = sys.argv.pop(1)
-spec = spec_from_file_location("_phantora_emu", folder + "/__init__.py", submodule_search_locations=[folder])
-sys.modules[spec.name] = module_from_spec(spec)
-spec.loader.exec_module(sys.modules[spec.name])
-from _phantora_emu.hostbench.__main__ import main
-main()
-"""
 _ASK_GPUS = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
 
 
@@ -133,7 +121,7 @@ def _run(python: Path, arguments: Sequence[str], ranks: Sequence[dict[str, str]]
     have ended when it returns."""
     base = {name: value for name, value in os.environ.items() if name not in _OF_A_RANK}
     base |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-    command = [str(python), "-X", "faulthandler", "-c", _BOOTSTRAP, str(EMU), *arguments]
+    command = [str(python), "-X", "faulthandler", "-c", program("hostbench.__main__"), str(EMU), *arguments]
     with contextlib.ExitStack() as stack:
         said = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in ranks]
         errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in ranks]

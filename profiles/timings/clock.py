@@ -8,7 +8,7 @@ from math import sqrt
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.dispatch import estimate
-from profiles.models.power import draw
+from profiles.models.power import Draw, draw
 from profiles.signature import parse
 from profiles.timings.trace import Work
 
@@ -62,20 +62,23 @@ class Clocked:
         return 1 + self.clocked * (self.stretch - 1)
 
 
-def follow(gpu: Gpu, works: Sequence[Work], stretch: float | None = None) -> list[Clocked]:
-    """Of each piece of work of a trace, in order. `stretch`: what was measured, in place of the model's."""
+def follow(gpu: Gpu, works: Sequence[Work]) -> list[Clocked]:
+    """Of each piece of work of a trace, in order."""
     if gpu.power is None:
         return [Clocked(0.0, 1.0)] * len(works)
     clock, found = Clock(gpu), list[Clocked]()
+    known: dict[str, tuple[Draw, float]] = {}
     for _ in range(ROUNDS):
         found.clear()
         free_us = works[0].at_us if works else 0.0
         for work in works:
-            what = parse(work.signature)
-            modelled = estimate(gpu, what)
-            drawn = draw(gpu, what, modelled)
+            if work.signature not in known:
+                what = parse(work.signature)
+                modelled = estimate(gpu, what)
+                known[work.signature] = draw(gpu, what, modelled), modelled.solo_ns
+            drawn, solo_ns = known[work.signature]
             clock.idle(max(work.at_us - free_us, 0.0) * 1e3)
-            clock.add(modelled.solo_ns, drawn.power, drawn.clocked)
-            found.append(Clocked(drawn.clocked, clock.stretch if stretch is None else stretch))
+            clock.add(solo_ns, drawn.power, drawn.clocked)
+            found.append(Clocked(drawn.clocked, clock.stretch))
             free_us = max(free_us, work.at_us + work.for_us)
     return found

@@ -1,69 +1,93 @@
 """What measured members of a family say about one that was not measured.
 
 The model's ratio to the measured time changes smoothly with sizes, so the neighbours' ratios are averaged, weighted by
-their distance. The model itself counts as a neighbour: far from all members nothing is corrected.
+their distance. The model itself counts as a neighbour: far from all members nothing is corrected. Where the neighbours
+themselves would be estimated worse so than by the model alone, nothing is corrected either. The figures below were
+chosen by `python -m profiles.tools.table_error` (docs/costs.md).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from math import exp, log, sqrt
 
-from profiles.signature import Signature, parse
+import numpy as np
+from numpy.typing import NDArray
+
+from profiles.signature import Conv, Gemm, Signature, parse
 from profiles.timings.keys import family_key, features
 from profiles.timings.table import Table
 
-REACH = 1.0
+REACH = 0.3
 """Distance, in doublings of sizes, at which a neighbour's weight has fallen to 1/e."""
-MODEL = 0.1
+MODEL = 0.02
 """Weight of the model's own answer."""
 FURTHEST = 2.0
-"""Members that are all further away say nothing."""
+"""Members that are further away say nothing."""
+FEWEST = 4
+"""Neighbours from which on it is tested whether they help."""
+Floats = NDArray[np.float64]
+ModelledNs = Callable[[Signature], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
-    factor: float
-    """To apply to the modelled time."""
-    error_share: float
-    """How far the neighbours' ratios differ from each other, relative standard deviation."""
-
-
-@dataclass(slots=True)
 class Family:
-    points: list[tuple[tuple[float, ...], float]] = field(default_factory=list)
-    """Of each member: its features, and the logarithm of measured over modelled time."""
+    """Signatures that differ in sizes alone. What an answer depends on is the table, not what was asked before."""
 
-    def learn(self, features: tuple[float, ...], measured_ns: float, modelled_ns: float) -> None:
-        self.points.append((features, log(measured_ns / modelled_ns)))
+    def __init__(self, modelled_ns: ModelledNs) -> None:
+        self._modelled_ns = modelled_ns
+        self._members: list[tuple[Signature, float]] = []
+        """With their measured time in ns."""
+        self._places: list[tuple[float, ...]] = []
+        self._ratios: dict[int, float] = {}
+        """Of members that were neighbours: the logarithm of measured over modelled time. Models take time."""
 
-    def correction(self, features: tuple[float, ...], but: int | None = None) -> Correction | None:
-        """None if no member is near. `but`: a member that is left out."""
-        total, weighted, squares, nearest = 0.0, 0.0, 0.0, FURTHEST
-        for number, (place, ratio) in enumerate(self.points):
-            if number == but:
-                continue
-            distance = sqrt(sum((here - there) ** 2 for here, there in zip(features, place, strict=True)))
-            if distance > 3 * FURTHEST:
-                continue
-            nearest = min(nearest, distance)
-            weight = exp(-distance / REACH)
-            total += weight
-            weighted += weight * ratio
-            squares += weight * ratio * ratio
-        if nearest >= FURTHEST:
+    def learn(self, member: Signature, measured_ns: float) -> None:
+        self._members.append((member, measured_ns))
+        sizes_alone = isinstance(member, (Gemm, Conv))
+        self._places.append(features(member, 0.0 if sizes_alone else self._modelled_ns(member)))
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def factor(self, place: tuple[float, ...], but: int | None = None) -> float | None:
+        """To apply to the modelled time of what has these features; None if no member is near, or if members do not
+        help there. `but`: a member that is left out.
+        """
+        places = np.array(self._places)
+        apart = _distances(places, np.array(place))
+        near = [int(number) for number in np.flatnonzero(apart < FURTHEST) if number != but]
+        if not near:
             return None
-        mean = weighted / total
-        spread = sqrt(max(squares / total - mean * mean, 0.0))
-        return Correction(exp(weighted / (total + MODEL)), spread)
+        ratios = np.array([self._ratio(number) for number in near])
+        if len(near) >= FEWEST and not _help(places[near], ratios):
+            return None
+        weights = np.exp(-apart[near] / REACH)
+        return float(np.exp(weights @ ratios / (weights.sum() + MODEL)))
+
+    def _ratio(self, number: int) -> float:
+        if (known := self._ratios.get(number)) is None:
+            member, measured_ns = self._members[number]
+            known = self._ratios[number] = float(np.log(measured_ns / self._modelled_ns(member)))
+        return known
+
+
+def _distances(places: Floats, place: Floats) -> Floats:
+    found: Floats = np.sqrt(((places - place) ** 2).sum(-1))
+    return found
+
+
+def _help(places: Floats, ratios: Floats) -> bool:
+    """Is each estimated better by the others than by the model alone?"""
+    weights = np.exp(-_distances(places[:, None], places[None]) / REACH)
+    np.fill_diagonal(weights, 0.0)
+    estimates = weights @ ratios / (weights.sum(1) + MODEL)
+    return float(np.median(np.abs(ratios - estimates))) <= float(np.median(np.abs(ratios)))
 
 
 class Families:
     """Of a table. A family is made when it is first asked for, since a run needs few of them."""
 
-    def __init__(self, table: Table, modelled_ns: Callable[[Signature], float]) -> None:
+    def __init__(self, table: Table, modelled_ns: ModelledNs) -> None:
         """`modelled_ns`: what the model says on the table's GPU."""
         self._times = table.times
         self._modelled_ns = modelled_ns
@@ -75,16 +99,16 @@ class Families:
 
     def factor(self, what: Signature, modelled_ns: float) -> float | None:
         """To apply to the modelled time; None if no member of its family is near."""
+        family = self.of(what)
+        return None if family is None else family.factor(features(what, modelled_ns))
+
+    def of(self, what: Signature) -> Family | None:
         key = family_key(what)
         for text in self._alike.pop(_beginning(";".join(key)), ()):
             member = parse(text)
-            ns = self._modelled_ns(member)
-            family = self._families.setdefault(family_key(member), Family())
-            family.learn(features(member, ns), self._times[text].solo_ns, ns)
-        if (known := self._families.get(key)) is None:
-            return None
-        found = known.correction(features(what, modelled_ns))
-        return found.factor if found is not None else None
+            family = self._families.setdefault(family_key(member), Family(self._modelled_ns))
+            family.learn(member, self._times[text].solo_ns)
+        return self._families.get(key)
 
 
 def _beginning(text: str) -> str:

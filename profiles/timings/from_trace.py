@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean
 
 from profiles.descriptions.gpu import Gpu
 from profiles.models.dispatch import estimate
-from profiles.signature import Library, parse
+from profiles.signature import Library, Signature, parse
 from profiles.timings.clock import Clocked, follow
 from profiles.timings.keys import key_of
 from profiles.timings.table import Measured
@@ -38,11 +38,15 @@ def times_of(gpu: Gpu, works: Sequence[Work], clocked: Sequence[Clocked] | None 
     one for each piece of work.
     """
     found: dict[str, _Durations] = {}
+    places: dict[str, tuple[Signature, str]] = {}
     for work, clock in zip(works, follow(gpu, works) if clocked is None else clocked, strict=True):
-        what = parse(work.signature)
+        if work.signature not in places:
+            what = parse(work.signature)
+            places[work.signature] = what, key_of(what)
+        what, key = places[work.signature]
         if isinstance(what, Library) or work.for_us <= 0 or work.shared > SHARED:
             continue
-        durations = found.setdefault(key_of(what), _Durations(work.signature))
+        durations = found.setdefault(key, _Durations(work.signature))
         took_ns = work.for_us * 1e3 / clock.longer + gpu.achieved.launch_gap_ns * (work.kernels - 1)
         if work.overlap <= ALONE:
             durations.alone.append(took_ns)
@@ -56,7 +60,9 @@ def times_of(gpu: Gpu, works: Sequence[Work], clocked: Sequence[Clocked] | None 
 
 
 def _measured(durations: _Durations) -> Measured:
+    # Executions of one signature may differ in work: the last chunk of a foreach call is not full. With means the sum
+    # of a step is right.
     alone = durations.alone or durations.between
-    solo_ns = max(1, round(median(alone)))
-    contended_ns = max(solo_ns, round(median(durations.beside))) if durations.beside and durations.alone else None
+    solo_ns = max(1, round(fmean(alone)))
+    contended_ns = max(solo_ns, round(fmean(durations.beside))) if durations.beside and durations.alone else None
     return Measured(durations.signature, solo_ns, contended_ns, len(alone), 0)

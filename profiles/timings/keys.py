@@ -8,7 +8,7 @@ shared memory, and a kernel's readable name where the hook has the mangled one. 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log2
+from math import log2, prod
 
 from profiles.kernel_names.kernel_name import read_name
 from profiles.signature import (
@@ -28,6 +28,10 @@ from profiles.signature import (
 
 BIAS = ("bias", "bgrada", "bgradb")
 """Parts of an epilogue that cost next to nothing beside the product."""
+
+
+LENGTH, GRID = 0.5, 0.25
+"""How much a length counts, and a kernel's grid, beside its modelled time."""
 
 
 def canonical(what: Signature) -> Signature:
@@ -58,11 +62,24 @@ def family_key(what: Signature) -> tuple[str, ...]:
 
 def features(what: Signature, modelled_ns: float) -> tuple[float, ...]:
     """Where a member of a family stands among the others: logarithms to the base 2. Those of a product and of a
-    convolution are its sizes, since tiles fit some sizes better than others; of all else the modelled time.
+    convolution are its sizes, since tiles fit some sizes better than others; of attention its length and depth; of a
+    kernel its grid and its rows' length, beside the modelled time; of all else the modelled time.
     """
     if isinstance(what, Gemm):
-        return tuple(log2(max(size, 1)) for size in (what.m, what.n, what.k, what.batch))
+        return _logarithms(what.m, what.n, what.k, what.batch)
     if isinstance(what, Conv):
-        sizes = (what.x[0] * elements(what.y[2:]), what.x[1], what.y[1], elements(what.w[2:]))
-        return tuple(log2(max(size, 1)) for size in sizes)
-    return (log2(max(modelled_ns, 1.0)),)
+        return _logarithms(what.x[0] * elements(what.y[2:]), what.x[1], what.y[1], elements(what.w[2:]))
+    (time,) = _logarithms(modelled_ns)
+    if isinstance(what, Sdpa):
+        length, depth = _logarithms(what.q[2], what.q[3])
+        return time, LENGTH * length, depth
+    if isinstance(what, Kernel) and what.sizes:
+        row = next((shape[-1] for shape in what.sizes if shape), 1)
+        return time, *(GRID * one for one in _logarithms(prod(what.grid), what.grid[0], row))
+    if isinstance(what, Kernel):
+        return time, 0.0, 0.0, 0.0
+    return (time,)
+
+
+def _logarithms(*sizes: float) -> tuple[float, ...]:
+    return tuple(log2(max(size, 1)) for size in sizes)

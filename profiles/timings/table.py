@@ -3,7 +3,7 @@
 The first line is `phantora-kernel-times 2`. Then come origins, one a line: the word `origin`, and a JSON object of
 texts that says where and how times were measured. Then come times, one signature a line, with tabs between: number of
 the origin, from 0; on how many executions the times rest; duration alone on the GPU in ns; duration beside a resident
-NCCL kernel in ns, or `-`; the signature, in canonical form (`keys.canonical`). Durations are medians at the GPU's full
+NCCL kernel in ns, or `-`; the signature, in canonical form (`keys.canonical`). Durations are means at the GPU's full
 clock. Empty lines and lines that start with `#` are skipped. A signature is in a file once.
 """
 

@@ -29,7 +29,8 @@ dist.init_process_group("nccl")
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 mesh = init_device_mesh("cuda", (2, 2), mesh_dim_names=("dp", "tp"))
 torch.manual_seed(0)
-model = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)) for _ in range(3)]).cuda()
+blocks = [nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)) for _ in range(3)]
+model = nn.Sequential(*blocks).cuda()
 for block in model:
     parallelize_module(block, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fully_shard(block, mesh=mesh["dp"])

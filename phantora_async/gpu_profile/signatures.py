@@ -1,0 +1,183 @@
+"""Times of single signatures, measured by executing their work again on this machine's GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from phantora_async.gpu_profile.bench import Bench, Json, about
+from profiles import Gpu, Measured, gpu_names, load_gpu
+from profiles.kernel_names.kernel_name import read_name
+from profiles.signature import Copy, Grouped, Kernel, Library, Memset, Signature, Triton, parse
+
+WRITTEN, COLD = "written", "cold"
+"""States of the L2 cache (emu/gpubench/timing.py): its first operand was just written, as in training; nothing is in it."""
+BESIDE = "beside"
+CHANNELS = 24
+"""SMs that NCCL's kernels hold."""
+CHANNEL_SHARE = 0.15
+"""Of the memory's bandwidth, that they use."""
+AT_ONCE = 12
+"""Pieces of work in one profiler session."""
+TRIED_AT_ONCE = 12
+
+
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something to execute, and what of it is the signature's."""
+
+    signature: str
+    request: Json
+    """As emu.gpubench takes it."""
+
+
+class SignatureBench:
+    """Measures signatures on the local GPU."""
+
+    def __init__(self, bench: Bench) -> None:
+        """Raises EnvironmentUnusable without a GPU."""
+        self._bench = bench
+        self.about = about(bench)
+        self.gpu = described(self.about["gpu"])
+        self._places: dict[tuple[str, str], int] = {}
+        """Which candidate launched a kernel, by operator and kernel name: of other sizes it is likely the same one."""
+
+    def measure(self, signatures: Sequence[str]) -> Iterator[tuple[str, Measured | NotMeasured]]:
+        """Each with its time or the reason why there is none, as soon as it is known."""
+        waiting: list[Work] = []
+        for signature in signatures:
+            found = self.work_of(signature)
+            if isinstance(found, NotMeasured):
+                yield signature, found
+                continue
+            waiting.append(found)
+            if len(waiting) == AT_ONCE:
+                yield from self.time(waiting)
+                waiting = []
+        if waiting:
+            yield from self.time(waiting)
+
+    def work_of(self, signature: str) -> Work | NotMeasured:
+        what = parse(signature)
+        if isinstance(what, (Triton, Library)):
+            return NotMeasured(_NEVER[type(what)])
+        if isinstance(what, Kernel):
+            return self._find(signature, what)
+        return Work(signature, {"kind": signature.partition(";")[0], "fields": dataclasses.asdict(what)})
+
+    def _find(self, signature: str, what: Kernel) -> Work | NotMeasured:
+        """The call that launches this kernel with this grid."""
+        if not what.op:
+            return NotMeasured("no operator is known that launches it")
+        name = read_name(what.name)
+        request = {
+            "do": "find", "op": what.op, "sizes": what.sizes, "name": name.text, "grid": what.grid,
+        }  # fmt: skip
+        place = self._places.get((what.op, name.function))
+        batches = [] if place is None else [(place, 1)]
+        first, tried, reason, more = 0, 0, "", True
+        while more:
+            start, count = batches.pop() if batches else (first, TRIED_AT_ONCE)
+            answer = self._bench.ask(request | {"from": start, "count": count})
+            if "error" in answer:
+                return NotMeasured(answer["error"])
+            for number, one in enumerate(answer["tried"]):
+                if any(_same(what, kernel) for kernel in one.get("kernels", ())):
+                    self._places[what.op, name.function] = start + number
+                    return Work(signature, {"call": one["call"]})
+                tried += 1
+                reason = reason or one.get("error", "")
+            if count == TRIED_AT_ONCE:
+                first += TRIED_AT_ONCE
+                more = answer["more"]
+        return NotMeasured(f"none of {tried} calls of {what.op} launches it" + (f" ({reason})" if reason else ""))
+
+    def time(self, works: Sequence[Work]) -> Iterator[tuple[str, Measured | NotMeasured]]:
+        for state in (WRITTEN, COLD):
+            alike = [work for work in works if state_of(parse(work.signature)) == state]
+            for work, times in zip(alike, self.times(alike, (state, BESIDE)) if alike else (), strict=True):
+                yield work.signature, times if isinstance(times, NotMeasured) else _measured(work.signature, times)
+
+    def times(self, works: Sequence[Work], states: Sequence[str]) -> list[dict[str, list[float]] | NotMeasured]:
+        """By state, ns of each execution."""
+        asked = {"do": "time", "works": [work.request for work in works], "states": list(states)}
+        answer = self._bench.ask(asked | {"beside": self._beside()})
+        if "error" in answer and len(works) > 1:
+            # One of them has ended the process.
+            return [found for work in works for found in self.times([work], states)]
+        if "error" in answer:
+            return [NotMeasured(answer["error"])]
+        return [self._durations(work, times, states) for work, times in zip(works, answer["times"], strict=True)]
+
+    def _beside(self) -> Json:
+        bandwidth = self.gpu.memory.bandwidth_gb_per_s if self.gpu else 2000.0
+        return {"blocks": CHANNELS, "gb_per_s": CHANNEL_SHARE * bandwidth}
+
+    def _durations(self, work: Work, times: Json, states: Sequence[str]) -> dict[str, list[float]] | NotMeasured:
+        if "error" in times:
+            return NotMeasured(times["error"])
+        what = parse(work.signature)
+        found: dict[str, list[float]] = {}
+        for state in states:
+            ns = [one for kernels in times.get(state, ()) for one in self._of_execution(what, kernels)]
+            if ns:
+                found[state] = ns
+        if not any(state != BESIDE for state in found):
+            return NotMeasured("its kernels were not seen while it was timed")
+        return found
+
+    def _of_execution(self, what: Signature, kernels: Sequence[Json]) -> list[float]:
+        """ns that count as the signature's. Kernels of one library call are one time, with the gaps between them."""
+        if isinstance(what, (Kernel, Grouped)):
+            return [kernel["us"] * 1e3 for kernel in kernels if _same(what, kernel)]
+        cat = {Copy: "gpu_memcpy", Memset: "gpu_memset"}.get(type(what))
+        own = [
+            kernel for kernel in kernels if (kernel["cat"] == cat if cat else "at::native" not in kernel["name"])
+        ]  # fmt: skip
+        if not own:
+            return []
+        gap_ns = self.gpu.achieved.launch_gap_ns if self.gpu else 0
+        return [sum(kernel["us"] for kernel in own) * 1e3 + gap_ns * (len(own) - 1)]
+
+
+_NEVER: dict[type[Signature], str] = {
+    Triton: "a kernel that Triton compiled cannot be started without its arguments",
+    Library: "its arguments are not known",
+}
+
+
+def state_of(what: Signature) -> str:
+    """In which the work takes as long as it does in training: docs/costs.md."""
+    late = isinstance(what, Copy) or (isinstance(what, Kernel) and "reduce_kernel" in what.name)
+    return COLD if late else WRITTEN
+
+
+def _measured(signature: str, times: dict[str, list[float]]) -> Measured:
+    state = next(one for one in times if one != BESIDE)
+    solo_ns = max(1, round(median(times[state])))
+    beside = times.get(BESIDE)
+    contended_ns = max(solo_ns, round(median(beside))) if beside else None
+    return Measured(signature, solo_ns, contended_ns, len(times[state]), 0)
+
+
+def _same(what: Kernel | Grouped, kernel: Json) -> bool:
+    """The same function with the same grid and block."""
+    if kernel["cat"] != "kernel" or tuple(kernel["grid"]) != what.grid or tuple(kernel["block"]) != what.block:
+        return False
+    return read_name(kernel["name"]).function == read_name(what.name).function
+
+
+def described(device_name: str) -> Gpu | None:
+    """The description of a GPU that calls itself so; None if there is none."""
+    for name in gpu_names():
+        gpu = load_gpu(name)
+        if gpu.device_name == device_name:
+            return gpu
+    return None
