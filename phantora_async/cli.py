@@ -38,9 +38,9 @@ COMMANDS = (
     Command("report", "show a run's report again"),
     Command("compare", "say what differs between runs, and what that changed"),
     Command("validate", "compare emulated jobs with what real GPUs did"),
-    Command("profile", "measure this machine's host"),
+    Command("profile", "measure this machine: its host, or its GPU's kernels"),
     Command("bench", "measure the simulator itself"),
-    Command("profiles", "list, show or copy GPU, cluster and host descriptions"),
+    Command("profiles", "list, show or copy GPU, cluster and host descriptions; merge tables of kernel times"),
     Command("net", "simulate network flows without a training script"),
 )
 

@@ -94,6 +94,8 @@ class Config:
     """The run ends at this instant of virtual time; 0: when the script does."""
     kernel_times: tuple[KernelTimes, ...]
     """Measured ones; the first that knows a kernel is asked."""
+    measure: bool
+    """Measure what they lack on this machine's GPU."""
     nccl: NcclSettings
     """From NCCL's environment variables."""
     remarks: tuple[str, ...]
@@ -248,6 +250,7 @@ def resolve(options: RunOptions) -> Config:
         host=host,
         host_mode=given.host,
         kernel_times=kernel_times.find(given.kernel_times, gpu),
+        measure=given.measure,
         steps=steps,
         until_ns=until_ns,
         nccl=nccl,

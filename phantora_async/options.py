@@ -145,6 +145,10 @@ class RunOptions:
         help="measured times of kernels, as `phantora-async profile` writes them, before those shipped for the "
         "GPU; may be repeated; none: estimates only",
     )  # fmt: skip
+    measure: bool = _option(
+        False, MACHINE, "--measure", kind=Kind.SWITCH,
+        help="measure kernels without a measured time on this machine's GPU, once: later runs find their times",
+    )  # fmt: skip
     host: str = _option(
         HOST_MODES[0], MACHINE, "--host", choices=HOST_MODES,
         help="cost of the script's Python code and CUDA calls: modelled (a calibrated cost per operation, default), "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +31,8 @@ class RunSpec:
     host: HostModel
     host_mode: str
     kernel_times: tuple[KernelTimes, ...] = ()
+    measure: Callable[[str], bool] | None = None
+    """Measures a signature on a GPU of this machine, and adds its time to one of `kernel_times` if it can."""
     clock: str = "exact"
     speculation: str = ON_DEMAND
     progress: bool = False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.contract import isolation
 from phantora_async import terminal
+from phantora_async.compile_cache import default_folder
 from phantora_async.config import Config
 from phantora_async.coordinator.coordinator import Coordinator
 from phantora_async.coordinator.run_end import Outcome
@@ -24,6 +25,9 @@ from phantora_async.errors import (
     PhantoraError,
     RankDied,
 )
+from phantora_async.gpu_profile.bench import gpu_bench
+from phantora_async.gpu_profile.on_demand import OnDemand
+from phantora_async.kernel_times import KernelTimes
 from phantora_async.launcher import GRACE_S, Launcher, Runtime, check_open_files, make_runtime, plan_of
 from phantora_async.remote.machines import Machines
 from phantora_async.run_spec import RunSpec
@@ -52,12 +56,17 @@ class Session:
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
         self._interrupted = False
+        self._on_demand: OnDemand | None = None
         self.versions: dict[str, str] = {}
         """Of torch and Python, where the ranks run; empty until the forker has told them."""
 
     async def run(self) -> Outcome:
         """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
         check_open_files(sum(self._config.servers))
+        with self._measuring():
+            return await self._run()
+
+    async def _run(self) -> Outcome:
         runtime = make_runtime()
         launcher: Launcher | Machines
         listen = self._config.listen
@@ -140,6 +149,30 @@ class Session:
         variables = plan.variables if self._config.compile_cache is not None else {}
         await machines.start(asdict(plan.job), device=plan.device_file_lines, variables=variables, folder=os.getcwd())
 
+    @contextlib.contextmanager
+    def _measuring(self) -> Iterator[None]:
+        """With `--measure`: the process that uses the GPU. Without a GPU the user is told, and the run goes on."""
+        if not self._config.measure:
+            yield
+            return
+        with gpu_bench(self._config.python) as bench:
+            try:
+                self._on_demand = OnDemand(bench, default_folder() / "kernel-times")
+            except EnvironmentUnusable as error:
+                self._terminal.remark(f"--measure: {error.text}: kernels without measured times are estimated")
+            try:
+                yield
+            finally:
+                if self._on_demand is not None:
+                    self._on_demand.save()
+
+    def _kernel_times(self) -> tuple[KernelTimes, ...]:
+        """Those of the emulated GPU first."""
+        found = self._config.kernel_times
+        if self._on_demand is not None:
+            found += (KernelTimes(self._on_demand.file, self._on_demand.times),)
+        return tuple(sorted(found, key=lambda times: times.carried_over(self._config.gpu)))
+
     def _spec(self, runtime: Runtime) -> RunSpec:
         config = self._config
         return RunSpec(
@@ -150,7 +183,8 @@ class Session:
             cluster=config.cluster,
             host=config.host,
             host_mode=config.host_mode,
-            kernel_times=config.kernel_times,
+            kernel_times=self._kernel_times(),
+            measure=self._on_demand.measure if self._on_demand is not None else None,
             nccl=config.nccl,
             steps=config.steps,
             until_ns=config.until_ns,

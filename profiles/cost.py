@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from profiles.descriptions.gpu import Gpu
@@ -61,9 +62,12 @@ class CostModel:
     Stateless but for a memo: the same signature always gets the same answer.
     """
 
-    def __init__(self, gpu: Gpu, *measured: TimesOn) -> None:
-        """`measured`: the first that knows a signature is asked; those of the same GPU should come first."""
+    def __init__(self, gpu: Gpu, *measured: TimesOn, measure: Callable[[str], bool] | None = None) -> None:
+        """`measured`: the first that knows a signature is asked; those of the same GPU should come first. `measure`: is
+        asked once for each signature that none of them knows, and says whether it has added its time to one of them.
+        """
         self.gpu = gpu
+        self._measure = measure
         self._measured = [_Source(times, gpu) for times in measured]
         self._known: dict[str, Cost] = {}
 
@@ -83,13 +87,19 @@ class CostModel:
             by_bytes = self._roofline(Library("unknown", 0, "", shapes_in(signature)))
             return replace(by_bytes, source=Source.UNRECOGNISED, unknown=str(error), error_share=UNMEASURED)
         modelled = self._roofline(what)
-        for answer in (_Source.exact, _Source.corrected):
-            for source in self._measured:
-                if (better := answer(source, what, modelled)) is not None:
-                    return better
+        if (exact := self._exact(what, modelled)) is not None:
+            return exact
+        if self._measure is not None and self._measure(signature) and (exact := self._exact(what, modelled)):
+            return exact
+        for source in self._measured:
+            if (corrected := source.corrected(what, modelled)) is not None:
+                return corrected
         if unknown := unknown_parts(what):
             return replace(modelled, source=Source.UNRECOGNISED, unknown=", ".join(unknown), error_share=UNMEASURED)
         return modelled
+
+    def _exact(self, what: Signature, modelled: Cost) -> Cost | None:
+        return next(filter(None, (source.exact(what, modelled) for source in self._measured)), None)
 
     def _roofline(self, what: Signature) -> Cost:
         return _modelled(self.gpu, what)

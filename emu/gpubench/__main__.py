@@ -138,7 +138,7 @@ def main() -> None:
     try:
         server = Server()
     except (ImportError, RuntimeError) as error:
-        trouble = _first_line(error)
+        trouble = str(error).splitlines()[0]
     for line in sys.stdin:
         try:
             answer = {"error": trouble} if server is None else server.answer(json.loads(line))

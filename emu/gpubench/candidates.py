@@ -175,9 +175,11 @@ def _packing(op: str, name: str, shapes: dict[str, Any]) -> list[Any]:
     """What FSDP gives the operators that pack and unpack its parameters: it follows from the shapes of the outputs."""
     out = shapes.get("out")
     if op == "aten::_chunk_cat" and out:
-        return {"dim": [0], "num_chunks": [out[0]]}.get(name, [])
+        found: dict[str, list[Any]] = {"dim": [0], "num_chunks": [out[0]]}
+        return found.get(name, [])
     if op == "aten::split_with_sizes_copy" and out:
-        return {"dim": [len(out[0]) - 1], "split_sizes": [[shape[-1] for shape in out]]}.get(name, [])
+        split: dict[str, list[Any]] = {"dim": [len(out[0]) - 1], "split_sizes": [[shape[-1] for shape in out]]}
+        return split.get(name, [])
     return []
 
 

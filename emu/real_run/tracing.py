@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd import profiler as autograd_profiler
 
 LONGEST_WINDOW_S = 5.0
 """A window ends with the step during which it has lasted so long: a trace of it has a few hundred megabytes."""
@@ -59,8 +60,10 @@ class Tracing:
     """What is, or was last, traced."""
     early: Window | None = None
     """The second step's trace, until the window has one."""
+    _starting: bool = False
 
     def script_begins(self) -> None:
+        self._watch_profilers()
         if self.everything:
             self._start(State.WINDOW)
 
@@ -101,18 +104,44 @@ class Tracing:
         self.window.profiler.export_chrome_trace(path)
         return path
 
+    def _watch_profilers(self) -> None:
+        """There can be one profiler at a time. The script's own comes first: what was traced before it counts."""
+        prepare = autograd_profiler.profile._prepare_trace
+
+        def prepared(profiler: Any) -> Any:
+            if not self._starting and self.state in (State.EARLY, State.WINDOW):
+                self._give_way()
+            return prepare(profiler)
+
+        setattr(autograd_profiler.profile, "_prepare_trace", prepared)  # noqa: B010, as mypy lets no method be assigned
+
+    def _give_way(self) -> None:
+        assert self.window is not None
+        self._stop()
+        if self.everything or (self.state is State.WINDOW and self.window.steps):
+            self.state = State.DONE
+            self.at_end()
+            return
+        if self.state is State.EARLY and self.window.steps:
+            self.early = self.window
+        self.window, self.state = None, State.WAITING
+
     def _end_early(self) -> None:
         if self.state is State.EARLY:
             self._stop()
             self.early, self.state = self.window, State.WAITING
 
     def _start(self, state: State) -> None:
+        if torch.autograd._profiler_enabled():
+            return  # the script's own: the next step tries again
         activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a PyTorch that sees no GPU
             profiler = torch.profiler.profile(activities=activities, record_shapes=True, acc_events=True)
         _synchronize()
+        self._starting = True
         profiler.start()
+        self._starting = False
         self.window, self.state = Window(profiler, self.done + 1, time.time()), state
 
     def _stop(self) -> None:

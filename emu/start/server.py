@@ -209,6 +209,7 @@ class _Server:
             warm_children.main(self._job, self._index, self._prepared, request, what, seat, self._forked, theirs)
         theirs.close()
         request.close()
+        warm_children.answer_forked(stub, pid)
         self._add(_Child(pid, stub, ours))
         self._expect(request)
 

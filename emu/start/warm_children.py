@@ -43,6 +43,7 @@ class _Answer(IntEnum):
     NOT_TAKEN = 0
     EXITED = 1
     KILLED = 2
+    FORKED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,10 @@ def _decode(data: bytes, descriptors: list[int]) -> Request:
 
 def answer_not_taken(connection: socket.socket) -> None:
     _send(connection, _Answer.NOT_TAKEN, 0)
+
+
+def answer_forked(connection: socket.socket, pid: int) -> None:
+    _send(connection, _Answer.FORKED, pid)
 
 
 def answer_end(connection: socket.socket, ended: processes.Ended) -> None:

@@ -60,6 +60,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 def run(given: argparse.Namespace) -> int:
     from phantora_async.gpu_profile.rank_on_gpu import Job, first_gpu
+    from phantora_async.gpu_profile.saving import check_output
     from phantora_async.gpu_profile.signatures import described
 
     if not 1 <= given.steps <= MOST_STEPS:
@@ -71,7 +72,8 @@ def run(given: argparse.Namespace) -> int:
         raise UsageError(f"--nproc-per-node {per_server}: must be at least 1")
     script = checked_module(given.script) if given.module else checked_script(given.script)
     target = Path(given.output or f"{Path(script).stem}.times.gz")
-    for path in filter(None, (target, given.trace, given.json)):
+    check_output(target)
+    for path in filter(None, (given.trace, given.json)):
         if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
             raise UsageError(f"{path}: this file cannot be written")
     try:

@@ -1,4 +1,8 @@
-"""List, show or copy descriptions of GPUs, clusters and hosts. A copy can be edited and used in a run."""
+"""List, show or copy descriptions of GPUs, clusters and hosts. A copy can be edited and used in a run.
+
+`merge` makes one table of several tables of measured kernel times (phantora-async profile): of two times for the same
+work the later table's is taken.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,45 @@ import tomllib
 from pathlib import Path
 
 from phantora_async.errors import NotWritten, UsageError
-from profiles import Cluster, ProfileError, cluster_names, gpu_names, host_names, load_cluster, load_gpu, path_of
+from phantora_async.gpu_profile.saving import check_output
+from profiles import (
+    Cluster,
+    ProfileError,
+    cluster_names,
+    gpu_names,
+    host_names,
+    load_cluster,
+    load_gpu,
+    load_table,
+    merged,
+    path_of,
+    save_table,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "phantora-async profiles [list | show NAME | copy NAME [FILE]]"
+    parser.usage = "phantora-async profiles [list | show NAME | copy NAME [FILE] | merge TABLE TABLE ... -o FILE]"
     parser.add_argument(
-        "action", nargs="?", default="list", choices=("list", "show", "copy"), help="what to do (default: list)"
+        "action",
+        nargs="?",
+        default="list",
+        choices=("list", "show", "copy", "merge"),
+        help="default: list",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="name of a GPU, a cluster or a host")
     parser.add_argument("file", nargs="?", metavar="FILE", help="file to create (default: NAME.toml in this directory)")
+    parser.add_argument("more", nargs="*", metavar="TABLE", help="further tables to merge")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the merged table (.times or .times.gz)")
 
 
 def run(given: argparse.Namespace) -> int:
+    if given.action != "merge" and (given.more or given.output):
+        raise UsageError(f"profiles {given.action}: too many arguments", "-o and several files are for profiles merge")
     try:
         if given.action == "list":
             _list()
+        elif given.action == "merge":
+            _merge([Path(one) for one in (given.name, given.file, *given.more) if one], given.output)
         elif given.name is None:
             raise UsageError(f"profiles {given.action}: no name given", "known names: phantora-async profiles list")
         elif given.action == "show":
@@ -57,6 +84,25 @@ def _network(cluster: Cluster) -> str:
     inside = "PCIe" if server["kind"] == "pcie" else f"NVSwitch of {domain} servers" if domain > 1 else "NVSwitch"
     nics = server["nics"] // domain
     return f"{inside}; {nics} x {server['nic_gbps']:g} Gbit/s, {fabric['kind']}"
+
+
+def _merge(files: list[Path], target: Path | None) -> None:
+    if len(files) < 2:
+        raise UsageError("profiles merge: name at least two tables", "phantora-async profiles merge A B -o C")
+    if target is None:
+        raise UsageError("profiles merge: where to?", "name the merged table with -o FILE")
+    check_output(target)
+    tables = [load_table(file) for file in files]
+    gpus = sorted({origin.get("gpu", "?") for table in tables for origin in table.origins})
+    if len(gpus) > 1:
+        raise UsageError(f"profiles merge: these tables are of different GPUs: {', '.join(gpus)}", "merge each GPU's")
+    made = merged(tables)
+    try:
+        save_table(target, made)
+    except OSError as error:
+        raise NotWritten(f"cannot write {target}: {error.strerror}") from None
+    print(f"{target}: {len(made.times):,} times of {', '.join(gpus)}, from {len(files)} tables")
+    print(f"use: phantora-async run --kernel-times {target} ...")
 
 
 def _show(path: Path) -> None:

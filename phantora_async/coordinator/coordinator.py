@@ -67,7 +67,8 @@ class Coordinator:
         optimistic = spec.clock == "optimistic"
         self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
         self._policy = SpeculationPolicy(self._timeline, spec.speculation)
-        costs = Costs(CostModel(spec.gpu, *(times.on for times in spec.kernel_times)), CostTable(spec.cost_table))
+        model = CostModel(spec.gpu, *(times.on for times in spec.kernel_times), measure=spec.measure)
+        costs = Costs(model, CostTable(spec.cost_table))
         self._fact_builder = FactBuilder(spec.world_size, costs)
         self._trace = self._new_trace(network, network.link_names)
         if self._trace.ranks:

@@ -15,6 +15,7 @@ from emu.contract.installed import EMU, program
 from phantora_async.errors import EnvironmentUnusable
 
 Json = dict[str, Any]
+_ENDED = "the process that executes it ended"
 _LOST = ("CUDA error", "device-side assert", "unspecified launch failure", "CUDNN_STATUS_EXECUTION_FAILED")
 """In an error: the process cannot use the GPU any more."""
 
@@ -51,9 +52,9 @@ class GpuBench:
             self._stop()
             if request["do"] == "about":
                 raise EnvironmentUnusable(f"{self._command[0]} cannot measure a GPU", details=words)
-            return {"error": f"the process that executes it ended: {words.splitlines()[-1] if words else 'no message'}"}
+            return {"error": f"{_ENDED}: {words.splitlines()[-1] if words else 'no message'}"}
         answer: Json = json.loads(line)
-        if any(sign in line for sign in _LOST):
+        if is_broken(answer):
             self._stop()
         return answer
 
@@ -65,6 +66,7 @@ class GpuBench:
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+                start_new_session=True,  # Ctrl-C is for the parent; without it this one reads the end of its input
                 env={name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")},
             )  # fmt: skip
         return self._process
@@ -82,6 +84,11 @@ class GpuBench:
     def _last_words(self) -> str:
         self._errors.seek(0)
         return self._errors.read().strip()[-2000:]
+
+
+def is_broken(answer: Json) -> bool:
+    """Something of what was asked has ended the process, or has left it without a GPU."""
+    return any(sign in json.dumps(answer) for sign in (_ENDED, *_LOST))
 
 
 @contextlib.contextmanager

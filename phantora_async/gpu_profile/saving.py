@@ -1,4 +1,4 @@
-"""A table that grows while it is measured: saved every few seconds, and continued where it was interrupted."""
+"""Where tables are written: their names, and one that grows while it is measured."""
 
 from __future__ import annotations
 
@@ -16,14 +16,21 @@ from profiles.timings.keys import key_of
 EVERY_S = 5.0
 
 
+def check_output(path: Path) -> None:
+    """Raises UsageError for a file that a table cannot be written to."""
+    if not path.name.endswith((".times", ".times.gz")) or not path.absolute().parent.is_dir():
+        raise UsageError(
+            f"--output {path}: expected a file in an existing folder whose name ends in .times or .times.gz"
+        )
+
+
 class GrowingTable:
+    """Saved every few seconds, and continued where it was interrupted."""
+
     def __init__(self, path: Path, origin: dict[str, str], command: str) -> None:
         """Continues the file, if there is one. Raises UsageError for one that is no table, and for an output that
         cannot be one."""
-        if not path.name.endswith((".times", ".times.gz")) or not path.absolute().parent.is_dir():
-            raise UsageError(
-                f"--output {path}: expected a file in an existing folder whose name ends in .times or .times.gz"
-            )
+        check_output(path)
         self.path = path
         try:
             self.table = load_table(path) if path.exists() else Table()

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from phantora_async.gpu_profile.bench import Bench, Json, about
+from phantora_async.gpu_profile.bench import Bench, Json, about, is_broken
 from profiles import Gpu, Measured, gpu_names, load_gpu
 from profiles.kernel_names.kernel_name import read_name
 from profiles.signature import Copy, Grouped, Kernel, Library, Memset, Signature, Triton, parse
 
 WRITTEN, COLD = "written", "cold"
-"""States of the L2 cache (emu/gpubench/timing.py): its first operand was just written, as in training; nothing is in it."""
+"""States of the L2 cache (emu/gpubench/timing.py): it has the first operand, just written; it has nothing."""
 BESIDE = "beside"
 CHANNELS = 24
 """SMs that NCCL's kernels hold."""
@@ -81,22 +81,25 @@ class SignatureBench:
             "do": "find", "op": what.op, "sizes": what.sizes, "name": name.text, "grid": what.grid,
         }  # fmt: skip
         place = self._places.get((what.op, name.function))
-        batches = [] if place is None else [(place, 1)]
-        first, tried, reason, more = 0, 0, "", True
-        while more:
-            start, count = batches.pop() if batches else (first, TRIED_AT_ONCE)
+        waiting = [(0, TRIED_AT_ONCE)] if place is None else [(0, TRIED_AT_ONCE), (place, 1)]
+        tried, reason = 0, ""
+        while waiting:
+            start, count = waiting.pop()
             answer = self._bench.ask(request | {"from": start, "count": count})
-            if "error" in answer:
+            if "error" in answer and count > 1 and is_broken(answer):
+                # One of them has ended the process: which one is found by trying them one by one.
+                waiting += [(start + count, count), *((start + at, 1) for at in reversed(range(count)))]
+                continue
+            if "error" in answer and count > 1:
                 return NotMeasured(answer["error"])
-            for number, one in enumerate(answer["tried"]):
+            for number, one in enumerate(answer.get("tried", ())):
                 if any(_same(what, kernel) for kernel in one.get("kernels", ())):
                     self._places[what.op, name.function] = start + number
                     return Work(signature, {"call": one["call"]})
                 tried += 1
                 reason = reason or one.get("error", "")
-            if count == TRIED_AT_ONCE:
-                first += TRIED_AT_ONCE
-                more = answer["more"]
+            if count > 1 and answer["more"]:
+                waiting.append((start + count, count))
         return NotMeasured(f"none of {tried} calls of {what.op} launches it" + (f" ({reason})" if reason else ""))
 
     def time(self, works: Sequence[Work]) -> Iterator[tuple[str, Measured | NotMeasured]]:

@@ -21,6 +21,10 @@ MAIN = ("pt_autograd",)
 """Names of threads that do a main thread's work."""
 AWAKE = "ph_awake"
 """Name of a thread that waits for another thread of its process which is about to act (emu/hook/process/thread.c)."""
+STANDS_FOR = "ph_for "
+"""A process of this name waits for another one that a rank's server has forked; the process id, in the server's own
+namespace, follows (emu/stub/python.c).
+"""
 POLLING_SHARE = 0.1
 """Processor time, as a share of real time, that a program may spend on polling."""
 POLLING_LOOKS = 6
@@ -54,7 +58,9 @@ class Processes(Protocol):
 
 
 class ProcFs:
-    """``Processes`` from /proc."""
+    """``Processes`` from /proc. A process that the server forks for a program that the rank starts counts as the
+    rank's descendant.
+    """
 
     def threads(self, pid: int) -> dict[int, Thread] | None:
         found: dict[int, Thread] = {}
@@ -78,12 +84,33 @@ class ProcFs:
                 name, _, rest = stat.partition("(")[2].rpartition(")")
                 number = int(task)
                 main = number == process or name.startswith(MAIN)
+                if number == process and name.startswith(STANDS_FOR):
+                    todo += _forked_by_parent(pid, name.removeprefix(STANDS_FOR))
                 sleeping = rest.split()[0] in "SZT" and name != AWAKE
                 found[number] = Thread(name, main, sleeping, used_ns)
         return found
 
     def now_ns(self) -> int:
         return time.monotonic_ns()
+
+
+def _forked_by_parent(pid: int, own_id: str) -> list[int]:
+    """The child of the process's parent whose id in its own namespace is `own_id`."""
+    try:
+        parent = int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
+        siblings = _read(f"/proc/{parent}/task/{parent}/children").split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(sibling) for sibling in siblings if _own_id(sibling) == own_id]
+
+
+def _own_id(pid: str) -> str:
+    """The process's id in its innermost namespace; empty if it has ended."""
+    try:
+        status = _read(f"/proc/{pid}/status")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return status.partition("NSpid:")[2].partition("\n")[0].rpartition("\t")[2]
 
 
 def _read(path: str) -> str:

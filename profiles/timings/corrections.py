@@ -50,8 +50,8 @@ class Family:
         return len(self._members)
 
     def factor(self, place: tuple[float, ...], but: int | None = None) -> float | None:
-        """To apply to the modelled time of what has these features; None if no member is near, or if members do not
-        help there. `but`: a member that is left out.
+        """To apply to the modelled time of what has these features: 1 where the model alone estimates the neighbours
+        better than they each other; None if no member is near. `but`: a member that is left out.
         """
         places = np.array(self._places)
         apart = _distances(places, np.array(place))
@@ -60,7 +60,7 @@ class Family:
             return None
         ratios = np.array([self._ratio(number) for number in near])
         if len(near) >= FEWEST and not _help(places[near], ratios):
-            return None
+            return 1.0
         weights = np.exp(-apart[near] / REACH)
         return float(np.exp(weights @ ratios / (weights.sum() + MODEL)))
 

@@ -211,3 +211,20 @@ def test_a_rank_that_executes_another_program_stays_a_rank(run: Run, tmp_path: P
     assert done.exit_code == 0, done.output
     assert [f"SUM {[2.0] * 4}" in done.log(rank) for rank in (0, 1)] == [True, True]
     assert done.simulated["virtual_ns"] > 5 * 10**9
+
+
+def test_a_rank_whose_child_works_is_not_asleep(run: Run, tmp_path: Path) -> None:
+    """The rank waits for a Python that it has started. Taken for asleep, it would be passed over, and after 30 s the
+    run would end as a deadlock.
+    """
+    script = tmp_path / "starts_python.py"
+    script.write_text(
+        "import os, subprocess, sys, time\n"
+        "WORK = 'import time\\nwhile time.process_time() < 3: pass'\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    subprocess.run([sys.executable, '-c', WORK], check=True)\n"
+        "print('at', time.time())\n"
+    )
+    done = run(script)
+    assert done.exit_code == 0, done.output
+    assert done.report["simulator"]["passed_over"] == 0

@@ -189,7 +189,9 @@ def test_an_unknown_gpu(gpu_python: Path, tmp_path: Path, capfd: pytest.CaptureF
         (["--nproc-per-node", "0"], "--nproc-per-node 0: must be at least 1"),
         (["--gpu", "nonesuch"], "nonesuch"),
         (["--rounds", "3"], "--rounds does not belong to profile SCRIPT"),
-        (["-o", "/nowhere/at/all/x.times"], "/nowhere/at/all/x.times: this file cannot be written"),
+        (["-o", "/nowhere/at/all/x.times"], "--output /nowhere/at/all/x.times: expected a file in an existing folder"),
+        (["-o", "x.json"], "--output x.json: expected a file in an existing folder whose name ends in .times"),
+        (["--trace", "/nowhere/at/all/x.json"], "/nowhere/at/all/x.json: this file cannot be written"),
     ],
 )
 def test_bad_options(

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from phantora_async.liveness.sleep_detector import AWAKE, POLLING_LOOKS, STUBBORN_NS, ProcFs, SleepDetector, Thread
+from phantora_async.liveness.sleep_detector import (
+    AWAKE,
+    POLLING_LOOKS,
+    STANDS_FOR,
+    STUBBORN_NS,
+    ProcFs,
+    SleepDetector,
+    Thread,
+)
 
 MS = 1_000_000
 LOOK = 50 * MS
@@ -132,6 +140,36 @@ def test_real_processes_and_their_children_are_seen() -> None:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
     assert ProcFs().threads(child.pid) is None
+
+
+def test_what_a_server_forks_for_a_rank_s_program_counts_as_the_rank_s() -> None:
+    """This process is the server. The rank's child stands for a process that is not its descendant."""
+    assert f'"{STANDS_FOR}%u"' in (ROOT / "emu/stub/python.c").read_text()
+    works = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    name = f"{STANDS_FOR}{works.pid}"
+    inner = f"import ctypes; ctypes.CDLL(None).prctl(15, b'{name}'); print(1, flush=True); input()"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    rank = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert rank.stdout is not None
+    try:
+        rank.stdout.readline()
+        threads = ProcFs().threads(rank.pid)
+        assert threads is not None
+        assert works.pid in threads
+        assert other.pid not in threads
+        works.kill()
+        works.communicate()
+        threads = ProcFs().threads(rank.pid)
+        assert threads is not None
+        assert len(threads) == 2
+    finally:
+        os.killpg(rank.pid, signal.SIGKILL)
+        for process in (rank, works, other):
+            process.kill()
+            process.communicate()
 
 
 def test_a_thread_that_waits_for_its_own_process_is_awake() -> None:

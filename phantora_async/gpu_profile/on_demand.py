@@ -1,0 +1,83 @@
+"""Measures signatures while a run prices them, and keeps the times for the next run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+from phantora_async.errors import EnvironmentUnusable
+from phantora_async.gpu_profile.bench import Bench
+from phantora_async.gpu_profile.signatures import NotMeasured, SignatureBench
+from profiles import ProfileError, Table, TimesOn, load_table, merged, save_table
+from profiles.signature import parse
+from profiles.timings.keys import key_of
+
+SAVED_EVERY_S = 5.0
+
+
+class OnDemand:
+    """`times` grows: what `measure` has measured is in it."""
+
+    def __init__(self, bench: Bench, folder: Path) -> None:
+        """`folder` has a file of times for each kind of GPU. Raises EnvironmentUnusable for an undescribed GPU,
+        and for a folder that cannot be used.
+        """
+        self._signatures = SignatureBench(bench)
+        about = self._signatures.about
+        gpu = self._signatures.gpu
+        if gpu is None:
+            raise EnvironmentUnusable(f"this machine's GPU, {about['gpu']}, is not described")
+        self.file = folder / f"{about['gpu'].replace('/', '-')}.times"
+        origin = about | {"date": date.today().isoformat(), "command": "phantora-async run --measure"}
+        self._new = Table([origin])
+        self._saved_at = time.monotonic()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with self._locked():
+                known = self._on_disk()
+        except OSError as error:
+            raise EnvironmentUnusable(f"{self.file}: {error.strerror}") from None
+        self.times = TimesOn(Table([*known.origins, origin], known.times), gpu)
+
+    def measure(self, signature: str) -> bool:
+        """Whether it could be; then it is in `times`."""
+        ((_, found),) = self._signatures.measure([signature])
+        if isinstance(found, NotMeasured):
+            return False
+        key, table = key_of(parse(signature)), self.times.table
+        table.times[key] = replace(found, origin=len(table.origins) - 1)
+        self._new.times[key] = found
+        if time.monotonic() - self._saved_at > SAVED_EVERY_S:
+            self.save()
+        return True
+
+    def save(self) -> None:
+        """Adds what is new to what the file has by now: other runs may have written to it. Without room on the disk the
+        times are lost.
+        """
+        self._saved_at = time.monotonic()
+        if self._new.times:
+            with contextlib.suppress(OSError), self._locked():
+                save_table(self.file, merged([self._on_disk(), self._new]))
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        descriptor = os.open(self.file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _on_disk(self) -> Table:
+        """A file of another version, or one that was damaged, counts as empty."""
+        try:
+            return load_table(self.file) if self.file.exists() else Table()
+        except ProfileError:
+            return Table()
