@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 from phantora_async.config import find_python
+from phantora_async.terminal import Terminal
 
 OUTPUT = "missing.times.gz"
 
@@ -40,7 +40,7 @@ def run(given: argparse.Namespace) -> int:
         known = growing.table.times
         covered += sum(share for signature, share in missing.items() if used.keys[signature] in known)
         waiting = [signature for signature in missing if used.keys[signature] not in known]
-        tried = 0
+        tried, terminal = 0, Terminal(status=True)
         try:
             for signature, found in signatures.measure(waiting):
                 tried += 1
@@ -49,10 +49,10 @@ def run(given: argparse.Namespace) -> int:
                 else:
                     growing.add([found])
                     covered += missing[signature]
-                print(f"\r{tried} of {len(waiting)} signatures ", end="", file=sys.stderr, flush=True)
+                terminal.status(f"{tried} of {len(waiting)} signatures")
         finally:
             growing.save()
-            print(file=sys.stderr)
+            terminal.close()
     for share, title, reason in sorted(refused, reverse=True):
         print(f"{share:6.1%} not measured: {title}: {reason}")
     print(f"{growing.path}: {tried - len(refused)} times measured in {time.monotonic() - began:.0f} s")

@@ -6,13 +6,13 @@ Interrupted and started again with the same file, it goes on where it was.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 from phantora_async.config import find_python
 from phantora_async.errors import UsageError
+from phantora_async.terminal import Terminal
 
 OUTPUT = "sweep.times.gz"
 
@@ -48,21 +48,19 @@ def run(given: argparse.Namespace) -> int:
         waiting = list(pieces(families))
         done: Counter[str] = Counter()
         why: Counter[str] = Counter()
-        measured = 0
+        measured, terminal = 0, Terminal(status=True)
         try:
             for batch, times, reasons in Sweep(bench, signatures).measure(waiting, growing.table.times):
                 growing.add(times)
                 measured += len(times)
                 done.update(piece.family for piece in batch)
                 why.update(reasons)
-                print(
-                    f"\r{done.total()} of {len(waiting)} pieces, {measured} times ", end="", file=sys.stderr, flush=True
-                )
+                terminal.status(f"{done.total()} of {len(waiting)} pieces, {measured} times")
                 if given.minutes and time.monotonic() - began > 60 * given.minutes:
                     break
         finally:
             growing.save()
-            print(file=sys.stderr)
+            terminal.close()
     for reason, count in why.most_common():
         print(f"not measured: {reason}" + (f" ({count} times)" if count > 1 else ""))
     rest = len(waiting) - done.total()

@@ -99,7 +99,7 @@ MAY_IMPORT = {
     "phantora_async.commands": ["netsim", "netsim.collectives", "netsim.tools", "netsim.topology", "profiles",
                                 "phantora_async.api", "phantora_async.config",
                                 "phantora_async.errors", "phantora_async.joining", "phantora_async.options",
-                                "phantora_async.remote", "phantora_async.wording", "phantora_async.report",
+                                "phantora_async.remote", "phantora_async.terminal", "phantora_async.wording", "phantora_async.report",
                                 "phantora_async.validation", "phantora_async.host_profile",
                                 "phantora_async.gpu_profile",
                                 "phantora_async.virtual_time", "phantora_async.bench", "phantora_async.pages"],
