@@ -2,5 +2,6 @@
 
 Comes in: parsed arguments.
 Goes out: text on stdout, files, an exit code; errors are raised as ``PhantoraError``.
-May import: config, session, report, host_profile, gpu_profile, terminal, errors, wording, netsim, profiles, virtual_time.
+May import: config, session, report, host_profile, gpu_profile, terminal, errors, wording, netsim, profiles,
+virtual_time.
 """
