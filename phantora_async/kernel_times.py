@@ -30,12 +30,12 @@ def find(given: Sequence[str], gpu: Gpu) -> tuple[KernelTimes, ...]:
         if len(given) > 1:
             raise UsageError(f"--kernel-times {NONE} excludes files", "leave out one of them")
         return ()
-    found = [_user_s(Path(text)) for text in reversed(given)]
+    found = [_given(Path(text)) for text in reversed(given)]
     found += [KernelTimes(path, TimesOn(load_table(path, trusted=True), home)) for path, home in shipped_times(gpu)]
     return tuple(sorted(found, key=lambda times: times.carried_over(gpu)))
 
 
-def _user_s(path: Path) -> KernelTimes:
+def _given(path: Path) -> KernelTimes:
     try:
         table = load_table(path)
     except ProfileError as error:

@@ -49,7 +49,8 @@ class Cost:
     model: str = ""
     """The model behind the time, also where a measured time corrects it."""
     error_share: float = 0.0
-    """Root mean square of the model's relative errors on measured kernels (profiles.models.errors)."""
+    """Relative error of the time: of a measured one REPEATED, of others that of the model on measured kernels
+    (profiles.models.errors)."""
     bound: str = ""
     """`compute`, `memory`, `pcie` or `latency` (profiles.models.bound)."""
     draw: Draw = NOTHING

@@ -28,8 +28,6 @@ from profiles.signature import (
 
 BIAS = ("bias", "bgrada", "bgradb")
 """Parts of an epilogue that cost next to nothing beside the product."""
-
-
 LENGTH, GRID = 0.5, 0.25
 """How much a length counts, and a kernel's grid, beside its modelled time."""
 

@@ -157,6 +157,6 @@ def _faults(job: Job, exit_code: int, report: dict[str, Any], logs: str) -> list
     faults += [f"no line has {line!r}" for line in job.shows if not re.search(line, plain)]
     for warning in simulated["warnings"]:
         if not any(re.search(expected, warning["text"]) for expected in job.warns):
-            # Where a package or a clone lies on this machine is nobody's business.
+            # The document names files without the folders of this machine.
             faults.append("warns: " + re.sub(r"(?<!\S)/\S*/(?=[^/\s]+/[^/\s]+\.py:)", "", warning["text"]))
     return faults
