@@ -104,3 +104,27 @@ def test_threads_that_launch_side_by_side_are_named(run: Run, tmp_path: Path) ->
     done = run(script, n=1)
     assert done.exit_code == 0, done.output
     assert "threads of the program give the GPU work side by side" in done.output
+
+
+def test_slow_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path) -> None:
+    """A rank that waits long enough is asleep, and ends the segments of its kernels. One that waits less does not."""
+    (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
+    script = tmp_path / "workers.py"
+    script.write_text(
+        "import sys, torch\nfrom torch.utils.data import DataLoader\nfrom common import start\n"
+        "rank, _, device = start()\n"
+        "class Data(torch.utils.data.Dataset):\n"
+        "    def __len__(self):\n        return 6\n"
+        "    def __getitem__(self, number):\n"
+        "        for _ in range(TURNS):\n            pass\n"
+        "        return torch.full((64,), float(number))\n"
+        "for batch in DataLoader(Data(), batch_size=1, num_workers=1):\n"
+        "    batch.to(device).add_(1)\n"
+        "torch.cuda.synchronize()\n"
+    )
+    text, found = script.read_text(), []
+    for turns in (0, 5_000_000):
+        script.write_text(text.replace("TURNS", f"{turns:9d}"))
+        found.append(run(script, n=1))
+        assert found[-1].exit_code == 0, found[-1].output
+    assert found[0].simulated == found[1].simulated
