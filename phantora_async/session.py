@@ -28,7 +28,8 @@ from phantora_async.errors import (
 from phantora_async.gpu_profile.bench import gpu_bench
 from phantora_async.gpu_profile.on_demand import OnDemand
 from phantora_async.kernel_times import KernelTimes
-from phantora_async.launcher import GRACE_S, Launcher, Runtime, check_open_files, make_runtime, plan_of
+from phantora_async.launch.launcher import GRACE_S, Launcher, plan_of
+from phantora_async.launch.runtime import Runtime, check_open_files, make_runtime
 from phantora_async.remote.machines import Machines
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal

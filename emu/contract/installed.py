@@ -12,7 +12,7 @@ PYTHON_STUB = EMU / "lib" / "python-stub"
 
 def program(module: str) -> str:
     """For `python -c`, with `EMU` as the first argument: `main()` of a module of this package. The package is loaded as
-    the launcher loads it (phantora_async/launcher.py): by its location, and nothing else of this installation.
+    the launcher loads it (phantora_async/launch/launcher.py): by its location, and nothing else of this installation.
     """
     return f"""\
 import sys

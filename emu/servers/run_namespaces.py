@@ -2,7 +2,7 @@
 
 A short-lived process makes them while the forker imports torch. It also tries to become a server, so that what the
 kernel forbids is known before the run starts. The net namespaces then go to a process of the command
-(`phantora_async.server_network`), which joins them by a bridge.
+(`phantora_async.launch.server_network`), which joins them by a bridge.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,12 +20,11 @@ from typing import Any
 import psutil
 
 from phantora_async.bench.jobs import Case, Job
+from phantora_async.child_process import child, interrupt_run
 
 SAMPLE_EVERY_S = 2.0
 RANKS_A_SAMPLE = 2
 """Adding up the memory maps of a process takes it some 20 ms of processor time."""
-END_S = 60.0
-"""How long a run that is interrupted may take to end."""
 STEP = re.compile(r"^\s*step\W+\d+")
 
 
@@ -135,31 +133,18 @@ def measure(job: Job, case: Case, profile: bool) -> tuple[Point, dict[str, Any]]
 def _run(command: list[str], errors: Any, point: Point) -> tuple[int, list[float]]:
     """Exit code, and when the script said that a step had ended."""
     # A session of its own: Ctrl-C comes here alone, and the run gets one interrupt.
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
-    )
-    memory = _Memory(process.pid)
-    memory.start()
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors, "start_new_session": True}
     ends_s: list[float] = []
-    try:
-        assert process.stdout is not None
-        ends_s += [time.monotonic() for line in process.stdout if STEP.match(line)]
-        code = process.wait()
-    except BaseException:
-        _interrupt(process)
-        raise
-    finally:
-        point.pss_nbytes = memory.end()
+    with child(command, interrupt_run, **options) as process:
+        memory = _Memory(process.pid)
+        memory.start()
+        try:
+            assert process.stdout is not None
+            ends_s += [time.monotonic() for line in process.stdout if STEP.match(line)]
+            code = process.wait()
+        finally:
+            point.pss_nbytes = memory.end()
     return code, ends_s
-
-
-def _interrupt(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGINT)
-    try:
-        process.communicate(timeout=END_S)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)  # the second one kills the ranks
-        process.communicate()
 
 
 def _take(point: Point, report: dict[str, Any], user_s: float, system_s: float) -> None:

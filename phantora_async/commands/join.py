@@ -44,7 +44,7 @@ def run(given: argparse.Namespace) -> int:
     python = find_python(given.python)
     import uvloop
 
-    from phantora_async.joining import Joined
+    from phantora_async.launch.joining import Joined
 
     uvloop.run(Joined(given.address, token, python, given.wait).run(_tell))
     return 0

@@ -34,7 +34,8 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from phantora_async.host_profile import measure, visible_gpus
+    from phantora_async import local_gpus
+    from phantora_async.host_profile import measure
 
     target = Path(given.output or OUTPUT)
     if given.rounds < 1:
@@ -42,7 +43,7 @@ def run(given: argparse.Namespace) -> int:
     if target.suffix != ".toml" or not target.absolute().parent.is_dir():
         raise UsageError(f"--output {target}: expected a file in an existing folder whose name ends in .toml")
     python = find_python(given.python)
-    gpus = min(8, visible_gpus(python))
+    gpus = min(8, len(local_gpus.names(python)))
     if given.gpus is not None:
         if not 0 <= given.gpus <= gpus:
             raise UsageError(f"--gpus {given.gpus}: PyTorch sees {gpus} here")

@@ -21,7 +21,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from phantora_async.config import checked_module, checked_script, find_python
-from phantora_async.errors import NotWritten, UsageError
+from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
 from phantora_async.wording import short
 from profiles import Gpu, ProfileError, Table, load_gpu, save_table
 
@@ -59,7 +59,8 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from phantora_async.gpu_profile.rank_on_gpu import Job, first_gpu
+    from phantora_async import local_gpus
+    from phantora_async.gpu_profile.rank_on_gpu import Job
     from phantora_async.gpu_profile.saving import check_output
     from phantora_async.gpu_profile.signatures import described
 
@@ -81,11 +82,16 @@ def run(given: argparse.Namespace) -> int:
     except ProfileError as error:
         raise UsageError(str(error), "known names: phantora-async profiles list") from None
     python = find_python(given.python)
-    device_name = first_gpu(python)
-    gpu = named or described(device_name)
+    gpus = local_gpus.names(python)
+    if not gpus:
+        raise EnvironmentUnusable(
+            "no GPU: PyTorch sees none on this machine",
+            "run this on a machine with an NVIDIA GPU; `phantora-async run` needs none and estimates kernel times",
+        )
+    gpu = named or described(gpus[0])
     if gpu is None:
         raise UsageError(
-            f"no GPU description is of a {device_name}",
+            f"no GPU description is of a {gpus[0]}",
             "name the most similar one: --gpu NAME (phantora-async profiles list), or a copy that you have edited",
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -2,6 +2,6 @@
 
 Comes in: an interpreter that has PyTorch; a script, or signatures.
 Goes out: `profiles.Table`, with what the GPU and its software are as origin.
-May import: emu.contract, errors, wording, profiles, profiles.kernel_names, profiles.signature, profiles.timings. What
-uses the GPU is in emu.real_run and emu.gpubench.
+May import: emu.contract, child_process, errors, wording, profiles, profiles.kernel_names, profiles.signature,
+profiles.timings. What uses the GPU is in emu.real_run and emu.gpubench.
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from emu.contract.installed import EMU, program
+from phantora_async.child_process import interrupts_held
 from phantora_async.errors import EnvironmentUnusable
 
 Json = dict[str, Any]
@@ -64,11 +65,12 @@ class GpuBench:
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
-                start_new_session=True,  # Ctrl-C is for the parent; without it this one reads the end of its input
-                env={name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")},
-            )  # fmt: skip
+            with interrupts_held():
+                self._process = subprocess.Popen(
+                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+                    start_new_session=True,  # Ctrl-C is for the parent; without it this one reads the end of its input
+                    env={name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")},
+                )  # fmt: skip
         return self._process
 
     def _stop(self) -> None:

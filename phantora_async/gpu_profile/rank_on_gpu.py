@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import uuid
@@ -17,14 +16,10 @@ from typing import Any
 
 from emu.contract.installed import EMU, program
 from emu.contract.records import ExitKind
-from phantora_async.errors import EnvironmentUnusable, InternalError, ScriptFailed
+from phantora_async.child_process import child, kill
+from phantora_async.errors import InternalError, ScriptFailed
 
 WARM_STEPS = 3
-_ASK = """\
-import json, torch
-names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-print(json.dumps(names))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +53,6 @@ class Traced:
     """GPU, clocks, power and versions: emu/real_run/__main__.py."""
 
 
-def first_gpu(python: Path) -> str:
-    """The name of the GPU that PyTorch would use there. Raises EnvironmentUnusable."""
-    done = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise EnvironmentUnusable(f"{python} cannot import torch", "pip install torch", details=done.stderr[-2000:])
-    names: list[str] = json.loads(done.stdout.splitlines()[-1])
-    if not names:
-        raise EnvironmentUnusable(
-            "no GPU: PyTorch sees none on this machine",
-            "run this on a machine with an NVIDIA GPU; `phantora-async run` needs none and estimates kernel times",
-        )
-    return names[0]
-
-
 @contextlib.contextmanager
 def traced(python: Path, job: Job) -> Iterator[Traced]:
     """Runs the rank to its end; its output goes where this process's goes. Raises ScriptFailed."""
@@ -90,13 +71,12 @@ def traced(python: Path, job: Job) -> Iterator[Traced]:
 def _run(command: list[str], environment: dict[str, str]) -> None:
     """The process and its children have ended when this returns or raises."""
     sys.stdout.flush()
-    process = subprocess.Popen(command, env=environment, process_group=0)
-    try:
-        code = process.wait()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with child(command, kill, env=environment, process_group=0) as process:
+        try:
+            code = process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     if code == ExitKind.INTERNAL:
         raise InternalError("the process that ran the script failed; its message is above")
     if code != 0:

@@ -2,9 +2,9 @@
 
 Comes in: an interpreter; how many GPUs to use and how often to time.
 Goes out: times and counts of the programs, and what the machine is.
-May import: emu.contract, errors, profiles. `profiles.fit` makes costs of it.
+May import: emu.contract, child_process, errors, profiles. `profiles.fit` makes costs of it.
 """
 
-from phantora_async.host_profile.measurement import Machine, Measurement, measure, visible_gpus
+from phantora_async.host_profile.measurement import Machine, Measurement, measure
 
-__all__ = ["Machine", "Measurement", "measure", "visible_gpus"]
+__all__ = ["Machine", "Measurement", "measure"]

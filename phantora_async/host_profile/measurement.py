@@ -19,6 +19,7 @@ from statistics import median, quantiles
 from typing import IO, Any
 
 from emu.contract.installed import EMU, HOOK_LIBRARY, program
+from phantora_async.child_process import child, kill
 from phantora_async.errors import EnvironmentUnusable
 from profiles import load_gpu
 
@@ -27,7 +28,6 @@ TIMEOUT_S = 240.0
 STACKS_S = 5.0
 _OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Variables of torchrun and batch systems: only the processes that are ranks here get theirs."""
-_ASK_GPUS = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,6 @@ class Measurement:
     """A tenth took more than this."""
     failed: dict[str, str]
     """Programs that this PyTorch cannot run, and why."""
-
-
-def visible_gpus(python: Path) -> int:
-    """GPUs that PyTorch sees there. Raises EnvironmentUnusable."""
-    done = subprocess.run([python, "-c", _ASK_GPUS], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise EnvironmentUnusable(f"{python} cannot import torch", "pip install torch", details=done.stderr[-2000:])
-    return int(done.stdout.split()[-1])
 
 
 def measure(python: Path, gpus: int, rounds: int, say: Callable[[str], None]) -> Measurement:
@@ -125,15 +117,12 @@ def _run(python: Path, arguments: Sequence[str], ranks: Sequence[dict[str, str]]
     with contextlib.ExitStack() as stack:
         said = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in ranks]
         errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in ranks]
-        started: list[subprocess.Popen[str]] = []
-        try:
-            for more, out, err in zip(ranks, said, errors, strict=True):
-                started.append(subprocess.Popen(command, env=base | more, stdout=out, stderr=err, text=True))
+        with contextlib.ExitStack() as processes:
+            started = [
+                processes.enter_context(child(command, kill, env=base | more, stdout=out, stderr=err))
+                for more, out, err in zip(ranks, said, errors, strict=True)
+            ]
             trouble = _wait(started, TIMEOUT_S)
-        finally:
-            for process in started:
-                process.kill()
-                process.wait()
         if trouble is not None:
             raise EnvironmentUnusable(f"emu.hostbench {arguments[0]} {trouble}", details=_last_words(errors))
         texts = [_text(file) for file in said]

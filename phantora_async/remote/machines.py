@@ -25,7 +25,7 @@ class Streams(Protocol):
 
 
 class Machines:
-    """``listen``, then as ``phantora_async.launcher.Launcher``: start, events, terminate, tell_end, kill, close.
+    """``listen``, then as ``phantora_async.launch.launcher.Launcher``: start, events, terminate, tell_end, kill, close.
 
     The port's ``Passage``.
     """

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from phantora_async.child_process import child, interrupt_run
 from phantora_async.validation.truth import JobTruth
 
 RATE = re.compile(r"\btps: *([\d,]+)")
@@ -61,22 +62,24 @@ def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="phantora-validate-") as folder:
         run_dir = Path(folder) / "run"
-        done = subprocess.run(
+        with child(
             command.line(truth, run_dir),
+            interrupt_run,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             errors="replace",
-            check=False,
-        )
+            start_new_session=True,
+        ) as process:
+            out, err = process.communicate()
         report = _report(run_dir / "report.json")
     wall_s = time.monotonic() - started
-    if done.returncode:
-        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    if process.returncode:
+        lines = [line for line in (err or out).splitlines() if line.strip()]
         why = next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "")
-        return Emulated(None, None, None, report, wall_s, why or f"exit code {done.returncode}")
-    told = _result(done.stdout, truth.job)
-    speed = _rate(done.stdout) if truth.speed_is_rate else told.get("free_running_step_s")
+        return Emulated(None, None, None, report, wall_s, why or f"exit code {process.returncode}")
+    told = _result(out, truth.job)
+    speed = _rate(out) if truth.speed_is_rate else told.get("free_running_step_s")
     failure = "" if speed else "the script printed no RESULT line of this job"
     return Emulated(speed, told.get("max_alloc"), told.get("max_reserved"), report, wall_s, failure)
 

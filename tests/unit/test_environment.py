@@ -14,7 +14,7 @@ import pytest
 from emu.start import supported
 from phantora_async import cli
 from phantora_async.errors import EnvironmentUnusable, ExitCode
-from phantora_async.launcher import HOOK, check_open_files, make_runtime
+from phantora_async.launch.runtime import HOOK, check_open_files, make_runtime
 
 
 def shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

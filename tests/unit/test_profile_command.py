@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import profiles
-from phantora_async import cli, host_profile
+from phantora_async import cli, host_profile, local_gpus
 from phantora_async.errors import EnvironmentUnusable
 from phantora_async.host_profile import Machine, Measurement, measurement
 from phantora_async.host_profile.measurement import _steadiness
@@ -34,7 +34,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         machine = Machine("Xeon", 64, "6.1", "3.12.3", "2.11.0", "NVIDIA H200" if gpus else "", gpus)
         return Measurement(machine, counts, real if gpus else None, work, 0.95, 1.2, {"p9": "RuntimeError: no"})
 
-    monkeypatch.setattr(host_profile, "visible_gpus", lambda python: 2)
+    monkeypatch.setattr(local_gpus, "names", lambda python: ["NVIDIA H200"] * 2)
     monkeypatch.setattr(host_profile, "measure", measure)
     return asked
 

@@ -16,7 +16,8 @@ from phantora_async.cli import Parser
 from phantora_async.commands import run as run_command
 from phantora_async.config import Config, resolve
 from phantora_async.ingest.costs import CostTable
-from phantora_async.launcher import HOOK, Launcher, make_runtime, plan_of
+from phantora_async.launch.launcher import Launcher, plan_of
+from phantora_async.launch.runtime import HOOK, make_runtime
 
 
 @dataclass

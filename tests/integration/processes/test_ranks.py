@@ -15,7 +15,8 @@ import pytest
 from emu.start.script import ScriptEnd
 from phantora_async.config import Config
 from phantora_async.errors import EnvironmentUnusable
-from phantora_async.launcher import HOOK, Launcher
+from phantora_async.launch.launcher import Launcher
+from phantora_async.launch.runtime import HOOK
 from phantora_async.session import INTERRUPTS, Session
 
 from .conftest import Jobs, configure

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from phantora_async.launcher import HOOK
+from phantora_async.launch.runtime import HOOK
 
 pytestmark = pytest.mark.torch
 

@@ -6,13 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
-import random
-import resource
-import shutil
 import socket
 import sys
-import tempfile
-import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
@@ -27,16 +22,11 @@ from emu.contract.job import Job
 from emu.contract.messages import ControlSocket
 from phantora_async import compile_cache
 from phantora_async.config import DATA_LIMIT_NBYTES, FLOAT_LIMIT_COUNT, Config
-from phantora_async.errors import EnvironmentUnusable
+from phantora_async.launch.runtime import HOOK, Runtime, free_port
 from phantora_async.remote.wire import TOKEN_VARIABLE
 
-HOOK = installed.HOOK_LIBRARY
 GRACE_S = 3.0
 """How long ranks may take between SIGTERM and SIGKILL."""
-OWN_FILES = 128
-"""Open files that the command or a rank needs, however many ranks there are."""
-MAX_TMPDIR = 70
-"""Bytes: the path of a Unix socket has at most 107."""
 CLOSE_S = 15.0
 """How long the forker may take to end everything before it is killed."""
 # The interpreter of the ranks loads `emu` from its location under another name: none of the packages beside it are put
@@ -57,90 +47,9 @@ NETWORK_BUILDER = """\
 import sys
 if sys.path[0] == "": del sys.path[0]
 sys.path.append(sys.argv[1])
-from phantora_async.server_network import main
+from phantora_async.launch.server_network import main
 main(int(sys.argv[2]))
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """A folder that exists during the run: the socket (its path must be short), the cost table, links to libraries."""
-
-    folder: Path
-    epoch_s: int
-
-    @property
-    def socket(self) -> Path:
-        return self.folder / "coordinator"
-
-    @property
-    def cost_table(self) -> Path:
-        return self.folder / "costs"
-
-    @property
-    def job(self) -> Path:
-        """The job's description: a script's arguments may be longer than a control message."""
-        return self.folder / "job"
-
-    @property
-    def libraries(self) -> Path:
-        return self.folder / "lib"
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def check_open_files(ranks: int) -> None:
-    """Raises the soft limit of open files if that is needed. Raises EnvironmentUnusable if it may not be raised."""
-    needed = OWN_FILES + 2 * ranks
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        if hard != resource.RLIM_INFINITY and hard < needed:
-            raise EnvironmentUnusable(
-                f"this run needs {needed} open files, but a process may open {hard}", f"ulimit -n {needed}"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def make_runtime() -> Runtime:
-    """Raises EnvironmentUnusable if the hook library was not built."""
-    for built in (HOOK, installed.PYTHON_STUB):
-        if built.is_file():
-            continue
-        raise EnvironmentUnusable(
-            f"{built} is missing",
-            f"in a source checkout, build it: {sys.executable} emu/hook/build.py",
-        )
-    runtime = Runtime(_runtime_folder(), int(time.time()))
-    runtime.libraries.mkdir()
-    for library in HOOK.parent.glob("*.so.1"):
-        (runtime.libraries / library.name).symlink_to(library)
-    (runtime.libraries / "libcuda.so").symlink_to(HOOK)
-    return runtime
-
-
-def _runtime_folder() -> Path:
-    """A new folder whose path is short enough for sockets: in $TMPDIR, or in another folder for temporary files."""
-    tried = dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp", "/dev/shm"])
-    reasons = []
-    for parent in tried:
-        if len(os.fsencode(parent)) > MAX_TMPDIR:
-            reasons.append(f"the path {parent} is too long for sockets")
-            continue
-        try:
-            return Path(tempfile.mkdtemp(prefix="phantora-", dir=parent))
-        except OSError as error:
-            reasons.append(f"{parent}: {error.strerror}")
-    raise EnvironmentUnusable(f"no folder for temporary files can be used ({'; '.join(reasons)})", "set TMPDIR")
-
-
-def free_port() -> int:
-    """A port on which nothing listens, outside the range from which the kernel chooses ports."""
-    for port in random.sample(range(20_000, 32_000), 200):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise EnvironmentUnusable("no free TCP port between 20000 and 32000 for MASTER_PORT")
 
 
 def forker_environment(runtime: Runtime, variables: dict[str, str]) -> dict[str, str]:
@@ -269,7 +178,7 @@ class Launcher:
             sys.executable,
             "-c",
             NETWORK_BUILDER,
-            str(Path(__file__).parents[1]),
+            str(Path(__file__).parents[2]),
             str(end.fileno()),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[end.fileno()],

@@ -22,7 +22,8 @@ import psutil
 from emu.contract import records
 from emu.contract.job import Job
 from phantora_async.errors import MachineFailed
-from phantora_async.launcher import HOOK, Launcher, LaunchPlan, Runtime, check_open_files, make_runtime
+from phantora_async.launch.launcher import Launcher, LaunchPlan
+from phantora_async.launch.runtime import HOOK, Runtime, check_open_files, make_runtime
 from phantora_async.liveness.sleep_detector import ProcFs
 from phantora_async.remote import wire
 
