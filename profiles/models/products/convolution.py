@@ -63,7 +63,7 @@ FEWEST_OF_GROUP, MOST_OF_GROUP = 4, 128
 
 @dataclass(frozen=True, slots=True)
 class PaddedGroups:
-    """Fitted to 627 such convolutions on an H200 (profiles/measured/), of which half are within 36 % (docs/costs.md)."""
+    """Fitted to 627 such convolutions on an H200 (profiles/measured/); half of them are within 36 %."""
 
     floor_ns: float
     stream: float
