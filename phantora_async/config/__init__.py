@@ -9,13 +9,12 @@ May import: emu.contract, netsim, profiles, compile_cache, errors, kernel_times,
 trace_request, virtual_time.speculation_policy, wording.
 """
 
-from phantora_async.config.config import DATA_LIMIT_NBYTES, FLOAT_LIMIT_COUNT, Config
+from phantora_async.config.config import FLOAT_LIMIT_COUNT, Config
 from phantora_async.config.places import RUNS
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.resolve import resolve
 
 __all__ = [
-    "DATA_LIMIT_NBYTES",
     "FLOAT_LIMIT_COUNT",
     "RUNS",
     "Config",

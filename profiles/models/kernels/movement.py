@@ -13,7 +13,6 @@ from profiles.signature import Kernel, Shape, elements
 
 SECTOR_NBYTES = 32  # what a random access takes from memory
 PHILOX_INSTRUCTIONS = 60.0  # one random number, compared or scaled
-RANDOM_INSTRUCTIONS = 75.0  # one of another distribution
 SEGMENT_INSTRUCTIONS = 250.0  # an embedding's gradient, per element: look-ups of segment borders, most blocks find none
 GATHER_START_NS = 800.0
 ROWS_ADDED_NS = 1_450.0  # 32 rows at random places of a table; half of it where they follow each other
