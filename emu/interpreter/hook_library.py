@@ -77,6 +77,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "store_open": (None, (_str,)),
     "store_descriptor": (_int, ()),
     "store_move": (None, (_int,)),
+    "reads_discarded": (None, (_int,)),
     "data_writer": (_str, (_u64,)),
     "stated_value": (None, (_u32, _u64, _u64)),
     "loop": (None, (_u64, _u32, _int, _str)),
@@ -173,6 +174,7 @@ class Hook:
         self.give_source: Callable[[int, int], None] = functions["source_given"]
         self._dropped = (_u64 * 256)()
         self.allow_copies: Callable[[int], None] = functions["data_allow"]
+        self.reads_discarded: Callable[[int], None] = functions["reads_discarded"]
         self.philox: Callable[[int, int, int, int, int], None] = functions["philox"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
         self.is_uncounted: Callable[[], int] = functions["is_uncounted"]
