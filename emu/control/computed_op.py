@@ -66,7 +66,8 @@ class ComputedOp:
         """The first argument is multiplied by `beta`; if that is 0, it is not read (`mv` passes its empty result)."""
         self._unchanged = op_rules.UNCHANGED.get(name, ())
         self.writes = bool(self._written)
-        self._fresh = [i for i, r in enumerate(schema.returns) if r.alias_info is None]
+        given_back = op_rules.GIVEN_BACK.get(name, ())
+        self._fresh = [i for i, r in enumerate(schema.returns) if r.alias_info is None and i not in given_back]
         """Places of results that are new tensors."""
 
     # ---- arguments -------------------------------------------------------------------------------------------------

@@ -88,6 +88,20 @@ def searched_number(control: ControlTensors, operation: Any, kernel: Kernel) -> 
     return call
 
 
+def mode(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
+    """PyTorch looks for the commonest number in what a kernel has sorted, and stops if it is not there: the kernel is
+    not called.
+    """
+    import torch
+
+    def outputs(keyset: Any, tensor: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+        shape = torch.amax(torch.empty(tensor.shape, device="meta"), dim, keepdim).shape
+        indices = torch.empty(shape, dtype=torch.int64, device=tensor.device)
+        return torch.empty(shape, dtype=tensor.dtype, device=tensor.device), indices
+
+    return any_op(control, operation, outputs)
+
+
 def check_indices(
     control: ControlTensors, name: str, where: tuple[int, int, int | None], args: tuple[Any, ...]
 ) -> None:

@@ -31,6 +31,7 @@ _OWN: dict[str, Maker] = {
     "aten::searchsorted.Scalar_out": device_ops.searched_number,
     "aten::bucketize.Scalar": device_ops.searched_number,
     "aten::bucketize.Scalar_out": device_ops.searched_number,
+    "aten::mode": device_ops.mode,
     **large_ops.OF_LARGE_TENSORS,
     "aten::_local_scalar_dense": host_reads.item,
     "aten::_assert_async": host_reads.assertion,

@@ -94,6 +94,30 @@ def of_no_dimensions(device: str) -> object:
     return torch.gather(number, 0, index), torch.index_select(number, 0, index)
 
 
+def modes(device: str) -> object:
+    whole = torch.randint(0, 9, (6, 30), generator=torch.Generator().manual_seed(0)).to(device)
+    return whole.mode().values, whole.mode(0, keepdim=True).values, whole.flatten().mode().values
+
+
+def recurrent(device: str) -> object:
+    """The weights of a recurrent network outlive its forward pass, which is not computed."""
+    torch.manual_seed(0)
+    network, cell = nn.LSTM(4, 5, 2).to(device), nn.LSTMCell(3, 4).to(device)
+    network(random(device, 3, 2, 4))
+    h, c = cell(random(device, 2, 3))
+    h, c = cell(random(device, 2, 3), (h, c))
+    (h.sum() + c.square().sum()).backward()
+    return [*network.parameters()], h, c, [weight.grad for weight in cell.parameters()]
+
+
+def norms_in_bfloat16(device: str) -> object:
+    norm = nn.LayerNorm(8).to(device).bfloat16()
+    x = random(device, 3, 8).bfloat16().requires_grad_()
+    (norm(x).float() * random(device, 3, 8, seed=4)).sum().backward()
+    assert x.grad is not None
+    return [value.float() / 1000 for value in (norm(x), x.grad, norm.bias.grad)]  # the CPU rounds more
+
+
 def vectors(device: str) -> object:
     x, w = random(device, 4, 6), random(device, 6, seed=1)
     return (
@@ -103,7 +127,8 @@ def vectors(device: str) -> object:
 
 
 CASES: list[Callable[[str], object]] = [
-    *(sparse, compressed, sparse_gradient, nested, conjugated, in_inference_mode, searched, of_no_dimensions, vectors)
+    *(sparse, compressed, sparse_gradient, nested, conjugated, in_inference_mode, searched, of_no_dimensions),
+    *(modes, recurrent, norms_in_bfloat16, vectors),
 ]
 
 
