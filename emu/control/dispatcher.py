@@ -13,7 +13,7 @@ from . import device_ops, host_reads, large_ops, op_rules
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .random_numbers import choices, distributions, fills
-from .routing import Routing
+from .routing.routing import Routing
 from .sparse import operations as sparse_ops
 
 Maker = Callable[[ControlTensors, Any, Kernel], Kernel]

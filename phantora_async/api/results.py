@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from phantora_async.comparison import Comparison
 
-GIB = 2**30
 Table = Literal["steps", "ranks", "kernels"]
 SHARES = ("compute", "transfer", "peers", "host_bound", "idle")
 """How a GPU spends its time; README.md says what they mean."""

@@ -12,9 +12,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .computed_op import Kernel
-from .control_tensors import KNOWN, PENDING, ControlTensors
-from .host_views import Place
+from ..computed_op import Kernel
+from ..control_tensors import KNOWN, PENDING, ControlTensors
+from ..host_views import Place
 
 if TYPE_CHECKING:
     from torch import Tensor
