@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "profiles.models": ["profiles.descriptions", "profiles.errors", "profiles.kernel_names", "profiles.signature",
                         "profiles.triton", "profiles.models.kernels", "profiles.models.products"],
     "profiles.timings": ["profiles.descriptions", "profiles.errors", "profiles.kernel_names", "profiles.models",
-                         "profiles.signature"],
+                         "profiles.models.products", "profiles.signature"],
     "profiles": ["profiles.descriptions", "profiles.kernel_names", "profiles.models", "profiles.signature",
                  "profiles.timings"],
     "profiles.tools": ["profiles", "profiles.descriptions", "profiles.models", "profiles.signature",
