@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import netsim
 from emu.contract.records import NcclKind
-from netsim.collectives import BufferedSend, NcclSettings, Params, Plan, slower
+from netsim.collectives import NcclSettings, Params, Plan, slower
 from phantora_async.over_time import Carried, LinkTraffic, Traffic, parts_for
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time.collectives import Revised
@@ -128,14 +128,6 @@ class NetsimNetworkModel:
     ) -> Plan:
         return netsim.collectives.plan(
             op, nbytes, members, self._topology, self._params, root, ranks, exchange, self._settings
-        )
-
-    def buffered_send(self, send: Collective) -> BufferedSend | None:
-        """What NCCL's buffers let a send do before its receive starts; None if it has to wait for the receive."""
-        source, target = (self._endpoint(send, rank) for rank in send.ranks)
-        ranks = len(send.comm.members)
-        return netsim.collectives.buffered_send(
-            send.nbytes, (source, target), ranks, self._topology, self._params, self._settings
         )
 
     def _endpoint(self, collective: Collective, rank: int) -> int:
