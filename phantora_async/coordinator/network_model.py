@@ -62,7 +62,7 @@ class NetsimNetworkModel:
             for server, gpus in enumerate(servers)
             for _ in range(gpus)
         ]
-        """By rank: the topology's server that it belongs to, and the number there of the first GPU of the rank's own server."""
+        """By rank: the server of the topology, and the number there of the first GPU of the rank's own server."""
         self._members: dict[int, tuple[int, ...]] = {}
         self._flows: dict[Collective, dict[int, int | None]] = {}
         """A collective's flows, and when each completes; None if that is not known."""

@@ -53,7 +53,7 @@ class NetworkModel(Protocol):
         """Nothing will begin or be taken back before this instant: history before it may be dropped."""
 
     def shortest_ns(self, collective: Collective) -> int:
-        """The collective takes at least this long, whatever else is in the network. Equal collectives have equal times."""
+        """The collective takes at least this long, whatever else the network carries. Equal ones have equal times."""
 
 
 class Collectives:
