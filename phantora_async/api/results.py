@@ -208,7 +208,7 @@ class Run:
         each_ns: Sequence[int] = step.get("each_ns", [])
         left_out = step["warm_up"] + step["counted"] - len(each_ns)
         # Steps are timed between their ends, so the first one that has a length is the second.
-        first = left_out + (2 if "optimizer" in step["source"] else 1)
+        first = left_out + (2 if step["source"].startswith("optimizer") else 1)
         return [
             Step(first + place, for_ns / 1e9, left_out + place >= step["warm_up"])
             for place, for_ns in enumerate(each_ns)

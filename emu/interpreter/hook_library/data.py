@@ -42,6 +42,8 @@ class DataCalls(Library):
             "data_move", None, c_uint64, c_uint64, c_uint64
         )
         self.allow_copies: Callable[[int], None] = self._function("data_allow", None, c_uint64)
+        self.reads_discarded: Callable[[bool], None] = self._function("reads_discarded", None, c_int)
+        """What this thread reads from now on decides nothing in the program, and is not counted; False: it is."""
         self.report_kept: Callable[[], None] = self._function("kept", None)
         self.philox: Callable[[int, int, int, int, int], None] = self._function(
             "philox", None, c_uint64, c_uint64, c_uint64, c_uint64, c_void_p
