@@ -69,6 +69,12 @@ class Session:
 
     async def _run(self) -> Outcome:
         runtime = make_runtime()
+        try:
+            return await self._run_in(runtime)
+        finally:
+            runtime.remove()
+
+    async def _run_in(self, runtime: Runtime) -> Outcome:
         launcher: Launcher | Machines
         listen = self._config.listen
         if listen is None:
@@ -112,7 +118,6 @@ class Session:
                 if page is not None:
                     await page.close(report, ended)
                 await launcher.close()
-                runtime.remove()
                 self._terminal.close()
             self._add_log(outcome)
             return outcome
@@ -252,6 +257,8 @@ class Session:
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"], event["untold"])
                 case "isolation":
                     self._show_isolation(event["level"], event["reason"])
+                case "dismissed":
+                    coordinator.rank_dismissed(event["rank"], event["signal"])
                 case "command_ended":
                     if not coordinator.launcher_ended() and (event["code"] or event["signal"]):
                         self._end(self._command_failed(event["server"], event["code"], event["signal"]))

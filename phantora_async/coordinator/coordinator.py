@@ -20,9 +20,9 @@ from phantora_async.coordinator.connections import Connections
 from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.live_state import LiveState
 from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
-from phantora_async.coordinator.restarts import Restarts
+from phantora_async.coordinator.restarts import Held, Restarts
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
-from phantora_async.coordinator.standstill import Standstill
+from phantora_async.coordinator.standstill import PATIENCE_S, Standstill
 from phantora_async.coordinator.status import Status, StatusView
 from phantora_async.diagnosis.rank_states import RankState, states
 from phantora_async.errors import Deadlock, InternalError, Interrupted, Mismatch, RunFailure
@@ -98,6 +98,8 @@ class Coordinator:
         """The run has ended, or has failed."""
         self._server: asyncio.Server | None = None
         self._channels: list[Channel] = []
+        self._dismissed: set[int] = set()
+        """Ranks whose process was ended by who started it, until its connection closes."""
         self._gc_threshold = gc.get_threshold()
         self._turn_due = False
         self._stop = Stop.STARVED
@@ -143,6 +145,17 @@ class Coordinator:
         elif not self._connections.connected(rank):
             self._ended_well(rank)
         self._check_over()
+
+    def rank_dismissed(self, rank: int, signal: int) -> None:
+        """Who started the rank's process has ended it by this signal. If no rank has failed before, another process may
+        become this rank.
+        """
+        if self._restarts.first is not None:
+            self.rank_exited(rank, 0, signal)
+        elif self._connections.connected(rank):
+            self._dismissed.add(rank)
+        else:
+            self._ended_well(rank)
 
     def launcher_ended(self) -> bool:
         """The user's launcher has ended on one server. True: that has ended the run, because a rank had failed."""
@@ -256,6 +269,8 @@ class Coordinator:
         if not self._restarts.hold(channel, hello):
             self._connections.connect(channel, hello)
             self._usage.add_rank(hello.rank, channel.pid)
+        elif self._restarts.next_ones:
+            self._begin_again_soon()
 
     def received(self, channel: Channel, arrived: list[Any], nbytes: int) -> None:
         if self._restarts.keep(channel, arrived, nbytes):
@@ -292,6 +307,9 @@ class Coordinator:
             if rank in self._run_end.exits:
                 if self._run_end.exits[rank].well:
                     self._ended_well(rank)
+            elif rank in self._dismissed:
+                self._dismissed.discard(rank)
+                self._ended_well(rank)
             elif self._fact_builder.rank_info[rank].bye is None:
                 asyncio.get_running_loop().call_later(EXIT_S, self._note_exec, channel)
             self._restarts.former_closed(rank)
@@ -302,6 +320,7 @@ class Coordinator:
     def _note_exec(self, channel: Channel) -> None:
         rank = channel.rank
         ended = rank in self._run_end.exits or self._run_end.failure is not None
+        ended = ended or self._fact_builder.rank_info[rank].bye is not None
         if not ended and not self._connections.connected(rank) and self._connections.is_latest(channel):
             self._fact_builder.warn(
                 rank, "the process has executed another program: it is emulated again once that uses a GPU"
@@ -328,9 +347,26 @@ class Coordinator:
         if first is not None and self._run_end.failure is None and self._restarts.complete():
             with self._failures():
                 for process in self._restarts.restart(self._run_end.rank_died(first).exit_code):
-                    self.connected(process.channel, process.hello)
-                    for arrived, nbytes in process.arrived:
-                        self._take_in(process.hello.rank, arrived, nbytes)
+                    self._take_held(process)
+
+    def _begin_again_soon(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._begin_again)
+
+    def _begin_again(self) -> None:
+        """Processes of ranks whose former one has ended well go on when virtual time can decide nothing more."""
+        if self._over.is_set() or self._run_end.failure is not None or not self._restarts.next_ones:
+            return
+        with self._failures():
+            still = not self._turn_due and self._stop in (Stop.STARVED, Stop.DRAINED)
+            for process in self._restarts.begin_again() if still else ():
+                self._take_held(process)
+        if self._restarts.next_ones:
+            self._begin_again_soon()
+
+    def _take_held(self, process: Held) -> None:
+        self.connected(process.channel, process.hello)
+        for arrived, nbytes in process.arrived:
+            self._take_in(process.hello.rank, arrived, nbytes)
 
     def _look_after_failure(self) -> None:
         """Virtual time stands where the launcher notices that a rank has failed. The launcher is told when the other
@@ -369,10 +405,12 @@ class Coordinator:
                 self._take_turn_soon()
             elif self._stop is Stop.STARVED:
                 self._look_later(self._standstill.first_look_s())
-            elif not self._timeline.all_finished():
-                raise Deadlock("deadlock: no rank can ever continue")
-            else:
+            elif self._timeline.all_finished():
                 self._check_over()
+            elif self._spec.launcher:
+                self._look_later(LOOK_AGAIN_S)  # another process of a rank that has ended may come
+            else:
+                raise Deadlock("deadlock: no rank can ever continue")
 
     # ---- standstill ------------------------------------------------------------------------------------------------
 
@@ -383,7 +421,10 @@ class Coordinator:
 
     def _look(self) -> None:
         self._look_timer = None
-        if self._over.is_set() or self._turn_due or self._stop is not Stop.STARVED:
+        if self._over.is_set() or self._turn_due or self._stop not in (Stop.STARVED, Stop.DRAINED):
+            return
+        if self._stop is Stop.DRAINED:
+            self._look_for_processes()
             return
         self._blocked_ranks.gone = self._restarts.failed
         if self._timeline.starved in self._restarts.failed:
@@ -391,11 +432,35 @@ class Coordinator:
                 self._look_after_failure()
             return
         with self._failures():
+            starved = self._timeline.starved
+            if (
+                starved is not None
+                and self._spec.launcher
+                and self._restarts.nobody_starts(starved, self._blocked_ranks)
+            ):
+                self._do_without(starved)
+                return
             again_s = self._standstill.look()
             if again_s is None:
                 self._take_turn_soon()
             else:
                 self._look_later(again_s)
+
+    def _look_for_processes(self) -> None:
+        """Ranks wait, and others have ended: their launcher may start the next processes of these."""
+        with self._failures():
+            if self._restarts.idle_s() > PATIENCE_S and not self._restarts.next_ones:
+                raise Deadlock("deadlock: no rank can ever continue")
+            self._look_later(LOOK_AGAIN_S)
+
+    def _do_without(self, rank: int) -> None:
+        """The launcher has started fewer ranks than there are GPUs. If the rank comes after all, it begins then."""
+        self._fact_builder.warn(
+            rank,
+            f"no process has used this GPU while the others waited for {PATIENCE_S:.0f} s: virtual time goes on "
+            "without it; --nproc-per-node should be the number of ranks that the launcher starts on a server",
+        )
+        self._ended_well(rank)
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
