@@ -209,10 +209,15 @@ class Session:
         )
 
     def _tails(self) -> list[LogTail]:
-        shown = sorted(self._config.shown_ranks)
+        config = self._config
+        shown, kind = sorted(config.shown_ranks), "rank"
+        if config.launcher:  # the ranks of a server have one log
+            servers = [server for server, gpus in enumerate(config.servers) for _ in range(gpus)]
+            shown, kind = sorted({servers[rank] for rank in shown}), "server"
         width = len(str(shown[-1])) if shown else 0
-        prefixes = {rank: f"[rank {rank:>{width}}] " if len(shown) > 1 else "" for rank in shown}
-        return [LogTail(self._config.log(rank), self._terminal, prefixes[rank]) for rank in shown]
+        prefixes = [f"[{kind} {number:>{width}}] " if len(shown) > 1 else "" for number in shown]
+        logs = [config.run_dir / f"{kind}{number}.log" for number in shown]
+        return [LogTail(log, self._terminal, prefix) for log, prefix in zip(logs, prefixes, strict=True)]
 
     # ---- while it runs ---------------------------------------------------------------------------------------------
 
