@@ -60,17 +60,17 @@ class _Child:
 
     pid: int
     stub: socket.socket | None
-    """None: it is the user's launcher."""
+    """None: the process is the user's launcher."""
     joined: socket.socket
-    """Here it says which rank it has become."""
+    """The socket on which the process says which rank it has become."""
     given_rank: bool = False
-    """A launcher has told it which rank it is."""
+    """A launcher has told the process which rank it is."""
     signalled: bool = field(default=False, init=False)
-    """Who started it has sent it a signal."""
+    """The process that started it has sent it a signal."""
 
     def dismissed(self, ended: processes.Ended) -> bool:
-        """Who started it has ended it, as `multiprocessing.Pool` ends its workers. A launcher that ends a rank to
-        which it has given a number will start all ranks again, or end.
+        """Has the process that started it ended it, as `multiprocessing.Pool` ends its workers? A launcher that ends a
+        rank to which it has given a number will start all ranks again, or end.
         """
         return self.signalled and bool(ended.signal) and not self.given_rank
 
