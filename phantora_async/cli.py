@@ -60,6 +60,8 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of the console script."""
     _prepare_streams()
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what the command has made is removed
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 

@@ -69,6 +69,12 @@ class Session:
 
     async def _run(self) -> Outcome:
         runtime = make_runtime()
+        try:
+            return await self._run_in(runtime)
+        finally:
+            runtime.remove()
+
+    async def _run_in(self, runtime: Runtime) -> Outcome:
         launcher: Launcher | Machines
         listen = self._config.listen
         if listen is None:
@@ -112,7 +118,6 @@ class Session:
                 if page is not None:
                     await page.close(report, ended)
                 await launcher.close()
-                runtime.remove()
                 self._terminal.close()
             self._add_log(outcome)
             return outcome
@@ -204,10 +209,15 @@ class Session:
         )
 
     def _tails(self) -> list[LogTail]:
-        shown = sorted(self._config.shown_ranks)
+        config = self._config
+        shown, kind = sorted(config.shown_ranks), "rank"
+        if config.launcher:  # the ranks of a server have one log
+            servers = [server for server, gpus in enumerate(config.servers) for _ in range(gpus)]
+            shown, kind = sorted({servers[rank] for rank in shown}), "server"
         width = len(str(shown[-1])) if shown else 0
-        prefixes = {rank: f"[rank {rank:>{width}}] " if len(shown) > 1 else "" for rank in shown}
-        return [LogTail(self._config.log(rank), self._terminal, prefixes[rank]) for rank in shown]
+        prefixes = [f"[{kind} {number:>{width}}] " if len(shown) > 1 else "" for number in shown]
+        logs = [config.run_dir / f"{kind}{number}.log" for number in shown]
+        return [LogTail(log, self._terminal, prefix) for log, prefix in zip(logs, prefixes, strict=True)]
 
     # ---- while it runs ---------------------------------------------------------------------------------------------
 
@@ -252,6 +262,8 @@ class Session:
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"], event["untold"])
                 case "isolation":
                     self._show_isolation(event["level"], event["reason"])
+                case "dismissed":
+                    coordinator.rank_dismissed(event["rank"], event["signal"])
                 case "command_ended":
                     if not coordinator.launcher_ended() and (event["code"] or event["signal"]):
                         self._end(self._command_failed(event["server"], event["code"], event["signal"]))

@@ -67,9 +67,12 @@ class Preparation:
         theirs.close()
         self._error = ""
         try:
-            if self._ours.recv(16) == _READY:
+            said = self._ours.recv(1 << 12)
+            if said == _READY:
                 id_maps.write(self._pid)
                 self._ours.send(_GO)
+            else:
+                self._error = said.decode(errors="replace")
         except OSError as error:
             self._error = f"cannot map users and groups: {error.strerror}"
             self._ours.shutdown(socket.SHUT_WR)

@@ -63,8 +63,16 @@ class _Child:
     """None: the process is the user's launcher."""
     joined: socket.socket
     """The socket on which the process says which rank it has become."""
+    given_rank: bool = False
+    """A launcher has told the process which rank it is."""
     signalled: bool = field(default=False, init=False)
     """The process that started it has sent it a signal."""
+
+    def dismissed(self, ended: processes.Ended) -> bool:
+        """Has the process that started it ended it, as `multiprocessing.Pool` ends its workers? A launcher that ends a
+        rank to which it has given a number will start all ranks again, or end.
+        """
+        return self.signalled and bool(ended.signal) and not self.given_rank
 
 
 class _Server:
@@ -210,7 +218,7 @@ class _Server:
         theirs.close()
         request.close()
         warm_children.answer_forked(stub, pid)
-        self._add(_Child(pid, stub, ours))
+        self._add(_Child(pid, stub, ours, given_rank=seat is not None))
         self._expect(request)
 
     def _add(self, child: _Child) -> None:
@@ -273,6 +281,9 @@ class _Server:
         if seat is not None:
             if self._command and not (ended.code or ended.signal):
                 self._ended_well[seat.rank] = seat
+            elif self._command and child is not None and child.dismissed(ended):
+                self._ended_well[seat.rank] = seat
+                self._control.send("dismissed", rank=seat.rank, signal=ended.signal)
             else:
                 # A launcher that hears of the end may end the other ranks and start all of them again. It hears of it
                 # when virtual time is there.

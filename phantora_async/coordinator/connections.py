@@ -47,9 +47,9 @@ class Connections:
         if processes:
             if any(hello.process == other.process for other in processes):
                 raise ProtocolError(hello.rank, "a second process says it is this rank")
-            channel.beside_another = any(other.open for other in processes)
             self._fact_builder.process_joins(hello.rank)
         processes.append(channel)
+        channel.of_rank = processes
         self._channels[hello.rank] = channel
         self.pids[hello.rank] = channel.pid
 

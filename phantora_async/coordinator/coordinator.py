@@ -71,8 +71,9 @@ class Coordinator:
         early_end = EarlyEnd(spec, timeline)
         failures = Failures(timeline, fact_builder, connections, blocked_ranks, restarts, early_end, run_end)
         turns = Turns(
-            timeline, policy, fact_builder, connections, trace, blocked_ranks, restarts, early_end, run_end, failures
-        )
+            timeline, policy, fact_builder, connections, trace, blocked_ranks, restarts, early_end, run_end, failures,
+            spec.launcher,
+        )  # fmt: skip
         usage = Usage()
         self._rank_processes = RankProcesses(
             spec, timeline, fact_builder, connections, trace, blocked_ranks, stall_watch, restarts, run_end, failures,
@@ -116,6 +117,12 @@ class Coordinator:
         yet; ``ends_to_tell`` says when it is to be told.
         """
         self._rank_processes.exited(rank, Exit(returncode, signal or 0), untold)
+
+    def rank_dismissed(self, rank: int, signal: int) -> None:
+        """The process that started the rank's process has ended it by this signal. If no rank has failed before,
+        another process may become this rank.
+        """
+        self._rank_processes.dismissed(rank, Exit(0, signal))
 
     def launcher_ended(self) -> bool:
         """The user's launcher has ended on one server. True: that has ended the run, because a rank had failed."""

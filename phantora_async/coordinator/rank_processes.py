@@ -8,10 +8,10 @@ from typing import Any
 from emu.contract import records
 from phantora_async.coordinator.connections import Connections
 from phantora_async.coordinator.failures import Failures
-from phantora_async.coordinator.restarts import Restarts
+from phantora_async.coordinator.restarts import Held, Restarts
 from phantora_async.coordinator.run_end import Exit, RunEnd
 from phantora_async.coordinator.tracing import trace_profiled
-from phantora_async.coordinator.turns import Turns
+from phantora_async.coordinator.turns import LOOK_AGAIN_S, Turns
 from phantora_async.errors import RunFailure
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.fact_builder import FactBuilder
@@ -56,6 +56,8 @@ class RankProcesses:
         self._failures = failures
         self._turns = turns
         self._usage = usage
+        self._dismissed: set[int] = set()
+        """Ranks whose process was ended by the process that started it, until its connection closes."""
 
     # ---- for the channels, see ``channel.Receiver`` ----------------------------------------------------------------
 
@@ -63,6 +65,8 @@ class RankProcesses:
         if not self._restarts.hold(channel, hello):
             self._connections.connect(channel, hello)
             self._usage.add_rank(hello.rank, channel.pid)
+        elif self._restarts.next_ones:
+            self._begin_again_soon()
 
     def received(self, channel: Channel, arrived: list[Any], nbytes: int) -> None:
         if self._restarts.keep(channel, arrived, nbytes):
@@ -98,6 +102,9 @@ class RankProcesses:
             if rank in self._run_end.exits:
                 if self._run_end.exits[rank].well:
                     self._ended_well(rank)
+            elif rank in self._dismissed:
+                self._dismissed.discard(rank)
+                self._ended_well(rank)
             elif self._fact_builder.rank_info[rank].bye is None:
                 asyncio.get_running_loop().call_later(EXIT_S, self._note_exec, channel)
             self._restarts.former_closed(rank)
@@ -108,6 +115,7 @@ class RankProcesses:
     def _note_exec(self, channel: Channel) -> None:
         rank = channel.rank
         ended = rank in self._run_end.exits or self._run_end.failure is not None
+        ended = ended or self._fact_builder.rank_info[rank].bye is not None
         if not ended and not self._connections.connected(rank) and self._connections.is_latest(channel):
             self._fact_builder.warn(
                 rank, "the process has executed another program: it is emulated again once that uses a GPU"
@@ -133,6 +141,15 @@ class RankProcesses:
             self._ended_well(rank)
         self._turns.check_over()
 
+    def dismissed(self, rank: int, exit: Exit) -> None:
+        """See ``Coordinator.rank_dismissed``."""
+        if self._restarts.first is not None:
+            self.exited(rank, exit, untold=False)
+        elif self._connections.connected(rank):
+            self._dismissed.add(rank)
+        else:
+            self._ended_well(rank)
+
     def _ended_well(self, rank: int) -> None:
         with self._failures.caught():
             self._connections.rank_ended(rank)
@@ -151,6 +168,24 @@ class RankProcesses:
         if first is not None and self._run_end.failure is None and self._restarts.complete():
             with self._failures.caught():
                 for process in self._restarts.restart(self._run_end.rank_died(first).exit_code):
-                    self.connected(process.channel, process.hello)
-                    for arrived, nbytes in process.arrived:
-                        self._take_in(process.hello.rank, arrived, nbytes)
+                    self._take_held(process)
+
+    # ---- processes that were held ----------------------------------------------------------------------------------
+
+    def _begin_again_soon(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._begin_again)
+
+    def _begin_again(self) -> None:
+        """Processes of ranks whose former one has ended well go on when virtual time can decide nothing more."""
+        if self._run_end.over.is_set() or self._run_end.failure is not None or not self._restarts.next_ones:
+            return
+        with self._failures.caught():
+            for process in self._restarts.begin_again() if self._turns.stand_still else ():
+                self._take_held(process)
+        if self._restarts.next_ones:
+            self._begin_again_soon()
+
+    def _take_held(self, process: Held) -> None:
+        self.connected(process.channel, process.hello)
+        for arrived, nbytes in process.arrived:
+            self._take_in(process.hello.rank, arrived, nbytes)

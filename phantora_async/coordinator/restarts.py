@@ -5,6 +5,9 @@ as often as `--max-restarts` says. It is *told* of the end of a process when vir
 which it would notice, so that the other ranks have done until then what they would do on a cluster. A failure is the
 run's end when the launcher has ended, or does nothing for PATIENCE_S. Processes that start meanwhile are *held*: they
 wait until each rank has one and all former ones have ended. Then all ranks go on at one instant of virtual time.
+
+A launcher may also start one job after the other (`mp.spawn` twice, a shell script with two commands), or the next
+process of a single rank. It is held until virtual time has executed what the rank's former process sent.
 """
 
 from __future__ import annotations
@@ -15,13 +18,19 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from emu.contract import records
+from phantora_async.coordinator import standstill
 from phantora_async.coordinator.connections import Connections
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.virtual_time import Timeline
 
 PATIENCE_S = 60.0
 """How long a launcher may do nothing after a rank has failed. torchrun waits 30 s for ranks that ignore SIGTERM."""
+
+
+TOGETHER_S = 0.5
+"""Ranks of a job that follows another one start at one instant of virtual time if they come this close together."""
 
 
 class Restart(NamedTuple):
@@ -73,6 +82,7 @@ class Restarts:
         self._held: dict[int, Held] = {}
         """By rank."""
         self._news_s = 0.0
+        self._held_s = 0.0
 
     @property
     def first(self) -> int | None:
@@ -113,6 +123,20 @@ class Restarts:
         """Something has happened, in real time."""
         self._news_s = monotonic()
 
+    def idle_s(self) -> float:
+        """For how long, in real time, nothing has happened."""
+        return monotonic() - self._news_s
+
+    def nobody_starts(self, rank: int, blocked_ranks: BlockedRanks) -> bool:
+        """Has no process become this rank, while all others have waited for long?"""
+        started = self._connections.pids
+        if rank in started or not started or self.idle_s() < standstill.PATIENCE_S:
+            return False
+        blocked_ranks.gone = [other for other in range(len(self._fact_builder.rank_info)) if other not in started]
+        waiting = blocked_ranks.all_wait()
+        blocked_ranks.gone = self.failed
+        return waiting
+
     def given_up(self) -> bool:
         """A rank has failed, and its launcher does nothing."""
         return bool(self.failed) and monotonic() - self._news_s > PATIENCE_S
@@ -122,9 +146,13 @@ class Restarts:
     def hold(self, channel: Channel, hello: records.Hello) -> bool:
         """A process has connected. True: it is held, because the rank's former process has ended."""
         rank = hello.rank
-        if not self.failed or (self._connections.connected(rank) and not self._has_ended(rank)):
+        if self.failed:
+            if self._connections.connected(rank) and not self._has_ended(rank):
+                return False
+        elif not self._ended_well(rank):
             return False
         self._held[rank] = Held(channel, hello, [])
+        self._held_s = monotonic()
         self.news()
         return True
 
@@ -153,6 +181,36 @@ class Restarts:
 
     def _has_ended(self, rank: int) -> bool:
         return rank in self._exits or self._fact_builder.rank_info[rank].bye is not None
+
+    def _ended_well(self, rank: int) -> bool:
+        known = self._fact_builder.rank_info
+        return 0 <= rank < len(known) and known[rank].bye is not None
+
+    # ---- the next process of a rank --------------------------------------------------------------------------------
+
+    @property
+    def next_ones(self) -> bool:
+        """Are processes held of ranks whose former process has ended well?"""
+        return bool(self._held) and not self.failed
+
+    def begin_again(self) -> list[Held]:
+        """Virtual time stands still. Returns processes that go on at this instant, and are to be connected: all that
+        are held, once no other has come for TOGETHER_S and the work of the former ones is done.
+        """
+        ready = monotonic() - self._held_s > TOGETHER_S and all(
+            not self._connections.connected(rank) and self._timeline.has_ended(rank) for rank in self._held
+        )
+        if not ready:
+            return []
+        held = [self._held.pop(rank) for rank in sorted(self._held)]
+        for process in held:
+            rank = process.hello.rank
+            self._timeline.begin_again(rank)
+            self._fact_builder.begin_again(rank)
+            self._exits.pop(rank, None)
+        return held
+
+    # ---- all ranks start again -------------------------------------------------------------------------------------
 
     def complete(self) -> bool:
         """Has each rank that had a process a new one, and have all former ones gone?"""

@@ -9,7 +9,7 @@ from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.failures import Failures
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import RunEnd
-from phantora_async.coordinator.standstill import Standstill
+from phantora_async.coordinator.standstill import PATIENCE_S, Standstill
 from phantora_async.errors import Deadlock
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
@@ -35,7 +35,9 @@ class Turns:
         early_end: EarlyEnd,
         run_end: RunEnd,
         failures: Failures,
+        launcher: bool,
     ) -> None:
+        """`launcher`: a launcher of the user's starts the ranks' processes."""
         self._timeline = timeline
         self._policy = policy
         self._fact_builder = fact_builder
@@ -47,6 +49,7 @@ class Turns:
         self._early_end = early_end
         self._run_end = run_end
         self._failures = failures
+        self._launcher = launcher
         self._due = False
         self._stop = Stop.STARVED
         """Why the last turn ended."""
@@ -56,6 +59,11 @@ class Turns:
     def passed_over(self) -> int:
         """How often virtual time continued without ranks that slept where no record tells of it."""
         return self._standstill.passed_over
+
+    @property
+    def stand_still(self) -> bool:
+        """Can virtual time decide nothing until more records come?"""
+        return not self._due and self._stop in (Stop.STARVED, Stop.DRAINED)
 
     def take_soon(self) -> None:
         if not self._due:
@@ -83,10 +91,12 @@ class Turns:
                 self.take_soon()
             elif self._stop is Stop.STARVED:
                 self._look_later(self._standstill.first_look_s())
-            elif not self._timeline.all_finished():
-                raise Deadlock("deadlock: no rank can ever continue")
-            else:
+            elif self._timeline.all_finished():
                 self.check_over()
+            elif self._launcher:
+                self._look_later(LOOK_AGAIN_S)  # another process of a rank that has ended may come
+            else:
+                raise Deadlock("deadlock: no rank can ever continue")
 
     def look_ahead(self) -> None:
         """While virtual time waits for a rank: goes ahead of it, for what is shown."""
@@ -112,7 +122,10 @@ class Turns:
 
     def _look(self) -> None:
         self._look_timer = None
-        if self._run_end.over.is_set() or self._due or self._stop is not Stop.STARVED:
+        if self._run_end.over.is_set() or not self.stand_still:
+            return
+        if self._stop is Stop.DRAINED:
+            self._look_for_processes()
             return
         self._blocked_ranks.gone = self._restarts.failed
         if self._timeline.starved in self._restarts.failed:
@@ -120,11 +133,34 @@ class Turns:
                 self._look_after_failure()
             return
         with self._failures.caught():
+            starved = self._timeline.starved
+            if starved is not None and self._launcher and self._restarts.nobody_starts(starved, self._blocked_ranks):
+                self._do_without(starved)
+                return
             again_s = self._standstill.look()
             if again_s is None:
                 self.take_soon()
             else:
                 self._look_later(again_s)
+
+    def _look_for_processes(self) -> None:
+        """Ranks wait, and others have ended: their launcher may start the next processes of these."""
+        with self._failures.caught():
+            if self._timeline.all_finished():
+                return
+            if self._restarts.idle_s() > PATIENCE_S and not self._restarts.next_ones:
+                raise Deadlock("deadlock: no rank can ever continue")
+            self._look_later(LOOK_AGAIN_S)
+
+    def _do_without(self, rank: int) -> None:
+        """The launcher has started fewer ranks than there are GPUs. If the rank comes after all, it begins then."""
+        self._fact_builder.warn(
+            rank,
+            f"no process has used this GPU while the others waited for {PATIENCE_S:.0f} s: virtual time goes on "
+            "without it; --nproc-per-node should be the number of ranks that the launcher starts on a server",
+        )
+        self._connections.rank_ended(rank)
+        self.take_soon()
 
     def _look_after_failure(self) -> None:
         """Virtual time stands where the launcher notices that a rank has failed. The launcher is told when the other

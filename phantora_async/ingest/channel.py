@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 from emu.contract import records
@@ -47,8 +48,9 @@ class Channel(asyncio.Protocol):
         """The rank's process id as this process sees it. HELLO has the id inside the rank's own pid namespace."""
         self.process = 0
         """Tells the processes of one rank apart."""
-        self.beside_another = False
-        """Another process of the rank goes on after this one: the rank does not end with it."""
+        self.of_rank: Sequence[Channel] = ()
+        """All processes of its rank: the rank does not end with this one if another one goes on."""
+        self.said_bye = False
         self.open = True
         self.paused = False
 
@@ -78,8 +80,8 @@ class Channel(asyncio.Protocol):
             if arrived:
                 if self.rank < 0:
                     self._introduce(arrived[0])
-                if self.beside_another:
-                    arrived = [record for record in arrived if record.kind != records.BYE]
+                if len(self.of_rank) > 1:
+                    arrived = self._without_bye(arrived)
                 self._receiver.received(self, arrived, used)
             if malformed is not None:
                 raise ProtocolError(self.rank, str(malformed))
@@ -88,6 +90,13 @@ class Channel(asyncio.Protocol):
             # rank ends when its connection closes, and its end would hide the reason.
             self.pause()
             self._receiver.failed(error)
+
+    def _without_bye(self, arrived: list[Any]) -> list[Any]:
+        """As they are, unless the process ends and another one of the rank goes on."""
+        kept = [record for record in arrived if record.kind != records.BYE]
+        self.said_bye = self.said_bye or len(kept) < len(arrived)
+        goes_on = any(other.open and not other.said_bye for other in self.of_rank)
+        return kept if goes_on else arrived
 
     def _introduce(self, first: Any) -> None:
         """Raises ProtocolError unless the first record is a HELLO of this version."""

@@ -100,6 +100,10 @@ class CollectiveMatching:
         self._called.clear()
         self._ended.difference_update(ranks)
 
+    def begin_again(self, rank: int) -> None:
+        """Another process of a rank that has ended calls with communicators of its own."""
+        self._ended.discard(rank)
+
     def rank_ended(self, rank: int) -> None:
         """The rank has ended and will call nothing more. Raises Deadlock if others wait for it."""
         self._ended.add(rank)

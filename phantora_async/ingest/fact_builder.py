@@ -151,6 +151,12 @@ class FactBuilder:
         """Another process of the rank will say HELLO."""
         self.rank_info[rank].hello = None
 
+    def begin_again(self, rank: int) -> None:
+        """The rank's process has ended well, and another one will say HELLO."""
+        self.rank_info[rank].bye = None
+        self._matching.begin_again(rank)
+        self.process_joins(rank)
+
     def restart(self, ranks: Iterable[int], steps: int) -> None:
         """These ranks start again, after so many steps; all processes have ended."""
         self._exchange = DataExchange()

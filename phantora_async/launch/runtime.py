@@ -74,10 +74,14 @@ def make_runtime() -> Runtime:
             f"in a source checkout, build it: {sys.executable} emu/hook/build.py",
         )
     runtime = Runtime(_runtime_folder(), int(time.time()))
-    runtime.libraries.mkdir()
-    for library in HOOK.parent.glob("*.so.1"):
-        (runtime.libraries / library.name).symlink_to(library)
-    (runtime.libraries / "libcuda.so").symlink_to(HOOK)
+    try:
+        runtime.libraries.mkdir()
+        for library in HOOK.parent.glob("*.so.1"):
+            (runtime.libraries / library.name).symlink_to(library)
+        (runtime.libraries / "libcuda.so").symlink_to(HOOK)
+    except BaseException:
+        runtime.remove()
+        raise
     return runtime
 
 

@@ -1,4 +1,5 @@
-"""All ranks start again at one instant, because a rank failed and its launcher restarts the job.
+"""All ranks start again at one instant, because a rank failed and its launcher restarts the job; or one rank goes on
+with another process, because its former one has ended well.
 
 The processes of the ranks have ended in real time, some of them earlier, some later than at the instant at which their
 launcher ends them in virtual time. What they sent is executed up to that instant, and what would come later is
@@ -41,6 +42,17 @@ def restart(timeline: Timeline, hosts: Hosts, first: int, ranks: Collection[int]
         host.state = HostState.RUNNING
         event_queue.push(at_ns, host)
     return at_ns
+
+
+def begin_again(timeline: Timeline, host: Host) -> None:
+    """See ``Timeline.begin_again``."""
+    at_ns = max(timeline.event_queue.now_ns, host.clock_ns)
+    _end_process(timeline, host)
+    for device in host.used:
+        device.account(at_ns)
+    host.clock_ns = at_ns
+    host.state = HostState.RUNNING
+    timeline.event_queue.push(at_ns, host)
 
 
 def _execute_up_to_the_end_of(timeline: Timeline, hosts: Hosts, failed: Host) -> None:

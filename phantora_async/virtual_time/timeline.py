@@ -21,7 +21,7 @@ from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, Event
 from phantora_async.virtual_time.foresight import Foresight
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
-from phantora_async.virtual_time.restart import restart
+from phantora_async.virtual_time.restart import begin_again, restart
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
 from phantora_async.virtual_time.speculation import Speculation
@@ -157,6 +157,19 @@ class Timeline:
         if self._passing or self._passed_over:
             self._return_all()
         return restart(self, self.host_rules, first, ranks)
+
+    def has_ended(self, rank: int) -> bool:
+        """Has everything been executed that the rank sent up to its BYE, and what its GPU was given? Ends what is
+        simulated ahead.
+        """
+        if self.rollback_log.on:
+            self.speculation.stop()
+        host = self.hosts[rank]
+        return host.state == HostState.FINISHED and not any(stream.state for stream in host.ordered_streams())
+
+    def begin_again(self, rank: int) -> None:
+        """The process of the rank ``has_ended``, and another one of the same rank starts at the present instant."""
+        begin_again(self, self.hosts[rank])
 
     def run(self, budget: int, ahead: bool = False) -> Stop:
         """Executes about `budget` events. Raises ProtocolError for a fact that no working hook sends.

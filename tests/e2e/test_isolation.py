@@ -136,6 +136,37 @@ def test_as_an_ordinary_user(tmp_path: Path) -> None:
         shutil.rmtree(folder)
 
 
+WITHOUT_USER_NAMESPACES = """
+import os, sys
+from pathlib import Path
+from emu.contract import namespaces
+namespaces.unshare(namespaces.USER, "a user namespace")
+Path("/proc/self/setgroups").write_text("deny")
+Path("/proc/self/uid_map").write_text(f"0 {sys.argv[1]} 1")
+Path("/proc/self/gid_map").write_text(f"0 {sys.argv[2]} 1")
+Path("/proc/sys/user/max_user_namespaces").write_text("0")
+os.execv(sys.executable, [sys.executable, "-m", "phantora_async", *sys.argv[3:]])
+"""
+
+
+@pytest.mark.parametrize("level", ["auto", "full"])
+def test_where_user_namespaces_are_forbidden(tmp_path: Path, level: str) -> None:
+    """By the setting of a user namespace around the command: that of this machine stays as it is."""
+    needs_torch()
+    script = tmp_path / "empty.py"
+    script.write_text("print('RAN')\n")
+    command = [sys.executable, "-c", WITHOUT_USER_NAMESPACES, str(os.getuid()), str(os.getgid()), "run", "-n", "1"]
+    command += ["--python", RANKS_PYTHON, "--isolation", level, "--run-dir", str(tmp_path / "run"), str(script)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    output = done.stdout + done.stderr
+    if "Error" in output and done.returncode == 1:
+        pytest.skip(f"no user namespace can be made here: {output.splitlines()[-1]}")
+    reason = "cannot make a user namespace: No space left on device (user.max_user_namespaces is 0)"
+    assert reason in output
+    assert done.returncode == (0 if level == "auto" else 69), output
+    assert ("RAN" in output) == (level == "auto")
+
+
 def test_what_is_simulated_does_not_depend_on_isolation(run: Run) -> None:
     full = run("determinism.py", n=4, options=("--isolation", "full", "--nproc-per-node", "2"))
     skip_if_forbidden(full)

@@ -44,6 +44,14 @@ def test_torchrun_with_arguments_of_each_server(run: Run) -> None:
     assert "SEEN [(0, 0" in done.log(0) + done.log(2)
 
 
+def test_each_line_of_a_server_is_shown_once(run: Run) -> None:
+    command = ["--nproc-per-node", "2", "--show-ranks", "all", "--launcher", "--"]
+    done = run(Path("sh"), "-c", "echo FROM $NODE_RANK; exec python " + SCRIPT + " spawn", n=4, options=tuple(command))
+    assert done.exit_code == 0, done.output
+    assert [done.output.count(f"[server {server}] FROM {server}\n") for server in (0, 1)] == [1, 1]
+    assert done.output.count("FROM") == 2
+
+
 def test_torchrun_as_a_module(run: Run) -> None:
     check(launch(run, "python", "-m", "torch.distributed.run", "--nproc-per-node=2", SCRIPT, "ranks"))
 
