@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Kernel = Callable[..., Any]
 """`kernel(keyset, *args, **kwargs)`, as the dispatcher calls it."""
-_NUMBERS = frozenset((int, float, bool))
+_NUMBERS = frozenset((int, float, bool, complex))
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:
@@ -334,7 +334,8 @@ class NumberWrapper:
         self._torch = torch
         self._unrecorded = control.unrecorded
         self.places = tuple(i for i, a in enumerate(operation._schema.arguments) if str(a.type) == "Tensor")
-        self._wrapped: dict[tuple[type, float, bool], Tensor] = {}
+        self._wide = (torch.float64, torch.complex128)
+        self._wrapped: dict[tuple[type, complex, bool], Tensor] = {}
 
     def wrap(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with tensors in place of these numbers."""
@@ -343,16 +344,16 @@ class NumberWrapper:
                 args = (*args[:place], self._tensor(args[place], args), *args[place + 1 :])
         return args
 
-    def _tensor(self, value: float, args: tuple[Any, ...]) -> Tensor:
+    def _tensor(self, value: complex, args: tuple[Any, ...]) -> Tensor:
         torch, kind = self._torch, type(value)
-        double = kind is float and any(
-            isinstance(other, torch.Tensor) and other.dtype is torch.float64 for other in args
+        double = kind in (float, complex) and any(
+            isinstance(other, torch.Tensor) and other.dtype in self._wide for other in args
         )
         tensor = self._wrapped.get((kind, value, double))
         if tensor is None:
             if len(self._wrapped) >= 256:
                 self._wrapped.clear()
-            dtype = torch.float64 if double else None
+            dtype = self._wide[kind is complex] if double else None
             tensor = self._unrecorded(lambda: torch.tensor(value, dtype=dtype, device="cpu"))
             self._wrapped[kind, value, double] = tensor
         return tensor

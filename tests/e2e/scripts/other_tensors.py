@@ -69,6 +69,7 @@ def conjugated(device: str) -> object:
     z = torch.complex(random(device, 6, 4), random(device, 6, 4, seed=1))
     values = (
         *(z.conj(), z.conj().t(), z.conj()[1:, ::2].clone(), z.clone().copy_(z.conj()), z.mH @ z, z.conj() * 2),
+        *(z * 1j, 1j + z.real, z.to(torch.complex128) * (0.1 + 0.2j), z.real.double() * 0.1j),
         *(torch.cat([z.conj(), z]), torch.fft.ihfft(z.real, dim=0), torch.fft.hfft(z, dim=0), z.conj().imag + 1),
     )
     return (*(value.cpu().resolve_conj() for value in values), z.conj().imag.t().cpu().resolve_neg())
