@@ -92,7 +92,7 @@ class Run:
         self.report = report
         """The JSON report as it is."""
         self.path = path
-        """Its file."""
+        """The report's file."""
         self.run_dir = run_dir if run_dir is not None else path.parent
         self._simulated: Mapping[str, Any] = report["simulated"]
 

@@ -35,7 +35,7 @@ class Work:
 
     signature: str
     category: str
-    """Of the error tables."""
+    """The row of the error tables that it belongs to: see ``category_of``."""
     at_us: float
     for_us: float
     overlap: float
@@ -43,7 +43,7 @@ class Work:
     shared: float = 0.0
     """Share of its duration during which other work of another stream was running, which is not NCCL's."""
     kernels: int = 1
-    """Of which it is made, one after the other."""
+    """How many kernels it consists of, one after the other."""
 
 
 def load(path: Path) -> list[Event]:
@@ -351,7 +351,7 @@ def _layout(args: dict[str, Any], w: list[int], name: str) -> str:
 
 
 def _channels_last(sizes: list[int], strides: list[int]) -> bool:
-    """As `c10::is_channels_last_strides_2d`: layouts that are both ways count as channels-first."""
+    """The rule of `c10::is_channels_last_strides_2d`: strides that fit both layouts count as channels-first."""
     if len(sizes) < 4 or len(strides) != len(sizes) or strides[1] == 0:
         return False
     least = 0
