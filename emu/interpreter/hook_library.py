@@ -92,6 +92,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "frame_rule": (_int, (_str, _str, _int)),
     "count_frames": (_int, (ctypes.POINTER(ctypes.c_int32),)),
     "frames_on": (None, (_int,)),
+    "python_work": (None, (_u64, _u64)),
     "ranges_next": (None, (_int,)),
     "ranges_beside": (_u64, ()),
     "ranges_end": (None, (_u64,)),
@@ -176,6 +177,7 @@ class Hook:
         self.philox: Callable[[int, int, int, int, int], None] = functions["philox"]
         self.uncounted: Callable[[int], int] = functions["uncounted"]
         self.is_uncounted: Callable[[], int] = functions["is_uncounted"]
+        self.python_work: Callable[[int, int], None] = functions["python_work"]
         self.close_segments: Callable[[], None] = functions["close_segments"]
         self.memory: Callable[[int, int, int], None] = functions["memory"]
         self.backward: Callable[[], None] = functions["backward"]

@@ -29,9 +29,10 @@ MAY_IMPORT = {
     "emu.servers": ["emu.contract"],
     "emu.weights": ["emu.interpreter"],
     "emu.preload": ["emu.contract"],
+    "emu.sharding": ["emu.interpreter"],
     "emu.compiled": ["emu.control.control_tensors", "emu.control.host_views", "emu.interpreter"],
     "emu.start": ["emu.contract", "emu.interpreter", "emu.clock", "emu.compiled", "emu.control", "emu.compiler",
-                  "emu.preload", "emu.reads", "emu.servers", "emu.weights"],
+                  "emu.preload", "emu.reads", "emu.servers", "emu.sharding", "emu.weights"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
     "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.json_files", "netsim.units"],
