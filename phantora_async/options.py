@@ -26,7 +26,7 @@ NETWORKS = isolation.NETWORKS
 STALL_TIMEOUT_S = 1800.0
 """gloo's default and three times NCCL's: many ranks share few processors here."""
 LOOP_TURNS = 1000
-"""A shorter loop may be one whose end we have overlooked. So many turns of a training loop take minutes here."""
+"""Turns after which a loop counts as one that never ends. So many turns of a training loop take minutes here."""
 DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
 JOB, MACHINE, SEVERAL, OUTPUT = "job", "emulated machine", "several machines", "output"

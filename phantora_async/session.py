@@ -59,7 +59,7 @@ class Session:
         self._interrupted = False
         self._on_demand: OnDemand | None = None
         self.versions: dict[str, str] = {}
-        """Of torch and Python, where the ranks run; empty until the forker has told them."""
+        """Versions of torch and Python that the ranks run with; empty until the forker has told them."""
 
     async def run(self) -> Outcome:
         """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
@@ -168,7 +168,7 @@ class Session:
                     self._on_demand.save()
 
     def _kernel_times(self) -> tuple[KernelTimes, ...]:
-        """Those of the emulated GPU first."""
+        """The tables of the emulated GPU come first."""
         found = self._config.kernel_times
         if self._on_demand is not None:
             found += (KernelTimes(self._on_demand.file, self._on_demand.times),)

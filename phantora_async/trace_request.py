@@ -12,7 +12,7 @@ from phantora_async.errors import EnvironmentUnusable, UsageError
 
 PERFETTO_SUFFIXES = (".perfetto-trace", ".pftrace", ".perfetto")
 CHROME_SUFFIXES = (".pt.trace.json", ".json")
-FORMS = f"FILE{PERFETTO_SUFFIXES[0]} or {PERFETTO_SUFFIXES[1]} (Perfetto), FILE.json or a folder (Chrome JSON)"
+FORMS = f"FILE{PERFETTO_SUFFIXES[0]} or {PERFETTO_SUFFIXES[1]} (Perfetto), FILE.json or FOLDER/ (Chrome JSON)"
 _LAST_STEP = (1 << 64) - 1
 
 
@@ -57,7 +57,9 @@ def resolve(file: str | None, ranks: str | None, steps: str | None, world_size: 
                 raise UsageError(f"{option} without --trace", "add --trace FILE")
         return None
     path = Path(file).absolute()
-    perfetto = path.name.endswith(PERFETTO_SUFFIXES)
+    if file.endswith(os.sep):
+        _make_folder(file, path)
+    perfetto = path.name.endswith(PERFETTO_SUFFIXES) and not path.is_dir()
     if not perfetto and not path.name.endswith(CHROME_SUFFIXES) and not path.is_dir():
         raise UsageError(f"--trace {file}: its suffix names no form of trace", f"forms: {FORMS}")
     if perfetto and importlib.util.find_spec("perfetto") is None:
@@ -69,6 +71,13 @@ def resolve(file: str | None, ranks: str | None, steps: str | None, world_size: 
     for written in request.files():
         _check_writable(file, written)
     return request
+
+
+def _make_folder(given: str, path: Path) -> None:
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--trace {given}: {path} cannot be made: {error.strerror}") from None
 
 
 def _check_writable(given: str, path: Path) -> None:

@@ -48,8 +48,6 @@ class Job:
     """What is asked for: one of `isolation.LEVELS`. The forker replaces auto by what is possible."""
     network: str
     """One of `isolation.NETWORKS`."""
-    data_limit_nbytes: int
-    """Larger copies, collectives and tensors move no bytes."""
     float_limit_count: int
     """Floating-point tensors of more elements are not computed."""
     routing: str

@@ -1,7 +1,7 @@
 """The policy of `--moe`: which experts get how many tokens where a router's scores are not computed.
 
-The command line checks it, and the ranks follow it. It says nothing about single tokens: emu.control.expert_choice
-makes indices of it.
+The command line checks it, and the ranks follow it. It says nothing about single tokens:
+emu.control.routing.expert_choice makes indices of it.
 """
 
 from __future__ import annotations

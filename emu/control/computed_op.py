@@ -62,14 +62,18 @@ class ComputedOp:
         self._not_read = {a.name for a in arguments if a.name in self._written and a.kwarg_only}
         self._not_read.update(op_rules.NOT_READ.get(name, ()))
         self._not_read_places = {i for i, a in enumerate(arguments) if a.name in self._not_read}
+        self._scales_self = any(a.name == "beta" for a in arguments) and arguments[0].name == "self"
+        """The first argument is multiplied by `beta`; if that is 0, it is not read (`mv` passes its empty result)."""
         self._unchanged = op_rules.UNCHANGED.get(name, ())
         self.writes = bool(self._written)
-        self._fresh = [i for i, r in enumerate(schema.returns) if r.alias_info is None]
+        given_back = op_rules.GIVEN_BACK.get(name, ())
+        self._fresh = [i for i, r in enumerate(schema.returns) if r.alias_info is None and i not in given_back]
         """Places of results that are new tensors."""
 
     # ---- arguments -------------------------------------------------------------------------------------------------
     def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        values = [value for i, value in enumerate(args) if i not in self._not_read_places]
+        first = 1 if self._scales_self and kwargs.get("beta", 1) == 0 else 0
+        values = [value for i, value in enumerate(args[first:], first) if i not in self._not_read_places]
         if kwargs:
             values += [value for name, value in kwargs.items() if name not in self._not_read]
         return values

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Memory(Protocol):
-    """A stretch of it, as a Place is one."""
+    """A stretch of device memory, such as a Place."""
 
     @property
     def address(self) -> int: ...
@@ -97,7 +97,7 @@ class ControlTensors:
         return found
 
     def all_tensors(self, values: Iterable[Any]) -> list[Tensor]:
-        """The same of any size."""
+        """All CUDA tensors among the values and in lists of them, whatever their size."""
         found: list[Tensor] = []
         for value in values:
             if isinstance(value, self.tensor_type):
@@ -143,11 +143,11 @@ class ControlTensors:
         return self.hook.data_strided_state(place.address, place.item, n, sizes, strides)
 
     def known(self, tensors: Iterable[Tensor]) -> bool:
-        """Are all of them known?"""
+        """Are the values of all tensors known?"""
         return self.state(map(Place, tensors)) == KNOWN
 
     def pending(self, tensors: Iterable[Tensor]) -> bool:
-        """Is one of them pending?"""
+        """Are the values of one of the tensors pending?"""
         return self.state(map(Place, tensors)) == PENDING
 
     def in_use(self, places: Iterable[Place]) -> bool:
@@ -155,7 +155,7 @@ class ControlTensors:
         return any(self.hook.data_in_use(place.address, place.nbytes) for place in places)
 
     def mark(self, place: Place, state: int) -> None:
-        """From now on it is known, assumed or unknown. For what happens at once: not ordered with pending writes."""
+        """From now on the place is known, assumed or unknown. Takes effect at once: not ordered with pending writes."""
         if place.dense and state == KNOWN:
             self.hook.data_mark_known(place.address, place.nbytes)
             return
@@ -185,7 +185,7 @@ class ControlTensors:
             self.hook.overwrite(ranges)
 
     def wait(self, tensors: Iterable[Tensor]) -> None:
-        """Waits until none of them is pending."""
+        """Waits until none of the tensors is pending."""
         for tensor in tensors:
             self.hook.data_wait(*_span(tensor))
 

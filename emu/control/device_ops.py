@@ -71,6 +71,37 @@ def number_first(control: ControlTensors, operation: Any, kernel: Kernel) -> Ker
     return call
 
 
+def searched_number(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
+    """`searchsorted(tensor, 2)` and `bucketize(2, tensor)`: the same."""
+    import torch
+
+    base = operation._schema.name.removeprefix("aten::")
+    of_tensors, place = getattr(torch.ops.aten, base), int(base == "searchsorted")
+    into, new = of_tensors.Tensor_out, of_tensors.Tensor
+
+    def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        ordered = args[1 - place]
+        dtype = torch.result_type(ordered, args[place])
+        wrapped = torch.full((), args[place], dtype=dtype, device=ordered.device)
+        return (into if "out" in kwargs else new)(*args[:place], wrapped, *args[place + 1 :], **kwargs)
+
+    return call
+
+
+def mode(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
+    """PyTorch looks for the commonest number in what a kernel has sorted, and stops if it is not there: the kernel is
+    not called.
+    """
+    import torch
+
+    def outputs(keyset: Any, tensor: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+        shape = torch.amax(torch.empty(tensor.shape, device="meta"), dim, keepdim).shape
+        indices = torch.empty(shape, dtype=torch.int64, device=tensor.device)
+        return torch.empty(shape, dtype=tensor.dtype, device=tensor.device), indices
+
+    return any_op(control, operation, outputs)
+
+
 def check_indices(
     control: ControlTensors, name: str, where: tuple[int, int, int | None], args: tuple[Any, ...]
 ) -> None:
@@ -78,7 +109,8 @@ def check_indices(
     indices, indexed, dim = args[where[0]], args[where[1]], where[2]
     if not control.is_small(indices) or control.state_of(Place(indices)) != KNOWN or not indices.numel():
         return
-    size = indexed.size(1 if dim is None and indexed.dim() > 1 else args[dim] if dim else 0)
+    dimension = 1 if dim is None and indexed.dim() > 1 else args[dim] if dim else 0
+    size = indexed.size(dimension) if indexed.dim() else 1
     ignored = args[4] if dim is None and len(args) > 4 else None
 
     def out_of_range() -> bool:

@@ -13,7 +13,8 @@ from . import device_ops, host_reads, large_ops, op_rules
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .random_numbers import choices, distributions, fills
-from .routing import Routing
+from .routing.routing import Routing
+from .sparse import operations as sparse_ops
 
 Maker = Callable[[ControlTensors, Any, Kernel], Kernel]
 """`maker(control, operation, cuda_kernel)` returns the function that is called in the kernel's place."""
@@ -26,6 +27,11 @@ _OWN: dict[str, Maker] = {
     "aten::pow.Scalar_out": device_ops.number_first,
     "aten::isin.Scalar_Tensor": device_ops.number_first,
     "aten::isin.Scalar_Tensor_out": device_ops.number_first,
+    "aten::searchsorted.Scalar": device_ops.searched_number,
+    "aten::searchsorted.Scalar_out": device_ops.searched_number,
+    "aten::bucketize.Scalar": device_ops.searched_number,
+    "aten::bucketize.Scalar_out": device_ops.searched_number,
+    "aten::mode": device_ops.mode,
     **large_ops.OF_LARGE_TENSORS,
     "aten::_local_scalar_dense": host_reads.item,
     "aten::_assert_async": host_reads.assertion,
@@ -57,6 +63,16 @@ def _maker(name: str, operation: Any) -> Maker:
     return device_ops.any_op
 
 
+def _operation(name: str) -> Any:
+    """None if it is not ATen's."""
+    import torch
+
+    if not name.startswith("aten::"):
+        return None
+    base, _, overload = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, base, None), overload or "default", None)
+
+
 class Installed(NamedTuple):
     """What `install` made."""
 
@@ -82,10 +98,9 @@ def install(
     library = make_library("aten", "IMPL")
     registered = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
     for name in sorted({*registered, *op_rules.OF_ALL_DEVICES}):
-        if not name.startswith("aten::") or name in op_rules.LEFT_ALONE:
+        if name in op_rules.LEFT_ALONE:
             continue
-        base, _, overload = name.removeprefix("aten::").partition(".")
-        operation = getattr(getattr(torch.ops.aten, base, None), overload or "default", None)
+        operation = _operation(name)
         if operation is None:
             continue
         kernel = torch.library.get_kernel(name, "CUDA")
@@ -93,4 +108,20 @@ def install(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
+    for key in sparse_ops.KEYS:
+        _install_sparse(library, key, control)
     return Installed(library, routing, control)
+
+
+def _install_sparse(library: Any, key: str, control: ControlTensors) -> None:
+    import torch
+
+    for name in sorted(torch._C._dispatch_get_registrations_for_dispatch_key(key)):
+        operation = _operation(name)
+        if operation is None or name in sparse_ops.LEFT_ALONE or not sparse_ops.writes_or_makes(operation):
+            continue
+        kernel = torch.library.get_kernel(name, key)
+        ours = sparse_ops.sparse_op(control, operation, kernel.call_boxed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            library.impl(operation, ours, key, with_keyset=True, allow_override=True)

@@ -56,6 +56,53 @@ def _softmax(name: str) -> Callable[..., Any]:
     return softmax
 
 
+def _wide(*values: Any) -> list[Any]:
+    """Tensors of less than single precision in single precision; the rest as it is."""
+    import torch
+
+    narrow = (torch.float16, torch.bfloat16)
+    return [value.float() if isinstance(value, torch.Tensor) and value.dtype in narrow else value for value in values]
+
+
+def _layer_norm(x: Tensor, *args: Any) -> Any:
+    """The GPU's kernel keeps mean and deviation in single precision."""
+    out, mean, rstd = _aten().native_layer_norm(*_wide(x, *args))
+    return out.to(x.dtype), mean, rstd
+
+
+def _layer_norm_backward(grad: Tensor, x: Tensor, shape: Any, mean: Any, rstd: Any, weight: Any, *rest: Any) -> Any:
+    gradients = _aten().native_layer_norm_backward(*_wide(grad, x, shape, mean, rstd, weight, *rest))
+    return tuple(None if gradient is None else gradient.to(x.dtype) for gradient in gradients)
+
+
+def _lstm_cell(inputs: Tensor, hidden: Tensor, cell: Tensor, bias: Any = None, hidden_bias: Any = None) -> Any:
+    """What it keeps for the backward pass are the four gates."""
+    import torch
+
+    gates = inputs + hidden + (0 if bias is None else bias + hidden_bias)
+    one, forget, new, out = gates.chunk(4, 1)
+    one, forget, new, out = one.sigmoid(), forget.sigmoid(), new.tanh(), out.sigmoid()
+    cell = forget * cell + one * new
+    return out * cell.tanh(), cell, torch.cat([one, forget, new, out], 1)
+
+
+def _lstm_cell_backward(grad: Any, grad_cell: Any, before: Tensor, cell: Tensor, kept: Tensor, has_bias: bool) -> Any:
+    import torch
+
+    one, forget, new, out = kept.chunk(4, 1)
+    tanh = cell.tanh()
+    by_out = cell.new_zeros(cell.shape, device="cpu") if grad is None else grad
+    by_cell = by_out * out * (1 - tanh * tanh) + (0 if grad_cell is None else grad_cell)
+    gates = [
+        by_cell * new * one * (1 - one),
+        by_cell * before * forget * (1 - forget),
+        by_cell * one * (1 - new * new),
+        by_out * tanh * out * (1 - out),
+    ]
+    by_gates = torch.cat(gates, 1)
+    return by_gates, by_cell * forget, by_gates.sum(0) if has_bias else None
+
+
 def _svd(x: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None) -> Any:
     return _aten()._linalg_svd(x, full_matrices, compute_uv)
 
@@ -200,6 +247,10 @@ EQUIVALENTS: dict[str, Callable[..., Any]] = {
     "aten::cudnn_batch_norm_backward": _batch_norm_backward,
     "aten::_softmax": _softmax("_softmax"),
     "aten::_log_softmax": _softmax("_log_softmax"),
+    "aten::native_layer_norm": _layer_norm,
+    "aten::native_layer_norm_backward": _layer_norm_backward,
+    "aten::_thnn_fused_lstm_cell": _lstm_cell,
+    "aten::_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
     "aten::_linalg_svd": _svd,
     "aten::mm.dtype": _with_dtype("mm"),
     "aten::bmm.dtype": _with_dtype("bmm"),

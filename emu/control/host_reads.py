@@ -84,6 +84,8 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         integer = dtype in integers and source.dtype in integers
         numel = target.numel()
         same = dtype == source.dtype and target.is_contiguous() and source.is_contiguous()
+        if same and source.is_cuda and target.is_cuda:  # else the kernel copies bytes, and changes them afterwards
+            same = target.is_conj() == source.is_conj() and target.is_neg() == source.is_neg()
         if control.unused_choices and source.is_cuda:
             control.use([source])
         if not target.is_cuda:

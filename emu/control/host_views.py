@@ -81,7 +81,12 @@ class HostViews:
         if base is None or not 0 <= offset < self._nbytes:
             return None
         index, rest = divmod(offset, tensor.element_size())
-        return None if rest else base.as_strided(tensor.size(), tensor.stride(), index)
+        if rest:
+            return None
+        view = base.as_strided(tensor.size(), tensor.stride(), index)
+        if tensor.is_conj():
+            view = view.conj()
+        return view._neg_view() if tensor.is_neg() else view
 
 
 class Place:

@@ -40,9 +40,16 @@ LEFT_ALONE = frozenset(
         "_nested_tensor_from_mask_left_aligned",
         "_cudnn_init_dropout_state",
         "_cudnn_rnn_flatten_weight",
+        "_to_sparse",
+        "_to_sparse.sparse_dim",
+        "_to_sparse_bsc",
+        "_to_sparse_bsr",
+        "_to_sparse_csc",
+        "_to_sparse_csr",
     ]
 )
-"""They make views, take memory or answer questions about shapes: no values are computed. (A cuDNN RNN's weights keep
+"""They make views, take memory or answer questions about shapes: no values are computed. Those that make sparse tensors
+consist of other operations. (A cuDNN RNN's weights keep
 their bytes when they are flattened: PyTorch copies them first. The six of attention take memory for
 all that they write, and `_scaled_dot_product_...` call them.)
 """
@@ -81,6 +88,9 @@ HIDDEN_WRITES = {
 
 UNCHANGED = {"aten::_amp_foreach_non_finite_check_and_unscale_": ("found_inf",)}
 """Arguments that keep what they have where an operation is not computed: unknown numbers count as finite."""
+
+GIVEN_BACK = {"aten::_cudnn_rnn": (4,)}
+"""Places of results that may be arguments although the schema calls them new: a recurrent network's weights."""
 
 INDEX_CHECKS = {
     "aten::embedding": (1, 0, 0),

@@ -127,7 +127,7 @@ class Snapshot:
 
 
 class Values(NamedTuple):
-    """Of a tensor, at one place of the program."""
+    """The values of a tensor, at one place of the program."""
 
     layout: Layout
     place: Place
@@ -310,5 +310,5 @@ def shared(control: ControlTensors) -> References:
 
 
 def dense(tensor: Tensor) -> bool:
-    """Have its elements no gaps between them?"""
+    """Does the tensor fill its memory without gaps?"""
     return Place(tensor).dense

@@ -29,7 +29,7 @@ class Server:
     def __init__(self) -> None:
         import torch
 
-        from . import candidates, library_calls, operators, resident, tensors, timing
+        from . import candidates, library_calls, operators, resident, timing
 
         if not torch.cuda.is_available():
             raise RuntimeError("PyTorch sees no GPU")
@@ -38,7 +38,7 @@ class Server:
         self._torch: Any = torch
         self._candidates, self._timing, self._operators = candidates, timing, operators
         self._unmeasurable: type[Exception] = operators.Unmeasurable
-        self._library, self._resident, self._tensors = library_calls, resident, tensors
+        self._library, self._resident = library_calls, resident
         self._timer: timing.Timer | None = None
         self._residents: dict[str, resident.Resident | str] = {}
 

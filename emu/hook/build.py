@@ -24,6 +24,7 @@ NVML = "libnvidia-ml.so.1"
 STUB = "python-stub"
 STUB_SOURCE = SOURCES.parent / "stub" / "python.c"
 COMPILE = [
+    "-fexceptions",  # those of PyTorch pass through callbacks (nvtx/record_function.c)
     *("-std=gnu11", "-O2", "-g", "-fPIC", "-pthread", "-fvisibility=hidden", "-fno-semantic-interposition"),
     *("-Wall", "-Wextra", "-Werror"),
 ]

@@ -1,6 +1,6 @@
 """Tells the hook library which device memory holds parameters, gradients and the optimizer's state.
 
-The hook library knows the blocks of the peak (emu/hook/memory/holders.c). At the end of a step that has brought a new
+The hook library knows the blocks of the peak (emu/hook/holders/holders.c). At the end of a step that has brought a new
 peak, the tensors of all modules and optimizers of this process are looked up: a few times in a run, as later steps
 repeat the peak. Nothing of it takes virtual time or device memory.
 """

@@ -43,11 +43,6 @@ def is_installed(file: str | None) -> bool:
     return file is not None and os.path.realpath(file).startswith(_INSTALLED)
 
 
-def installed_modules(job: Job) -> list[str]:
-    """See `read`."""
-    return read(job)[0]
-
-
 def read(job: Job) -> tuple[list[str], set[str]]:
     """Names that the script imports from installed packages, wherever in its text: `package.module`, or
     `package:name` for `from package import name`; the standard library is left out. And the files of the user's that

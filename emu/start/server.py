@@ -60,11 +60,11 @@ class _Child:
 
     pid: int
     stub: socket.socket | None
-    """None: it is the user's launcher."""
+    """None: the process is the user's launcher."""
     joined: socket.socket
-    """Here it says which rank it has become."""
+    """The socket on which the process says which rank it has become."""
     signalled: bool = field(default=False, init=False)
-    """Who started it has sent it a signal."""
+    """The process that started it has sent it a signal."""
 
 
 class _Server:

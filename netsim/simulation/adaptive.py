@@ -85,7 +85,7 @@ class AdaptiveNetwork(RoutedNetwork):
         return done
 
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
-        """The flow starts at another time; it and those after its old or new start choose anew."""
+        """Moves the flow's start. The flow, and flows that start after its old or new start, choose again."""
         self._check_movable(flow)
         start_ns = whole(start_ns, "start_ns")
         key, sent = self._keys[flow], self._sent.get(flow)
@@ -100,7 +100,7 @@ class AdaptiveNetwork(RoutedNetwork):
         return self._with_later_choices(flow, changes, min(sent.start_ns, start_ns), key)
 
     def retract(self, flow: FlowId) -> Changes:
-        """The flow never was; those after its start choose anew."""
+        """Takes the flow back. Flows that start after it choose again."""
         self._check_movable(flow)
         sent, key = self._sent.get(flow), self._keys[flow]
         start_ns = self._starts[flow] if sent is None else sent.start_ns

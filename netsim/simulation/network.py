@@ -152,7 +152,7 @@ class Network:
         return done
 
     def retime(self, flow: FlowId, start_ns: int) -> Changes:
-        """The flow starts at another time; as if it had been added so."""
+        """Moves the flow's start. The result is as if the flow had been added with this start."""
         self._check_movable(flow)
         start_ns = whole(start_ns, "start_ns")
         first_byte_ns = start_ns + self._latency.get(flow, 0)
@@ -162,7 +162,7 @@ class Network:
         return self._changes(flow)
 
     def retract(self, flow: FlowId) -> Changes:
-        """The flow never was."""
+        """Takes the flow back. The result is as if it had never been added."""
         self._check_movable(flow)
         self._core.retract(flow)
         changes = self._changes(flow)
@@ -175,7 +175,7 @@ class Network:
         return None if at is None else ns_from_ticks(at)
 
     def completion_ticks(self, flow: FlowId) -> int | None:
-        """The same, to the tick."""
+        """Like ``completion_ns``, in ticks."""
         self._check_flow(flow)
         return self._core.completion(flow)
 

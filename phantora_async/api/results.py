@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from phantora_async.comparison import Comparison
 
-GIB = 2**30
 Table = Literal["steps", "ranks", "kernels"]
 SHARES = ("compute", "transfer", "peers", "host_bound", "idle")
 """How a GPU spends its time; README.md says what they mean."""
@@ -93,7 +92,7 @@ class Run:
         self.report = report
         """The JSON report as it is."""
         self.path = path
-        """Its file."""
+        """The report's file."""
         self.run_dir = run_dir if run_dir is not None else path.parent
         self._simulated: Mapping[str, Any] = report["simulated"]
 
@@ -209,7 +208,7 @@ class Run:
         each_ns: Sequence[int] = step.get("each_ns", [])
         left_out = step["warm_up"] + step["counted"] - len(each_ns)
         # Steps are timed between their ends, so the first one that has a length is the second.
-        first = left_out + (2 if "optimizer" in step["source"] else 1)
+        first = left_out + (2 if step["source"].startswith("optimizer") else 1)
         return [
             Step(first + place, for_ns / 1e9, left_out + place >= step["warm_up"])
             for place, for_ns in enumerate(each_ns)

@@ -19,9 +19,7 @@ PARTS = {
     "idle": "idle_ns",
 }  # fmt: skip
 COPIES = ("copy", "memset")
-WITHOUT_OP = (*COPIES,)
 SAME, SIZES, NEW, GONE = "both", "other sizes", "new", "gone"
-NOT_LISTED = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +217,7 @@ def _total_ns(one: Mapping[str, Any]) -> float:
 def _without_sizes(signature: str) -> str:
     """Kind, kernel or call, and op."""
     kind, *rest = signature.split(";")
-    if kind in WITHOUT_OP or len(rest) < 3:
+    if kind in COPIES or len(rest) < 3:
         return ";".join([kind, *rest[:1]])
     return ";".join([kind, rest[0], rest[-2]])
 

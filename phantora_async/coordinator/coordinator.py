@@ -1,35 +1,33 @@
 """The coordinator of a run: serves the ranks' connections, moves virtual time on, knows when the run is over.
 
-One asyncio loop and no threads. ``Connections`` feeds records to virtual time, which runs in short turns, between which
-the loop reads sockets; ``Standstill`` looks at ranks that virtual time waits for; ``RunEnd`` decides how the run ended.
-Whatever cannot continue raises RunFailure, and the loop's callbacks here catch it.
+One asyncio loop and no threads. ``RankProcesses`` takes in what processes send; ``Connections`` feeds it to virtual
+time, which runs in ``Turns``, between which the loop reads sockets. Whatever cannot continue raises RunFailure; the
+loop's callbacks catch it, ``Failures`` decides what follows, ``RunEnd`` says how the run ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import traceback
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
-from emu.contract import records
 from phantora_async.coordinator.connections import Connections
 from phantora_async.coordinator.early_end import EarlyEnd
+from phantora_async.coordinator.failures import Failures
 from phantora_async.coordinator.live_state import LiveState
-from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
+from phantora_async.coordinator.network_model import network_of
+from phantora_async.coordinator.rank_processes import RankProcesses
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
-from phantora_async.coordinator.standstill import Standstill
 from phantora_async.coordinator.status import Status, StatusView
-from phantora_async.diagnosis.rank_states import RankState, states
-from phantora_async.errors import Deadlock, InternalError, Interrupted, Mismatch, RunFailure
+from phantora_async.coordinator.tracing import trace_of
+from phantora_async.coordinator.turns import Turns
+from phantora_async.errors import Interrupted
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
-from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
+from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.liveness.sleep_detector import Processes, ProcFs
@@ -37,22 +35,13 @@ from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.reasons import LastSteps
 from phantora_async.report import Document, Usage
 from phantora_async.run_spec import RunSpec
-from phantora_async.trace import telling
-from phantora_async.trace.run_trace import RunTrace
-from phantora_async.trace.writing import Context
-from phantora_async.virtual_time import Snapshot, SpeculationPolicy, Stop, Timeline
+from phantora_async.virtual_time import SpeculationPolicy, Timeline
 from profiles import CostModel
 
-TURN = 2_000
-"""Events that virtual time executes before the loop looks at sockets again: about 10 ms."""
-LOOK_AGAIN_S = 0.05
-"""Between looks at ranks that go on after another one has failed."""
 STOP_S = 3.0
 """How long ranks that are told to stop may take until the next one has ended."""
 LOOK_S = 0.05
 """How often ranks that are told to stop are looked at."""
-EXIT_S = 2.0
-"""A process that has ended is reported within this time after its connection has closed."""
 GC_THRESHOLD = (200_000, 100, 100)
 """Facts and simulated state form no garbage cycles. Looking for them would take a third of the time."""
 
@@ -62,94 +51,78 @@ class Coordinator:
 
     def __init__(self, spec: RunSpec, processes: Processes | None = None) -> None:
         """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
-        self._spec = spec
         network = network_of(spec, spec.cluster)
         optimistic = spec.clock == "optimistic"
-        self._timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
-        self._policy = SpeculationPolicy(self._timeline, spec.speculation)
+        timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
+        policy = SpeculationPolicy(timeline, spec.speculation)
         model = CostModel(spec.gpu, *(times.on for times in spec.kernel_times), measure=spec.measure)
-        costs = Costs(model, CostTable(spec.cost_table))
-        self._fact_builder = FactBuilder(spec.world_size, costs)
-        self._trace = self._new_trace(network, network.link_names)
-        if self._trace.ranks:
-            telling.start(self._timeline, self._trace)
+        fact_builder = FactBuilder(spec.world_size, Costs(model, CostTable(spec.cost_table)))
+        trace = trace_of(spec, timeline, fact_builder, network)
         last_steps = None
         if spec.reasons:
-            last_steps = LastSteps(spec.world_size, self._timeline.output.results.steps_done)
-        self._connections = Connections(self._timeline, self._fact_builder, spec.world_size, last_steps)
-        pids = self._connections.pids
-        stacks = Stacks(spec.socket.parent)
-        self._blocked_ranks = BlockedRanks(self._timeline, self._fact_builder, pids, processes or ProcFs())
-        self._stall_watch = StallWatch(self._timeline, self._fact_builder, pids, self._blocked_ranks, stacks)
-        self._standstill = Standstill(self._timeline, self._connections, self._blocked_ranks)
-        loop_watch = LoopWatch(self._fact_builder.reads, spec.loop_turns, spec.stall_timeout_s)
-        self._status_view = StatusView(
-            self._timeline, self._fact_builder, self._stall_watch, loop_watch, spec.stall_timeout_s
+            last_steps = LastSteps(spec.world_size, timeline.output.results.steps_done)
+        connections = Connections(timeline, fact_builder, spec.world_size, last_steps)
+        stacks, pids = Stacks(spec.socket.parent), connections.pids
+        blocked_ranks = BlockedRanks(timeline, fact_builder, pids, processes or ProcFs())
+        stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks)
+        loop_watch = LoopWatch(fact_builder.reads, spec.loop_turns, spec.stall_timeout_s)
+        run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps)
+        restarts = Restarts(timeline, fact_builder, connections, run_end.exits, spec.restart_delay_ns)
+        early_end = EarlyEnd(spec, timeline)
+        failures = Failures(timeline, fact_builder, connections, blocked_ranks, restarts, early_end, run_end)
+        turns = Turns(
+            timeline, policy, fact_builder, connections, trace, blocked_ranks, restarts, early_end, run_end, failures
         )
-        self._run_end = RunEnd(spec, self._timeline, self._fact_builder, stacks, network, last_steps)
-        self._restarts = Restarts(
-            self._timeline, self._fact_builder, self._connections, self._run_end.exits, spec.restart_delay_ns
-        )
-        self._early_end = EarlyEnd(spec, self._timeline)
-        self._usage = Usage()
-        self._live_state = LiveState(spec, self._timeline, self._fact_builder)
+        usage = Usage()
+        self._rank_processes = RankProcesses(
+            spec, timeline, fact_builder, connections, trace, blocked_ranks, stall_watch, restarts, run_end, failures,
+            turns, usage,
+        )  # fmt: skip
+        self._status_view = StatusView(timeline, fact_builder, stall_watch, loop_watch, spec.stall_timeout_s)
+        self._live_state = LiveState(spec, timeline, fact_builder)
+        self._spec = spec
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._trace = trace
+        self._connections = connections
+        self._stall_watch = stall_watch
+        self._run_end = run_end
+        self._restarts = restarts
+        self._early_end = early_end
+        self._failures = failures
+        self._turns = turns
+        self._usage = usage
         self._stall = ""
-        self._over = asyncio.Event()
-        """The run has ended, or has failed."""
         self._server: asyncio.Server | None = None
         self._channels: list[Channel] = []
         self._gc_threshold = gc.get_threshold()
-        self._turn_due = False
-        self._stop = Stop.STARVED
-        """Why the last turn of virtual time ended."""
-        self._look_timer: asyncio.TimerHandle | None = None
-
-    def _new_trace(self, network: NetsimNetworkModel, links: list[str]) -> RunTrace:
-        fact_builder, request = self._fact_builder, self._spec.trace
-
-        def pid(rank: int) -> int:
-            hello = fact_builder.rank_info[rank].hello
-            return hello.pid if hello is not None else 0
-
-        traced = request.chosen() if request is not None else frozenset[int]()
-        context = Context(fact_builder.costs, network.plan, pid, links, traced)
-        return RunTrace(self._spec, fact_builder, context)
-
-    def _trace_profiled(self) -> None:
-        """Scripts of more ranks have started a profiler."""
-        if not self._trace.ranks:
-            telling.start(self._timeline, self._trace)
-        self._trace.ranks |= self._fact_builder.profiled
-
-    # ---- for the session -------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
         """Listens. The cost table exists already. To be called before the first rank starts."""
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self._unexpected)
+        loop.set_exception_handler(self._failures.unexpected)
         self._gc_threshold = gc.get_threshold()
         gc.set_threshold(*GC_THRESHOLD)
         self._server = await loop.create_unix_server(self.stream, str(self._spec.socket))
+
+    def stream(self, pid: int = 0) -> Channel:
+        """The connection of a process. `pid`: see ``Channel``."""
+        channel = Channel(self._rank_processes, pid)
+        self._channels.append(channel)
+        return channel
 
     def rank_exited(self, rank: int, returncode: int, signal: int | None, untold: bool = False) -> None:
         """The rank's process has ended, with this exit code or by this signal. `untold`: its launcher does not know
         yet; ``ends_to_tell`` says when it is to be told.
         """
-        if rank in self._run_end.exits:
-            return
-        exit = self._run_end.exits[rank] = Exit(returncode, signal or 0)
-        if not exit.well:
-            self._rank_failed(rank, untold)
-        elif not self._connections.connected(rank):
-            self._ended_well(rank)
-        self._check_over()
+        self._rank_processes.exited(rank, Exit(returncode, signal or 0), untold)
 
     def launcher_ended(self) -> bool:
         """The user's launcher has ended on one server. True: that has ended the run, because a rank had failed."""
         first = self._restarts.first
         if first is None:
             return False
-        self._fail(self._run_end.rank_died(first))
+        self._failures.fail(self._run_end.rank_died(first))
         return True
 
     async def ends_to_tell(self) -> AsyncIterator[int]:
@@ -160,7 +133,7 @@ class Coordinator:
     async def finished(self) -> Outcome:
         """Returns when all ranks have ended and virtual time with them, or when the run has failed."""
         try:
-            await self._over.wait()
+            await self._run_end.over.wait()
             if self._run_end.failure is not None:
                 await self._run_end.settle()
             if self._run_end.stopped is not None or isinstance(self._run_end.failure, Interrupted):
@@ -168,12 +141,11 @@ class Coordinator:
         finally:
             asyncio.get_running_loop().set_exception_handler(None)
             gc.set_threshold(*self._gc_threshold)
-            if self._look_timer is not None:
-                self._look_timer.cancel()
+            self._turns.close()
             if self._server is not None:
                 self._server.close()
             self._trace.close()
-        self._usage.passed_over = self._standstill.passed_over
+        self._usage.passed_over = self._turns.passed_over
         if self._run_end.failure is None and self._run_end.stopped is None and (text := self._early_end.missed()):
             self._fact_builder.warn(0, text)
         outcome = self._run_end.outcome(self._usage, self._restarts.done)
@@ -200,7 +172,9 @@ class Coordinator:
         if not self._connections.pids:
             return False
         stall = self._stall_watch.look()
-        self._fail(Interrupted(f"interrupted{f' while {stall}' if stall else ''}", shows_ranks=stall is not None))
+        self._failures.fail(
+            Interrupted(f"interrupted{f' while {stall}' if stall else ''}", shows_ranks=stall is not None)
+        )
         return True
 
     def status(self) -> Status:
@@ -217,7 +191,7 @@ class Coordinator:
     def ranks(self) -> Document:
         """For a page: what every rank is doing, its figures so far."""
         snapshot = self._timeline.snapshot()
-        return self._live_state.ranks(snapshot, self._rank_states(snapshot))
+        return self._live_state.ranks(snapshot, self._failures.rank_states(snapshot))
 
     def report_so_far(self) -> Document:
         """The report, as complete as the run is now."""
@@ -231,9 +205,9 @@ class Coordinator:
             self._restarts.news()
         if self._run_end.failure is None and not self._restarts.failed:
             self._usage.sample_next()
-            with self._failures():
-                if self._spec.progress and self._stop is Stop.STARVED and not self._turn_due:
-                    self._policy.look_ahead()
+            with self._failures.caught():
+                if self._spec.progress:
+                    self._turns.look_ahead()
                 return self._status_view.look()
         return self._status_view.look(stalls=False)
 
@@ -243,205 +217,3 @@ class Coordinator:
         """
         for channel in self._channels:
             channel.close()
-
-    # ---- for the channels, see ``channel.Receiver`` ----------------------------------------------------------------
-
-    def stream(self, pid: int = 0) -> Channel:
-        """The connection of a process. `pid`: see ``Channel``."""
-        channel = Channel(self, pid)
-        self._channels.append(channel)
-        return channel
-
-    def connected(self, channel: Channel, hello: records.Hello) -> None:
-        if not self._restarts.hold(channel, hello):
-            self._connections.connect(channel, hello)
-            self._usage.add_rank(hello.rank, channel.pid)
-
-    def received(self, channel: Channel, arrived: list[Any], nbytes: int) -> None:
-        if self._restarts.keep(channel, arrived, nbytes):
-            self._restart_if_complete()
-        else:
-            self._take_in(channel.rank, arrived, nbytes)
-
-    def _take_in(self, rank: int, arrived: list[Any], nbytes: int) -> None:
-        news = is_news(arrived)
-        self._blocked_ranks.rank_spoke(rank, news)
-        if news:
-            self._stall_watch.heard(rank)
-            self._restarts.news()
-        self._usage.received(len(arrived), nbytes)
-        self._connections.take(rank, arrived)
-        if not self._fact_builder.profiled <= self._trace.ranks:
-            self._trace_profiled()
-        bye = self._fact_builder.rank_info[rank].bye
-        if bye is not None:
-            self._usage.goodbye(rank)
-            if bye.exit_code:
-                self._rank_failed(rank)
-        self._take_turn_soon()
-
-    def closed(self, channel: Channel) -> None:
-        """Without a BYE, the process was ended from within (C's `exit`) or from outside, or it goes on as another
-        program (`exec`). Its exit code counts, which may come before or after this.
-        """
-        rank = channel.rank
-        if self._restarts.closed(channel):
-            return
-        self._connections.disconnected(rank)
-        if not self._connections.connected(rank):
-            if rank in self._run_end.exits:
-                if self._run_end.exits[rank].well:
-                    self._ended_well(rank)
-            elif self._fact_builder.rank_info[rank].bye is None:
-                asyncio.get_running_loop().call_later(EXIT_S, self._note_exec, channel)
-            self._restarts.former_closed(rank)
-            self._restart_if_complete()
-            self._take_turn_soon()
-        self._check_over()
-
-    def _note_exec(self, channel: Channel) -> None:
-        rank = channel.rank
-        ended = rank in self._run_end.exits or self._run_end.failure is not None
-        if not ended and not self._connections.connected(rank) and self._connections.is_latest(channel):
-            self._fact_builder.warn(
-                rank, "the process has executed another program: it is emulated again once that uses a GPU"
-            )
-
-    def failed(self, error: Exception) -> None:
-        if isinstance(error, RunFailure):
-            self._fail(error)
-        else:
-            self._unexpected(asyncio.get_running_loop(), {"message": "while taking in records", "exception": error})
-
-    # ---- ranks that fail -------------------------------------------------------------------------------------------
-
-    def _rank_failed(self, rank: int, untold: bool = False) -> None:
-        if self._spec.launcher:
-            self._restarts.fail(rank, untold)
-            self._restart_if_complete()
-            self._take_turn_soon()
-        else:
-            self._fail(self._run_end.rank_died(rank))
-
-    def _restart_if_complete(self) -> None:
-        first = self._restarts.first
-        if first is not None and self._run_end.failure is None and self._restarts.complete():
-            with self._failures():
-                for process in self._restarts.restart(self._run_end.rank_died(first).exit_code):
-                    self.connected(process.channel, process.hello)
-                    for arrived, nbytes in process.arrived:
-                        self._take_in(process.hello.rank, arrived, nbytes)
-
-    def _look_after_failure(self) -> None:
-        """Virtual time stands where the launcher notices that a rank has failed. The launcher is told when the other
-        ranks have come to this instant, too.
-        """
-        if self._blocked_ranks.all_wait():
-            self._restarts.tell()
-        else:
-            self._look_later(LOOK_AGAIN_S)
-
-    # ---- turns of virtual time -------------------------------------------------------------------------------------
-
-    def _take_turn_soon(self) -> None:
-        if not self._turn_due:
-            self._turn_due = True
-            asyncio.get_running_loop().call_soon(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self._turn_due = False
-        if self._over.is_set():
-            return
-        with self._failures():
-            asked = any(rank_info.questions for rank_info in self._fact_builder.rank_info)
-            self._stop = self._policy.run(TURN, asked)
-            self._connections.note_waits()
-            answers = self._timeline.take_answers()
-            for rank, _ in answers:
-                self._fact_builder.answered(rank)
-            if self._fact_builder.profiled:
-                answers = self._trace.take_answers() + answers
-            self._connections.send(answers)
-            self._connections.resume()
-            if self._early_end.reached(self._stop):
-                self._stop_run()
-            elif self._stop is Stop.BUDGET:
-                self._take_turn_soon()
-            elif self._stop is Stop.STARVED:
-                self._look_later(self._standstill.first_look_s())
-            elif not self._timeline.all_finished():
-                raise Deadlock("deadlock: no rank can ever continue")
-            else:
-                self._check_over()
-
-    # ---- standstill ------------------------------------------------------------------------------------------------
-
-    def _look_later(self, delay_s: float) -> None:
-        if self._look_timer is not None:
-            self._look_timer.cancel()
-        self._look_timer = asyncio.get_running_loop().call_later(delay_s, self._look)
-
-    def _look(self) -> None:
-        self._look_timer = None
-        if self._over.is_set() or self._turn_due or self._stop is not Stop.STARVED:
-            return
-        self._blocked_ranks.gone = self._restarts.failed
-        if self._timeline.starved in self._restarts.failed:
-            if not self._restarts.told:
-                self._look_after_failure()
-            return
-        with self._failures():
-            again_s = self._standstill.look()
-            if again_s is None:
-                self._take_turn_soon()
-            else:
-                self._look_later(again_s)
-
-    # ---- the end ---------------------------------------------------------------------------------------------------
-
-    def _ended_well(self, rank: int) -> None:
-        with self._failures():
-            self._connections.rank_ended(rank)
-        self._take_turn_soon()
-
-    def _check_over(self) -> None:
-        """All processes have ended, and virtual time has executed everything that they sent."""
-        exits = len(self._run_end.exits)
-        if exits == self._spec.world_size and self._timeline.all_finished() and self._stop is Stop.DRAINED:
-            self._over.set()
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        """A RunFailure within ends the run."""
-        try:
-            yield
-        except RunFailure as failure:
-            self._fail(failure)
-
-    def _stop_run(self) -> None:
-        self._run_end.stopped = self._early_end.document()
-        self._over.set()
-
-    def _fail(self, failure: RunFailure) -> None:
-        if self._run_end.stopped is not None:
-            return  # ranks end in the midst of their work
-        if self._restarts.failed and isinstance(failure, Deadlock | Mismatch):
-            self._restarts.tell()  # others cannot go on without that rank: the launcher decides what becomes of them
-            return
-        if isinstance(failure, Deadlock) and self._early_end.explains():
-            self._stop_run()
-            return
-        self._run_end.fail(failure, self._rank_states(), self._connections.pids)
-        self._over.set()
-
-    def _rank_states(self, snapshot: Snapshot | None = None) -> list[RankState]:
-        """What every rank is doing now. `snapshot`: of all ranks, if there is one already."""
-        ranks = range(self._spec.world_size)
-        sleeping = {rank for rank in ranks if self._blocked_ranks.sleeps(rank)}
-        return states(snapshot or self._timeline.snapshot(), self._fact_builder, sleeping)
-
-    def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An unexpected exception in a callback ends the run: part of the callback's work was not done."""
-        error = context.get("exception")
-        text = "".join(traceback.format_exception(error)) if error is not None else ""
-        self._fail(InternalError(f"internal error: {context['message']}", details=text.rstrip()))

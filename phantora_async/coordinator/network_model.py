@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import netsim
 from emu.contract.records import NcclKind
-from netsim.collectives import BufferedSend, NcclSettings, Params, Plan, slower
+from netsim.collectives import NcclSettings, Params, Plan, slower
 from phantora_async.over_time import Carried, LinkTraffic, Traffic, parts_for
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time.collectives import Revised
@@ -26,7 +26,7 @@ _SIZED_BY_MEMBERS = (
 
 NCCLS_OWN = NcclSettings()
 MOST_KINDS = 10_000
-"""Of collectives, whose shortest durations are remembered."""
+"""The shortest durations of so many kinds of collectives are remembered."""
 
 
 def network_of(spec: RunSpec, cluster: Cluster) -> NetsimNetworkModel:
@@ -62,23 +62,23 @@ class NetsimNetworkModel:
             for server, gpus in enumerate(servers)
             for _ in range(gpus)
         ]
-        """By rank: its server of the topology, and the place there of its own server's first GPU."""
+        """By rank: the server of the topology, and the number there of the first GPU of the rank's own server."""
         self._members: dict[int, tuple[int, ...]] = {}
         self._flows: dict[Collective, dict[int, int | None]] = {}
         """A collective's flows, and when each completes; None if that is not known."""
         self._collective_of: dict[int, Collective] = {}
-        """By flow."""
+        """The collective that a flow belongs to."""
         self._done: dict[Collective, int] = {}
-        """When collectives complete of which that is known."""
+        """Instants at which collectives complete, as far as they are known."""
         self._unreported: list[tuple[int, Collective]] = []
         """Heap of known completions that ``complete`` has not returned; an entry is valid while ``_done`` agrees."""
         self._reported: dict[Collective, int] = {}
         """Completions that ``complete`` has returned, until they are committed."""
         self._begun: dict[Collective, tuple[Plan, int]] = {}
-        """Of collectives with flows, until they are committed: the plan, and when data begins to move."""
+        """For each collective with flows, until it is committed: its plan, and when its data begins to move."""
         self._traffic = LinkTraffic(parts_for(sum(servers)))
         self._moving = 0
-        """How many collectives there are whose completion is not known."""
+        """How many collectives have no known completion."""
         self._committed_ns = 0
         self._shortest_ns: dict[tuple[object, ...], int] = {}
 
@@ -128,14 +128,6 @@ class NetsimNetworkModel:
     ) -> Plan:
         return netsim.collectives.plan(
             op, nbytes, members, self._topology, self._params, root, ranks, exchange, self._settings
-        )
-
-    def buffered_send(self, send: Collective) -> BufferedSend | None:
-        """What NCCL's buffers let a send do before its receive starts; None if it has to wait for the receive."""
-        source, target = (self._endpoint(send, rank) for rank in send.ranks)
-        ranks = len(send.comm.members)
-        return netsim.collectives.buffered_send(
-            send.nbytes, (source, target), ranks, self._topology, self._params, self._settings
         )
 
     def _endpoint(self, collective: Collective, rank: int) -> int:
@@ -272,13 +264,13 @@ class NetsimNetworkModel:
 
 
 def _shortest_ns(group: netsim.Group) -> int:
-    """Without others. One less, because netsim's rates are rounded."""
+    """The group's duration alone in the network, less 1 ns, because netsim's rates are rounded."""
     moving_ns = int(8 * group.nbytes / group.cap_gbps) - 1 if group.cap_gbps else 0
     return group.latency_ns + max(moving_ns, 0)
 
 
 def _last(instants_ns: Iterable[int | None]) -> int | None:
-    """The latest; None if one is not known."""
+    """The latest instant; None if one of them is not known."""
     last_ns = 0
     for at_ns in instants_ns:
         if at_ns is None:

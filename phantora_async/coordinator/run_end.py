@@ -79,6 +79,13 @@ class RunEnd:
         self.stopped: Document | None = None
         """Which option has ended the run before its script, if one has."""
         self.exits: dict[int, Exit] = {}
+        self.over = asyncio.Event()
+        """The run has ended, or has failed."""
+
+    def stop(self, why: Document) -> None:
+        """The run ends before its script, in good order. `why`: see ``stopped``."""
+        self.stopped = why
+        self.over.set()
 
     def fail(self, failure: RunFailure, states: Sequence[RankState], pids: Mapping[int, int]) -> None:
         """The run cannot continue. The first failure counts, unless a rank's own end follows: that is its cause.
@@ -95,6 +102,7 @@ class RunEnd:
                         self._stacks.ask(rank, pid)
         elif isinstance(failure, RankDied) and not isinstance(self.failure, RankDied | Interrupted):
             self.failure = failure
+        self.over.set()
 
     async def settle(self) -> None:
         """Waits for what else there is to know: a failed rank's exit code, the stacks that ranks write."""

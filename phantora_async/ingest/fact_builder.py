@@ -35,7 +35,7 @@ class ProcessorTime(NamedTuple):
     user_ns: int
     system_ns: int
     reader_ns: int
-    """Of both: the hook library's own thread."""
+    """The part of both that the hook library's own thread used."""
 
 
 NO_TIME = ProcessorTime(0, 0, 0)
@@ -52,12 +52,12 @@ class RankInfo:
     last_question: Any = None
     """The record of the last question."""
     told_memory: MemoryPeaks = NO_MEMORY
-    """The largest of its devices, whether virtual time has come so far or not."""
+    """The largest peaks among its devices, as told; virtual time may not have come so far."""
     held_memory: dict[int, HeldMemory] = field(default_factory=dict)
     """Who holds the memory of each of its devices at the peak."""
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     processor: ProcessorTime = NO_TIME
-    """Of its processes that have ended."""
+    """What those of its processes that have ended used."""
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""
 
@@ -90,10 +90,10 @@ class FactBuilder:
         self._matching = CollectiveMatching(self.communicators)
         self.rank_info = [RankInfo() for _ in range(world_size)]
         self.warnings: dict[str, WarningCount] = {}
-        """By their texts."""
+        """By text."""
         self.routing = RoutingLoads()
         self.kept: records.Kept | None = None
-        """What the ranks keep so that it can be read back, as the last one has told."""
+        """The last record about data that ranks keep so that it can be read back."""
         self.reads = UncomputedReads()
         self.profiled: set[int] = set()
         """Ranks whose scripts have run a profiler."""

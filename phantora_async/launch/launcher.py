@@ -21,7 +21,7 @@ from emu.contract import installed, isolation, process_setup
 from emu.contract.job import Job
 from emu.contract.messages import ControlSocket
 from phantora_async import compile_cache
-from phantora_async.config import DATA_LIMIT_NBYTES, FLOAT_LIMIT_COUNT, Config
+from phantora_async.config import FLOAT_LIMIT_COUNT, Config
 from phantora_async.launch.runtime import HOOK, Runtime, free_port
 from phantora_async.remote.wire import TOKEN_VARIABLE
 
@@ -113,7 +113,6 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         share_weights=config.share_weights,
         isolation=config.isolation,
         network=config.network,
-        data_limit_nbytes=DATA_LIMIT_NBYTES,
         float_limit_count=FLOAT_LIMIT_COUNT,
         routing=config.routing.text,
         steps=config.steps,

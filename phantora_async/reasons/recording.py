@@ -94,19 +94,19 @@ class Recorder:
         self.hosts = [HostRun(rank, 0, None) for rank in range(world_size)]
         """Each rank's latest run."""
         self.cause: Interval = self.hosts[0]
-        """What the present event ends, or whose host it is."""
+        """The interval that the present event ends, or the run of the host that the event belongs to."""
         self.launched: dict[Segment, tuple[records.Segment, HostRun]] = {}
         self.segment_record: records.Segment | None = None
-        """Executed now."""
+        """The SEGMENT record that is executed now."""
         self.running: dict[Stream, SegmentRun] = {}
         self.last: dict[Stream, Interval] = {}
-        """What ended last on a stream."""
+        """By stream: what ended last on it."""
         self.last_of_rank: dict[int, Interval] = {}
         self.completed: dict[EventRecording, Interval] = {}
-        """What ended when a recording was complete for which hosts wait."""
+        """For each recording that hosts wait for: the interval that ended when it was complete."""
         self.kernels: dict[NcclKernel, NcclRun] = {}
         self.begun: dict[Collective, tuple[int, NcclRun]] = {}
-        """When, and the last member's kernel."""
+        """When each collective began, and the kernel of its last member."""
         self.steps: dict[tuple[int, int], StepReached] = {}
         """By rank and number."""
         self.outside: dict[int, list[tuple[int, int]]] = {}

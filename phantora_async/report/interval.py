@@ -4,7 +4,8 @@ A step is a GPU's time (computing, and communication that nothing hides) and its
 range are the longer one of two times: the GPU's with the waits that such a host leaves, and the host's own work with
 what of the waits it does not explain. What is not known of them:
 
-* kernels by their models' errors (`profiles.models.errors`), each model by its share;
+* kernels by their models' errors (`profiles.models.errors`), each model by its share, and by what GPUs of one kind
+  differ;
 * communication that nothing hides by the network model's error; communication beside computation by that of contention;
 * the host by the spread of machines of its kind and the error of its model; of several ranks that work together it is
   the slowest one that counts, at every collective: only the upper end knows.
@@ -28,6 +29,8 @@ NETWORK = 0.05
 """Of a collective that has the GPU to itself: docs/accuracy-network.md."""
 CONTENTION = 0.15
 """Of a collective beside computation, and of the computation beside it: docs/accuracy.md."""
+MACHINE = 0.02
+"""How much the kernels of GPUs of one kind differ, for all of a step together: docs/costs.md."""
 REPEAT = 0.01
 """How much repeats of one GPU-bound job differ."""
 SLOWEST = 0.15
@@ -98,7 +101,8 @@ def interval(parts: StepParts, kernel_error: float, host: HostModel | None, rank
     """`kernel_error`: of the GPU time of all kernels. `host` None: it costs nothing, and nothing of it is uncertain.
     `ranks`: how many there are."""
     computing_ns = max(parts.gpu_ns - parts.exposed_ns, 0.0)
-    known = (Z * kernel_error * computing_ns, Z * NETWORK * parts.exposed_ns, Z * REPEAT * parts.step_ns)
+    of_kernels = hypot(kernel_error, MACHINE)
+    known = (Z * of_kernels * computing_ns, Z * NETWORK * parts.exposed_ns, Z * REPEAT * parts.step_ns)
     off_ns = hypot(*known, Z * CONTENTION * parts.hidden_ns)
     fast, slow = (1.0, 1.0) if host is None else host_factors(host, ranks)
     low_ns = max(parts.step_ns - hypot(off_ns, _changed_ns(parts, fast)), _host_bound_ns(parts) * fast)

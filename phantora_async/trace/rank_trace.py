@@ -32,7 +32,7 @@ class _Segment:
     device: int
     launched: list[_Launched]
     at_ns: int
-    """The instant of its first launch."""
+    """The instant of the segment's first launch."""
     work: int = 0
     rates: list[Rate] = field(default_factory=list)
 
@@ -106,7 +106,7 @@ class RankTrace:
         self._profiled = False
         self._externals = 0
         self._ranges: dict[int, list[_Range]] = {}
-        """Of each thread, outermost first."""
+        """By thread: the ranges that it is in, outermost first."""
         self._batch: _Batch | None = None
         self._launched: dict[int, list[_Launched]] = {}
         """By stream: launches of the segment that comes next."""
@@ -114,7 +114,7 @@ class RankTrace:
         self._nccl_entries: dict[int, deque[tuple[records.TraceEntry, int, int]]] = {}
         self._nccl: dict[int, deque[_NcclKernel]] = {}
         self._blocked: dict[int, tuple[int, int]] = {}
-        """By stream: since when, for which stream."""
+        """By stream: since when it waits for an event, and of which stream."""
         self._devices: dict[int, int] = {}
         self._held: Call | None = None
         self._held_number = 0
@@ -242,7 +242,7 @@ class RankTrace:
             self._settle()
 
     def _segment(self, stream: int) -> _Segment | None:
-        """The one at the stream's head; None if it was launched before the trace began."""
+        """The segment at the stream's head; None if it was launched before the trace began."""
         segments = self._segments.get(stream)
         return segments[0] if segments else None
 

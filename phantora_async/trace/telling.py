@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from emu.contract import records
@@ -133,8 +132,6 @@ TraceEvent = (
     | HostWoken
     | StepMarked
 )
-Sink = Callable[[int, TraceEvent], None]
-"""Takes (rank, event), each rank's in order."""
 
 
 class _TracedStreams(Streams):

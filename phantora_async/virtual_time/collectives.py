@@ -23,7 +23,7 @@ class Revised(NamedTuple):
     collective: Collective
     before_ns: int
     after_ns: int | None
-    """None: later than all that ``complete`` has returned."""
+    """None: it completes later than all collectives that ``complete`` has returned."""
 
 
 class NetworkModel(Protocol):
@@ -53,7 +53,7 @@ class NetworkModel(Protocol):
         """Nothing will begin or be taken back before this instant: history before it may be dropped."""
 
     def shortest_ns(self, collective: Collective) -> int:
-        """It takes at least so long, whatever else is in the network. The same for equal collectives."""
+        """The collective takes at least this long, whatever else the network carries. Equal ones have equal times."""
 
 
 class Collectives:
@@ -88,7 +88,7 @@ class Collectives:
         self._network = network
         self._network_ns = NEVER
         self._in_network: dict[Collective, Transfer] = {}
-        """Those that have begun; complete ones as long as that may move."""
+        """Collectives that have begun. Complete ones stay as long as their completion may still move."""
         self._completed: list[tuple[int, Collective]] = []
         """(instant, collective) of complete ones of ``_in_network``, in the order in which they completed."""
         self._again: list[tuple[int, Collective]] = []
@@ -96,7 +96,7 @@ class Collectives:
         self.stale = False
         """``next_ns`` must be found anew."""
         self.under_way: dict[Collective, Transfer] = {}
-        """Those that some member's stream has reached and of whose completion not all members have been told."""
+        """Collectives that some member's stream has reached, and whose completion not all members have been told of."""
         self.next_ns = NEVER
         self.begun = 0
 
@@ -124,7 +124,7 @@ class Collectives:
         return transfer is not None and transfer.done_ns == at_ns and not _all_know(transfer)
 
     def not_before(self, collective: Collective) -> int:
-        """An instant before which it cannot be complete; of one that is complete, the present."""
+        """An instant before which the collective cannot be complete. If it is complete: the present."""
         transfer = self.under_way.get(collective)
         now_ns = self._event_queue.now_ns
         if transfer is None:
@@ -300,7 +300,7 @@ class Collectives:
             self.stale = True
 
     def commit(self, at_ns: int) -> None:
-        """Nothing before this instant will be taken back."""
+        """The simulation will take back nothing before this instant."""
         if self._completed:
             kept = []
             for done_ns, collective in self._completed:

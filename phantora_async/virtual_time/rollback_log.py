@@ -2,10 +2,10 @@
 
 While the simulation runs ahead of global virtual time, every rank keeps *checkpoints*: one for each instant at which
 something happened to it, with the saved fields of its host, streams and devices as they were before (see
-``entity_fields``). To go back to an instant, the rank restores its oldest checkpoint from that instant on. What several
-ranks share, or is too much to copy, is undone through the checkpoints' *undo entries*, the latest first. An entry can
-demand that other ranks go back, too: undoing the begin of a collective sends all its members back. Times are never
-computed back, and ranks that the entries do not name keep their history.
+``entities.fields``). To go back to an instant, the rank restores its oldest checkpoint from that instant on. What
+several ranks share, or is too much to copy, is undone through the checkpoints' *undo entries*, the latest first. An
+entry can demand that other ranks go back, too: undoing the begin of a collective sends all its members back. Times are
+never computed back, and ranks that the entries do not name keep their history.
 
 Without speculation nothing is written: ``on`` is False.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
 from phantora_async.virtual_time.entities import Device, Host, StepEnd, Stream
-from phantora_async.virtual_time.entity_fields import Saver
+from phantora_async.virtual_time.entities.fields import Saver
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.facts import Collective
 

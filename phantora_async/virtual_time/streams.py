@@ -28,11 +28,11 @@ from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.rollback_log import RollbackLog
 
 FULL = 16
-"""The fill of a kernel that leaves nothing of the GPU."""
+"""The fill of a kernel that takes the whole GPU."""
 FULL_SLOWDOWN = 8
 """A kernel that takes 1/8 longer beside NCCL fills the GPU."""
 WORK_UNIT = 1 << 16
-"""Units of work that rates are multiples of, so that rounding them down loses next to nothing."""
+"""Rates are multiples of so many units of work, so that rounding them down changes little."""
 _ONE = 320
 """FULL x FULL / SHARED, with SHARED = 0.8: measured on H200s where FSDP2 packs gradients beside matrix products."""
 IDLE, RUNNING, BLOCKED, COLLECTIVE = StreamState

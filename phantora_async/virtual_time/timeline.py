@@ -33,7 +33,7 @@ class OutsideWait(NamedTuple):
 
     rank: int
     facts_done: int
-    """Of the rank: the wait was after so many."""
+    """How many facts of the rank came before the wait."""
     for_ns: int
 
 
@@ -71,7 +71,7 @@ class Timeline:
         self.starved: int | None = None
         """The rank whose fact has to come first; set when ``run`` returns STARVED."""
         self.events = 0
-        """Executed, with those that were taken back."""
+        """Events executed, with those that were taken back."""
         self.limit_ns = NEVER
         """No event from this instant on is executed."""
         self._facts = 0
@@ -96,7 +96,7 @@ class Timeline:
 
     @property
     def facts_done(self) -> int:
-        """Facts executed, and not taken back."""
+        """Facts that are executed and not taken back."""
         return self._facts - self.rollback_log.facts
 
     def snapshot(self, ranks: Sequence[int] | None = None) -> Snapshot:

@@ -19,6 +19,7 @@ ERROR_SHARES: dict[str, float] = {
     "convolution bf16": 0.11,
     "convolution f16": 0.09,
     "convolution f32": 0.40,
+    "convolution in groups, padded": 0.62,
     "convolution in groups, without tensor cores": 0.95,
     "convolution tf32": 0.16,
     "copy on the device": 0.11,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import log2, prod
 
 from profiles.kernel_names.kernel_name import read_name
+from profiles.models.products.convolution import in_padded_groups
 from profiles.signature import (
     Conv,
     Copy,
@@ -30,6 +31,8 @@ BIAS = ("bias", "bgrada", "bgradb")
 """Parts of an epilogue that cost next to nothing beside the product."""
 LENGTH, GRID = 0.5, 0.25
 """How much a length counts, and a kernel's grid, beside its modelled time."""
+APART = 4.0
+"""Between what different kernels do: no neighbours (`corrections.FURTHEST`)."""
 
 
 def canonical(what: Signature) -> Signature:
@@ -66,7 +69,8 @@ def features(what: Signature, modelled_ns: float) -> tuple[float, ...]:
     if isinstance(what, Gemm):
         return _logarithms(what.m, what.n, what.k, what.batch)
     if isinstance(what, Conv):
-        return _logarithms(what.x[0] * elements(what.y[2:]), what.x[1], what.y[1], elements(what.w[2:]))
+        sizes = (what.x[0] * elements(what.y[2:]), what.x[1], what.y[1], elements(what.w[2:]), max(what.groups, 1))
+        return *_logarithms(*sizes), APART * in_padded_groups(what)
     (time,) = _logarithms(modelled_ns)
     if isinstance(what, Sdpa):
         length, depth = _logarithms(what.q[2], what.q[3])

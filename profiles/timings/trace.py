@@ -24,6 +24,7 @@ MATRIX_OPS = ("aten::mm", "aten::addmm", "aten::bmm")
 ADDING_OPS = ("aten::addmm",)
 RECURRENT_OPS = ("aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
 RECURRENT_MODES = ("relu", "tanh", "lstm", "gru")  # of cudnnRNNMode_t
+CONVOLUTIONS = ("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::convolution_backward")
 ATTENTION_OPS = ("aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward")
 DTYPES = {"float": "f32", "c10::BFloat16": "bf16", "c10::Half": "f16", "double": "f64", "long int": "i64", "int": "i32"}
 
@@ -34,7 +35,7 @@ class Work:
 
     signature: str
     category: str
-    """Of the error tables."""
+    """The row of the error tables that it belongs to: see ``category_of``."""
     at_us: float
     for_us: float
     overlap: float
@@ -42,7 +43,7 @@ class Work:
     shared: float = 0.0
     """Share of its duration during which other work of another stream was running, which is not NCCL's."""
     kernels: int = 1
-    """Of which it is made, one after the other."""
+    """How many kernels it consists of, one after the other."""
 
 
 def load(path: Path) -> list[Event]:
@@ -153,19 +154,29 @@ def call_of(op: Event | None, kernel: str) -> tuple[int, str] | None:
         return None if "at::" in kernel else (number, name)
     if name in RECURRENT_OPS:
         return None if "at::" in kernel else (number, _recurrent_direction(name, kernel))
-    if name == "aten::cudnn_convolution":
-        return number, "fwd"
-    if name == "aten::convolution_backward":
-        return number, _gradient(kernel)
+    if name in CONVOLUTIONS:
+        return number, _conv_direction(op, kernel)
     return None
 
 
-def _gradient(kernel: str) -> str:
+def _conv_direction(op: Event, kernel: str) -> str:
     """Both gradients run under one op. The data gradient's kernels say so, or are products of two matrices that are not
-    transposed; helpers belong to the weights'.
+    transposed; helpers belong to the weights'. What a transposed convolution computes is what a convolution's data
+    gradient does, and its own data gradient is a convolution.
     """
+    transposed = _is_transposed(op["name"], op["args"])
+    if op["name"] != "aten::convolution_backward":
+        return "dgrad" if transposed else "fwd"
+    if transposed:
+        return "fwd" if re.search("fprop|fwd", kernel.lower()) else "wgrad"
     dgrad = "dgrad" in kernel.lower() or re.search(r"^nvjet_.*_NN[NT]$", kernel) is not None
     return "dgrad" if dgrad else "wgrad"
+
+
+def _is_transposed(name: str, args: dict[str, Any]) -> bool:
+    return name == "aten::cudnn_convolution_transpose" or (
+        name == "aten::convolution_backward" and args["Concrete Inputs"][7] == "True"
+    )
 
 
 def _recurrent_direction(op: str, kernel: str) -> str:
@@ -186,12 +197,21 @@ def _work(members: list[Event], chains: dict[int, Event], nccl: list[Span], othe
     what = signature_of(main, op)
     kernels = len(members)
     if isinstance(what, Rnn):
-        # Layers run on streams of cuDNN's own, side by side, and wait for their launches: the call's time is its span.
-        total, shared, kernels = max(e["ts"] + e["dur"] for e in members) - min(e["ts"] for e in members), 0.0, 1
+        # Layers run on streams of cuDNN's own, side by side. Where none runs, the call waits for the host's launches.
+        total, shared, kernels = _covered(members), 0.0, 1
     by = total or 1.0
     return Work(
         format_signature(what), category_of(what), members[0]["ts"], total, beside / by, shared / by, kernels
     )  # fmt: skip
+
+
+def _covered(members: list[Event]) -> float:
+    """Time in which at least one of them runs."""
+    found, until = 0.0, 0.0
+    for begin, end in sorted((e["ts"], e["ts"] + e["dur"]) for e in members):
+        found += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return found
 
 
 def _overlap(start: float, end: float, spans: list[Span]) -> float:
@@ -212,8 +232,8 @@ def signature_of(event: Event, op: Event | None) -> Signature:
     sizes = _flat(args.get("Input Dims", []))
     if name in MATRIX_OPS and "at::" not in kernel:
         return _gemm(args, kernel, name, sizes)
-    if name in ("aten::cudnn_convolution", "aten::convolution_backward"):
-        return _conv(args, kernel, name, sizes)
+    if op is not None and name in CONVOLUTIONS and "at::" not in kernel:
+        return _conv(op, kernel, sizes)
     if name in ATTENTION_OPS and "at::" not in kernel:
         return _sdpa(args, name, sizes)
     if name in RECURRENT_OPS and "at::" not in kernel:
@@ -280,23 +300,37 @@ def _rnn(args: dict[str, Any], name: str, direction: str, sizes: tuple[Shape, ..
     )  # fmt: skip
 
 
-def _conv(args: dict[str, Any], kernel: str, name: str, sizes: tuple[Shape, ...]) -> Conv:
+def _conv(op: Event, kernel: str, sizes: tuple[Shape, ...]) -> Conv:
+    """Of a transposed convolution `x` is the output and `y` the input, as cuDNN is told."""
+    name, args = op["name"], op["args"]
     dims, concrete = args["Input Dims"], args["Concrete Inputs"]
-    if name == "aten::cudnn_convolution":
-        direction, x, w = "fwd", dims[0], dims[1]
-        padding, stride, dilation = (json.loads(concrete[at]) for at in (2, 3, 4))
-        y = [x[0], w[0]] + [
-            (x[2 + at] + 2 * padding[at] - dilation[at] * (w[2 + at] - 1) - 1) // stride[at] + 1
-            for at in range(len(w) - 2)
-        ]
-    else:
-        y, x, w = dims[:3]
-        direction = _gradient(kernel)
+    transposed = _is_transposed(name, args)
+    if name == "aten::convolution_backward":
+        out, given, w = dims[:3]
         stride, padding, dilation = (json.loads(concrete[at]) for at in (4, 5, 6))
+        groups = int(concrete[9])
+    else:
+        given, w = dims[:2]
+        padding = json.loads(concrete[2])
+        if transposed:
+            more, stride, dilation = (json.loads(concrete[at]) for at in (3, 4, 5))
+            groups = int(concrete[6])
+            out = [given[0], w[1] * groups] + [
+                (given[2 + at] - 1) * stride[at] - 2 * padding[at] + dilation[at] * (w[2 + at] - 1) + more[at] + 1
+                for at in range(len(w) - 2)
+            ]
+        else:
+            stride, dilation = (json.loads(concrete[at]) for at in (3, 4))
+            groups = int(concrete[5])
+            out = [given[0], w[0]] + [
+                (given[2 + at] + 2 * padding[at] - dilation[at] * (w[2 + at] - 1) - 1) // stride[at] + 1
+                for at in range(len(w) - 2)
+            ]
+    x, y = (out, given) if transposed else (given, out)
     return Conv(
-        direction=direction, x=tuple(x), w=tuple(w), y=tuple(y), padding=tuple(padding), stride=tuple(stride),
-        dilation=tuple(dilation), groups=x[1] // w[1], dtype=_math_dtype(args), layout=_layout(args, w, direction),
-        op=name, sizes=sizes,
+        direction=_conv_direction(op, kernel), x=tuple(x), w=tuple(w), y=tuple(y), padding=tuple(padding),
+        stride=tuple(stride), dilation=tuple(dilation), groups=groups, dtype=_math_dtype(args),
+        layout=_layout(args, w, name), op=name, sizes=sizes,
     )  # fmt: skip
 
 
@@ -306,13 +340,26 @@ def _math_dtype(args: dict[str, Any]) -> str:
     return "tf32" if dtype == "f32" else dtype
 
 
-def _layout(args: dict[str, Any], w: list[int], direction: str) -> str:
-    """That of the input, by its strides: of one that has one channel the weights', as PyTorch decides."""
+def _layout(args: dict[str, Any], w: list[int], name: str) -> str:
+    """PyTorch has cuDNN work on channels-last data if the input or the weights are."""
     strides = args.get("Input Strides") or []
-    place = 0 if direction == "fwd" else 1
-    if len(strides) <= place or len(strides[place]) != len(w):
+    first = 1 if name == "aten::convolution_backward" else 0
+    if len(strides) <= first + 1:
         return "nhwc"
-    return "nhwc" if strides[place][1] == 1 else "nchw"
+    pairs = zip(args["Input Dims"][first : first + 2], strides[first : first + 2], strict=True)
+    return "nhwc" if any(_channels_last(*pair) for pair in pairs) else "nchw"
+
+
+def _channels_last(sizes: list[int], strides: list[int]) -> bool:
+    """The rule of `c10::is_channels_last_strides_2d`: strides that fit both layouts count as channels-first."""
+    if len(sizes) < 4 or len(strides) != len(sizes) or strides[1] == 0:
+        return False
+    least = 0
+    for at in (1, *range(len(sizes) - 1, 1, -1), 0):
+        if sizes[at] == 0 or strides[at] < least or (at == 0 and least == strides[1]):
+            return False
+        least = strides[at] * (sizes[at] if sizes[at] > 1 else 1)
+    return True
 
 
 def category_of(what: Signature) -> str:

@@ -1,28 +1,38 @@
 """Follows a Triton program's integers and addresses for a few of its instances.
 
 Floating-point values are not computed. Integers that come from memory are not known: an index is taken to be random, a
-count that ends a loop to be what `_loaded_count` says. Of a loop three iterations are followed, the first, the middle
-and the last one; what changes from one to the next is taken to change evenly.
+count that ends a loop to be what `values.value_loaded` says. Of a loop three iterations are followed, the first, the
+middle and the last one; what changes from one to the next is taken to change evenly.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from profiles.triton.program import Operation, Program
+from profiles.triton.text import axis_of, constant, elements, pointed, reshaped, result_of, tensors_of
+from profiles.triton.values import (
+    BINARY,
+    COMPARE,
+    Loaded,
+    Pointer,
+    Share,
+    Value,
+    addressed,
+    combined,
+    difference,
+    moved,
+    selected,
+    value_loaded,
+)
 from profiles.triton.work import SECTOR_NBYTES, Work
 
 SAMPLES = 6
 BRANCHING_SAMPLES = 48  # of a program that does different things in different instances
-FULL_SHARE = 0.5
-"""Of FlexAttention's blocks that a mask leaves whole, where nothing is known of the mask: half, as in a causal one."""
-RANDOM_INDICES = 1 << 20
 PIPELINED = 3.0  # loads of the loop of a product that are under way at once
 ADVANCED = 0.15  # of the integer instructions in the loop of a product are left
 
@@ -39,58 +49,6 @@ _LIBRARY = (("erf", 34.0), ("tanh", 15.0), ("sin|cos|tan", 16.0), ("pow", 40.0),
 _FREE = ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.make_range", "arith.constant", "tt.trans", "tt.reshape",
          "tt.get_program_id", "tt.get_num_programs", "tt.addptr", "tt.assert", "tt.bitcast", "arith.bitcast",
          "arith.index_cast", "tt.return")  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Pointer:
-    base: str
-    offset: Any
-    """In items, an integer or an array; None: unknown."""
-    random: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """An unknown count: this share of whatever bounds it."""
-
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Integers that come from memory, replaced by random ones."""
-
-    value: Any
-
-
-Value = Any
-_Binary = Callable[[Any, Any], Any]
-
-
-def _divide(a: Any, b: Any) -> Any:
-    return np.where(b == 0, 0, np.trunc(a / np.where(b == 0, 1, b))).astype(np.int64) if _is_array(a, b) else (
-        int(a / b) if b else 0
-    )  # fmt: skip
-
-
-def _is_array(*values: Any) -> bool:
-    return any(isinstance(value, np.ndarray) for value in values)
-
-
-_BINARY: dict[str, _Binary] = {
-    "addi": lambda a, b: a + b, "subi": lambda a, b: a - b, "muli": lambda a, b: a * b, "divsi": _divide,
-    "divui": _divide, "floordivsi": lambda a, b: a // b if not _is_array(a, b) and b else _divide(a, b),
-    "ceildivsi": lambda a, b: -(-a // b) if not _is_array(a, b) and b else _divide(a + b - 1, b),
-    "remsi": lambda a, b: a - _divide(a, b) * b, "remui": lambda a, b: a - _divide(a, b) * b,
-    "andi": lambda a, b: a & b, "ori": lambda a, b: a | b, "xori": lambda a, b: a ^ b,
-    "shli": lambda a, b: a << b, "shrsi": lambda a, b: a >> b, "shrui": lambda a, b: a >> b,
-    "minsi": np.minimum, "maxsi": np.maximum, "minui": np.minimum, "maxui": np.maximum,
-}  # fmt: skip
-_COMPARE: dict[str, _Binary] = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "slt": lambda a, b: a < b, "ult": lambda a, b: a < b,
-    "sle": lambda a, b: a <= b, "ule": lambda a, b: a <= b, "sgt": lambda a, b: a > b, "ugt": lambda a, b: a > b,
-    "sge": lambda a, b: a >= b, "uge": lambda a, b: a >= b,
-}  # fmt: skip
 
 
 def launch_work(program: Program, grid: tuple[int, int, int], integers: dict[str, int]) -> Work:
@@ -187,10 +145,10 @@ class _Run:
         else:
             first = [value for _, value in carried]
             final = self._iteration(one, variable, int(start), carried, first, 1.0 if trips > 1 else trips, weight)
-            change = [_difference(a, b) for a, b in zip(first, final, strict=False)]
+            change = [difference(a, b) for a, b in zip(first, final, strict=False)]
             for place, share in ((trips // 2, trips - 2), (trips - 1, 1)):
                 if trips > 1 and share > 0 and place > 0:
-                    entered = [_moved(value, by_one, place) for value, by_one in zip(first, change, strict=False)]
+                    entered = [moved(value, by_one, place) for value, by_one in zip(first, change, strict=False)]
                     final = self._iteration(one, variable, int(start + place * by), carried, entered, share, weight)
         self.multiplies = multiplied
         evaluated = min(trips, 3)
@@ -231,7 +189,7 @@ class _Run:
 
     def _single(self, one: Operation, weight: float) -> None:
         name = one.name
-        count, item = _result(one)
+        count, item = result_of(one)
         if name in ("tt.load", "tt.store", "tt.atomic_rmw", "tt.atomic_cas"):
             self._access(one, weight)
             return
@@ -239,7 +197,7 @@ class _Run:
             self._product(one, weight)
             return
         if name == "tt.reduce" or name == "tt.scan":
-            operands = sum(_elements(shape) for shape, _ in _types(one.text.rsplit(": (", 1)[-1]))
+            operands = sum(elements(shape) for shape, _ in tensors_of(one.text.rsplit(": (", 1)[-1]))
             inner = max(len(one.regions[0]) - 1, 1) if one.regions else 1
             self.work.instructions += weight * operands * (1.0 + 0.25 * inner)
             self.reductions += 1
@@ -257,18 +215,18 @@ class _Run:
     def _value(self, one: Operation, name: str, item: str) -> Value:
         operands = [self._get(operand) for operand in one.operands]
         if name == "arith.constant":
-            return _constant(one.text)
+            return constant(one.text)
         if name == "tt.get_program_id":
-            return self.at["xyz".index(_axis(one.text))]
+            return self.at["xyz".index(axis_of(one.text))]
         if name == "tt.get_num_programs":
-            return self.grid["xyz".index(_axis(one.text))]
+            return self.grid["xyz".index(axis_of(one.text))]
         if name == "tt.make_range":
             end, start = (int(re.search(rf"{key} = (-?\d+)", one.text)[1]) for key in ("end", "start"))  # type: ignore[index]
             return np.arange(start, end, dtype=np.int64)
         if name == "tt.addptr":
-            return self._addressed(*operands[:2])
+            return addressed(*operands[:2])
         if name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"):
-            return _reshaped(one, name, operands[0])
+            return reshaped(one, name, operands[0])
         if name in (
             "arith.extsi",
             "arith.extui",
@@ -280,46 +238,22 @@ class _Run:
             return operands[0]
         if name == "arith.cmpi":
             found = re.match(r'"?arith\.cmpi"? (\w+),', one.text)
-            return _both(_COMPARE.get(found[1]) if found else None, *operands[:2])
+            return combined(COMPARE.get(found[1]) if found else None, *operands[:2])
         if name == "arith.select":
-            return self._selected(*operands[:3])
-        if name.startswith("arith.") and name[6:] in _BINARY and len(operands) == 2:
-            return _both(_BINARY[name[6:]], *operands)
+            return selected(*operands[:3])
+        if name.startswith("arith.") and name[6:] in BINARY and len(operands) == 2:
+            return combined(BINARY[name[6:]], *operands)
         return None
-
-    def _selected(self, condition: Value, yes: Value, no: Value) -> Value:
-        if isinstance(condition, Loaded):
-            condition = condition.value
-        if condition is None or yes is None or no is None or isinstance(yes, Pointer) or isinstance(no, Pointer):
-            return yes if yes is not None else no
-        random = isinstance(yes, Loaded) or isinstance(no, Loaded)
-        yes, no = (one.value if isinstance(one, Loaded) else one for one in (yes, no))
-        if isinstance(yes, Share) or isinstance(no, Share):
-            return yes
-        found = np.where(condition, yes, no) if _is_array(condition, yes, no) else (yes if condition else no)
-        return Loaded(found) if random else found
-
-    def _addressed(self, pointer: Value, offset: Value) -> Value:
-        if not isinstance(pointer, Pointer):
-            return None
-        random = pointer.random or isinstance(offset, Loaded)
-        if isinstance(offset, Loaded):
-            offset = offset.value
-        if offset is None or isinstance(offset, Share) or pointer.offset is None:
-            return Pointer(pointer.base, None, True)
-        return Pointer(pointer.base, pointer.offset + offset, random)
 
     # ---- memory and products ----
 
     def _access(self, one: Operation, weight: float) -> None:
         pointer = self._get(one.operands[0])
         stored = one.name != "tt.load"
-        shape, item = _pointed(one.text)
-        count = _elements(shape)
-        at = 2 if stored else 1
-        mask = self._get(one.operands[at]) if len(one.operands) > at and "i1" in _mask_hint(one) else None
-        if one.name == "tt.load" and len(one.operands) > 1:
-            mask = self._get(one.operands[1])
+        shape, item = pointed(one.text)
+        count = elements(shape)
+        at = 2 if stored else 1  # a store and an atomic operation take the value before the mask
+        mask = self._get(one.operands[at]) if len(one.operands) > at else None
         mask = mask.value if isinstance(mask, Loaded) else mask
         nbytes = _ITEMS.get(item, 4)
         base = pointer.base if isinstance(pointer, Pointer) else "?"
@@ -336,73 +270,18 @@ class _Run:
         if one.name.startswith("tt.atomic"):
             self.work.instructions += weight * count * 20
         if not stored:
-            value = _loaded(pointer, shape, item)
+            value = value_loaded(pointer, shape, item)
             self.work.guesses += isinstance(value, Share)
             self._set(one, value)
 
     def _product(self, one: Operation, weight: float) -> None:
-        types = _types(one.text)
+        types = tensors_of(one.text)
         (a, dtype), (b, _) = types[0], types[1]
         m, k, n = a[-2], a[-1], b[-1]
         batch = prod(a[:-2])
         self.work.product_flops[dtype] += weight * 2.0 * batch * m * n * k
         tile = self.work.smallest_tile
         self.work.smallest_tile = (min(m, tile[0]), min(n, tile[1])) if tile else (m, n)
-
-
-def _loaded(pointer: Value, shape: tuple[int, ...], item: str) -> Value:
-    """What a load gives: nothing known of floating-point numbers, a random number for each address of integers."""
-    if not item.startswith("i") or item == "i1" or not isinstance(pointer, Pointer):
-        return None
-    if not shape:
-        return _loaded_count(pointer.base)
-    if pointer.offset is None:
-        return None
-    offsets = np.broadcast_to(np.asarray(pointer.offset, dtype=np.int64), shape)
-    return Loaded((offsets * 2654435761 + 97) % RANDOM_INDICES)
-
-
-def _loaded_count(base: str) -> Value:
-    """A count or index read from memory. FlexAttention's templates read how many blocks a row has: those that a mask
-    cuts, one in a causal mask, and the full ones.
-    """
-    name = base.upper()
-    return Share(FULL_SHARE) if "FULL" in name and "NUM" in name else 1
-
-
-def _both(operator: _Binary | None, a: Value, b: Value) -> Value:
-    if operator is None or a is None or b is None or isinstance(a, Pointer) or isinstance(b, Pointer):
-        return None
-    if isinstance(a, Share) or isinstance(b, Share):
-        share, other = (a, b) if isinstance(a, Share) else (b, a)
-        if operator in (np.minimum, np.maximum) and isinstance(other, int | np.integer):
-            return max(int(other * share.share), 1)
-        return share
-    random = isinstance(a, Loaded) or isinstance(b, Loaded)
-    a, b = (one.value if isinstance(one, Loaded) else one for one in (a, b))
-    with np.errstate(all="ignore"):
-        found = operator(a, b)
-    if not isinstance(found, np.ndarray):
-        found = bool(found) if isinstance(found, bool | np.bool_) else int(found)
-    return Loaded(found) if random else found
-
-
-def _difference(before: Value, after: Value) -> Value:
-    """What one iteration adds; None: unknown."""
-    if isinstance(before, Pointer) and isinstance(after, Pointer) and before.base == after.base:
-        return _difference(before.offset, after.offset)
-    known = (int, np.integer, np.ndarray)
-    if isinstance(before, known) and isinstance(after, known) and not isinstance(before, bool):
-        return after - before
-    return None
-
-
-def _moved(value: Value, change: Value, times: int) -> Value:
-    if change is None:
-        return value
-    if isinstance(value, Pointer):
-        return Pointer(value.base, value.offset + change * times, value.random)
-    return value + change * times
 
 
 def _sectors(offset: Any, shape: tuple[int, ...], mask: Value, nbytes: int) -> tuple[float, float, tuple[int, int]]:
@@ -421,80 +300,3 @@ def _sectors(offset: Any, shape: tuple[int, ...], mask: Value, nbytes: int) -> t
     if runs * SECTOR_NBYTES > min(2 * addresses.size * nbytes, bounds[1] - bounds[0] + SECTOR_NBYTES):
         runs = min(runs, int(np.unique(sectors).size))
     return float(runs * SECTOR_NBYTES), float(addresses.size * nbytes), bounds
-
-
-# ---- text ----
-
-
-def _types(text: str) -> list[tuple[tuple[int, ...], str]]:
-    """Shapes and element types of the tensors that a text names."""
-    found = re.findall(r"tensor<((?:\d+x)+)(!tt\.ptr<[^>]+>|[\w]+)", text)
-    return [(tuple(int(one) for one in dims.split("x") if one), kind) for dims, kind in found]
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    return prod(shape) if shape else 1
-
-
-def _result(one: Operation) -> tuple[int, str]:
-    """Elements and type of the result."""
-    types = _types(one.text)
-    return (_elements(types[-1][0]), types[-1][1]) if types else (1, "")
-
-
-def _pointed(text: str) -> tuple[tuple[int, ...], str]:
-    """Shape and item type of the addresses of a load or a store."""
-    found = re.search(r"tensor<((?:\d+x)+)!tt\.ptr<(\w+)", text)
-    if found:
-        return tuple(int(one) for one in found[1].split("x") if one), found[2]
-    single = re.search(r"!tt\.ptr<(\w+)", text)
-    return (), single[1] if single else "f32"
-
-
-def _mask_hint(one: Operation) -> str:
-    """Stores take a mask after the value, atomic operations as the third operand too."""
-    return "i1" if len(one.operands) > 2 else ""
-
-
-def _axis(text: str) -> str:
-    found = re.search(r"\b([xyz])\b", text.split(":")[0].split(" ", 1)[1])
-    return found[1] if found else "x"
-
-
-def _constant(text: str) -> Value:
-    value = text.split(" ", 1)[1]
-    dense = re.match(r"dense<(.*?)> : tensor<((?:\d+x)+)(\w+)", value)
-    literal, item = (
-        (dense[1], dense[3]) if dense else (value.split(" : ")[0].strip(), value.rsplit(" : ", 1)[-1].strip())
-    )
-    if literal in ("true", "false"):
-        scalar: Any = literal == "true"
-    elif item.startswith("i") and re.fullmatch(r"-?\d+", literal):
-        scalar = int(literal)
-    else:
-        return None
-    if dense is None:
-        return scalar
-    shape = tuple(int(one) for one in dense[2].split("x") if one)
-    return np.broadcast_to(np.asarray(scalar), shape)
-
-
-def _reshaped(one: Operation, name: str, value: Value) -> Value:
-    types = _types(one.text)
-    shape = types[-1][0] if types else ()
-    if isinstance(value, Pointer):
-        return None if value.offset is None else Pointer(value.base, _reshaped(one, name, value.offset), value.random)
-    if isinstance(value, Loaded):
-        return Loaded(_reshaped(one, name, value.value))
-    if value is None or isinstance(value, Share):
-        return value
-    array = np.asarray(value)
-    if name == "tt.expand_dims":
-        found = re.search(r"axis = (\d+)", one.text)
-        return np.expand_dims(array, int(found[1]) if found else 0)
-    if name == "tt.trans":
-        found = re.search(r"order = array<i32: ([\d, ]+)>", one.text)
-        return array.transpose([int(axis) for axis in found[1].split(",")]) if found else array.T
-    if name == "tt.reshape":
-        return array.reshape(shape) if array.size == prod(shape) else None
-    return np.broadcast_to(array, shape)

@@ -25,6 +25,14 @@ def test_so_is_every_value_of_compiled_functions(run: Run) -> None:
     assert "PASSED" in done.log(0)
 
 
+@pytest.mark.versions
+def test_sparse_nested_and_other_tensors_have_the_cpu_s_values(run: Run) -> None:
+    done = run("other_tensors.py", n=1)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED" in done.log(0)
+    assert "RecordFunction" not in done.log(0), "PyTorch says that nested tensors have no sizes"
+
+
 def test_a_compiled_function_leaves_nothing_stale(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     script = tmp_path / "stale.py"

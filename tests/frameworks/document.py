@@ -28,7 +28,6 @@ What a row needs and `.[frameworks]` does not bring is skipped unless it is ther
 interpreter in `PHANTORA_TEST_PYTHON`, clones of repositories in the folder `PHANTORA_FRAMEWORK_CHECKOUTS`.
 """
 COLUMNS = ("feature", "ranks", "result", "versions", "test", "command", "wall time", "date")
-NOT_RUN = ("not run", "", "", "")
 
 
 @dataclass(frozen=True, slots=True)

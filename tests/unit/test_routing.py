@@ -60,7 +60,7 @@ def test_a_wrong_trace_is_rejected(tmp_path: Path, content: str) -> None:
 
 
 def _choose(text: str, rows: int, candidates: int, k: int, layer: int = 0, allowed: Tensor | None = None) -> Tensor:
-    from emu.control.expert_choice import choose
+    from emu.control.routing.expert_choice import choose
 
     return choose(parse(text), rows, candidates, k, layer, allowed)
 
@@ -143,7 +143,7 @@ def test_a_row_with_too_few_allowed_candidates_chooses_them_first() -> None:
 @pytest.mark.torch
 @pytest.mark.parametrize("text", POLICIES)
 def test_an_order_has_all_candidates(text: str) -> None:
-    from emu.control.expert_choice import order
+    from emu.control.routing.expert_choice import order
 
     ordered = order(parse(text), 96, 8, 0)
     assert all(sorted(row) == list(range(8)) for row in ordered.tolist())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emu.contract.stated_values import StatedValue, ValueProblem, fits, parse
-from phantora_async.config import _value
+from phantora_async.config.values import stated_value_of
 from phantora_async.errors import UsageError
 
 
@@ -89,10 +89,10 @@ def test_files(stated: str, path: str, same: bool) -> None:
 def test_a_line_without_a_file_is_the_script_s(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("\n" * 9)
-    assert _value("7=n", str(script)) == StatedValue("7=n", str(script), 7, "n")
+    assert stated_value_of("7=n", str(script)) == StatedValue("7=n", str(script), 7, "n")
     with pytest.raises(UsageError, match=r"train\.py has 10 lines"):
-        _value("11=n", str(script))
+        stated_value_of("11=n", str(script))
     with pytest.raises(UsageError, match="which file"):
-        _value("7=n", "")
+        stated_value_of("7=n", "")
     with pytest.raises(UsageError, match="unknown name 'x'"):
-        _value("7=x", str(script))
+        stated_value_of("7=x", str(script))

@@ -44,27 +44,24 @@ static struct {
     int n;
     struct {
         const char *function;
-        int property;
         size_t value;
     } answers[MAX_ANSWERS];
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-typedef size_t (*ask_real)(void *address, int property, size_t otherwise);
+typedef size_t (*ask_real)(void *address, size_t otherwise);
 
-static size_t once(const char *pattern, const char *function, int property, size_t otherwise, ask_real ask) {
+static size_t once(const char *pattern, const char *function, size_t otherwise, ask_real ask) {
     pthread_mutex_lock(&known.lock);
     int i = 0;
-    while (i < known.n && (strcmp(known.answers[i].function, function) != 0 || known.answers[i].property != property))
-        i++;
+    while (i < known.n && strcmp(known.answers[i].function, function) != 0) i++;
     size_t value = otherwise;
     if (i < known.n) {
         value = known.answers[i].value;
     } else {
         void *address = real_function(pattern, function);
-        if (address) value = ask(address, property, otherwise);
+        if (address) value = ask(address, otherwise);
         if (address && known.n < MAX_ANSWERS) {
             known.answers[known.n].function = function;
-            known.answers[known.n].property = property;
             known.answers[known.n++].value = value;
         }
     }
@@ -72,32 +69,22 @@ static size_t once(const char *pattern, const char *function, int property, size
     return value;
 }
 
-static size_t returned(void *address, int property, size_t otherwise) {
-    (void)property, (void)otherwise;
+static size_t returned(void *address, size_t otherwise) {
+    (void)otherwise;
     return ((size_t (*)(void))address)();
 }
 
-static size_t written(void *address, int property, size_t otherwise) {
-    (void)property;
+static size_t written(void *address, size_t otherwise) {
     int value;
     return ((int (*)(int *))address)(&value) == 0 ? (size_t)value : otherwise;
 }
 
-static size_t written_for(void *address, int property, size_t otherwise) {
-    int value;
-    return ((int (*)(int, int *))address)(property, &value) == 0 ? (size_t)value : otherwise;
-}
-
 size_t ph_real_version(const char *pattern, const char *function, size_t otherwise) {
-    return once(pattern, function, 0, otherwise, returned);
+    return once(pattern, function, otherwise, returned);
 }
 
 int ph_real_version_out(const char *pattern, const char *function, int otherwise) {
-    return (int)once(pattern, function, 0, (size_t)otherwise, written);
-}
-
-int ph_real_property(const char *pattern, const char *function, int property, int otherwise) {
-    return (int)once(pattern, function, property, (size_t)otherwise, written_for);
+    return (int)once(pattern, function, (size_t)otherwise, written);
 }
 
 int ph_runtime_version(void) {

@@ -12,8 +12,6 @@
  */
 size_t ph_real_version(const char *soname_pattern, const char *function, size_t otherwise); /* size_t f(void) */
 int ph_real_version_out(const char *soname_pattern, const char *function, int otherwise);   /* int f(int *version) */
-int ph_real_property(const char *soname_pattern, const char *function, int property,
-                     int otherwise); /* int f(int property, int *value) */
 
 /*
  * The CUDA version that the process's libraries were built for, as CUDA numbers it: 12080. The device file may state

@@ -26,6 +26,13 @@ void ph_emit_counters(void) {
     ph_record_unlock();
 }
 
-void ph_count_unmodelled_read(void) { atomic_fetch_add_explicit(&ph_counts.unmodelled_reads, 1, memory_order_relaxed); }
+static _Thread_local bool discarded;
+
+/* What the calling thread reads from now on, until `on` is 0, decides nothing in the program: it is not counted. */
+PH_EXPORT void phantora_reads_discarded(int on) { discarded = on != 0; }
+
+void ph_count_unmodelled_read(void) {
+    if (!discarded) atomic_fetch_add_explicit(&ph_counts.unmodelled_reads, 1, memory_order_relaxed);
+}
 
 PH_EXPORT uint64_t phantora_unmodelled_reads(void) { return atomic_load(&ph_counts.unmodelled_reads); }

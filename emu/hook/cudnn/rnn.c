@@ -254,6 +254,16 @@ static size_t describe_rnn(const void *what, char *text, size_t capacity) {
     return ph_format_rnn(&signature, text, capacity);
 }
 
+/* Kernels that the host launches in one call: unless the weights stay on the GPU (persistent algorithms), each layer
+ * runs step by step. Traces of two layers with 128 steps have 562 launches of LSTM, 560 of GRU, 813 of GRU backwards.
+ */
+static uint64_t launches(const rnn *it, const rnn_data *x, ph_field_conv_direction direction) {
+    enum { STANDARD = 0, GRU = 3 };
+    uint64_t steps = it->algo == STANDARD && direction != PH_CONV_WGRAD ? (uint64_t)x->steps : 1;
+    uint64_t a_step = it->mode == GRU && direction == PH_CONV_DGRAD ? 3 : 2;
+    return a_step * steps * (uint64_t)it->layers * (uint64_t)directions(it);
+}
+
 static int run(cudnn_handle *handle, ph_field_conv_direction direction, const rnn *it, const rnn_data *x) {
     if (!handle || !it || !x) return CUDNN_BAD_POINTER;
     ph_stream *stream = ph_stream_of(handle->stream);
@@ -276,6 +286,7 @@ static int run(cudnn_handle *handle, ph_field_conv_direction direction, const rn
     uint64_t key = ph_hash(0x726e6e, &what, sizeof what);
     what.op = ph_current_op();
     ph_launch(stream, ph_cost_of(ph_mix(key, what.op->key), describe_rnn, &what));
+    ph_host_work(PH_CALL_LAUNCH, launches(it, x, direction)); /* the GPU begins with the first one */
     return CUDNN_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "core/warn.h"
 #include "data/data.h"
 #include "data/intervals.h"
-#include "memory/holders.h"
+#include "holders/holders.h"
 #include "memory/memory.h"
 #include "trace/trace.h"
 

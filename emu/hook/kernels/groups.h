@@ -1,4 +1,4 @@
-/* The groups of a grouped product. Their sizes are data: emu/control/routing_groups.py tells them, rounded. */
+/* The groups of a grouped product. Their sizes are data: emu/control/routing/groups.py tells them, rounded. */
 #ifndef PHANTORA_GROUPS_H
 #define PHANTORA_GROUPS_H
 

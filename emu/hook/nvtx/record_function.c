@@ -9,6 +9,9 @@
  * PyTorch's libraries call at::addThreadLocalCallback through the dynamic linker, which finds the one below first. What
  * is known of C++ objects: a callback begins with its two functions and a double, then come a flag for each scope
  * and three more; a vector is three pointers. If a torch lacks what is needed, its callbacks stay and NVTX is used.
+ *
+ * Nested tensors have no sizes: PyTorch throws an exception when it is asked for them, catches it outside of the
+ * callback and logs it, with a stack, for each op. Such an op has a name alone here, and the message is left out.
  */
 #define _GNU_SOURCE
 #include "core/alloc.h"
@@ -144,10 +147,22 @@ static const ph_known_op *op_of(const char *name, const sizes_of_inputs *inputs)
 
 /* ---- callbacks --------------------------------------------------------------------------------------------------- */
 
+static _Thread_local bool unsized; /* the calling thread's last range began with an exception */
+
+/* Runs when `begins` is left by an exception: the range has begun all the same, as PyTorch will end it. */
+static void without_sizes(const char **name) {
+    if (!*name) return;
+    unsized = true;
+    ph_range_push_op(op_of(*name, &(sizes_of_inputs){0}));
+}
+
 static void *begins(void **observer, const void *function) {
     sizes_of_inputs inputs;
+    const char *name = torch.name(function);
+    __attribute__((cleanup(without_sizes))) const char *uncertain = name;
     torch.input_sizes(&inputs, function, true);
-    ph_range_push_op(op_of(torch.name(function), &inputs));
+    uncertain = NULL;
+    ph_range_push_op(op_of(name, &inputs));
     for (sizes *input = inputs.begin; input < inputs.end; input++)
         if (input->begin) torch.delete((void *)input->begin);
     if (inputs.begin) torch.delete(inputs.begin);
@@ -159,6 +174,35 @@ static void ends(const void *function, void *observer) {
     (void)function;
     (void)observer;
     ph_range_pop();
+}
+
+/* c10::SourceLocation */
+typedef struct source_location {
+    const char *function, *file;
+    uint32_t line;
+} source_location;
+
+typedef void (*logger_function)(void *, source_location, int, bool);
+
+enum { INFO, WARNING };
+
+/* c10::MessageLogger::MessageLogger(c10::SourceLocation, int, bool): PyTorch is about to log a message. */
+PH_EXPORT void _ZN3c1013MessageLoggerC1ENS_14SourceLocationEib(void *, source_location, int, bool);
+PH_EXPORT void _ZN3c1013MessageLoggerC1ENS_14SourceLocationEib(void *self, source_location at, int severity, bool end) {
+    static _Atomic(logger_function) known;
+    logger_function theirs = atomic_load(&known);
+    if (!theirs) {
+        void *library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD),
+             *found = library ? dlsym(library, __func__) : NULL;
+        if (!found) ph_die("libc10.so, which called the hook library, has no function %s", __func__);
+        memcpy(&theirs, &found, sizeof theirs);
+        atomic_store(&known, theirs);
+    }
+    if (unsized && severity == WARNING && strstr(at.file, "record_function.cpp")) {
+        unsized = false;
+        severity = INFO;
+    }
+    theirs(self, at, severity, end);
 }
 
 /* PyTorch's libraries are not in the global scope: they are searched from the library that calls. */

@@ -5,15 +5,13 @@
 #include "streams/content.h"
 #include "channel/channel.h"
 #include "core/alloc.h"
+#include "core/number_set.h"
 
 #include <stdlib.h>
 
 enum { MOST_CONTENTS = 1 << 16 };
 
-static struct {
-    uint64_t *numbers; /* told; open addressing, 0 marks a free slot */
-    size_t capacity, n;
-} told;
+static ph_number_set told;
 
 void ph_content_add(ph_stream *stream, uint64_t key) {
     if (!stream->keys) stream->keys = ph_allocate(PH_SEGMENT_LAUNCHES * sizeof *stream->keys);
@@ -27,23 +25,6 @@ static uint64_t number_of(const uint64_t *keys, uint32_t n) {
         hash ^= hash >> 29;
     }
     return hash ? hash : 1;
-}
-
-static uint64_t *slot_of(uint64_t number) {
-    size_t mask = told.capacity - 1, at = number & mask;
-    while (told.numbers[at] && told.numbers[at] != number) at = (at + 1) & mask;
-    return &told.numbers[at];
-}
-
-static void make_room(void) {
-    if (told.n * 2 < told.capacity) return;
-    uint64_t *old = told.numbers;
-    size_t old_capacity = told.capacity;
-    told.capacity = old_capacity ? 2 * old_capacity : 256;
-    told.numbers = ph_allocate(told.capacity * sizeof *told.numbers);
-    for (size_t i = 0; i < old_capacity; i++)
-        if (old[i]) *slot_of(old[i]) = old[i];
-    free(old);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -66,12 +47,9 @@ static void tell(uint64_t number, uint64_t *keys, uint32_t n) {
 
 uint64_t ph_content_of(const ph_stream *stream) {
     uint64_t number = number_of(stream->keys, stream->launches);
-    make_room();
-    uint64_t *slot = slot_of(number);
-    if (*slot) return number;
+    if (ph_number_set_has(&told, number)) return number;
     if (told.n >= MOST_CONTENTS) return 0;
-    *slot = number;
-    told.n++;
+    ph_number_set_add(&told, number);
     tell(number, stream->keys, stream->launches);
     return number;
 }

@@ -93,8 +93,6 @@ void ph_streams_announce(void) {
     ph_record_unlock();
 }
 
-ph_stream *ph_default_stream(int device) { return streams.legacy[device]; }
-
 static ph_stream *per_thread_stream(ph_thread *thread) {
     ph_stream **slot = &thread->default_streams[thread->device];
     if (!*slot) {

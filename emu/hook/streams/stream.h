@@ -46,7 +46,6 @@ int ph_streams_make_defaults(void);
 void ph_streams_announce(void);
 /* Before the announcement: adds `first` to all ids. */
 void ph_streams_number_from(uint32_t first);
-ph_stream *ph_default_stream(int device);
 /* A priority out of range becomes the nearest one. */
 int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out);
 /* A stream of the library's own, which no wait of the program includes. */

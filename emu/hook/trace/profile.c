@@ -52,8 +52,6 @@ static _Thread_local struct {
 
 static _Thread_local uint64_t section_ns; /* see phantora_profiler_section */
 
-bool ph_profile_on(void) { return profile.on; }
-
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
 
 void ph_profile_push(int kind, uint64_t id) {

@@ -28,7 +28,6 @@ typedef struct ph_activity {
 
 /* Asks the coordinator, and hands out what is complete and was not handed out before. */
 void ph_profile_collect(void (*take)(const ph_activity *activity, void *arg), void *arg);
-bool ph_profile_on(void);
 
 /* CUPTI's external correlation of the calling thread. `kind`: 0 or 1. pop returns 0 if there is none. */
 void ph_profile_push(int kind, uint64_t id);

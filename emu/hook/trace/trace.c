@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/config.h"
 #include "core/host.h"
+#include "core/number_set.h"
 #include "process/process.h"
 #include "process/thread.h"
 #include "streams/segment.h"
@@ -26,8 +27,7 @@ static struct {
     struct ph_TRACE_ENTRY *entries;
     size_t capacity;
     uint32_t last_correlation;
-    uint64_t *names; /* keys of the names that were told; open addressing, 0 marks a free slot */
-    size_t names_capacity, nnames;
+    ph_number_set names;      /* keys of the names that were told */
     uint64_t steps, nentries; /* nentries: that have left or gathered */
 } trace;
 
@@ -68,29 +68,8 @@ static void flush_if_many(void) {
     if (ph_trace_gathered >= MANY_ENTRIES && !ph_segments_open()) ph_trace_flush();
 }
 
-static uint64_t *name_slot(uint64_t key) {
-    size_t mask = trace.names_capacity - 1, at = key & mask;
-    while (trace.names[at] && trace.names[at] != key) at = (at + 1) & mask;
-    return &trace.names[at];
-}
-
-static void make_room_for_name(void) {
-    if (trace.nnames * 2 < trace.names_capacity) return;
-    uint64_t *old = trace.names;
-    size_t old_capacity = trace.names_capacity;
-    trace.names_capacity = old_capacity ? 2 * old_capacity : 1024;
-    trace.names = ph_allocate(trace.names_capacity * sizeof *trace.names);
-    for (size_t i = 0; i < old_capacity; i++)
-        if (old[i]) *name_slot(old[i]) = old[i];
-    free(old);
-}
-
 static void tell_name(uint64_t key, const char *name, const char *sizes) {
-    make_room_for_name();
-    uint64_t *slot = name_slot(key);
-    if (LIKELY(*slot == key)) return;
-    *slot = key;
-    trace.nnames++;
+    if (LIKELY(!ph_number_set_add(&trace.names, key))) return;
     size_t nname = strlen(name), nsizes = strlen(sizes);
     char *text = ph_allocate(nname + nsizes + 1);
     memcpy(text, name, nname);

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes, split_arguments
+from profiles.models.kernels.sizes import largest
 from profiles.models.machine import Machine, overlapped
 from profiles.signature import Kernel, elements
 
@@ -140,9 +141,9 @@ def _count(what: Kernel, name: KernelName, functor: Functor) -> int:
         per_thread = integer(name.arguments[1], 4) if len(name.arguments) > 1 else 4
     elif name.base == "elementwise_kernel_with_index":
         per_thread = 1
-    said = max((elements(shape) for shape in what.sizes), default=0)
-    if said and ceil(said / (what.block[0] * per_thread)) == what.grid[0]:
-        return said
+    count = largest(what)
+    if count and ceil(count / (what.block[0] * per_thread)) == what.grid[0]:
+        return count
     return prod(what.grid) * what.block[0] * per_thread
 
 

@@ -10,8 +10,9 @@ import re
 from math import prod
 
 from profiles.kernel_names.kernel_name import KernelName, integer, item_nbytes
+from profiles.models.kernels.sizes import covered, largest
 from profiles.models.machine import Machine, Model, overlapped
-from profiles.signature import Kernel, elements
+from profiles.signature import Kernel
 
 SEARCH_INSTRUCTIONS = 50.0  # a state of 8 bits: eight steps through the table, and the block's largest number
 UPDATE_INSTRUCTIONS = 40.0  # square root and division
@@ -21,11 +22,7 @@ ITEMS_PER_THREAD = 4
 
 def _count(what: Kernel) -> int:
     """Elements of the tensor that the launch is about: the largest that the op takes, else what its grid covers."""
-    return max((elements(shape) for shape in what.sizes), default=0) or _covered(what)
-
-
-def _covered(what: Kernel) -> int:
-    return prod(what.grid) * prod(what.block) * ITEMS_PER_THREAD
+    return largest(what) or covered(what, ITEMS_PER_THREAD)
 
 
 def _item(name: KernelName) -> float:
@@ -45,7 +42,7 @@ def _optimizer(machine: Machine, what: Kernel, name: KernelName) -> float:
 def _convert(machine: Machine, what: Kernel, name: KernelName) -> float:
     """To codes of 8 or 4 bits, or from them. The grid covers the elements: sizes of codes are those of their bytes."""
     block = integer(name.arguments[1], 0) if len(name.arguments) > 1 else 0
-    count = prod(what.grid) * block if block else _covered(what)
+    count = prod(what.grid) * block if block else covered(what, ITEMS_PER_THREAD)
     narrow = 1.0 if re.search(r", ?0\s*[>,]", name.text.partition("(")[0] + ">") else 0.5
     instructions = SEARCH_INSTRUCTIONS if name.base.startswith("kQuantize") else CONVERT_INSTRUCTIONS
     nbytes = count * (_item(name) + narrow)

@@ -10,7 +10,6 @@ ACCELERATE = Framework("Hugging Face: Accelerate", ("accelerate", "transformers"
                        ("hf_accelerate.py",))  # fmt: skip
 TRL = Framework("Hugging Face: TRL and PEFT", ("trl", "peft", "transformers"), ("transformers", "peft"),
                 ("hf_trl.py",))  # fmt: skip
-TRAINED = "'train_runtime'|\"train_runtime\"|train_runtime"
 
 
 def trainer(name: str, feature: str, *arguments: str, ranks: int = 2, shows: tuple[str, ...] = (),

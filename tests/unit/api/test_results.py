@@ -48,6 +48,11 @@ def test_steps_are_numbered_as_the_script_counts_them(tmp_path: Path) -> None:
     assert {step.time for step in steps} == {1.6e-6}
 
 
+def test_a_whole_run_is_step_1(tmp_path: Path) -> None:
+    (step,) = run_of(document(*scripts(1)), tmp_path).steps
+    assert step.number == 1
+
+
 def test_of_a_long_run_the_last_steps_are_listed(tmp_path: Path) -> None:
     content = report()
     content["simulated"]["step"] |= {"each_ns": [5, 6], "warm_up": 2, "counted": 1498}

@@ -123,17 +123,6 @@ def test_a_send_in_a_kernel_that_also_receives_is_slower() -> None:
     assert end_ns(True) > 1.1 * end_ns(False)
 
 
-def test_a_send_that_fits_into_the_buffers_need_not_wait() -> None:
-    comm = comm_of((0, 1, 2, 3))
-    small = Collective(comm, 0, NcclKind.SEND, BF16, 0, 1 << 20, -1, (0, 1))
-    large = Collective(comm, 1, NcclKind.SEND, BF16, 0, 1 << 28, -1, (0, 1))
-    held = network().buffered_send(small)
-    assert held is not None
-    assert 10_000 < held.receiver_ns < held.sender_ns < 30_000
-    assert held.held_nbytes == (2 << 20) // 8
-    assert network().buffered_send(large) is None
-
-
 def completion_ns(net: NetsimNetworkModel) -> int:
     """Of the only collective in the network."""
     while not net.complete(at_ns := net.next_ns() or 0):

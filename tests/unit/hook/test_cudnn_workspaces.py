@@ -1,4 +1,4 @@
-"""cuDNN's workspaces, measured on an H200 with PyTorch 2.11: what its allocator was asked for."""
+"""cuDNN's workspaces, measured on an H200 with PyTorch 2.11: what its allocator was asked for; and its launches."""
 
 import ctypes
 
@@ -47,6 +47,30 @@ def test_a_recurrent_network_takes_what_was_measured(running, problem, measured)
 
     got = []
     running(program)
+
+
+@pytest.mark.parametrize(
+    ("mode", "algorithm", "call", "launches"),
+    [
+        (LSTM, STANDARD, "cudnnRNNForward", 512),
+        (LSTM, STANDARD, "cudnnRNNBackwardData_v8", 512),
+        (GRU, STANDARD, "cudnnRNNBackwardData_v8", 768),
+        (GRU, STANDARD, "cudnnRNNBackwardWeights_v8", 4),
+        (LSTM, PERSIST_STATIC, "cudnnRNNForward", 4),
+    ],
+)
+def test_the_host_launches_each_step_of_each_layer(running, mode, algorithm, call, launches):
+    def program(rank):
+        c = rank.c
+        handle, net, data = made(c, ""), made(c, "RNNDescriptor"), made(c, "RNNDataDescriptor")
+        assert not c.cudnnSetRNNDescriptor_v8(net, algorithm, mode, 2, 0, 0, F16, 0, 1, 64, 64, 64, 2, None, 0)
+        assert not c.cudnnSetRNNDataDescriptor(data, F16, 0, 128, 4, 64, None, None)
+        before = c.phantora_host_clock_ns()
+        middle = (None,) if call == "cudnnRNNBackwardData_v8" else (0, None)
+        assert not getattr(c, call)(handle, net, *middle, data)
+        assert c.phantora_host_clock_ns() - before == 1_000 * launches
+
+    running(program, host_ns__launch=1_000, host_ns__library=0)
 
 
 NCHW, NHWC = 0, 1

@@ -34,7 +34,7 @@ def test_imports_are_found_wherever_they_stand(installed: Path, tmp_path: Path) 
         "import os, json\nimport alpha.part\ntry:\n    import missing\nexcept ImportError:\n    pass\n"
         "def main():\n    from beta import run as r, walk\n    from alpha import *\n"
     )
-    assert sorted(script_imports.installed_modules(job(str(script)))) == [
+    assert sorted(script_imports.read(job(str(script)))[0]) == [
         "alpha",
         "alpha.part",
         "beta:run",
@@ -48,28 +48,28 @@ def test_the_script_s_own_modules_are_followed_and_not_imported(installed: Path,
     (tmp_path / "model" / "layers.py").write_text("raise SystemExit('imported')\nimport beta\nfrom .. import above\n")
     script = tmp_path / "train.py"
     script.write_text("from model import Layer\n")
-    assert script_imports.installed_modules(job(str(script))) == ["beta"]
+    assert script_imports.read(job(str(script)))[0] == ["beta"]
 
 
 def test_a_module_of_the_script_hides_an_installed_one(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "beta.py").write_text("import alpha\n")
     script = tmp_path / "train.py"
     script.write_text("import beta\n")
-    assert script_imports.installed_modules(job(str(script))) == ["alpha"]
+    assert script_imports.read(job(str(script)))[0] == ["alpha"]
 
 
 def test_a_launcher_s_script_is_found_among_its_words(installed: Path, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import beta\n")
     command = job("torchrun", "--nproc-per-node", "8", str(script), "--config", "x.py", launcher=True)
-    assert script_imports.installed_modules(command) == ["beta"]
+    assert script_imports.read(command)[0] == ["beta"]
 
 
 def test_a_script_that_is_no_python_imports_nothing(installed: Path, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_bytes(b"\0\xffimport beta(")
-    assert script_imports.installed_modules(job(str(script))) == []
-    assert script_imports.installed_modules(job(str(tmp_path / "absent.py"))) == []
+    assert script_imports.read(job(str(script)))[0] == []
+    assert script_imports.read(job(str(tmp_path / "absent.py")))[0] == []
 
 
 def test_folders_without_init_are_followed(installed: Path, tmp_path: Path) -> None:
@@ -78,4 +78,4 @@ def test_folders_without_init_are_followed(installed: Path, tmp_path: Path) -> N
     (inner / "layer.py").write_text("import beta\n")
     script = tmp_path / "train.py"
     script.write_text("from project.models.parts import layer\nimport project.models.missing.deeper\n")
-    assert script_imports.installed_modules(job(str(script))) == ["beta"]
+    assert script_imports.read(job(str(script)))[0] == ["beta"]

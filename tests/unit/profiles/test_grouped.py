@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import profiles
-from emu.control.routing_groups import group_sizes, rounded
+from emu.control.routing.groups import group_sizes, rounded
 from profiles.signature import Grouped, Kernel, format_signature
 
 MODEL = profiles.CostModel(profiles.load_gpu("h200"))

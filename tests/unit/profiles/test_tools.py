@@ -125,14 +125,62 @@ def test_host_error_prices_what_was_counted() -> None:
 )
 def test_which_gradient_of_a_convolution(kernel: str, direction: str) -> None:
     dims = [[8, 64, 56, 56], [8, 256, 56, 56], [64, 256, 1, 1], [], [], [], [], [], [], [], []]
-    concrete = ["", "", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "", "", "", ""]
-    arguments = {"External id": 1, "Input Dims": dims, "Input type": ["c10::BFloat16"] * 3, "Concrete Inputs": concrete}
-    op = {"name": "aten::convolution_backward", "args": arguments}
-    event = {"name": kernel, "cat": "kernel", "args": {"grid": [1, 1, 1], "block": [1, 1, 1], "correlation": 1}}
+    concrete = ["", "", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", ""]
+    op = convolution("aten::convolution_backward", dims, concrete)
     assert call_of(op, kernel) == (1, direction)
+    assert signature_of_conv(op, kernel).direction == direction
+
+
+def convolution(name: str, dims: list[Any], concrete: list[str], strides: list[Any] | None = None) -> dict[str, Any]:
+    arguments = {"External id": 1, "Input Dims": dims, "Input type": ["c10::BFloat16"] * 3, "Concrete Inputs": concrete}
+    return {"name": name, "args": arguments | ({"Input Strides": strides} if strides else {})}
+
+
+def signature_of_conv(op: dict[str, Any], kernel: str) -> Conv:
+    event = {"name": kernel, "cat": "kernel", "args": {"grid": [1, 1, 1], "block": [1, 1, 1], "correlation": 1}}
     what = signature_of(event, op)
     assert isinstance(what, Conv)
-    assert what.direction == direction
+    return what
+
+
+TRANSPOSED = [[16, 128, 64, 64], [128, 32, 2, 2]]
+"""Input and weights, of two groups."""
+
+
+def test_a_transposed_convolution_is_a_data_gradient_whose_input_is_larger() -> None:
+    concrete = ["", "", "[0, 0]", "[0, 0]", "[2, 2]", "[1, 1]", "2", "False", "False", "True"]
+    op = convolution("aten::cudnn_convolution_transpose", TRANSPOSED, concrete)
+    what = signature_of_conv(op, "sm90_xmma_dgrad_implicit_gemm")
+    assert (what.direction, what.x, what.y, what.groups) == ("dgrad", (16, 64, 128, 128), (16, 128, 64, 64), 2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "direction"), [("sm90_xmma_fprop_implicit_gemm", "fwd"), ("sm90_xmma_wgrad_implicit_gemm", "wgrad")]
+)
+def test_gradients_of_a_transposed_convolution(kernel: str, direction: str) -> None:
+    concrete = ["", "", "", "", "[2, 2]", "[0, 0]", "[1, 1]", "True", "[0, 0]", "2", ""]
+    op = convolution("aten::convolution_backward", [[16, 64, 128, 128], *TRANSPOSED], concrete)
+    what = signature_of_conv(op, kernel)
+    assert (what.direction, what.x, what.y, what.groups) == (direction, (16, 64, 128, 128), (16, 128, 64, 64), 2)
+
+
+FIRST, LAST = [64 * 4096, 4096, 64, 1], [64 * 4096, 1, 64 * 64, 64]
+
+
+@pytest.mark.parametrize(
+    ("strides", "layout"),
+    [
+        ([FIRST, [64, 1, 1, 1]], "nchw"),
+        ([FIRST, [64, 1, 64, 64]], "nhwc"),  # the weights alone
+        ([LAST, [64, 1, 1, 1]], "nhwc"),
+        ([LAST, [64, 1, 64, 64]], "nhwc"),
+    ],
+)
+def test_the_layout_of_input_or_weights_decides(strides: list[list[int]], layout: str) -> None:
+    """Strides of weights of 1x1, which differ only where an extent is 1, are PyTorch's for either layout."""
+    concrete = ["", "", "[0, 0]", "[1, 1]", "[1, 1]", "1", "False", "False", "True"]
+    op = convolution("aten::cudnn_convolution", [[16, 64, 64, 64], [32, 64, 1, 1]], concrete, strides)
+    assert signature_of_conv(op, "nvjet").layout == layout
 
 
 @pytest.mark.parametrize(

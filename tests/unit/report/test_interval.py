@@ -21,9 +21,10 @@ def rank(**more: Any) -> dict[str, Any]:
 
 
 def test_a_gpu_bound_step_is_as_uncertain_as_its_kernels() -> None:
+    """4 % for the kernels' models, 2 % for this GPU among those of its kind, 1 % from run to run."""
     found = interval(GPU_BOUND, 0.04, HOST)
     assert found.bound == "gpu"
-    assert (found.low_ns / 1e6, found.high_ns / 1e6) == (pytest.approx(93.3, abs=0.1), pytest.approx(106.7, abs=0.1))
+    assert (found.low_ns / 1e6, found.high_ns / 1e6) == (pytest.approx(92.5, abs=0.1), pytest.approx(107.5, abs=0.1))
 
 
 def test_a_host_bound_step_takes_the_spread_of_hosts() -> None:
@@ -64,7 +65,7 @@ def test_a_fast_host_leaves_fewer_waits_of_a_gpu_that_decides_most_of_the_step()
 
 def test_a_host_that_costs_nothing_adds_nothing() -> None:
     found = interval(replace(GPU_BOUND, host_ns=0.0), 0.0, None)
-    assert (found.low_ns, found.high_ns) == (pytest.approx(98.36e6, rel=1e-3), pytest.approx(101.6e6, rel=1e-3))
+    assert (found.low_ns, found.high_ns) == (pytest.approx(96.3e6, rel=1e-3), pytest.approx(103.7e6, rel=1e-3))
 
 
 def test_communication_beside_computation_widens_the_range() -> None:

@@ -46,6 +46,10 @@ def test_a_folder_and_the_name_that_tensorboard_looks_for(tmp_path: Path) -> Non
     folder = resolve(str(tmp_path), "1", None, 2)
     assert folder is not None
     assert folder.files() == [tmp_path / "rank1.json"]
+    made = resolve(f"{tmp_path / 'new'}/", "0", None, 2)
+    assert made is not None
+    assert made.files() == [tmp_path / "new" / "rank0.json"]
+    assert (tmp_path / "new").is_dir()
     named = resolve(str(tmp_path / "job.pt.trace.json"), "1", None, 2)
     assert named is not None
     assert named.files() == [tmp_path / "job.rank1.pt.trace.json"]
@@ -63,8 +67,9 @@ def test_a_folder_and_the_name_that_tensorboard_looks_for(tmp_path: Path) -> Non
         ("t.json", None, "0", "the first step is 1"),
         ("t.json", None, "5-3", "expected steps"),
         ("missing/t.json", None, None, "cannot be written"),
+        ("missing/folder/", None, None, "cannot be made"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, file: str | None, ranks: str | None, steps: str | None, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        resolve(None if file is None else str(tmp_path / file), ranks, steps, 4)
+        resolve(None if file is None else f"{tmp_path}/{file}", ranks, steps, 4)

@@ -18,7 +18,7 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Collective, NetworkModel, Revised, Stop, Timeline
 from profiles import load_cluster
 
-from .scripted import FixedNetwork, Script, new_fact_builder, number
+from .scripted import Arrivals, FixedNetwork, Script, new_fact_builder, number
 
 TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=2)
 PARAMS = load_params("hopper")
@@ -203,28 +203,20 @@ def play(
     network = Watched(make_network())
     timeline = Timeline(len(scripts), network, depth)
     fact_builder = new_fact_builder(len(scripts))
-    left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
+    arrivals = Arrivals(scripts, timeline, fact_builder)
     answers: dict[int, list[int]] = {}
 
     def collect() -> None:
         for rank, answer in timeline.take_answers():
             answers.setdefault(rank, []).append(number(answer))
 
-    joining: set[int] = set()  # ranks that wait for a communicator
+    ranks = range(len(scripts))
     patience = [chance.choice((1, 3, 12)) for _ in scripts]
-    while any(left):
-        for rank in range(len(left)) if seed is None else chance.sample(range(len(left)), len(left)):
-            if rank in joining:
+    while arrivals:
+        for rank in ranks if seed is None else chance.sample(ranks, len(ranks)):
+            if arrivals.waits(rank):
                 continue
-            portion = len(left[rank]) if seed is None else chance.randint(0, patience[rank])
-            asks = [place for place, record in enumerate(left[rank]) if record.kind == records.COMM_INIT]
-            portion = min(portion, asks[0] + 1 if asks else portion)
-            arrived = left[rank][:portion]
-            del left[rank][:portion]
-            if arrived and arrived[-1].kind == records.COMM_INIT:
-                joining.add(rank)
-            timeline.feed(rank, fact_builder.take(rank, arrived))
-            joining.difference_update(answered for answered, _ in fact_builder.take_answers())
+            arrivals.feed(rank, arrivals.left(rank) if seed is None else chance.randint(0, patience[rank]))
             if seed is not None and chance.random() < 0.7:
                 timeline.run(chance.choice((1, 5, 40, 1000)), ahead(chance))
                 look(timeline, fact_builder)

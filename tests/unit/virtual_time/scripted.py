@@ -194,6 +194,38 @@ def number(answer: bytes) -> int:
     return int(record[4])
 
 
+class Arrivals:
+    """The records of all ranks, which arrive in portions. A rank that waits for a communicator sends nothing."""
+
+    def __init__(self, scripts: Sequence[Script], timeline: Timeline, fact_builder: FactBuilder) -> None:
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
+        self._joining: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return any(self._left)
+
+    def left(self, rank: int) -> int:
+        """How many records the rank has still to send."""
+        return len(self._left[rank])
+
+    def waits(self, rank: int) -> bool:
+        return rank in self._joining
+
+    def feed(self, rank: int, most: int) -> None:
+        """The next records of the rank arrive: so many, or up to the first one that waits for a communicator."""
+        left = self._left[rank]
+        asks = [place for place, record in enumerate(left) if record.kind == records.COMM_INIT]
+        portion = min(most, asks[0] + 1 if asks else most)
+        arrived = left[:portion]
+        del left[:portion]
+        if arrived and arrived[-1].kind == records.COMM_INIT:
+            self._joining.add(rank)
+        self._timeline.feed(rank, self._fact_builder.take(rank, arrived))
+        self._joining.difference_update(answered for answered, _ in self._fact_builder.take_answers())
+
+
 def play(
     scripts: Sequence[Script],
     *,
@@ -205,22 +237,14 @@ def play(
     network = FixedNetwork(duration_ns)
     timeline = Timeline(len(scripts), network, queue_depth)
     fact_builder = new_fact_builder(len(scripts))
-    left = [records.decode_up(b"".join(script.records))[0] for script in scripts]
+    arrivals = Arrivals(scripts, timeline, fact_builder)
     answers: dict[int, list[int]] = {}
-    joining: set[int] = set()  # ranks that wait for a communicator
-    while any(left):
-        for rank in shuffle.sample(range(len(left)), len(left)) if shuffle else range(len(left)):
-            if rank in joining:
+    ranks = range(len(scripts))
+    while arrivals:
+        for rank in shuffle.sample(ranks, len(ranks)) if shuffle else ranks:
+            if arrivals.waits(rank):
                 continue
-            portion = shuffle.randint(0, 3) if shuffle else len(left[rank])
-            asks = [place for place, record in enumerate(left[rank]) if record.kind == records.COMM_INIT]
-            portion = min(portion, asks[0] + 1 if asks else portion)
-            arrived = left[rank][:portion]
-            del left[rank][:portion]
-            if arrived and arrived[-1].kind == records.COMM_INIT:
-                joining.add(rank)
-            timeline.feed(rank, fact_builder.take(rank, arrived))
-            joining.difference_update(answered for answered, _ in fact_builder.take_answers())
+            arrivals.feed(rank, shuffle.randint(0, 3) if shuffle else arrivals.left(rank))
             if shuffle and shuffle.random() < 0.7:
                 timeline.run(shuffle.randint(1, 20))
     while (stop := timeline.run(1000)) is Stop.BUDGET:

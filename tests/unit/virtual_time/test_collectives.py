@@ -165,7 +165,6 @@ def test_ranks_that_wait_for_each_other_drain_without_an_end() -> None:
     assert play([a, b]).stop is Stop.DRAINED
 
 
-Actions = list[tuple[Any, ...]]
 _action = st.one_of(
     st.tuples(st.just("segment"), st.integers(1, 2), st.integers(1, 400), st.integers(0, 300), st.integers(0, 500)),
     st.tuples(st.just("event"), st.integers(1, 3), st.integers(1, 3)),

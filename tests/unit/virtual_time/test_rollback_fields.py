@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import inspect
 from enum import Enum
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 
 from phantora_async.virtual_time import entities
-from phantora_async.virtual_time.entities import Device, Host, Stream
-from phantora_async.virtual_time.entity_fields import OnRollback, constant, entity, on_rollback_of, saved
+from phantora_async.virtual_time.entities import Device, Host, Stream, fields
+from phantora_async.virtual_time.entities.fields import OnRollback, constant, entity, on_rollback_of, saved
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.rollback_log import Checkpoint
 
 CLASSES = [
     cls
-    for _, cls in inspect.getmembers(entities, inspect.isclass)
-    if cls.__module__ == entities.__name__ and not issubclass(cls, Enum | tuple)
+    for module in (import_module(f"{entities.__name__}.{one.name}") for one in iter_modules(entities.__path__))
+    for _, cls in inspect.getmembers(module, inspect.isclass)
+    if cls.__module__ == module.__name__ and module is not fields and not issubclass(cls, Enum | tuple)
 ]
 
 

@@ -13,13 +13,14 @@
  * the optimizer's state: emu/interpreter/memory_holders.py).
  */
 #define _GNU_SOURCE
-#include "memory/holders.h"
+#include "holders/holders.h"
 #include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/config.h"
 #include "core/hash.h"
 #include "core/host.h"
 #include "data/data.h"
+#include "holders/groups.h"
 #include "nvtx/nvtx.h"
 #include "process/process.h"
 #include "process/sites.h"
@@ -31,7 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_BUCKETS = 1024, MOST_TOLD = 64, MOST_OP_NAME = 256, MANY_BLOCKS = 20000 /* without a step's end */ };
+enum { FIRST_BUCKETS = 1024, MOST_OP_NAME = 256, MANY_BLOCKS = 20000 /* without a step's end */ };
 
 typedef struct holder {
     struct holder *next;
@@ -275,90 +276,30 @@ PH_EXPORT void phantora_memory_held(uint32_t held_as, const uint64_t *addresses,
 /* ---- what the coordinator is told ----------------------------------------------------------------------------------
  */
 
-typedef struct group {
-    uint64_t nbytes;
-    uint32_t blocks;
-    uint16_t site;
-    uint8_t held_as;
-    const char *op;
-} group;
-
-typedef struct groups {
-    group *slots; /* open addressing; a slot without blocks is free */
-    size_t capacity, n;
-} groups;
-
-/* Operations have a name for each set of sizes that they are called with. */
-static bool same_op(const char *one, const char *other) {
-    return one == other || (one && other && strcmp(one, other) == 0);
+static void add(ph_holder_groups *to, const holder *it) {
+    ph_holder_groups_add(to, it->nbytes, it->held_as, it->site, it->op);
 }
 
-static group *slot_of(const groups *in, const holder *it) {
-    uint64_t key = ph_mix(it->held_as, it->site);
-    size_t at = (it->op ? ph_hash(key, it->op, strlen(it->op)) : key) & (in->capacity - 1);
-    for (;; at = (at + 1) & (in->capacity - 1)) {
-        group *found = &in->slots[at];
-        if (!found->blocks || (found->held_as == it->held_as && found->site == it->site && same_op(found->op, it->op)))
-            return found;
-    }
-}
-
-static void add(groups *to, const holder *it) {
-    group *slot = slot_of(to, it);
-    if (!slot->blocks) {
-        *slot = (group){.site = it->site, .held_as = it->held_as, .op = it->op};
-        to->n++;
-    }
-    slot->nbytes += it->nbytes;
-    slot->blocks++;
-}
-
-/* Equal ones in an order that is the same in every run. */
-static int larger_first(const void *a, const void *b) {
-    const group *one = a, *other = b;
-    if (one->nbytes != other->nbytes) return one->nbytes < other->nbytes ? 1 : -1;
-    if (one->held_as != other->held_as) return one->held_as < other->held_as ? -1 : 1;
-    int order = strcmp(one->op ? one->op : "", other->op ? other->op : "");
-    return order ? order : (one->site > other->site) - (one->site < other->site);
-}
-
-/* Groups of the blocks of the peak, the largest first; beyond MOST_TOLD - 1 - (categories) one for each category.
- * Under the lock. Returns how many there are. */
-static size_t summed_up(int device, group told[MOST_TOLD]) {
+/* The blocks of the peak. Under the lock. */
+static ph_holder_groups groups_of(int device) {
     const device_state *own = &state.devices[device];
-    size_t blocks = state.n, capacity = 64;
+    size_t blocks = state.n;
     for (const holder *it = own->gone; it; it = it->next) blocks++;
-    while (capacity < 2 * blocks) capacity *= 2;
-    groups all = {.slots = ph_allocate(capacity * sizeof(group)), .capacity = capacity};
+    ph_holder_groups all = ph_holder_groups_make(blocks);
     for (size_t i = 0; i < state.nbuckets; i++)
         for (const holder *it = state.buckets[i]; it; it = it->next)
             if (it->counted && it->device == device && it->number <= own->peak_number) add(&all, it);
     for (const holder *it = own->gone; it; it = it->next) add(&all, it);
-    qsort(all.slots, capacity, sizeof *all.slots, larger_first);
-    group rest[PH_HELD_TEMPORARIES + 1] = {0};
-    size_t n = 0, singly = MOST_TOLD - (sizeof rest / sizeof *rest);
-    for (size_t i = 0; i < all.n; i++) {
-        const group *one = &all.slots[i];
-        if (i < singly) {
-            told[n++] = *one;
-        } else {
-            rest[one->held_as].held_as = one->held_as;
-            rest[one->held_as].nbytes += one->nbytes;
-            rest[one->held_as].blocks += one->blocks;
-        }
-    }
-    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
-        if (rest[i].blocks) told[n++] = rest[i];
-    free(all.slots);
-    return n;
+    return all;
 }
 
 static void tell(int device) {
-    group told[MOST_TOLD];
-    char payload[MOST_TOLD * (sizeof(struct ph_MEMORY_HOLDER) + MOST_OP_NAME)];
+    ph_holder_group told[PH_MOST_HOLDER_GROUPS];
+    char payload[PH_MOST_HOLDER_GROUPS * (sizeof(struct ph_MEMORY_HOLDER) + MOST_OP_NAME)];
     pthread_mutex_lock(&state.lock);
     device_state *own = &state.devices[device];
-    size_t n = summed_up(device, told), nbytes = n * sizeof(struct ph_MEMORY_HOLDER);
+    ph_holder_groups groups = groups_of(device);
+    size_t n = ph_holder_groups_take(&groups, told), nbytes = n * sizeof(struct ph_MEMORY_HOLDER);
     struct ph_MEMORY_HELD record = {.device = (uint32_t)device,
                                     .entries = (uint32_t)n,
                                     .allocated = own->peak,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .computed_op import Kernel
-from .control_tensors import KNOWN, ControlTensors
-from .host_views import Place
+from ..computed_op import Kernel
+from ..control_tensors import KNOWN, ControlTensors
+from ..host_views import Place
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,4 +1,9 @@
-/* Who holds device memory when most of it is allocated. */
+/*
+ * holders/: who holds device memory when most of it is allocated (holders), block by block and in groups that are held
+ * for the same reason (groups).
+ * Comes in: blocks that PyTorch's allocator gives out and takes back; which tensors Python has. Goes out: the record
+ * MEMORY_HELD.
+ */
 #ifndef PHANTORA_HOLDERS_H
 #define PHANTORA_HOLDERS_H
 

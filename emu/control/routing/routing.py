@@ -1,8 +1,8 @@
 """Routing: what is chosen by scores that are not computed follows the policy of `--moe`.
 
 A router scores experts with floating-point kernels, and an operation such as `topk` chooses by these scores. If nobody
-computed the scores, the choice comes from emu.control.expert_choice and counts as known: everything that follows from
-it (counts, offsets, permutations, sizes of collectives) is computed like all integers.
+computed the scores, the choice comes from `expert_choice` and counts as known: everything that follows from it (counts,
+offsets, permutations, sizes of collectives) is computed like all integers.
 
 Which calls are a choice: an operation of CHOICES over a matrix (two dimensions or more) of floating-point numbers that
 are not known, with 2 to 1,024 candidates, or any number if some are excluded by what is known (score_masks.py). A class
@@ -19,14 +19,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..contract.routing_policy import RoutingPolicy
-from ..interpreter.code_owner import Owner, owner_of
-from . import expert_choice, routing_groups
-from .computed_op import Kernel, as_tuple
-from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
-from .host_views import Place
-from .routing_loads import CountedChoice, RoutingLoads
-from .routing_loads import Place as ChoicePlace
+from ...contract.routing_policy import RoutingPolicy
+from ...interpreter.code_owner import Owner, owner_of
+from ..computed_op import Kernel, as_tuple
+from ..control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
+from ..host_views import Place
+from . import expert_choice, groups
+from .loads import CountedChoice, RoutingLoads
+from .loads import Place as ChoicePlace
 from .score_masks import MAX_NUMEL, Exclusion, ScoreMasks, excluded_of
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ class Routing:
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
         if name in CHOICES:
             return self._choosing(CHOICES[name], schema, call)
-        if name in routing_groups.PRODUCTS:
-            return routing_groups.told(self._control, operation, call)
+        if name in groups.PRODUCTS:
+            return groups.told(self._control, operation, call)
         if schema.name in COUNTS:
             return self._counting(schema, call)
         return self._scores.before(name, call)

@@ -12,9 +12,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .computed_op import Kernel
-from .control_tensors import KNOWN, PENDING, ControlTensors
-from .host_views import Place
+from ..computed_op import Kernel
+from ..control_tensors import KNOWN, PENDING, ControlTensors
+from ..host_views import Place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +45,13 @@ def excluded_of(scores: Tensor) -> Exclusion | None:
 
 
 def _filled_with(tensor: Tensor) -> float | None:
-    return getattr(tensor, _FILLED, None) if tensor._version == 0 else None
+    value: float | None = getattr(tensor, _FILLED, None)
+    return value if value is not None and _is_new(tensor) else None
+
+
+def _is_new(tensor: Tensor) -> bool:
+    """Has nothing been written to it in place? Of tensors of inference mode nobody can tell."""
+    return not tensor.is_inference() and tensor._version == 0
 
 
 class ScoreMasks:
@@ -121,7 +127,7 @@ class ScoreMasks:
             )
 
     def _made(self, result: Tensor, _: Tensor, value: float = 0.0) -> None:
-        if self._is_matrix(result) and result._version == 0:
+        if self._is_matrix(result) and _is_new(result):
             setattr(result, _FILLED, value)
 
     def _converted(self, result: Tensor, _: Tensor, source: Tensor, *__: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from ..interpreter.hook_library import Hook
+from ...interpreter.hook_library import Hook
 
 
 class Place(NamedTuple):

@@ -1,0 +1,59 @@
+"""The rank's clock, and what the host's work costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ctypes import c_char_p, c_int, c_int32, c_uint32, c_uint64
+
+from .library import INTS, RANGES, Library, flat
+
+
+def _begin() -> None:
+    return None
+
+
+class HostTimeCalls(Library):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._frame_rule = self._function("frame_rule", c_int, c_char_p, c_char_p, c_int)
+        self._count_frames = self._function_with_lock("count_frames", c_int, INTS)
+        self._frames_on = self._function_with_lock("frames_on", None, c_int)
+        self._measures_host = self._function("measures_host", c_int)
+        self._host_counts = self._function("host_counts", c_int, RANGES, c_int)
+        self._host_kind = self._function("host_kind", c_char_p, c_int)
+        self.clock_ns: Callable[[], int] = self._function("clock_ns", c_uint64)
+        self.host_clock_ns: Callable[[], int] = self._function("host_clock_ns", c_uint64)
+        self.advance_ns: Callable[[int], None] = self._function("advance_ns", None, c_uint64)
+        self.uncounted: Callable[[int], int] = self._function("uncounted", c_uint64, c_int)
+        self.is_uncounted: Callable[[], int] = self._function("is_uncounted", c_int)
+        self.python_work: Callable[[int, int], None] = self._function("python_work", None, c_uint64, c_uint64)
+        """Takes the host time of this number of Python functions of this many code units, run a moment before."""
+        self.own_work: Callable[[int, int, int], None] = self._function("own_work", None, c_uint32, c_uint32, c_uint32)
+        """For `--host measured`: what the emulation takes for observing a call, a range and a Python function, in
+        nanoseconds."""
+
+    def frame_rule(self, file: str, function: str, kind: int) -> None:
+        """See emu.interpreter.frame_counter."""
+        self._frame_rule(file.encode(), function.encode(), kind)
+
+    def count_frames(self, offsets: Sequence[int]) -> bool:
+        """In the forker, after the rules: Python functions cost host time from now on. False if this interpreter
+        lacks what it takes."""
+        counting = bool(self._count_frames((c_int32 * len(offsets))(*offsets)) == 0)
+        _begin()  # the first frame that the library sees must be one that begins
+        return counting
+
+    def frames_on(self, on: bool) -> None:
+        """Switches counting off and on again: for measuring what it takes."""
+        self._frames_on(on)
+
+    def measures_host(self) -> bool:
+        """Is host time what the threads use on this machine (`--host measured`)?"""
+        return bool(self._measures_host())
+
+    def host_counts(self) -> dict[str, int]:
+        """Units of each kind of host work since the start, all threads together."""
+        n = self._host_counts(None, 0)
+        counts = flat([0] * n)
+        self._host_counts(counts, n)
+        return {self._host_kind(kind).decode(): counts[kind] for kind in range(n)}

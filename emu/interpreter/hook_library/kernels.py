@@ -1,0 +1,48 @@
+"""Kernels: what their programs do, and to which grouped product and routing they belong."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from ctypes import c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+
+from .library import CALLED, RANGES, Library, flat
+
+_COMPUTE = ctypes.CFUNCTYPE(None, c_uint32, ctypes.POINTER(c_int64), c_int)
+
+
+class KernelCalls(Library):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._kernel_program = self._function(
+            "kernel_program", None, c_void_p, c_char_p, c_char_p, c_char_p, c_uint32, c_char_p
+        )
+        self._compute_programs = self._function("compute_programs", None, _COMPUTE, CALLED)
+        self._groups = self._function("groups", None, RANGES)
+        self._routing = self._function("routing", None, c_uint64, c_uint32, c_uint32, RANGES, c_uint32, c_char_p)
+        self.close_segments: Callable[[], None] = self._function("close_segments", None)
+
+    def kernel_program(
+        self, function: int, program: str, parameter_widths: str, written: str, computed: int, nbytes: str
+    ) -> None:
+        """What the kernel behind the handle `function` does, see emu/hook/kernels/program.c."""
+        self._kernel_program(
+            function, program.encode(), parameter_widths.encode(), written.encode(), computed, nbytes.encode()
+        )
+
+    def compute_programs(self, compute: Callable[[int, list[int]], None], store: Callable[[], None]) -> None:
+        """From now on a launch of a program with a number calls `compute(number, values)`, then what the kernel stores
+        to becomes unknown, then it calls `store()`. `values`: the grid, then the parameters. Neither may raise.
+        """
+        self._compute_programs(
+            self._callback(_COMPUTE, lambda number, values, n: compute(number, values[:n])),
+            self._callback(CALLED, store),
+        )
+
+    def groups(self, sizes: Sequence[int] | None) -> None:
+        """What this thread launches belongs to a product of such groups (emu/hook/kernels/groups.h); None: no more."""
+        self._groups(None if sizes is None else flat(sizes))
+
+    def routing(self, calls: int, layer: int, chosen: int, loads: Sequence[int], text: str) -> None:
+        """Sends a ROUTING record."""
+        self._routing(calls, layer, chosen, flat(loads), len(loads), text.encode(errors="replace"))

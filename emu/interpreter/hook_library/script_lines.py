@@ -1,0 +1,54 @@
+"""Lines of the script: where calls are made, and loops that a value must end."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+from .library import INTS, Library
+
+
+class ScriptLineCalls(Library):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._sites = self._function("sites", c_int, INTS, c_char_p, c_char_p, c_char_p)
+        self._line = self._function("line", None, c_char_p, c_int)
+        self._loop = self._function("loop", None, c_uint64, c_uint32, c_int, c_char_p)
+        self._watch_loop = self._function_with_lock("watch_loop", c_int, c_void_p, INTS)
+        self._loop_turns = self._function_with_lock("loop_turns", c_int64)
+        self._forget_loop = self._function_with_lock("forget_loop", None)
+
+    def tell_sites(self, offsets: Sequence[int], ours: str, stdlib: str, torch: str) -> bool:
+        """In the forker: from now on the library's records name the lines where calls were made.
+
+        `offsets` are those of `FrameLayout`; the others are folders, of this package, of the standard library and of
+        torch. Returns False if this interpreter does not export the functions that the library takes.
+        """
+        folders = (folder.encode() for folder in (ours, stdlib, torch))
+        return bool(self._sites((c_int32 * len(offsets))(*offsets), *folders) == 0)
+
+    def line(self) -> str:
+        """`file:line` of the script's line that the calling thread runs; "" if that is unknown."""
+        text = ctypes.create_string_buffer(1024)
+        self._line(text, len(text))
+        return text.value.decode(errors="replace")
+
+    def loop(self, turns: int, line: int, stated: bool, text: str) -> None:
+        """Sends a LOOP record."""
+        self._loop(turns, line, stated, text.encode(errors="replace"))
+
+    def watch_loop(self, frame: Any, lines: Sequence[int]) -> bool:
+        """Counts turns of a loop of this frame, which the calling thread runs, until it is left: see
+        emu/hook/process/loop_turns.c. False if this interpreter does not let us.
+        """
+        return bool(self._watch_loop(id(frame), (c_int32 * 6)(*lines)) == 0)
+
+    def loop_turns(self) -> int:
+        """Turns of the loop that is watched; -1 if it has been left."""
+        return int(self._loop_turns())
+
+    def forget_loop(self) -> None:
+        """Ends the watch."""
+        self._forget_loop()

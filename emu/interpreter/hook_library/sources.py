@@ -1,0 +1,89 @@
+"""Bytes of device memory that are made when somebody reads them (emu/hook/sources/)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_char_p, c_int, c_int64, c_uint64, c_void_p
+from typing import Any
+
+from .library import CALLED_WITH_NUMBER, DIMS, RANGES, Library
+
+
+class SourceCalls(Library):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._store_open = self._function("store_open", None, c_char_p)
+        self._store_descriptor = self._function("store_descriptor", c_int)
+        self._source_compute = self._function("source_compute", None, CALLED_WITH_NUMBER)
+        self._source_recipes = self._function("source_recipes", None, CALLED_WITH_NUMBER)
+        self._recipe_given = self._function("recipe_given", None, c_char_p, c_uint64)
+        self._recipe = self._function("recipe", c_uint64, c_void_p, c_uint64)
+        self._taken_table = self._function("taken_table", c_uint64, c_uint64, ctypes.POINTER(c_void_p))
+        self._table_drop = self._function("table_drop", None, c_void_p)
+        self._sources_dropped = self._function("sources_dropped", c_uint64, RANGES, c_uint64)
+        self._name_host = self._function("name_host", None, c_uint64, c_uint64, c_uint64, c_uint64)
+        self._dropped = (c_uint64 * 256)()
+        self.take: Callable[[int, int, int, Any, Any], int] = self._function(
+            "take", c_uint64, c_uint64, c_int64, c_int, DIMS, DIMS
+        )
+        self.take_table: Callable[[bytes, int], int] = self._function("take_table", c_uint64, c_char_p, c_uint64)
+        self.taken_drop: Callable[[int], None] = self._function("taken_drop", None, c_uint64)
+        self.taken_depth: Callable[[int], int] = self._function("taken_depth", c_int, c_uint64)
+        self.taken_read: Callable[[int, int], int] = self._function("taken_read", c_int, c_uint64, c_uint64)
+        self.refer: Callable[[int, int, int, int, Any, Any], int] = self._function(
+            "refer", c_int, c_uint64, c_uint64, c_int64, c_int, DIMS, DIMS
+        )
+        self.refer_source: Callable[[bytes | None, int, int, int, int, int, Any, Any], int] = self._function(
+            "refer_source", c_int, c_char_p, c_uint64, c_int, c_uint64, c_int64, c_int, DIMS, DIMS
+        )
+        self.give_source: Callable[[int, int], None] = self._function("source_given", None, c_uint64, c_uint64)
+        self.move_store: Callable[[int], None] = self._function("store_move", None, c_int)
+        """The file of `open_store` has this descriptor from now on."""
+
+    def open_store(self, folder: str) -> None:
+        """In the forker: all ranks keep what their programs give to the device in one file of this folder."""
+        self._store_open(folder.encode())
+
+    def store_descriptor(self) -> int:
+        """Of the file of `open_store`; -1 if there is none."""
+        return int(self._store_descriptor())
+
+    def compute_sources(self, run: Callable[[int], None], tell: Callable[[int], None]) -> None:
+        """From now on `run(number)` is called where a source of that number is read: on any thread, within the read. It
+        calls `give_source(address, nbytes)` with the source's bytes, or does not if it has none. Number 0 is one that
+        another rank has told: see `recipe`. `tell(number)` calls `give_recipe`, or does not. Neither must raise.
+        """
+        self._source_compute(self._callback(CALLED_WITH_NUMBER, run))
+        self._source_recipes(self._callback(CALLED_WITH_NUMBER, tell))
+
+    def give_recipe(self, text: bytes) -> None:
+        """How other ranks can compute the source."""
+        self._recipe_given(text, len(text))
+
+    def recipe(self) -> bytes:
+        """What another rank has told of the source that is read."""
+        nbytes = self._recipe(None, 0)
+        text = ctypes.create_string_buffer(nbytes + 1)
+        self._recipe(text, nbytes)
+        return text.raw[:nbytes]
+
+    def taken_table(self, handle: int) -> bytes:
+        """What was taken, as any rank can read it: `take_table`."""
+        table = ctypes.c_void_p()
+        nbytes = self._taken_table(handle, ctypes.byref(table))
+        text = ctypes.string_at(table, nbytes) if nbytes else b""
+        self._table_drop(table)
+        return text
+
+    def dropped_sources(self) -> list[int]:
+        """Numbers of sources that nothing refers to any more, each once."""
+        n = self._sources_dropped(self._dropped, len(self._dropped))
+        return self._dropped[:n]
+
+    def name_host(self, address: int, nbytes: int, name: bytes) -> None:
+        """Ranks that have not written to ranges of equal names have equal bytes there. `name`: 16 bytes; zeros take the
+        name away.
+        """
+        low, high = int.from_bytes(name[:8], "little"), int.from_bytes(name[8:], "little")
+        self._name_host(address, nbytes, low, high)

@@ -1,0 +1,108 @@
+"""Makes a ``Config`` of the options, or says which of them is wrong."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from phantora_async import kernel_times, trace_request
+from phantora_async.config.config import Config
+from phantora_async.config.display import shown_ranks_of, ui_of
+from phantora_async.config.limits import check_waits, steps_of, until_ns_of
+from phantora_async.config.places import compile_cache_of, link_logs, report_of, run_dir_of
+from phantora_async.config.program import checked_module, checked_script, find_python
+from phantora_async.config.servers import isolation_of, listen_of, nccl_settings, servers_of
+from phantora_async.config.values import routing_of, stated_value_of
+from phantora_async.errors import UsageError
+from phantora_async.options import PathText, RunOptions
+from phantora_async.virtual_time.speculation_policy import NEVER
+from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
+
+
+def resolve(options: RunOptions) -> Config:
+    """The run that these options describe; its run directory has been created. Raises UsageError."""
+    given = options.checked()
+    if not given.script:
+        raise UsageError(
+            "no script given", "phantora-async run -n 8 train.py, or for a module: phantora-async run -n 8 -m MODULE"
+        )
+    cluster, gpu, host = _descriptions(given)
+    if given.clock == "optimistic" and given.speculation == NEVER:
+        raise UsageError(
+            "--clock optimistic needs speculation; --speculation never disables it", "leave out one of the two options"
+        )
+    check_waits(given.stall_timeout, given.loop_turns)
+    servers = servers_of(given, cluster)
+    level = isolation_of(given, len(servers))
+    nccl, remarks = nccl_settings(cluster, len(servers))
+    if given.launcher and given.module:
+        raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
+    script = os.fspath(given.script)
+    if not given.launcher:
+        script = checked_module(script) if given.module else checked_script(script)
+    shown = shown_ranks_of(given.show_ranks, sum(servers))
+    trace = trace_request.resolve(_text(given.trace), given.trace_ranks, given.trace_steps, sum(servers))
+    routing = routing_of(given.moe)
+    values = tuple(stated_value_of(text, "" if given.module or given.launcher else script) for text in given.value)
+    python = find_python(_text(given.python))
+    steps, until_ns = steps_of(given.steps), until_ns_of(given.until)
+    cache, cache_remarks = compile_cache_of(_text(given.compile_cache))
+    ui = ui_of(given.ui)
+    claimed = run_dir_of(_text(given.run_dir), script, sum(servers))
+    if given.launcher:
+        link_logs(claimed.path, servers)
+    return Config(
+        options=given,
+        script=script,
+        module=given.module,
+        arguments=tuple(given.arguments),
+        launcher=given.launcher,
+        servers=servers,
+        gpu=gpu,
+        cluster=cluster,
+        host=host,
+        host_mode=given.host,
+        kernel_times=kernel_times.find(given.kernel_times, gpu),
+        measure=given.measure,
+        steps=steps,
+        until_ns=until_ns,
+        nccl=nccl,
+        remarks=remarks + cache_remarks,
+        clock=given.clock,
+        speculation=given.speculation,
+        share_weights=given.shared_weights,
+        isolation=level,
+        routing=routing,
+        values=values,
+        network=given.network or ("host" if level == "none" else "private"),
+        python=python,
+        preload=tuple(given.preload),
+        auto_preload=given.auto_preload,
+        compile_cache=cache,
+        claimed=claimed,
+        report=report_of(_text(given.report), claimed.path),
+        shown_ranks=shown,
+        progress=given.progress,
+        stall_timeout_s=given.stall_timeout,
+        listen=listen_of(given, len(servers), claimed.path),
+        loop_turns=given.loop_turns,
+        trace=trace,
+        ui=ui,
+        reasons=given.reasons,
+    )
+
+
+def _descriptions(given: RunOptions) -> tuple[Cluster, Gpu, HostModel]:
+    try:
+        cluster = load_cluster(given.cluster)
+        gpu = replace(load_gpu(given.gpu or cluster.gpu), peer_gb_per_s=cluster.peer_gb_per_s)
+        return cluster, gpu, load_host(cluster.host)
+    except ProfileError as error:
+        raise UsageError(
+            str(error),
+            "known names: phantora-async profiles list; to make your own: phantora-async profiles copy NAME",
+        ) from None
+
+
+def _text(path: PathText | None) -> str | None:
+    return None if path is None else os.fspath(path)

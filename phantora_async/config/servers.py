@@ -1,0 +1,95 @@
+"""The servers of a run: GPUs of each, how they are isolated, the machines that they are on, their network."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emu.contract import isolation
+from phantora_async.config.config import Listen
+from phantora_async.errors import UsageError
+from phantora_async.options import RunOptions
+from phantora_async.remote import wire
+from phantora_async.run_dir import TOKEN
+from profiles import Cluster
+
+if TYPE_CHECKING:
+    from netsim import NcclSettings
+
+MOST_RANKS = 16_384
+
+
+def servers_of(given: RunOptions, cluster: Cluster) -> tuple[int, ...]:
+    """GPUs in use on each server. -n 12 with 8 GPUs per server: one server of 8 and one of 4."""
+    counts = (("-n", given.world_size), ("--nnodes", given.nnodes), ("--nproc-per-node", given.nproc_per_node))
+    for option, value in counts:
+        if value is not None and value < 1:
+            raise UsageError(f"{option} {value}: must be at least 1")
+    if given.world_size is not None and given.nnodes is not None:
+        raise UsageError("-n and --nnodes exclude each other", "-n WORLD, or --nnodes N --nproc-per-node GPUS")
+    per_server: int = given.nproc_per_node or cluster.gpus_per_server
+    if max(given.world_size or 0, (given.nnodes or 0) * per_server) > MOST_RANKS:
+        raise UsageError(f"too many ranks: at most {MOST_RANKS:,}, each of which is a process of this machine")
+    if per_server > cluster.gpus_per_server:
+        raise UsageError(
+            f"--nproc-per-node {per_server}: a server of {cluster.name} has {cluster.gpus_per_server} GPUs",
+            f"use another cluster, or edit a copy: phantora-async profiles copy {cluster.name}",
+        )
+    if given.nnodes is not None:
+        return (per_server,) * int(given.nnodes)
+    world: int = given.world_size if given.world_size is not None else given.nproc_per_node or 1
+    full, rest = divmod(world, per_server)
+    return (per_server,) * full + ((rest,) if rest else ())
+
+
+def isolation_of(given: RunOptions, servers: int) -> str:
+    """`--isolation`, checked together with the options that need isolated servers or exclude them."""
+    if given.isolation == "none" and given.network == "private":
+        raise UsageError("--network private needs isolated servers", "leave out --isolation none")
+    if given.listen is not None:
+        if given.isolation == "full" or given.network == "private":
+            raise UsageError(
+                "--listen: isolated servers of several machines cannot reach each other", "--isolation none"
+            )
+    elif given.machines != 1 or given.token_file is not None:
+        raise UsageError("--machines and --token-file need --listen")
+    level: str = "none" if given.listen is not None else given.isolation
+    if level != "none" and servers > isolation.MAX_SERVERS:
+        raise UsageError(f"{servers} servers: at most {isolation.MAX_SERVERS} can be isolated", "--isolation none")
+    return level
+
+
+def listen_of(given: RunOptions, servers: int, run_dir: Path) -> Listen | None:
+    if given.listen is None:
+        return None
+    host, port = wire.address(given.listen)
+    if not 1 <= given.machines <= servers:
+        raise UsageError(f"--machines {given.machines}: this run has {servers} servers, each is on one machine")
+    file = Path(given.token_file) if given.token_file is not None else None
+    token = wire.read_token(file)
+    if not token:
+        token, file = secrets.token_hex(32), run_dir / TOKEN
+        file.touch(mode=0o600)
+        file.write_text(f"{token}\n")
+    return Listen(host, port, token, file, given.machines)
+
+
+def nccl_settings(cluster: Cluster, servers: int) -> tuple[NcclSettings, tuple[str, ...]]:
+    """NCCL's settings from the environment, and remarks on them.
+
+    Raises UsageError if the cluster's network cannot be simulated, or if NCCL would refuse a variable.
+    """
+    import netsim
+
+    try:
+        nics = netsim.build(cluster.network).server.nics
+        netsim.Network(netsim.build(cluster.network, cluster.network_servers(servers)))
+    except netsim.NetsimError as error:
+        raise UsageError(f"cluster {cluster.name}: {error}", "docs/netsim.md describes the [network] table") from None
+    try:
+        found = netsim.collectives.settings.read(os.environ, nics)
+    except netsim.SpecError as error:
+        raise UsageError(str(error), "correct this environment variable or unset it") from None
+    return found.settings, tuple(f"NCCL's environment: {remark}" for remark in found.remarks)

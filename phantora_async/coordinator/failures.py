@@ -1,0 +1,70 @@
+"""What becomes of a failure: the end of the run, a restart by the ranks' launcher, or an early end in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from phantora_async.coordinator.connections import Connections
+from phantora_async.coordinator.early_end import EarlyEnd
+from phantora_async.coordinator.restarts import Restarts
+from phantora_async.coordinator.run_end import RunEnd
+from phantora_async.diagnosis.rank_states import RankState, states
+from phantora_async.errors import Deadlock, InternalError, Mismatch, RunFailure
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.liveness.blocked_ranks import BlockedRanks
+from phantora_async.virtual_time import Snapshot, Timeline
+
+
+class Failures:
+    def __init__(
+        self,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        connections: Connections,
+        blocked_ranks: BlockedRanks,
+        restarts: Restarts,
+        early_end: EarlyEnd,
+        run_end: RunEnd,
+    ) -> None:
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._connections = connections
+        self._blocked_ranks = blocked_ranks
+        self._restarts = restarts
+        self._early_end = early_end
+        self._run_end = run_end
+
+    def fail(self, failure: RunFailure) -> None:
+        """Something has failed."""
+        if self._run_end.stopped is not None:
+            return  # ranks end in the midst of their work
+        if self._restarts.failed and isinstance(failure, Deadlock | Mismatch):
+            self._restarts.tell()  # others cannot go on without that rank: the launcher decides what becomes of them
+            return
+        if isinstance(failure, Deadlock) and self._early_end.explains():
+            self._run_end.stop(self._early_end.document())
+            return
+        self._run_end.fail(failure, self.rank_states(), self._connections.pids)
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """A RunFailure within is given to ``fail``."""
+        try:
+            yield
+        except RunFailure as failure:
+            self.fail(failure)
+
+    def unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An unexpected exception in a callback ends the run: part of the callback's work was not done."""
+        error = context.get("exception")
+        text = "".join(traceback.format_exception(error)) if error is not None else ""
+        self.fail(InternalError(f"internal error: {context['message']}", details=text.rstrip()))
+
+    def rank_states(self, snapshot: Snapshot | None = None) -> list[RankState]:
+        """What every rank is doing now. `snapshot`: of all ranks, if there is one already."""
+        sleeping = {host.rank for host in self._timeline.hosts if self._blocked_ranks.sleeps(host.rank)}
+        return states(snapshot or self._timeline.snapshot(), self._fact_builder, sleeping)

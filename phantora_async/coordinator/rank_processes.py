@@ -1,0 +1,156 @@
+"""The ranks' processes: they connect, send records, close their connection and end, with an error or without."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from emu.contract import records
+from phantora_async.coordinator.connections import Connections
+from phantora_async.coordinator.failures import Failures
+from phantora_async.coordinator.restarts import Restarts
+from phantora_async.coordinator.run_end import Exit, RunEnd
+from phantora_async.coordinator.tracing import trace_profiled
+from phantora_async.coordinator.turns import Turns
+from phantora_async.errors import RunFailure
+from phantora_async.ingest.channel import Channel
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.liveness.blocked_ranks import BlockedRanks, is_news
+from phantora_async.liveness.stall_watch import StallWatch
+from phantora_async.report import Usage
+from phantora_async.run_spec import RunSpec
+from phantora_async.trace.run_trace import RunTrace
+from phantora_async.virtual_time import Timeline
+
+EXIT_S = 2.0
+"""A process that has ended is reported within this time after its connection has closed."""
+
+
+class RankProcesses:
+    """A ``channel.Receiver``."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        connections: Connections,
+        trace: RunTrace,
+        blocked_ranks: BlockedRanks,
+        stall_watch: StallWatch,
+        restarts: Restarts,
+        run_end: RunEnd,
+        failures: Failures,
+        turns: Turns,
+        usage: Usage,
+    ) -> None:
+        self._spec = spec
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._connections = connections
+        self._trace = trace
+        self._blocked_ranks = blocked_ranks
+        self._stall_watch = stall_watch
+        self._restarts = restarts
+        self._run_end = run_end
+        self._failures = failures
+        self._turns = turns
+        self._usage = usage
+
+    # ---- for the channels, see ``channel.Receiver`` ----------------------------------------------------------------
+
+    def connected(self, channel: Channel, hello: records.Hello) -> None:
+        if not self._restarts.hold(channel, hello):
+            self._connections.connect(channel, hello)
+            self._usage.add_rank(hello.rank, channel.pid)
+
+    def received(self, channel: Channel, arrived: list[Any], nbytes: int) -> None:
+        if self._restarts.keep(channel, arrived, nbytes):
+            self._restart_if_complete()
+        else:
+            self._take_in(channel.rank, arrived, nbytes)
+
+    def _take_in(self, rank: int, arrived: list[Any], nbytes: int) -> None:
+        news = is_news(arrived)
+        self._blocked_ranks.rank_spoke(rank, news)
+        if news:
+            self._stall_watch.heard(rank)
+            self._restarts.news()
+        self._usage.received(len(arrived), nbytes)
+        self._connections.take(rank, arrived)
+        trace_profiled(self._trace, self._timeline, self._fact_builder)
+        bye = self._fact_builder.rank_info[rank].bye
+        if bye is not None:
+            self._usage.goodbye(rank)
+            if bye.exit_code:
+                self._failed(rank)
+        self._turns.take_soon()
+
+    def closed(self, channel: Channel) -> None:
+        """Without a BYE, the process was ended from within (C's `exit`) or from outside, or it goes on as another
+        program (`exec`). Its exit code counts, which may come before or after this.
+        """
+        rank = channel.rank
+        if self._restarts.closed(channel):
+            return
+        self._connections.disconnected(rank)
+        if not self._connections.connected(rank):
+            if rank in self._run_end.exits:
+                if self._run_end.exits[rank].well:
+                    self._ended_well(rank)
+            elif self._fact_builder.rank_info[rank].bye is None:
+                asyncio.get_running_loop().call_later(EXIT_S, self._note_exec, channel)
+            self._restarts.former_closed(rank)
+            self._restart_if_complete()
+            self._turns.take_soon()
+        self._turns.check_over()
+
+    def _note_exec(self, channel: Channel) -> None:
+        rank = channel.rank
+        ended = rank in self._run_end.exits or self._run_end.failure is not None
+        if not ended and not self._connections.connected(rank) and self._connections.is_latest(channel):
+            self._fact_builder.warn(
+                rank, "the process has executed another program: it is emulated again once that uses a GPU"
+            )
+
+    def failed(self, error: Exception) -> None:
+        if isinstance(error, RunFailure):
+            self._failures.fail(error)
+        else:
+            context = {"message": "while taking in records", "exception": error}
+            self._failures.unexpected(asyncio.get_running_loop(), context)
+
+    # ---- ends ------------------------------------------------------------------------------------------------------
+
+    def exited(self, rank: int, exit: Exit, untold: bool) -> None:
+        """See ``Coordinator.rank_exited``."""
+        if rank in self._run_end.exits:
+            return
+        self._run_end.exits[rank] = exit
+        if not exit.well:
+            self._failed(rank, untold)
+        elif not self._connections.connected(rank):
+            self._ended_well(rank)
+        self._turns.check_over()
+
+    def _ended_well(self, rank: int) -> None:
+        with self._failures.caught():
+            self._connections.rank_ended(rank)
+        self._turns.take_soon()
+
+    def _failed(self, rank: int, untold: bool = False) -> None:
+        if self._spec.launcher:
+            self._restarts.fail(rank, untold)
+            self._restart_if_complete()
+            self._turns.take_soon()
+        else:
+            self._failures.fail(self._run_end.rank_died(rank))
+
+    def _restart_if_complete(self) -> None:
+        first = self._restarts.first
+        if first is not None and self._run_end.failure is None and self._restarts.complete():
+            with self._failures.caught():
+                for process in self._restarts.restart(self._run_end.rank_died(first).exit_code):
+                    self.connected(process.channel, process.hello)
+                    for arrived, nbytes in process.arrived:
+                        self._take_in(process.hello.rank, arrived, nbytes)

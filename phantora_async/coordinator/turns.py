@@ -1,0 +1,136 @@
+"""Virtual time runs in short turns of the event loop, and ranks are looked at while it stands still."""
+
+from __future__ import annotations
+
+import asyncio
+
+from phantora_async.coordinator.connections import Connections
+from phantora_async.coordinator.early_end import EarlyEnd
+from phantora_async.coordinator.failures import Failures
+from phantora_async.coordinator.restarts import Restarts
+from phantora_async.coordinator.run_end import RunEnd
+from phantora_async.coordinator.standstill import Standstill
+from phantora_async.errors import Deadlock
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.liveness.blocked_ranks import BlockedRanks
+from phantora_async.trace.run_trace import RunTrace
+from phantora_async.virtual_time import SpeculationPolicy, Stop, Timeline
+
+TURN = 2_000
+"""Events that virtual time executes before the loop looks at sockets again: about 10 ms."""
+LOOK_AGAIN_S = 0.05
+"""Between looks at ranks that go on after another one has failed."""
+
+
+class Turns:
+    def __init__(
+        self,
+        timeline: Timeline,
+        policy: SpeculationPolicy,
+        fact_builder: FactBuilder,
+        connections: Connections,
+        trace: RunTrace,
+        blocked_ranks: BlockedRanks,
+        restarts: Restarts,
+        early_end: EarlyEnd,
+        run_end: RunEnd,
+        failures: Failures,
+    ) -> None:
+        self._timeline = timeline
+        self._policy = policy
+        self._fact_builder = fact_builder
+        self._connections = connections
+        self._trace = trace
+        self._blocked_ranks = blocked_ranks
+        self._standstill = Standstill(timeline, connections, blocked_ranks)
+        self._restarts = restarts
+        self._early_end = early_end
+        self._run_end = run_end
+        self._failures = failures
+        self._due = False
+        self._stop = Stop.STARVED
+        """Why the last turn ended."""
+        self._look_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def passed_over(self) -> int:
+        """How often virtual time continued without ranks that slept where no record tells of it."""
+        return self._standstill.passed_over
+
+    def take_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._take)
+
+    def _take(self) -> None:
+        self._due = False
+        if self._run_end.over.is_set():
+            return
+        with self._failures.caught():
+            asked = any(rank_info.questions for rank_info in self._fact_builder.rank_info)
+            self._stop = self._policy.run(TURN, asked)
+            self._connections.note_waits()
+            answers = self._timeline.take_answers()
+            for rank, _ in answers:
+                self._fact_builder.answered(rank)
+            if self._fact_builder.profiled:
+                answers = self._trace.take_answers() + answers
+            self._connections.send(answers)
+            self._connections.resume()
+            if self._early_end.reached(self._stop):
+                self._run_end.stop(self._early_end.document())
+            elif self._stop is Stop.BUDGET:
+                self.take_soon()
+            elif self._stop is Stop.STARVED:
+                self._look_later(self._standstill.first_look_s())
+            elif not self._timeline.all_finished():
+                raise Deadlock("deadlock: no rank can ever continue")
+            else:
+                self.check_over()
+
+    def look_ahead(self) -> None:
+        """While virtual time waits for a rank: goes ahead of it, for what is shown."""
+        if self._stop is Stop.STARVED and not self._due:
+            self._policy.look_ahead()
+
+    def check_over(self) -> None:
+        """All processes have ended, and virtual time has executed everything that they sent."""
+        exits = len(self._run_end.exits)
+        if exits == len(self._timeline.hosts) and self._timeline.all_finished() and self._stop is Stop.DRAINED:
+            self._run_end.over.set()
+
+    def close(self) -> None:
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+
+    # ---- standstill ------------------------------------------------------------------------------------------------
+
+    def _look_later(self, delay_s: float) -> None:
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+        self._look_timer = asyncio.get_running_loop().call_later(delay_s, self._look)
+
+    def _look(self) -> None:
+        self._look_timer = None
+        if self._run_end.over.is_set() or self._due or self._stop is not Stop.STARVED:
+            return
+        self._blocked_ranks.gone = self._restarts.failed
+        if self._timeline.starved in self._restarts.failed:
+            if not self._restarts.told:
+                self._look_after_failure()
+            return
+        with self._failures.caught():
+            again_s = self._standstill.look()
+            if again_s is None:
+                self.take_soon()
+            else:
+                self._look_later(again_s)
+
+    def _look_after_failure(self) -> None:
+        """Virtual time stands where the launcher notices that a rank has failed. The launcher is told when the other
+        ranks have come to this instant, too.
+        """
+        if self._blocked_ranks.all_wait():
+            self._restarts.tell()
+        else:
+            self._look_later(LOOK_AGAIN_S)

@@ -1,0 +1,162 @@
+"""The report's fields, as its readers need them: the text, the page and ``phantora_async.api``."""
+
+from __future__ import annotations
+
+from phantora_async.over_time import KINDS
+from phantora_async.report.shapes import FLAG, NUMBER, TEXT, WHOLE, AnyObject, Each, Fields, Maybe, Named, Shape, Whole
+
+
+def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
+    return dict.fromkeys(names, shape)
+
+
+_SIGNATURE = Fields(
+    _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"),
+    _fields(TEXT, "bound", "signature", "model") | _fields(NUMBER, "share", "flops") | {"total_ns": WHOLE},
+)
+_RANK = Fields(
+    _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
+    | {
+        "window": TEXT,
+        "memory": Fields(
+            _fields(NUMBER, "allocated_peak_nbytes", "reserved_peak_nbytes"),
+            {"device_peak_nbytes": NUMBER, "parts": Named(WHOLE)},
+        ),
+    },
+    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches") | {"flops": NUMBER},
+)
+_INTERVAL = Fields(
+    _fields(
+        NUMBER, "level", "low_ns", "high_ns", "kernel_error", "host_fast", "host_slow", "host_low_ns", "host_high_ns"
+    )
+    | {"bound": TEXT}
+)
+_STEP = Fields(
+    _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
+    | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
+    {"each_ns": Each(WHOLE), "from_ns": WHOLE},
+)
+_ROUTED = Fields(
+    _fields(TEXT, "module", "line", "operation")
+    | _fields(WHOLE, "chosen", "candidates")
+    | {"layers": Each(Fields({"loads": Each(WHOLE, 1)}), 1)}
+)
+_CHANGES = Each(Each(WHOLE, 2))
+_ACTIVITY = Fields(
+    {
+        "part_ns": Whole(1),
+        "until_ns": WHOLE,
+        "ranks": Each(
+            Fields({"ranks": Each(WHOLE, 1), "allocated": _CHANGES, "reserved": _CHANGES} | _fields(TEXT, *KINDS))
+        ),
+    }
+)
+_LINKS = Fields(
+    {
+        "part_ns": Whole(1),
+        **_fields(WHOLE, "until_ns", "links"),
+        "kinds": Each(
+            Fields(
+                _fields(NUMBER, "links", "gbps", "nbytes", "mean_share", "max_share") | _fields(TEXT, "kind", "busy")
+            )
+        ),
+        "listed": Each(Fields(_fields(NUMBER, "gbps", "nbytes", "share") | _fields(TEXT, "name", "busy"))),
+    }
+)
+_RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
+_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
+_STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
+_KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
+_COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
+REASONS = Fields(
+    {"missing": TEXT},
+    {
+        **_fields(WHOLE, "step", "ns", "run_ns"),
+        "parts": Each(Fields(_fields(TEXT, "kind", "name", "doing") | {"ns": WHOLE})),
+        "path": Each(Fields(_fields(WHOLE, "rank", "start_ns", "end_ns") | _fields(TEXT, "kind", "name"))),
+        "kernels": Fields({"gpu": Each(_KERNEL), "path": Each(_KERNEL)}),
+        "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}),
+        "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
+    },
+)
+_MEMORY = Fields(
+    _fields(NUMBER, "max_allocated_nbytes"),
+    _fields(NUMBER, "capacity_nbytes", "total_nbytes", "max_reserved_nbytes")
+    | {
+        "verdict": Fields(
+            _fields(WHOLE, "rank", "needed_nbytes") | {"fits": FLAG},
+            _fields(WHOLE, "left_nbytes", "missing_nbytes", "asked_nbytes", "unused_nbytes", "failures")
+            | {"site": TEXT},
+        ),
+        "fullest": Fields(
+            {
+                "rank": WHOLE,
+                "parts": Named(WHOLE),
+                "holders": Each(Fields(_fields(WHOLE, "nbytes", "blocks") | _fields(TEXT, "part", "op", "site"))),
+            }
+        ),
+    },
+)
+_SIMULATED = Fields(
+    _fields(TEXT, "gpu", "cluster", "host", "host_mode")
+    | _fields(WHOLE, "virtual_ns", "collectives", "warnings_left_out", "unmodelled_reads", "refused_calls")
+    | {
+        "world_size": Whole(1),
+        "servers": Each(Whole(1), 1),
+        "step": _STEP,
+        "work": Fields(_fields(NUMBER, "flops", "tflops_per_gpu", "mfu"), {"unknown_share": NUMBER}),
+        "ranks": Each(_RANK, 1),
+        "kernels": Fields(
+            {
+                "window": TEXT,
+                "gpu_ns": WHOLE,
+                "signatures": Each(_SIGNATURE),
+                "ranks": Each(Fields({"ranks": Each(WHOLE), "launches": Each(WHOLE)})),
+            },
+            {"slowed_ns": WHOLE},
+        ),
+        "cost_sources": Fields(
+            _fields(NUMBER, "measured", "interpolated", "roofline", "gpu_ns"),
+            {"unrecognised": NUMBER, "unrecognised_signatures": Each(_UNRECOGNISED)},
+        ),
+        "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
+    },
+    {
+        "kernel_times": Each(Fields({"file": TEXT, "gpu": TEXT, "signatures": WHOLE, "carried_over": FLAG})),
+        "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
+        "stated_values": Each(_STATED),
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
+        "restarts": Each(_RESTART),
+        "memory": _MEMORY,
+        "activity": _ACTIVITY,
+        "links": _LINKS,
+        "reasons": REASONS,
+    },
+)
+_SPECULATION = Fields(
+    _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")
+)
+_SIMULATOR = Fields(
+    _fields(NUMBER, "wall_s", "coordinator_cpu_s", "coordinator_peak_rss_nbytes")
+    | {"rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"))), "speculation": _SPECULATION},
+    {
+        "kept": Maybe(Fields(_fields(WHOLE, "peak_nbytes", "limit_nbytes", "refused_nbytes"))),
+        "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
+    },
+)
+_RUN = Fields(
+    {},
+    _fields(TEXT, "started", "kind", "script", "script_sha256", "machine")
+    | dict.fromkeys(("options", "versions", "environment", "descriptions"), AnyObject())
+    | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
+)
+SHAPE = Fields(
+    {
+        "exit_code": WHOLE,
+        "failure": Maybe(Fields({"text": TEXT})),
+        "simulated": _SIMULATED,
+        "simulator": _SIMULATOR,
+    },
+    {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
+)
+"""All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""

@@ -1,0 +1,149 @@
+"""Shapes of JSON values: what a value must be, and which part of it is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from netsim.json_files import Place
+from phantora_async.wording import printable
+
+MOST = 2**63 - 1
+MOST_SHOWN = 60
+"""Characters of a wrong value that a message repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    least: int = 0
+
+    def __str__(self) -> str:
+        return f"a whole number of at least {self.least}" if self.least else "a whole number that is not negative"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    def __str__(self) -> str:
+        return "a number that is not negative"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    def __str__(self) -> str:
+        return "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """Null, or this shape."""
+
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"null or {self.shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A list whose elements all have this shape."""
+
+    shape: Shape
+    least: int = 0
+    """How many there are."""
+
+    def __str__(self) -> str:
+        return f"a list of at least {self.least}" if self.least else "a list"
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object that has these fields, and any others."""
+
+    fields: Mapping[str, Shape]
+    optional: Mapping[str, Shape] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyObject:
+    """An object with any fields, all of which are kept."""
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    def __str__(self) -> str:
+        return "true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An object whose values all have this shape."""
+
+    shape: Shape
+
+    def __str__(self) -> str:
+        return "an object"
+
+
+Shape = Flag | Named | Whole | Number | Text | Maybe | Each | Fields | AnyObject
+WHOLE, NUMBER, TEXT, FLAG = Whole(), Number(), Text(), Flag()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    place: Place
+    problem: str
+
+
+def fault_in(value: Any, shape: Shape, place: tuple[str | int, ...]) -> Fault | None:
+    """The first part of the value that does not have its shape; None if all have."""
+    match shape:
+        case Maybe():
+            return None if value is None else fault_in(value, shape.shape, place)
+        case Fields() if isinstance(value, dict):
+            for name, inner in [*shape.fields.items(), *shape.optional.items()]:
+                if name not in value:
+                    if name in shape.fields:
+                        return Fault((*place, name), "missing")
+                elif (fault := fault_in(value[name], inner, (*place, name))) is not None:
+                    return fault
+            return None
+        case Named() if isinstance(value, dict):
+            faults = (fault_in(one, shape.shape, (*place, name)) for name, one in value.items())
+            return next((fault for fault in faults if fault is not None), None)
+        case Flag() if isinstance(value, bool):
+            return None
+        case Each() if isinstance(value, list) and len(value) >= shape.least:
+            faults = (fault_in(one, shape.shape, (*place, number)) for number, one in enumerate(value))
+            return next((fault for fault in faults if fault is not None), None)
+        case Whole() if type(value) is int and shape.least <= value <= MOST:
+            return None
+        case Number() if type(value) in (int, float) and 0 <= value <= MOST:
+            return None
+        case Text() if isinstance(value, str):
+            return None
+        case AnyObject() if isinstance(value, dict):
+            return None
+    shown = printable(json.dumps(value, ensure_ascii=False))
+    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
+    return Fault(place, f"expected {shape}, found {shown}")
+
+
+def only(value: Any, shape: Shape) -> Any:
+    """The value without the fields that its shape does not have."""
+    match shape:
+        case Maybe() if value is not None:
+            return only(value, shape.shape)
+        case Fields():
+            inner = {**shape.fields, **shape.optional}
+            return {name: only(value[name], inner[name]) for name in inner if name in value}
+        case Each():
+            return [only(one, shape.shape) for one in value]
+    return value

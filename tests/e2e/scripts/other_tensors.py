@@ -1,0 +1,165 @@
+"""Sparse, nested, conjugated and other uncommon tensors have the values that the CPU computes. Plain PyTorch."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import grad, jacrev, vmap
+
+HOOK = ctypes.CDLL(None)
+HOOK.phantora_unmodelled_reads.restype = ctypes.c_uint64
+
+
+def random(device: str, *sizes: int, seed: int = 0) -> Tensor:
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed)).to(device)
+
+
+def coo(device: str) -> Tensor:
+    indices = torch.tensor([[0, 1, 1, 2], [2, 0, 0, 2]], device=device)
+    return torch.sparse_coo_tensor(indices, random(device, 4), (3, 4))
+
+
+def sparse(device: str) -> object:
+    s, d = coo(device), random(device, 4, 2)
+    once = s.coalesce()
+    return (
+        *(s.to_dense(), s @ d, torch.sparse.mm(s, d), once.indices(), once.values(), s._nnz(), once._nnz()),
+        *((s * 2).to_dense(), (s + s).to_dense(), s.t().to_dense(), torch.sparse.sum(s, 0).to_dense()),
+        *(torch.sparse.softmax(once, 1).to_dense(), torch.ones(3, 4, device=device).add_(s)),
+        coo(device).mul_(3).coalesce().values(),
+    )
+
+
+def compressed(device: str) -> object:
+    dense = random(device, 4, 4) * (random(device, 4, 4, seed=1) > 0)
+    row, column, blocks = dense.to_sparse_csr(), dense.to_sparse_csc(), dense.to_sparse_bsr((2, 2))
+    return (
+        *(row.crow_indices(), row.col_indices(), row.values(), column.row_indices(), blocks.values()),
+        *(row @ dense, row.to_dense(), (row * 2).to_dense(), coo(device).coalesce().to_sparse_csr().col_indices()),
+    )
+
+
+def sparse_gradient(device: str) -> object:
+    table = nn.Embedding(10, 4, sparse=True, device=device)
+    table.weight.data.copy_(random(device, 10, 4))
+    optimizer = torch.optim.SGD(table.parameters(), 0.1)
+    table(torch.tensor([1, 3, 3], device=device)).sum().backward()
+    optimizer.step()
+    assert table.weight.grad is not None
+    gradient = table.weight.grad.coalesce()
+    adam = torch.optim.SparseAdam(table.parameters(), 0.1)
+    adam.step()
+    return gradient.indices(), gradient.values(), table.weight
+
+
+def nested(device: str) -> object:
+    rows = [random(device, 3, 4), random(device, 5, 4)]
+    jagged = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
+    weight = random(device, 4, 2).requires_grad_()
+    (jagged @ weight).values().sum().backward()
+    padded = torch.nested.to_padded_tensor(jagged.detach(), -1.0)
+    return jagged.offsets(), padded, jagged.detach().sin().values(), jagged.detach().sum(-1).values(), weight.grad
+
+
+def conjugated(device: str) -> object:
+    z = torch.complex(random(device, 6, 4), random(device, 6, 4, seed=1))
+    values = (
+        *(z.conj(), z.conj().t(), z.conj()[1:, ::2].clone(), z.clone().copy_(z.conj()), z.mH @ z, z.conj() * 2),
+        *(torch.cat([z.conj(), z]), torch.fft.ihfft(z.real, dim=0), torch.fft.hfft(z, dim=0), z.conj().imag + 1),
+    )
+    return (*(value.cpu().resolve_conj() for value in values), z.conj().imag.t().cpu().resolve_neg())
+
+
+def in_inference_mode(device: str) -> object:
+    with torch.inference_mode():
+        torch.zeros(9000, 2, device=device).to(torch.int32)  # of a matrix that is too large to be computed
+        scores = nn.Linear(8, 4, device=device).weight.mul_(0).add_(random(device, 4, 8))
+        return scores.half().float().argmax(1), torch.arange(6.0).to(device).double()
+
+
+def searched(device: str) -> object:
+    edges, whole = torch.tensor([1.0, 3.0, 5.0], device=device), torch.tensor([1, 3, 5], device=device)
+    return (
+        *(torch.searchsorted(edges, 2.0), torch.searchsorted(whole, 2.5), torch.searchsorted(edges, 3, right=True)),
+        *(torch.bucketize(2.5, edges), torch.bucketize(4, whole)),
+    )
+
+
+def of_no_dimensions(device: str) -> object:
+    number, index = torch.tensor(3.0, device=device), torch.tensor(0, device=device)
+    return torch.gather(number, 0, index), torch.index_select(number, 0, index)
+
+
+def modes(device: str) -> object:
+    whole = torch.randint(0, 9, (6, 30), generator=torch.Generator().manual_seed(0)).to(device)
+    return whole.mode().values, whole.mode(0, keepdim=True).values, whole.flatten().mode().values
+
+
+def recurrent(device: str) -> object:
+    """The weights of a recurrent network outlive its forward pass, which is not computed."""
+    torch.manual_seed(0)
+    network, cell = nn.LSTM(4, 5, 2).to(device), nn.LSTMCell(3, 4).to(device)
+    network(random(device, 3, 2, 4))
+    h, c = cell(random(device, 2, 3))
+    h, c = cell(random(device, 2, 3), (h, c))
+    (h.sum() + c.square().sum()).backward()
+    return [*network.parameters()], h, c, [weight.grad for weight in cell.parameters()]
+
+
+def norms_in_bfloat16(device: str) -> object:
+    norm = nn.LayerNorm(8).to(device).bfloat16()
+    x = random(device, 3, 8).bfloat16().requires_grad_()
+    (norm(x).float() * random(device, 3, 8, seed=4)).sum().backward()
+    assert x.grad is not None
+    return [value.float() / 1000 for value in (norm(x), x.grad, norm.bias.grad)]  # the CPU rounds more
+
+
+def vectors(device: str) -> object:
+    x, w = random(device, 4, 6), random(device, 6, seed=1)
+    return (
+        *(x.mv(w), F.linear(x, w), x @ w, torch.addmv(torch.full((4,), torch.nan, device=device), x, w, beta=0)),
+        *(vmap(lambda row: (row @ w).tanh())(x), grad(lambda v: (x @ v).tanh().sum())(w), jacrev(lambda v: x @ v)(w)),
+    )
+
+
+CASES: list[Callable[[str], object]] = [
+    *(sparse, compressed, sparse_gradient, nested, conjugated, in_inference_mode, searched, of_no_dimensions),
+    *(modes, recurrent, norms_in_bfloat16, vectors),
+]
+
+
+def flat(value: object) -> list[Tensor]:
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in flat(item)]
+    return [value.detach() if isinstance(value, Tensor) else torch.tensor(value)]
+
+
+def stale_dense() -> None:
+    """A dense tensor that is known gets a sparse one added whose values are not: it is not known any more."""
+    unknown = (torch.linspace(0, 1, 100_000, device="cuda") * 2).sin()[:4]
+    indices = torch.tensor([[0, 1, 1, 2], [2, 0, 0, 2]], device="cuda")
+    dense = torch.ones(3, 4, device="cuda")
+    dense.add_(torch.sparse_coo_tensor(indices, unknown, (3, 4)))
+    before = HOOK.phantora_unmodelled_reads()
+    assert dense.tolist() == [[0.0] * 4] * 3
+    assert HOOK.phantora_unmodelled_reads() > before
+
+
+def main() -> None:
+    for case in CASES:
+        before = HOOK.phantora_unmodelled_reads()
+        for i, (expected, got) in enumerate(zip(flat(case("cpu")), flat(case("cuda")), strict=True)):
+            value = got.cpu()
+            same = expected.shape == value.shape and expected.dtype == value.dtype
+            assert same, f"{case.__name__}, result {i}: {value}, expected {expected}"
+            assert torch.allclose(expected, value, rtol=1e-3, atol=1e-4), f"{case.__name__}, result {i}: {value}"
+        assert HOOK.phantora_unmodelled_reads() == before, f"{case.__name__}: a value was not computed"
+    stale_dense()
+    print("PASSED")
+
+
+main()

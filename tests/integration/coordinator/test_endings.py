@@ -1,0 +1,148 @@
+"""How runs end that ranks, or the coordinator itself, do not bring to a good end."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emu.contract import records
+from phantora_async.errors import ExitCode
+
+from .fake_rank import FakeRank
+from .fake_run import Run, failure_of
+
+
+@pytest.mark.parametrize(("returncode", "signal", "exit_code"), [(3, 0, 3), (0, 9, 137)])
+async def test_a_crash_ends_the_run_with_its_code(two: Run, returncode: int, signal: int, exit_code: int) -> None:
+    async def waits(rank: FakeRank) -> None:
+        await rank.clock(after=10)
+
+    async def crashes(rank: FakeRank) -> None:
+        if returncode:
+            rank.bye(returncode, b"ValueError: no such luck")
+        two.coordinator.rank_exited(rank.rank, returncode, signal)
+
+    outcome = await two.play(waits, crashes)
+    assert failure_of(outcome).exit_code == exit_code
+    assert "rank 1" in failure_of(outcome).text
+    assert "rank1.log" in failure_of(outcome).text
+
+
+async def test_ranks_that_have_ended_are_told_when_all_have(two: Run) -> None:
+    """Until then they wait for bytes that they have promised to others."""
+    order: list[str] = []
+
+    async def early(rank: FakeRank) -> None:
+        rank.bye()
+        await asyncio.wait_for(rank.hear(records.STOP), 20)
+        order.append("told")
+
+    async def late(rank: FakeRank) -> None:
+        for turn in range(1, 6):  # the other's BYE has been executed, and it would have heard
+            assert await rank.clock(after=100) == 100 * turn
+        order.append("says BYE")
+        rank.bye()
+        await asyncio.wait_for(rank.hear(records.STOP), 20)
+
+    assert (await two.play(early, late)).failure is None
+    assert order == ["says BYE", "told"]
+
+
+async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
+    async def silent(rank: FakeRank) -> None:
+        await rank.__aexit__(None, None, None)
+
+    async def speaks(rank: FakeRank) -> None:
+        assert await rank.clock(after=100) == 100
+        rank.bye()
+
+    assert (await two.play(silent, speaks)).failure is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        (struct.pack("<HHIQ", 777, 0, 16, 0), "rank 1: .*unknown record kind 777"),
+        (records.Segment.encode(0, 9, 1, 1, 1, 1, 0, 0), "rank 1: .*stream 9 was never created"),
+        (records.NcclData.encode(0, 5, 0, 1, 0, 0), "rank 1: .*was not announced"),
+        (records.CommSplit.encode(0, 1, 77, 0, 0, 0), "rank 1: .*communicator 0x4d is unknown"),
+        (records.Cost.encode(0, 1, 0, payload=b"memset;8"), "rank 1: .*COST with key 0"),
+        (records.Hello.encode(0, records.VERSION, 1, 2, 0, 1, 1, 0, 0), "rank 1: .*HELLO twice"),
+    ],
+)
+async def test_impossible_records_end_the_run_naming_the_rank(two: Run, sent: bytes, message: str) -> None:
+    async def good(rank: FakeRank) -> None:
+        await rank.clock(after=10)
+
+    async def bad(rank: FakeRank) -> None:
+        rank.say(records.HostAdvance.encode(5), sent)
+        await rank.hear(records.CLOCK)
+
+    outcome = await two.play(good, bad)
+    assert failure_of(outcome).exit_code == ExitCode.INTERNAL
+    assert re.match(message, failure_of(outcome).text)
+
+
+async def test_another_version_is_refused(tmp_path: Path) -> None:
+    run = Run(tmp_path, 1)
+    await run.coordinator.serve()
+    async with FakeRank(run.spec.socket, 0, 1, version=99):
+        outcome = await run.coordinator.finished()
+    assert failure_of(outcome).exit_code == ExitCode.INTERNAL
+    assert "version 99" in failure_of(outcome).text
+
+
+async def test_an_error_of_our_own_ends_the_run(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(rank: int, arrived: list[Any]) -> list[Any]:
+        raise ZeroDivisionError("a bug")
+
+    async def program(rank: FakeRank) -> None:
+        await rank.clock()
+
+    monkeypatch.setattr(two.coordinator._fact_builder, "take", broken)
+    outcome = await two.play(program, program)
+    assert failure_of(outcome).exit_code == ExitCode.INTERNAL
+    assert "ZeroDivisionError: a bug" in failure_of(outcome).text
+    assert "test_endings.py" in failure_of(outcome).text
+
+
+@pytest.mark.parametrize("exit_code", [ExitCode.INTERNAL, ExitCode.DISCONNECTED])
+async def test_a_rank_that_emulation_ended_says_why(two: Run, exit_code: ExitCode) -> None:
+    async def waits(rank: FakeRank) -> None:
+        await rank.clock(after=10)
+
+    async def ends(rank: FakeRank) -> None:
+        two.coordinator.rank_exited(rank.rank, int(exit_code), 0)
+
+    failure = failure_of(await two.play(waits, ends))
+    assert failure.exit_code == exit_code
+    assert f"rank 1 (server 0) ended with exit code {exit_code:d}: {exit_code.meaning}; its log is" in failure.text
+
+
+@pytest.mark.parametrize("first", ["end of file", "exit"])
+async def test_a_rank_that_ends_without_a_word_in_either_order(two: Run, first: str) -> None:
+    """C's `exit` or `exec`: whether the end of its records or its exit is seen first, it has ended."""
+    ended = asyncio.Event()
+
+    async def vanishes(rank: FakeRank) -> None:
+        rank.say(records.HostAdvance.encode(10))
+        if first == "exit":
+            two.coordinator.rank_exited(rank.rank, 0, 0)
+        rank.close()
+        while two.coordinator._connections.connected(rank.rank):
+            await asyncio.sleep(0)
+        two.coordinator.rank_exited(rank.rank, 0, 0)
+        ended.set()
+
+    async def goes_on(rank: FakeRank) -> None:
+        await ended.wait()
+        await rank.clock(after=1000)
+        rank.bye()
+
+    outcome = await two.play(vanishes, goes_on)
+    assert outcome.failure is None
