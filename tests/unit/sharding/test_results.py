@@ -138,6 +138,14 @@ def test_an_error_is_each_ranks_own(tmp_path: Path) -> None:
     assert later.computed == 1
 
 
+def test_without_a_folder_to_write_to_each_rank_computes(tmp_path: Path) -> None:
+    first, second = Rank(tmp_path / "gone"), Rank(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for rank, mesh in ((first, mesh_of(0)), (second, mesh_of(1))):
+        assert rank.ask(norms(mesh)).output_spec
+    assert (first.computed, second.computed) == (1, 1)
+
+
 def test_ranks_that_ask_at_once_wait_for_the_one_that_computes(tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
     calls: Counter[str] = Counter()
