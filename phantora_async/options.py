@@ -179,8 +179,8 @@ class RunOptions:
     )  # fmt: skip
     shared_weights: bool = _option(
         True, MACHINE, "--no-shared-weights", kind=Kind.SWITCH,
-        help="each rank initialises its CPU tensors itself; otherwise ranks that would draw the same numbers draw them "
-        "once and share the memory until they write to it",
+        help="each rank initialises its CPU tensors and propagates DTensor's shardings itself; otherwise ranks that "
+        "would draw the same numbers draw them once and share the memory until they write to it",
     )  # fmt: skip
     isolation: str = _option(
         ISOLATIONS[0], MACHINE, "--isolation", choices=tuple(ISOLATIONS),

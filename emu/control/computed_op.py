@@ -7,6 +7,7 @@ floating-point outputs are unknown, and others are assumed: they are what they w
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,13 @@ from .equivalents import EQUIVALENTS
 from .host_views import NoHostView, Place
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, dtype
 
 Kernel = Callable[..., Any]
 """`kernel(keyset, *args, **kwargs)`, as the dispatcher calls it."""
-_NUMBERS = frozenset((int, float, bool))
+_NUMBERS = frozenset((int, float, bool, complex))
+_NUMBER = "_phantora_number"
+"""Attribute of a tensor that stands for a number and has fewer digits: the number."""
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:
@@ -207,7 +210,7 @@ class ComputedOp:
         views: list[Any] = []
         for value in values:
             if isinstance(value, control.tensor_type):
-                views.append(control.host_view(value) if value.is_cuda else value)
+                views.append(control.host_view(value) if value.is_cuda else getattr(value, _NUMBER, value))
             elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
                 views.append(self._control_views(value))
             else:
@@ -334,7 +337,8 @@ class NumberWrapper:
         self._torch = torch
         self._unrecorded = control.unrecorded
         self.places = tuple(i for i, a in enumerate(operation._schema.arguments) if str(a.type) == "Tensor")
-        self._wrapped: dict[tuple[type, float, bool], Tensor] = {}
+        self._wide = (torch.float64, torch.complex128)
+        self._wrapped: dict[tuple[type, complex, dtype | None], Tensor] = {}
 
     def wrap(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with tensors in place of these numbers."""
@@ -343,16 +347,21 @@ class NumberWrapper:
                 args = (*args[:place], self._tensor(args[place], args), *args[place + 1 :])
         return args
 
-    def _tensor(self, value: float, args: tuple[Any, ...]) -> Tensor:
+    def _tensor(self, value: complex, args: tuple[Any, ...]) -> Tensor:
         torch, kind = self._torch, type(value)
-        double = kind is float and any(
-            isinstance(other, torch.Tensor) and other.dtype is torch.float64 for other in args
-        )
-        tensor = self._wrapped.get((kind, value, double))
+        others = [other for other in args if isinstance(other, torch.Tensor)]
+        dtype = None
+        if others and not any(other.dim() for other in others):
+            # Beside a tensor of no dimensions, one of a default dtype would win: the result's dtype is given.
+            dtype = functools.reduce(torch.promote_types, (torch.result_type(other, value) for other in others))
+        elif kind in (float, complex) and any(other.dtype in self._wide for other in others):
+            dtype = self._wide[kind is complex]
+        tensor = self._wrapped.get((kind, value, dtype))
         if tensor is None:
             if len(self._wrapped) >= 256:
                 self._wrapped.clear()
-            dtype = torch.float64 if double else None
             tensor = self._unrecorded(lambda: torch.tensor(value, dtype=dtype, device="cpu"))
-            self._wrapped[kind, value, double] = tensor
+            if dtype is not None and dtype not in self._wide:
+                setattr(tensor, _NUMBER, value)
+            self._wrapped[kind, value, dtype] = tensor
         return tensor

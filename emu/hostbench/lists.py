@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .programs import Model, blocks, step_of
+from .model import Model, blocks, step_of
 from .workload import Run, workload
 
 

@@ -7,7 +7,6 @@ there the same launch takes twice as long. So what a kind of work costs is taken
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,75 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from .model import WIDTH, Model, blocks, step_of, tokens
 from .workload import Run, workload
-
-WIDTH, VOCABULARY = 64, 128
-
-
-class Attention(nn.Module):
-    def __init__(self, heads: int = 4) -> None:
-        super().__init__()
-        self.heads = heads
-        self.q, self.k = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
-        self.v, self.o = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        b, t, _ = x.shape
-        q, k, v = (layer(x).view(b, t, self.heads, -1).transpose(1, 2) for layer in (self.q, self.k, self.v))
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.o(y.transpose(1, 2).reshape(b, t, -1))
-
-
-class Block(nn.Module):
-    """A transformer's layer."""
-
-    def __init__(self, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.norm1, self.attention, self.norm2 = nn.LayerNorm(WIDTH), Attention(), nn.LayerNorm(WIDTH)
-        self.up, self.down, self.dropout = nn.Linear(WIDTH, 128), nn.Linear(128, WIDTH), nn.Dropout(dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.dropout(self.attention(self.norm1(x)))
-        return x + self.dropout(self.down(functional.gelu(self.up(self.norm2(x)))))
-
-
-class Model(nn.Module):
-    """Embedding, layers, head; `around` is called with each layer and its input."""
-
-    def __init__(self, layers: list[nn.Module], around: Callable[[nn.Module, Tensor], Tensor] | None = None) -> None:
-        super().__init__()
-        self.embedding, self.layers = nn.Embedding(VOCABULARY, WIDTH), nn.ModuleList(layers)
-        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
-        self.around = around or (lambda layer, x: layer(x))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embedding(tokens)
-        for layer in self.layers:
-            x = self.around(layer, x)
-        return self.head(x)
-
-
-def tokens() -> Tensor:
-    return torch.zeros(2, 16, dtype=torch.int64, device="cuda")
-
-
-def step_of(model: nn.Module, *, autocast: bool = False, then: Callable[[], object] | None = None) -> Run:
-    """Forward, loss, backward; the gradients are dropped, unless `then` (an optimizer) needs them."""
-    x = tokens()
-
-    def run() -> None:
-        with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
-            loss = functional.cross_entropy(model(x).float().flatten(0, -2), x.flatten())
-        loss.backward()
-        if then is not None:
-            then()
-        model.zero_grad()
-
-    return run
-
-
-def blocks(n: int, **options: Any) -> list[nn.Module]:
-    return [Block(**options) for _ in range(n)]
 
 
 @workload
@@ -275,34 +207,6 @@ def convolutions() -> Run:
 
 
 @workload
-def events_and_streams() -> Run:
-    side = torch.cuda.Stream()
-
-    def around(layer: nn.Module, x: Tensor) -> Any:
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            y = x * 2.0
-            event = side.record_event()
-        torch.cuda.current_stream().wait_event(event)
-        y.record_stream(torch.cuda.current_stream())
-        return layer(x + y)
-
-    return step_of(Model(blocks(6), around).cuda().bfloat16())
-
-
-@workload
-def host_copies() -> Run:
-    pinned = torch.zeros(16, dtype=torch.bfloat16).pin_memory()
-
-    def around(layer: nn.Module, x: Tensor) -> Any:
-        for _ in range(6):
-            x = x + pinned.to("cuda", non_blocking=True).sum()
-        return layer(x)
-
-    return step_of(Model(blocks(6), around).cuda().bfloat16())
-
-
-@workload
 def sorting() -> Run:
     """Operators of many launches and fills."""
     keys = torch.arange(1 << 16, device="cuda").flip(0)
@@ -312,57 +216,6 @@ def sorting() -> Run:
         return layer(x)
 
     return step_of(Model(blocks(4), around).cuda().bfloat16())
-
-
-@workload
-def synchronisations() -> Run:
-    def around(layer: nn.Module, x: Tensor) -> Any:
-        y = layer(x)
-        for _ in range(4):
-            torch.cuda.current_stream().synchronize()
-        return y
-
-    return step_of(Model(blocks(6), around).cuda().bfloat16())
-
-
-@workload
-def values_read() -> Run:
-    def around(layer: nn.Module, x: Tensor) -> Any:
-        y = layer(x)
-        y.sum().item()
-        return y
-
-    return step_of(Model(blocks(6), around).cuda().bfloat16())
-
-
-@workload
-def device_memory() -> Run:
-    """Blocks that PyTorch's allocator does not have."""
-
-    def around(layer: nn.Module, x: Tensor) -> Any:
-        block = torch.empty(24 << 20, dtype=torch.uint8, device="cuda")
-        del block
-        torch.cuda.empty_cache()
-        return layer(x)
-
-    model, x = Model(blocks(4), around).cuda().bfloat16(), tokens()
-
-    def run() -> None:
-        with torch.no_grad():
-            model(x)
-
-    return run
-
-
-@workload
-def memory_taken() -> Run:
-    def around(layer: nn.Module, x: Tensor) -> Any:
-        for size in range(10):
-            torch.empty(64 * (size + 1), device="cuda")
-            x.new_empty((4, 4))
-        return layer(x)
-
-    return step_of(Model(blocks(6), around).cuda().bfloat16())
 
 
 @workload

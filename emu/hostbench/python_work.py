@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from .programs import Model, blocks, step_of
+from .model import Model, blocks, step_of
 from .workload import Run, workload
 
 

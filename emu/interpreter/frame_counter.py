@@ -28,6 +28,13 @@ _REMOVING = (
     ("_weakrefset.py", "WeakSet.__init__.<locals>._remove"),
 )
 """What the standard library does when an object dies, which may be when garbage is collected."""
+_COMPARING = (
+    ("/torch/distributed/tensor/_dtensor_spec.py", "DTensorSpec.__eq__"),
+    ("/torch/distributed/tensor/_dtensor_spec.py", "DTensorSpec._check_equals"),
+    ("/torch/distributed/device_mesh.py", "DeviceMesh.__eq__"),
+    ("<string>", "__create_fn__.<locals>.__eq__"),
+)
+"""How often a table compares keys depends on their hashes, and those on addresses. The last is that of a dataclass."""
 _COMPILING = (
     "/torch/_dynamo/convert_frame.py",
     "/torch/_dynamo/bytecode_transformation.py",
@@ -45,6 +52,7 @@ _COMPILING_FUNCTIONS = (
     ("/torch/_inductor/runtime/triton_heuristics.py", "CachingAutotuner.benchmark_all_configs"),
     ("/torch/_inductor/runtime/triton_heuristics.py", "CachingAutotuner._precompile_worker"),
     ("/triton/runtime/jit.py", "JITFunction._do_compile"),
+    ("/torch/_subclasses/fake_tensor.py", "dump_cache_stats"),  # at the end, of what was compiled or propagated here
 )
 _FRESH_GRAPH = (
     "/torch/_functorch/_aot_autograd/runtime_wrappers.py",
@@ -83,6 +91,7 @@ def rules() -> list[tuple[str, str, int]]:
         ("<frozen importlib", "", ASIDE),
         *((os.path.join(STDLIB_FOLDER, name), "", FREE) for name in _WAITING),
         *((os.path.join(STDLIB_FOLDER, file), function, FREE) for file, function in _REMOVING),
+        *(("*" + file, function, FREE) for file, function in _COMPARING),
         *(("*" + file, function, ASIDE) for file, function in (*_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS)),
         *(("*" + file, "", ASIDE) for file in _COMPILING),
         ("*" + _FRESH_GRAPH[0], _FRESH_GRAPH[1], FREE),

@@ -32,6 +32,7 @@ from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
 from ..preload import automatic
 from ..reads.uncomputed import UncomputedReads
+from ..sharding import propagation
 from ..weights import installation
 from ..weights.store import Store
 from . import supported
@@ -124,6 +125,7 @@ def prepare(job: Job) -> Prepared:
     store = None
     if job.share_weights:
         store = installation.install(Path(job.runtime_dir, "weights"), job.world_size, hook)
+    propagation.install(hook, Path(job.runtime_dir, "shardings") if job.share_weights else None)
     _check_single_threaded()
     _check_gpu_unasked()
     _keep_operators()

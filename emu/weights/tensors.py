@@ -55,9 +55,13 @@ class Sharing:
         """A plain tensor in this process's memory, large enough to be shared; nothing intercepts its operations."""
         import torch
 
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not tensor.is_cpu or self.uncounted.depth:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or self.uncounted.depth:
             return False
-        if tensor.layout is not torch.strided or tensor.numel() * tensor.element_size() < LEAST_NBYTES:
+        if torch._C._len_torch_function_stack():  # `with torch.device(...)` runs Python where a tensor is looked at
+            with self.uncounted:
+                if not _has_large_block(tensor):
+                    return False
+        elif not _has_large_block(tensor):
             return False
         with self.uncounted:
             return (
@@ -105,6 +109,14 @@ def watched(tensor: Any) -> bool:
     import torch
 
     return bool(tensor.requires_grad) and torch.is_grad_enabled()
+
+
+def _has_large_block(tensor: Any) -> bool:
+    import torch
+
+    return bool(
+        tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() * tensor.element_size() >= LEAST_NBYTES
+    )
 
 
 def _intercepted() -> bool:

@@ -1,8 +1,8 @@
 """Small data that collectives really exchange: members' input bytes in, the bytes that NCCL would have written out.
 
 Independent of virtual time: an output leaves as soon as all inputs have arrived. A member whose input nothing modelled
-wrote sends no bytes; its input counts as zeros. If that is so for all members, the outputs are empty and no member's
-memory changes.
+wrote sends no bytes. Then what the outputs would be is unknown: floating-point outputs are empty, and integers are
+what they would be if the missing input were zeros, marked as assumed. If no member sends bytes, all outputs are empty.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ SUM, PROD, MAX, MIN, AVG, PREMULSUM = range(6)
 """ncclRedOp_t"""
 _NATIVE = ("i1", "u1", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
 """numpy's types of the first ncclDataType_t. numpy lacks those that come after them."""
+_FIRST_FLOAT = 6
+"""ncclFloat16: the types before it are integers, those after it floating-point."""
 Array = NDArray[Any]
 
 
@@ -114,7 +116,11 @@ class DataExchange:
             return []
         del self._pending[collective]
         places = sorted(pending.tokens)
-        if pending.inputs and places:
+        unknown = any(
+            place not in pending.inputs and _input_nbytes(collective, place) for place in range(len(collective.ranks))
+        )
+        pending.assumed |= unknown
+        if pending.inputs and places and not (unknown and collective.dtype >= _FIRST_FLOAT):
             scales = [pending.scales.get(place, 1.0) for place in range(len(collective.ranks))]
             outputs = _outputs(collective, _inputs(collective, pending.inputs), scales, places)
         else:

@@ -65,7 +65,7 @@ class Interval:
     bound: str
     """What decides the step time: `gpu`, `host`, or `both` if the range reaches from one to the other."""
     kernel_error: float
-    """Relative standard deviations that went in."""
+    """Of the GPU's computing, the relative standard deviation: by models, and by what GPUs of one kind differ."""
     host_fast: float
     host_slow: float
     """Factors on the host's work at either end."""
@@ -110,7 +110,7 @@ def interval(parts: StepParts, kernel_error: float, host: HostModel | None, rank
     by_host = [parts.host_ns * factor > parts.gpu_ns for factor in (fast, slow)]
     bound = "host" if all(by_host) else "both" if any(by_host) else "gpu"
     return Interval(
-        round(min(low_ns, parts.step_ns)), round(high_ns), 0.9, bound, kernel_error, fast, slow,
+        round(min(low_ns, parts.step_ns)), round(high_ns), 0.9, bound, of_kernels, fast, slow,
         round(parts.host_ns * fast), round(parts.host_ns * slow),
     )  # fmt: skip
 

@@ -33,6 +33,13 @@ def test_sparse_nested_and_other_tensors_have_the_cpu_s_values(run: Run) -> None
     assert "RecordFunction" not in done.log(0), "PyTorch says that nested tensors have no sizes"
 
 
+def test_what_follows_from_another_rank_s_unknown_values_is_unknown(run: Run) -> None:
+    done = run("partly_unknown.py", n=2)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED" in done.log(0)
+    assert "PASSED" in done.log(1)
+
+
 def test_a_compiled_function_leaves_nothing_stale(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     script = tmp_path / "stale.py"

@@ -34,10 +34,12 @@ MAY_IMPORT = {
     "emu.servers": ["emu.contract"],
     "emu.weights": ["emu.interpreter", "emu.interpreter.hook_library"],
     "emu.preload": ["emu.contract"],
+    "emu.sharding": ["emu.interpreter", "emu.interpreter.hook_library"],
     "emu.compiled": ["emu.control.control_tensors", "emu.control.host_views", "emu.interpreter",
                      "emu.interpreter.hook_library"],
     "emu.start": ["emu.contract", "emu.interpreter", "emu.interpreter.hook_library", "emu.clock", "emu.compiled",
-                  "emu.control", "emu.compiler", "emu.preload", "emu.reads", "emu.servers", "emu.weights"],
+                  "emu.control", "emu.compiler", "emu.preload", "emu.reads", "emu.servers", "emu.sharding",
+                  "emu.weights"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
     "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.json_files", "netsim.units"],

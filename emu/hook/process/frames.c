@@ -188,6 +188,15 @@ PH_EXPORT int phantora_frame_rule(const char *file, const char *function, int cl
     return 0;
 }
 
+/* The calling thread did as much as this number of Python functions of this length, run a moment before, which were not
+ * counted: work that one rank does for all. */
+PH_EXPORT void phantora_python_work(uint64_t functions, uint64_t units) {
+    ph_thread *thread = ph_self();
+    thread->counts[PH_WORK_HOT_FRAME] += functions;
+    thread->counts[PH_WORK_HOT_CODE] += functions * units;
+    ph_host_frame(thread, functions * price(PH_WORK_HOT_FRAME, PH_WORK_HOT_CODE, units));
+}
+
 /* While off, nothing is counted: for measuring what counting takes. With Python's lock. */
 PH_EXPORT void phantora_frames_on(int on) {
     if (python.set) python.set(python.interpreter(), on ? evaluate : python.evaluate);

@@ -26,6 +26,8 @@ class HostTimeCalls(Library):
         self.advance_ns: Callable[[int], None] = self._function("advance_ns", None, c_uint64)
         self.uncounted: Callable[[int], int] = self._function("uncounted", c_uint64, c_int)
         self.is_uncounted: Callable[[], int] = self._function("is_uncounted", c_int)
+        self.python_work: Callable[[int, int], None] = self._function("python_work", None, c_uint64, c_uint64)
+        """Takes the host time of this number of Python functions of this many code units, run a moment before."""
         self.own_work: Callable[[int, int, int], None] = self._function("own_work", None, c_uint32, c_uint32, c_uint32)
         """For `--host measured`: what the emulation takes for observing a call, a range and a Python function, in
         nanoseconds."""

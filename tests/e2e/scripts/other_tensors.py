@@ -69,6 +69,7 @@ def conjugated(device: str) -> object:
     z = torch.complex(random(device, 6, 4), random(device, 6, 4, seed=1))
     values = (
         *(z.conj(), z.conj().t(), z.conj()[1:, ::2].clone(), z.clone().copy_(z.conj()), z.mH @ z, z.conj() * 2),
+        *(z * 1j, 1j + z.real, z.to(torch.complex128) * (0.1 + 0.2j), z.real.double() * 0.1j),
         *(torch.cat([z.conj(), z]), torch.fft.ihfft(z.real, dim=0), torch.fft.hfft(z, dim=0), z.conj().imag + 1),
     )
     return (*(value.cpu().resolve_conj() for value in values), z.conj().imag.t().cpu().resolve_neg())
@@ -92,6 +93,27 @@ def searched(device: str) -> object:
 def of_no_dimensions(device: str) -> object:
     number, index = torch.tensor(3.0, device=device), torch.tensor(0, device=device)
     return torch.gather(number, 0, index), torch.index_select(number, 0, index)
+
+
+def numbers(device: str) -> object:
+    """The dtype of a tensor of no dimensions wins over a number's."""
+    half, whole = random(device, 1)[0].bfloat16(), torch.tensor(7, dtype=torch.int32, device=device)
+    single, flag = random(device, 1)[0], torch.tensor(True, device=device)
+    return (
+        *(half * 0.1, half / 3, 2 - half, half > 0.1, half.half() * 0.1, torch.where(flag, half, 0.3), half**2),
+        *(
+            whole * 2,
+            whole // 2,
+            whole + 1.5,
+            whole / 2,
+            5 % whole,
+            flag + 1,
+            flag * 0.5,
+            single * 2,
+            single.double() * 0.1,
+        ),
+        *(whole.to(torch.int16) + 1, half.add_(0.1), whole.to(torch.uint8) << 1, half.clamp(max=0.2)),
+    )
 
 
 def modes(device: str) -> object:
@@ -128,7 +150,7 @@ def vectors(device: str) -> object:
 
 CASES: list[Callable[[str], object]] = [
     *(sparse, compressed, sparse_gradient, nested, conjugated, in_inference_mode, searched, of_no_dimensions),
-    *(modes, recurrent, norms_in_bfloat16, vectors),
+    *(numbers, modes, recurrent, norms_in_bfloat16, vectors),
 ]
 
 
@@ -156,6 +178,8 @@ def main() -> None:
             value = got.cpu()
             same = expected.shape == value.shape and expected.dtype == value.dtype
             assert same, f"{case.__name__}, result {i}: {value}, expected {expected}"
+            if value.dtype == torch.bool:
+                expected, value = expected.int(), value.int()
             assert torch.allclose(expected, value, rtol=1e-3, atol=1e-4), f"{case.__name__}, result {i}: {value}"
         assert HOOK.phantora_unmodelled_reads() == before, f"{case.__name__}: a value was not computed"
     stale_dense()

@@ -121,10 +121,25 @@ def test_an_output_goes_to_the_process_that_made_the_call() -> None:
     assert [(rank, process_asking(answer)) for rank, answer in answers] == [(10, 3), (11, 0)]
 
 
-def test_unknown_inputs_count_as_zeros_unless_all_are() -> None:
+def test_floats_are_unknown_where_an_input_is() -> None:
     known = struct.pack("<2f", 1.5, 2.5)
-    assert run(NcclKind.ALL_REDUCE, [known, b""], 2, dtype=F32) == {0: known, 1: known}
+    for op in (NcclKind.ALL_REDUCE, NcclKind.ALL_GATHER):
+        assert run(op, [known, b""], 2, dtype=F32) == {0: b"", 1: b""}
     assert run(NcclKind.ALL_REDUCE, [b"", b""], 2, dtype=F32) == {0: b"", 1: b""}
+
+
+def test_integers_are_assumed_where_an_input_is_unknown() -> None:
+    """As if it were zeros. The root of a broadcast is the only member with an input."""
+    comm, known = comm_of(2), struct.pack("<q", 5)
+    for op, assumed in ((NcclKind.ALL_REDUCE, 1), (NcclKind.BROADCAST, 0)):
+        collective, exchange = Collective(comm, 0, op, I64, SUM, 1, 0, comm.members), DataExchange()
+        collective.joined.append(10)
+        call = records.NcclOp(5, 0, op, I64, SUM, 0, 1, 1, 8, 1.0)
+        assert exchange.join(10, collective, call, known) == []
+        collective.joined.append(11)
+        assert exchange.join(11, collective, call._replace(token=2, data_nbytes=0), b"") == [
+            (rank, records.Data.encode(token, token, assumed, payload=known)) for rank, token in ((10, 1), (11, 2))
+        ]
 
 
 def test_inputs_of_a_wrong_size_name_the_rank() -> None:
