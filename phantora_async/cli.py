@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from phantora_async.child_process import interrupts_held
 from phantora_async.errors import PhantoraError, UsageError, as_phantora_error, exit_codes_help
 from phantora_async.wording import printable
 
@@ -124,7 +125,8 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(
             f"the working directory cannot be used: {error.strerror}", "change to another one: cd"
         ) from None
-    module = importlib.import_module(chosen.module)
+    with interrupts_held():  # C code that imports modules, NumPy's for example, makes an ImportError of an interrupt
+        module = importlib.import_module(chosen.module)
     sub = Parser(prog=f"phantora-async {chosen.name}", description=module.__doc__)
     module.add_arguments(sub)
     prepared = getattr(module, "with_ports", list)(given.arguments)

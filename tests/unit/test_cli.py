@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,23 @@ def test_profiles_are_copied_to_be_edited(tmp_path: Path, capsys: pytest.Capture
     assert cli.run(["profiles", "copy", "h200", str(target)]) == ExitCode.USAGE
     assert cli.run(["profiles", "list"]) == 0
     assert "h200" in capsys.readouterr().out
+
+
+def test_an_interrupt_while_a_command_is_imported_takes_effect_afterwards(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NumPy's import swallows KeyboardInterrupt and raises ImportError."""
+
+    def imports(name: str) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("PyCapsule_Import could not import module") from None
+
+    monkeypatch.setattr("importlib.import_module", imports)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in a background process
+    try:
+        assert cli.run(["profiles", "list"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "error: interrupted\n"
