@@ -114,7 +114,7 @@ def conv(gpu: Gpu, what: Conv) -> Estimate:
 
 
 def in_padded_groups(what: Conv) -> bool:
-    """Groups for which cuDNN has no kernel of their own."""
+    """Does cuDNN pad the groups, because it has no kernel that takes all of them at once?"""
     groups = max(what.groups, 1)
     outer, inner, taps = what.w[0] // groups, what.w[1], prod(what.w[2:])
     if groups == 1 or inner == 1 or len(what.w) != 4 or taps >= DIRECT_TAPS or what.dtype not in ("f16", "bf16"):
