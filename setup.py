@@ -26,7 +26,9 @@ def load(path: str) -> ModuleType:
 
 
 class BuildWithLibraries(build_py):
-    """Compiles the hook library and netsim's core to where the package goes: the wheel, or the checkout if editable."""
+    """Compiles the hook library, netsim's core and the engine of replays to where the package goes: the wheel, or the
+    checkout if editable.
+    """
 
     def run(self) -> None:
         super().run()
@@ -38,6 +40,8 @@ class BuildWithLibraries(build_py):
         from netsim import native
 
         native.build(base / "netsim" / "native" / native.LIBRARY.name)
+        engine = load("phantora_async/replaying/native/__init__.py")
+        engine.build(base / "phantora_async" / "replaying" / "native" / engine.LIBRARY.name)
 
 
 class BinaryDistribution(Distribution):

@@ -50,7 +50,7 @@ from netsim.simulation.adaptive import AdaptiveNetwork, routed_network
 from netsim.simulation.groups import Changes, Group, Moved
 from netsim.simulation.network import Choice, FlowId, Network
 from netsim.simulation.routed import RoutedNetwork
-from netsim.topology import Link, ServerFacts, Topology, build, load
+from netsim.topology import Link, ServerFacts, Topology, build, find_links, load
 
 __all__ = [
     "AdaptiveNetwork",
@@ -72,6 +72,7 @@ __all__ = [
     "TopologyError",
     "build",
     "collectives",
+    "find_links",
     "load",
     "routed_network",
 ]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phantora_async.api.replays import replay
     from phantora_async.api.results import Kernel, Rank, Run, Step, compare, load
     from phantora_async.api.running import run
     from phantora_async.comparison import Comparison
@@ -33,6 +34,7 @@ _PLACES = {
     "UsageError": "phantora_async.errors",
     "compare": "phantora_async.api.results",
     "load": "phantora_async.api.results",
+    "replay": "phantora_async.api.replays",
     "run": "phantora_async.api.running",
 }
 """Where each name is: it is imported when it is first used, so that `import phantora_async` takes no time."""
@@ -49,6 +51,7 @@ __all__ = [
     "UsageError",
     "compare",
     "load",
+    "replay",
     "run",
 ]
 

@@ -57,6 +57,13 @@ def interrupts_held() -> Iterator[None]:
     `subprocess.Popen` forgets a process that it has started if an interrupt comes before it returns. Masking signals
     would not do: the process would inherit the mask.
     """
+    with interrupts_seen():
+        yield
+
+
+@contextlib.contextmanager
+def interrupts_seen() -> Iterator[list[int]]:
+    """Holds interrupts like ``interrupts_held``, and gives a block that waits the signals that have come so far."""
     came: list[int] = []
 
     def hold(number: int, _frame: FrameType | None) -> None:
@@ -70,7 +77,7 @@ def interrupts_held() -> Iterator[None]:
     except ValueError:  # only the main thread sets handlers, and only it is interrupted
         held = {}
     try:
-        yield
+        yield came
     finally:
         for number, handler in held.items():
             signal.signal(number, handler)

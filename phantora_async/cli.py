@@ -7,6 +7,7 @@ code`. Only the chosen module is imported.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
 import os
@@ -18,7 +19,7 @@ from typing import NoReturn
 
 from phantora_async.child_process import interrupts_held
 from phantora_async.errors import PhantoraError, UsageError, as_phantora_error, exit_codes_help
-from phantora_async.wording import printable
+from phantora_async.wording import printable, short_lines
 
 DESCRIPTION = "Runs unmodified distributed PyTorch training scripts on emulated GPUs and predicts step time and memory."
 
@@ -36,11 +37,15 @@ class Command:
 COMMANDS = (
     Command("run", "run a training script on emulated GPUs"),
     Command("join", "run servers of a run that another machine coordinates"),
+    Command("replay", "execute a recorded run again, for another GPU, network or host"),
     Command("report", "show a run's report again"),
+    Command("check", "say whether jobs keep within their budgets of memory and time, for CI"),
     Command("compare", "say what differs between runs, and what that changed"),
+    Command("goodput", "say what a long run keeps of its time when GPUs and nodes fail"),
     Command("validate", "compare emulated jobs with what real GPUs did"),
     Command("profile", "measure this machine: its host, or its GPU's kernels"),
     Command("bench", "measure the simulator itself"),
+    Command("doctor", "say whether a run can work here, and what is lost with these versions"),
     Command("profiles", "list, show or copy GPU, cluster and host descriptions; merge tables of kernel times"),
     Command("net", "simulate network flows without a training script"),
 )
@@ -94,9 +99,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _print(error: PhantoraError) -> int:
-    print(printable(f"error: {error.text}"), file=sys.stderr)
-    if error.hint:
-        print(printable(f"hint: {error.hint}"), file=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it
+        print(short_lines(printable(f"error: {error.text}")), file=sys.stderr)
+        if error.hint:
+            print(short_lines(printable(f"hint: {error.hint}")), file=sys.stderr)
     return int(error.exit_code)
 
 

@@ -66,5 +66,5 @@ def key(gpu: Gpu) -> str:
 def _sources() -> Iterator[Path]:
     """Of the cost model and of the hook library that asks it."""
     yield installed.HOOK_LIBRARY
-    for folder in (installed.EMU, installed.EMU.parent / "profiles"):
+    for folder in (installed.EMU, *(installed.EMU.parent / room for room in ("formats", "profiles"))):
         yield from sorted(path for path in folder.rglob("*") if path.suffix in _SOURCES)

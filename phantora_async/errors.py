@@ -37,7 +37,10 @@ class ExitCode(enum.IntEnum):
     NOT_WRITTEN = 74, "a file could not be written (for example, the disk is full)"
     STUCK = 75, "the script cannot continue (mismatched collectives, a deadlock, --stall-timeout)"
     DISCONNECTED = int(ExitKind.DISCONNECTED), "a rank lost its connection to the coordinator"
-    UNCOMPUTED = 77, "a loop of the script waits for a value that nobody computed (--value states one)"
+    UNCOMPUTED = 77, "a loop of the script waits for a value that is not computed (--value states one)"
+    CHANGED = 78, "a replay left the recorded path (the script would have got another answer)"
+    OVER_BUDGET = 79, "a budget is exceeded (--max-memory, --max-allocated, --max-step-time, --min-mfu)"
+    NOT_FOLDABLE = 80, "a folded run cannot play what the script does (another --fold, or none, can)"
     INTERRUPTED = 130, "interrupted (Ctrl-C or SIGTERM)"
 
 
@@ -110,6 +113,18 @@ class MachineFailed(PhantoraError):
     exit_code = ExitCode.ENVIRONMENT
 
 
+class PathChanged(PhantoraError):
+    """A replay has left the path that was recorded."""
+
+    exit_code = ExitCode.CHANGED
+
+
+class OverBudget(PhantoraError):
+    """The run ended well, and needs more memory or time than it may."""
+
+    exit_code = ExitCode.OVER_BUDGET
+
+
 class NotWritten(PhantoraError):
     """A file of the run could not be written."""
 
@@ -168,8 +183,10 @@ class InternalError(RunFailure):
 class ProtocolError(InternalError):
     """A rank sent a malformed record, or one that a working hook library cannot send."""
 
-    def __init__(self, rank: int, message: str) -> None:
-        super().__init__(f"rank {rank}: its hook library sent an impossible record: {message}")
+    def __init__(self, rank: int, message: str, pid: int = 0) -> None:
+        """`rank` is -1 for a process that has not said which one it is: `pid` names that."""
+        who = f"rank {rank}: its hook library" if rank >= 0 else f"process {pid}, which is no rank yet,"
+        super().__init__(f"{who} sent an impossible record: {message}")
 
 
 class Mismatch(RunFailure):
@@ -187,6 +204,13 @@ class Deadlock(RunFailure):
     shows_ranks = True
 
 
+class NotFoldable(RunFailure):
+    """A rank without a process would have done something else than its representative, or nobody knows what."""
+
+    exit_code = ExitCode.NOT_FOLDABLE
+    kind = "not_foldable"
+
+
 class Stalled(RunFailure):
     """Ranks have waited longer than --stall-timeout for a rank that makes no visible progress, or none has made any."""
 
@@ -196,7 +220,7 @@ class Stalled(RunFailure):
 
 
 class WaitsForValue(RunFailure):
-    """A loop can be ended only by a value that nobody computed, and has gone round for too long."""
+    """A loop waits for a value that is not computed, and has done so for too many turns or too long."""
 
     exit_code = ExitCode.UNCOMPUTED
     kind = "uncomputed_value"
@@ -227,6 +251,8 @@ class RankDied(RunFailure):
 
 # ---- other exceptions ----------------------------------------------------------------------------------------------
 
+MOST_SHOWN = 60
+"""Characters of a name that no file can have."""
 WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """A file could not be written, whichever file it was."""
 
@@ -238,6 +264,9 @@ def as_phantora_error(error: BaseException) -> PhantoraError:
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("interrupted")
     if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-        return NotWritten(f"{error.strerror}{f': {error.filename}' if error.filename else ''}")
+        hint = "ulimit -f unlimited, or as much as the hard limit allows" if error.errno == errno.EFBIG else ""
+        return NotWritten(f"{error.strerror}{f': {error.filename}' if error.filename else ''}", hint)
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return UsageError(f"{error.strerror}: {str(error.filename)[:MOST_SHOWN]}...")
     text = "".join(traceback.format_exception(error)).rstrip()
     return InternalError(f"internal error: {error!r}\n{text}")

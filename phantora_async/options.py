@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from emu.contract import isolation, routing_policy
+from emu.contract import isolation, loading_policy, routing_policy
 from phantora_async.errors import UsageError
 from phantora_async.remote.wire import TOKEN_VARIABLE
 from phantora_async.trace_request import FORMS
-from phantora_async.virtual_time.speculation_policy import POLICIES
+from phantora_async.virtual_time.speculation.policy import POLICIES
 
 HOST_MODES = ("modelled", "measured", "none")
 CLOCKS = ("exact", "optimistic")
@@ -29,7 +29,7 @@ LOOP_TURNS = 1000
 """Turns after which a loop counts as one that never ends. So many turns of a training loop take minutes here."""
 DEFAULT_CLUSTER = "dgx-h200"
 DEFAULT_MOE = routing_policy.BALANCED
-JOB, MACHINE, SEVERAL, OUTPUT = "job", "emulated machine", "several machines", "output"
+JOB, MACHINE, LIMITS, SEVERAL, OUTPUT = "job", "emulated machine", "limits", "several machines", "output"
 """Groups of options, as --help shows them."""
 MOST_SHOWN = 60
 """Characters of a wrong value that a message repeats."""
@@ -87,7 +87,7 @@ class RunOptions:
     _: KW_ONLY
     world_size: int | None = _option(
         None, JOB, "-n", kind=Kind.COUNT, metavar="WORLD",
-        help="number of GPUs, one rank each; with 8 per server, 12 need two servers (default: 1)",
+        help="number of ranks, each with a GPU of its own; 12 ranks need two servers of 8 GPUs (default: 1)",
     )  # fmt: skip
     nnodes: int | None = _option(
         None, JOB, "--nnodes", kind=Kind.COUNT, metavar="N",
@@ -97,14 +97,24 @@ class RunOptions:
         None, JOB, "--nproc-per-node", "--nproc_per_node", kind=Kind.COUNT, metavar="GPUS",
         help="GPUs per server (default: as many as the cluster's servers have)",
     )  # fmt: skip
+    fold: str | None = _option(
+        None, JOB, "--fold", metavar="MESH",
+        help="start only the ranks that differ, which play the others: dp=128,pp=16,tp=8 names the axes of the mesh of "
+        "ranks, the slowest first; data-parallel ones are folded, or those that are marked: replica*=4",
+    )  # fmt: skip
+    fold_apart: str = _option(
+        "0,-1", JOB, "--fold-apart", metavar="RANKS|none",
+        help="with --fold: ranks that play nobody, because scripts log and save there (default: %(default)s, the first "
+        "and the last)",
+    )  # fmt: skip
     module: bool = _option(
         False, JOB, "-m", "--module", kind=Kind.SWITCH,
         help="SCRIPT is the name of a module, as with python -m",
     )  # fmt: skip
     launcher: bool = _option(
         False, JOB, "--launcher", kind=Kind.SWITCH,
-        help="what follows is a command that starts the ranks of one server; it is started once on each server, as on "
-        "a cluster: --launcher -- torchrun --nproc-per-node 8 train.py",
+        help="the rest of the line is a command that starts the ranks of one server; it is started once on each "
+        "server: --launcher -- torchrun --nproc-per-node 8 train.py",
     )  # fmt: skip
     python: PathText | None = _option(
         None, JOB, "--python", kind=Kind.PATH, metavar="PATH",
@@ -116,21 +126,21 @@ class RunOptions:
     )  # fmt: skip
     auto_preload: bool = _option(
         True, JOB, "--no-auto-preload", kind=Kind.SWITCH,
-        help="import for all ranks what --preload names and nothing more; otherwise also what the script imports from "
-        "installed packages, if each rank would import the same",
+        help="import for all ranks at once only what --preload names (default: also the installed packages that the "
+        "script imports, if importing them does the same in each rank)",
     )  # fmt: skip
     compile_cache: PathText | None = _option(
         None, JOB, "--compile-cache", kind=Kind.PATH, metavar="DIR|off",
-        help="where torch.compile and Triton keep what they compile for later runs, and what is known of the script's "
-        "imports; off: nowhere (default: ~/.cache/phantora-async)",
+        help="directory for what later runs can use: compiled code (torch.compile, Triton) and which modules the "
+        "script imports; off: keep nothing (default: ~/.cache/phantora-async)",
     )  # fmt: skip
     steps: int | None = _option(
         None, JOB, "--steps", kind=Kind.COUNT, metavar="N",
-        help="end the run in good order, with its report, when every rank has done N optimizer steps",
+        help="end the run, with a complete report, when every rank has done N optimizer steps",
     )  # fmt: skip
     until: str | None = _option(
         None, JOB, "--until", metavar="TIME",
-        help="end the run in good order, with its report, at this virtual time: 500ms, 10s, 2m, 1h",
+        help="end the run, with a complete report, at this virtual time: 500ms, 10s, 2m, 1h",
     )  # fmt: skip
     cluster: PathText = _option(
         DEFAULT_CLUSTER, MACHINE, "--cluster", kind=Kind.PATH, metavar="NAME|FILE",
@@ -142,45 +152,60 @@ class RunOptions:
     )  # fmt: skip
     kernel_times: Sequence[str] = _option(
         (), MACHINE, "--kernel-times", kind=Kind.TEXTS, metavar="FILE|none",
-        help="measured times of kernels, as `phantora-async profile` writes them, before those shipped for the "
-        "GPU; may be repeated; none: estimates only",
+        help="table of measured kernel times, made by `phantora-async profile`; the table shipped for the GPU is asked "
+        "for kernels that it lacks; may be repeated; none: estimates only",
     )  # fmt: skip
     measure: bool = _option(
         False, MACHINE, "--measure", kind=Kind.SWITCH,
-        help="measure kernels without a measured time on this machine's GPU, once: later runs find their times",
+        help="measure kernels that have no measured time on this machine's GPU, for this run and later ones",
     )  # fmt: skip
     host: str = _option(
         HOST_MODES[0], MACHINE, "--host", choices=HOST_MODES,
         help="cost of the script's Python code and CUDA calls: modelled (a calibrated cost per operation, default), "
         "measured (CPU time of this machine), or none",
     )  # fmt: skip
+    loaders: str = _option(
+        loading_policy.FREE, MACHINE, "--loaders", metavar="free|modelled|TIME",
+        help="virtual time that loading data takes: free (none; the report says whether loading would limit the step), "
+        "modelled (the time measured on this machine, with the CPUs of the described server), or the CPU time of a "
+        "batch, such as 12ms (default: %(default)s)",
+    )  # fmt: skip
     clock: str = _option(
         CLOCKS[0], MACHINE, "--clock", choices=CLOCKS,
-        help="when ranks are told the virtual time: when it is certain (exact, default), or at once, which is faster "
-        "but may be wrong (optimistic)",
+        help="when a rank that reads the clock is answered: exact: when no other rank can change the answer any more "
+        "(default); optimistic: at once, which is faster, but the time may be wrong",
     )  # fmt: skip
     speculation: str = _option(
         POLICIES[0], MACHINE, "--speculation", choices=tuple(POLICIES),
-        help="when to simulate ahead of the slowest rank; changes the simulator's speed, not the results "
+        help="when the simulation runs ahead of the slowest rank; this changes how fast it is, not its results "
         "(default: %(default)s)",
     )  # fmt: skip
     moe: str = _option(
         DEFAULT_MOE, MACHINE, "--moe", metavar="POLICY",
-        help="how tokens spread over the experts of a mixture of experts, as the routers' scores are not computed: "
+        help="which experts the tokens of a mixture of experts go to, since the routers' scores are not computed: "
         "balanced, zipf:EXPONENT, random:SEED, or trace:FILE with the experts' loads, a line for each layer "
         "(default: %(default)s)",
     )  # fmt: skip
     value: Sequence[str] = _option(
         (), MACHINE, "--value", kind=Kind.TEXTS, metavar="LINE=EXPR",
-        help="what the script reads at a line where nobody computed what it reads, such as a loss: "
-        "--value 'train.py:42=2.5*exp(-step/100)'. EXPR may use n (reads at this line before), step (steps that have "
-        "ended), rank, random(), and functions of mathematics; or it is MODULE:FUNCTION, called with these. LINE alone "
-        "is a line of SCRIPT. May be repeated",
+        help="the value that the program reads at a line, if it is not computed, such as a loss: "
+        "--value 'train.py:42=2.5*exp(-step/100)'. EXPR may use n (number of reads at this line so far), step (number "
+        "of steps so far), rank, random() and mathematical functions; or it is MODULE:FUNCTION, which is called with "
+        "n, step and rank. A line without a file is a line of SCRIPT. May be repeated",
+    )  # fmt: skip
+    fault: Sequence[str] = _option(
+        (), MACHINE, "--fault", kind=Kind.TEXTS, metavar="TEXT",
+        help="what goes wrong on the machine, and when: --fault 'gpu 17 at 0.7x from 3s'; may be repeated; "
+        "docs/faults.md lists the forms",
+    )  # fmt: skip
+    faults: PathText | None = _option(
+        None, MACHINE, "--faults", kind=Kind.PATH, metavar="FILE",
+        help="more of them, from a TOML file: faults = ['gpu 17 at 0.7x from 3s', ...]",
     )  # fmt: skip
     shared_weights: bool = _option(
         True, MACHINE, "--no-shared-weights", kind=Kind.SWITCH,
-        help="each rank initialises its CPU tensors and propagates DTensor's shardings itself; otherwise ranks that "
-        "would draw the same numbers draw them once and share the memory until they write to it",
+        help="let each rank initialise its own CPU tensors and propagate DTensor's shardings itself (default: ranks "
+        "that would compute the same share one result, and its memory until one of them writes to it)",
     )  # fmt: skip
     isolation: str = _option(
         ISOLATIONS[0], MACHINE, "--isolation", choices=tuple(ISOLATIONS),
@@ -189,17 +214,33 @@ class RunOptions:
     )  # fmt: skip
     network: str | None = _option(
         None, MACHINE, "--network", choices=tuple(NETWORKS),
-        help="private: isolated servers reach each other and nothing else (default); host: they have this machine's "
-        "network, for scripts that download",
+        help="network of isolated servers: private: they reach only each other (default); host: that of this "
+        "machine, for scripts that download",
+    )  # fmt: skip
+    max_memory: str | None = _option(
+        None, LIMITS, "--max-memory", metavar="SIZE",
+        help="fail, with exit code 79, if PyTorch's allocator reserves more on any GPU: 76GiB, 80GB",
+    )  # fmt: skip
+    max_allocated: str | None = _option(
+        None, LIMITS, "--max-allocated", metavar="SIZE",
+        help="fail if tensors on any GPU ever take more, as torch.cuda.max_memory_allocated counts",
+    )  # fmt: skip
+    max_step_time: str | None = _option(
+        None, LIMITS, "--max-step-time", metavar="TIME",
+        help="fail if the median step takes longer: 450ms, 1.2s",
+    )  # fmt: skip
+    min_mfu: str | None = _option(
+        None, LIMITS, "--min-mfu", metavar="SHARE",
+        help="fail if the model's FLOPs are a smaller share of the GPUs' peak: 0.4, 40%%",
     )  # fmt: skip
     listen: str | None = _option(
         None, SEVERAL, "--listen", metavar="HOST:PORT",
-        help="run the servers on other machines, which join with `phantora-async join`; this one coordinates "
-        "(port 0: any free one)",
+        help="run the servers on other machines, which join with `phantora-async join`; this machine only coordinates "
+        "(port 0: any free port)",
     )  # fmt: skip
     machines: int = _option(
         1, SEVERAL, "--machines", kind=Kind.COUNT, metavar="N",
-        help="how many machines join (default: %(default)s)",
+        help="number of machines that join (default: %(default)s)",
     )  # fmt: skip
     token_file: PathText | None = _option(
         None, SEVERAL, "--token-file", kind=Kind.PATH, metavar="FILE",
@@ -216,8 +257,13 @@ class RunOptions:
     )  # fmt: skip
     reasons: bool = _option(
         False, OUTPUT, "--reasons", kind=Kind.SWITCH,
-        help="tell why a step takes as long as it does: its critical path, what costs most, and what a resource that "
-        "is twice as fast would change; see docs/seeing.md",
+        help="explain the step time: its critical path, what takes most of it, and how long the step would take with "
+        "one resource twice as fast; see docs/seeing.md",
+    )  # fmt: skip
+    record: PathText | None = _option(
+        None, OUTPUT, "--record", kind=Kind.PATH, metavar="DIR",
+        help="record what the ranks do, for `phantora-async replay DIR`: it simulates them again, on this or another "
+        "described machine",
     )  # fmt: skip
     trace: PathText | None = _option(
         None, OUTPUT, "--trace", kind=Kind.PATH, metavar="FILE",
@@ -237,29 +283,28 @@ class RunOptions:
     )  # fmt: skip
     stall_timeout: float = _option(
         STALL_TIMEOUT_S, OUTPUT, "--stall-timeout", kind=Kind.SECONDS, metavar="SECONDS",
-        help="end the run when ranks have waited for so long, in real time, for a rank that makes no visible progress, "
-        "or when no rank has made any (default: %(default)g; 0: no limit)",
+        help="end the run when all ranks, or a rank that others wait for, have made no visible progress for this "
+        "long in real time (default: %(default)g; 0: no limit)",
     )  # fmt: skip
     loop_turns: int = _option(
         LOOP_TURNS, OUTPUT, "--loop-turns", kind=Kind.COUNT, metavar="N",
-        help="end the run when a loop that only a value can end which nobody computed has gone round N times "
-        "(default: %(default)s; 0: no limit but --stall-timeout)",
+        help="end the run when a loop, which only a value that is not computed (such as a loss) can end, has run N "
+        "turns (default: %(default)s; 0: only --stall-timeout ends it)",
     )  # fmt: skip
     progress: bool = _option(
         True, OUTPUT, "--no-progress", kind=Kind.SWITCH,
-        help="show no status (otherwise: a line on a terminal, else one every 30 s)",
+        help="show no status line",
     )  # fmt: skip
     ui: int | None = _option(
         None, OUTPUT, "--ui", kind=Kind.PORT, metavar="PORT",
-        help="serve a live page of the run to browsers on this machine (default port: any free one); its address is "
-        "printed",
+        help="serve a live page of the run to browsers on this machine and print its address (default: any free port)",
     )  # fmt: skip
     profile_simulator: bool = _option(
         False, OUTPUT, "--profile-simulator", kind=Kind.SWITCH, help="for bench", hidden=True
     )  # fmt: skip
 
     def checked(self) -> RunOptions:
-        """The same options: paths as text, lists as tuples. Raises UsageError for a value of another type."""
+        """These options with paths as text and lists as tuples. Raises UsageError for a value of another type."""
         if not isinstance(self.script, str | os.PathLike):
             raise UsageError(f"script: expected a path, found {_shown(self.script)}")
         values: dict[str, Any] = {"script": os.fspath(self.script)}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from phantora_async.errors import UsageError
+from phantora_async.errors import WRITE_ERRORS, NotWritten, UsageError
 
 MARKER = ".phantora-run"
 TOKEN = "token"
@@ -58,7 +58,7 @@ def claim(path: Path, ranks: int) -> RunDir:
         present = {entry.name for entry in os.scandir(path)}
         theirs = sorted((present & names) - earlier)
         if theirs:
-            raise UsageError(f"--run-dir {path}: {_named(theirs)} in it would be lost", HINT)
+            raise UsageError(f"--run-dir {path}: {_named(theirs)} in it would be overwritten", HINT)
         for name in present & earlier & files_of(_ranks(earlier)):
             (path / name).unlink()
         lock.truncate(0)
@@ -66,7 +66,11 @@ def claim(path: Path, ranks: int) -> RunDir:
         lock.flush()
         (path / "device.txt").touch()
     except OSError as error:
-        lock.close()
+        with contextlib.suppress(OSError):
+            os.ftruncate(lock.fileno(), 0)  # part of the list may have been written
+        _withdraw(lock, path)
+        if error.errno in WRITE_ERRORS:
+            raise NotWritten(f"--run-dir {path}: {error.strerror}", HINT) from None
         raise UsageError(f"--run-dir {path}: {error.strerror or error}", HINT) from None
     except UsageError:
         _withdraw(lock, path)
@@ -84,12 +88,13 @@ def _lock(lock: IO[str], path: Path) -> None:
 
 
 def _withdraw(lock: IO[str], path: Path) -> None:
-    """Removes a marker that this run has made and will not use."""
-    lock.seek(0, os.SEEK_END)
-    if lock.tell() == 0:
-        with contextlib.suppress(OSError):
+    """Removes a marker that this run has made and will not use, and the directory if nothing else is in it."""
+    with contextlib.suppress(OSError):
+        if os.fstat(lock.fileno()).st_size == 0:
             (path / MARKER).unlink()
-    lock.close()
+            path.rmdir()
+    with contextlib.suppress(OSError):  # it writes what could not be written before
+        lock.close()
 
 
 def _ranks(names: Iterable[str]) -> int:

@@ -6,9 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from emu.contract import loading_policy
+from emu.contract.folding import Folding
+from emu.contract.loading_policy import LoadingPolicy
 from emu.contract.routing_policy import BALANCED
 from emu.contract.stated_values import StatedValue
 from netsim import NcclSettings
+from phantora_async.faults import Fault
 from phantora_async.kernel_times import KernelTimes
 from phantora_async.trace_request import TraceRequest
 from phantora_async.virtual_time import ON_DEMAND
@@ -39,6 +43,8 @@ class RunSpec:
     """The status line is shown as it changes."""
     nccl: NcclSettings = field(default_factory=NcclSettings)
     """What NCCL's environment variables ask for."""
+    faults: tuple[Fault, ...] = ()
+    """What goes wrong on the machine."""
     steps: int = 0
     """The run ends when ranks have done so many; 0: when the script does."""
     until_ns: int = 0
@@ -49,6 +55,8 @@ class RunSpec:
     """The user's launcher starts the ranks, and may start them again when one fails."""
     restart_delay_ns: int = 0
     """How long it takes, in virtual time, from the end of a rank that fails to the start of the ranks after it."""
+    loading: LoadingPolicy = field(default_factory=lambda: loading_policy.parse(loading_policy.FREE))
+    """What `--loaders` says."""
     values: tuple[StatedValue, ...] = ()
     """What `--value` says."""
     stall_timeout_s: float = 0.0
@@ -60,6 +68,10 @@ class RunSpec:
     trace: TraceRequest | None = None
     reasons: bool = False
     """The report tells why a step takes as long as it does."""
+    folding: Folding | None = None
+    """Which ranks have processes; None: all."""
+    record: Path | None = None
+    """Folder of the run's recording."""
 
     @property
     def world_size(self) -> int:

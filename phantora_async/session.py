@@ -17,6 +17,7 @@ from phantora_async.compile_cache import default_folder
 from phantora_async.config import Config
 from phantora_async.coordinator.coordinator import Coordinator
 from phantora_async.coordinator.run_end import Outcome
+from phantora_async.entrance import MOST_VISITORS
 from phantora_async.errors import (
     EnvironmentUnusable,
     InternalError,
@@ -28,8 +29,10 @@ from phantora_async.errors import (
 from phantora_async.gpu_profile.bench import gpu_bench
 from phantora_async.gpu_profile.on_demand import OnDemand
 from phantora_async.kernel_times import KernelTimes
-from phantora_async.launch.launcher import GRACE_S, Launcher, plan_of
-from phantora_async.launch.runtime import Runtime, check_open_files, make_runtime
+from phantora_async.launch import limits
+from phantora_async.launch.launcher import GRACE_S, Launcher, not_ended, plan_of
+from phantora_async.launch.runtime import Runtime, make_runtime
+from phantora_async.liveness.memory_kills import MemoryKills
 from phantora_async.remote.machines import Machines
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal
@@ -43,6 +46,8 @@ SHOW_EVERY_S = 0.5
 Beside = Callable[[Path, Callable[[int], int | None]], Coroutine[Any, Any, None]]
 """What else to do while ranks run: it is told where they write their stacks, and which process a rank is."""
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+ONE_INTERRUPT_S = 1.0
+"""Signals within this time are one interrupt: `timeout` sends one to the command and one to its process group."""
 LAST_EVENTS_S = GRACE_S + 10.0
 """After the run's end: how long its processes may take to end."""
 
@@ -54,16 +59,18 @@ class Session:
         self._config = config
         self._beside = beside
         self._terminal = Terminal(status=config.progress)
+        self._memory_kills = MemoryKills()
         self._abort: asyncio.Future[PhantoraError] | None = None
         self._stopping = False
-        self._interrupted = False
+        self._interrupted_at_s: float | None = None
         self._on_demand: OnDemand | None = None
         self.versions: dict[str, str] = {}
         """Versions of torch and Python that the ranks run with; empty until the forker has told them."""
 
     async def run(self) -> Outcome:
         """How the script's run ended, well or not. Raises PhantoraError if it could not be run to an end of its own."""
-        check_open_files(sum(self._config.servers))
+        entrances = 1 + (self._config.listen is not None) + (self._config.ui is not None)
+        limits.check(self._config.processes, MOST_VISITORS * entrances)
         with self._measuring():
             return await self._run()
 
@@ -95,7 +102,11 @@ class Session:
                     tasks.append(self._task(page.show(coordinator)))
                 tasks.append(self._task(self._show(coordinator)))
                 if self._beside is not None:
-                    tasks.append(self._task(self._beside(runtime.socket.parent, coordinator.pid)))
+                    tasks.append(
+                        self._task(
+                            self._beside(Path(isolation.ranks_folder(str(runtime.socket.parent))), coordinator.pid)
+                        )
+                    )
                 if isinstance(launcher, Machines):
                     await self._listen(launcher, coordinator)
                     tasks.append(self._task(self._start_machines(launcher, runtime)))
@@ -117,7 +128,8 @@ class Session:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 if page is not None:
                     await page.close(report, ended)
-                await launcher.close()
+                if left := await launcher.close():
+                    self._terminal.remark(not_ended(left))
                 self._terminal.close()
             self._add_log(outcome)
             return outcome
@@ -129,7 +141,8 @@ class Session:
             return None
         from phantora_async.pages.live_page import LivePage  # aiohttp takes long to import
 
-        page = LivePage(config.ui.listening, config.ui.token, config.script, config.arguments)
+        ui = config.ui
+        page = LivePage(ui.listening, ui.token, config.script, config.arguments, self._terminal.remark)
         await page.start()
         self._terminal.remark(f"live page: {page.url}")
         return page
@@ -163,7 +176,7 @@ class Session:
             return
         with gpu_bench(self._config.python) as bench:
             try:
-                self._on_demand = OnDemand(bench, default_folder() / "kernel-times")
+                self._on_demand = OnDemand(bench, default_folder() / "kernel-times", self._terminal.remark)
             except EnvironmentUnusable as error:
                 self._terminal.remark(f"--measure: {error.text}: kernels without measured times are estimated")
             try:
@@ -185,13 +198,16 @@ class Session:
             socket=runtime.socket,
             cost_table=runtime.cost_table,
             servers=config.servers,
+            folding=config.folding,
             gpu=config.gpu,
             cluster=config.cluster,
             host=config.host,
             host_mode=config.host_mode,
+            loading=config.loading,
             kernel_times=self._kernel_times(),
             measure=self._on_demand.measure if self._on_demand is not None else None,
             nccl=config.nccl,
+            faults=config.faults,
             steps=config.steps,
             until_ns=config.until_ns,
             clock=config.clock,
@@ -206,6 +222,7 @@ class Session:
             loop_turns=config.loop_turns,
             trace=config.trace,
             reasons=config.reasons,
+            record=config.record,
         )
 
     def _tails(self) -> list[LogTail]:
@@ -258,6 +275,9 @@ class Session:
             match event["event"]:
                 case "ready":
                     self.versions = {name: event[name] for name in ("torch", "python")}
+                case "left_out":
+                    coordinator.warn(event["text"])
+                    self._terminal.remark(f"warning: {event['text']}")
                 case "exited":
                     coordinator.rank_exited(event["rank"], event["code"], event["signal"], event["untold"])
                 case "isolation":
@@ -274,9 +294,9 @@ class Session:
                 case "machine_lost":
                     self._end(self._machine_lost(event["address"], event["servers"], event["why"]))
                 case "server_lost":
-                    self._end(self._lost(f"emulated server {event['server']}"))
+                    self._end(self._lost(f"emulated server {event['server']}", event["signal"]))
                 case "lost":
-                    self._end(self._lost("the forker"))
+                    self._end(self._lost("the forker", event["signal"]))
 
     async def _tell_ends(self, launcher: Launcher | Machines, coordinator: Coordinator) -> None:
         """Launchers hear of ranks' ends when virtual time is there, until cancelled."""
@@ -309,8 +329,10 @@ class Session:
         names = f"emulated server{'s' * (len(servers) != 1)} {compact(servers)}" if servers else "no server yet"
         return InternalError(f"the machine at {address} ({names}) was lost: {why}")
 
-    def _lost(self, process: str) -> InternalError:
-        return InternalError(f"{process} ended unexpectedly", details=self._forker_log())
+    def _lost(self, process: str, number: int) -> InternalError:
+        """`number`: the signal that ended it, 0 if none is known."""
+        how = f"was ended by {self._memory_kills.signal_in_words(number)}" if number else "ended unexpectedly"
+        return InternalError(f"{process} {how}", details=self._forker_log())
 
     def _forker_log(self) -> str:
         """What the forker, the servers and the hook library in them have said last; "" if they have said nothing."""
@@ -319,6 +341,9 @@ class Session:
         return "\n".join([f"the end of {short(log)}:", *(f"  | {line}" for line in lines)]) if lines else ""
 
     def _end(self, error: PhantoraError) -> None:
+        """Ends the run with this error, if it is not ending yet. What ends after an interrupt ends because of it."""
+        if self._interrupted_at_s is not None and not isinstance(error, Interrupted):
+            return
         if self._abort is not None and not self._abort.done() and not self._stopping:
             self._abort.set_result(error)
 
@@ -337,9 +362,13 @@ class Session:
 
     def _interrupt(self, coordinator: Coordinator, launcher: Launcher | Machines) -> None:
         """The first one ends the run; one that comes while the ranks end kills them."""
-        if self._interrupted or self._stopping:
+        now_s = asyncio.get_running_loop().time()
+        if self._interrupted_at_s is None:
+            self._interrupted_at_s = now_s
+        elif now_s - self._interrupted_at_s < ONE_INTERRUPT_S:
+            return
+        if self._stopping or self._interrupted_at_s < now_s:
             launcher.kill()
-        self._interrupted = True
         if not coordinator.interrupt():
             self._end(Interrupted("interrupted"))
 

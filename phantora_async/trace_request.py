@@ -14,6 +14,7 @@ PERFETTO_SUFFIXES = (".perfetto-trace", ".pftrace", ".perfetto")
 CHROME_SUFFIXES = (".pt.trace.json", ".json")
 FORMS = f"FILE{PERFETTO_SUFFIXES[0]} or {PERFETTO_SUFFIXES[1]} (Perfetto), FILE.json or FOLDER/ (Chrome JSON)"
 _LAST_STEP = (1 << 64) - 1
+_NUMBER = r"\d{1,18}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def _ranks(text: str | None, world_size: int) -> tuple[tuple[int, int], ...]:
         return ((0, world_size - 1),)
     ranges = []
     for part in text.split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        found = re.fullmatch(rf"({_NUMBER})(?:-({_NUMBER}))?", part.strip())
         if found is None:
             raise UsageError(f"--trace-ranks {text}: expected ranks such as 0,8-15, or all")
         first = int(found[1])
@@ -110,7 +111,7 @@ def _ranks(text: str | None, world_size: int) -> tuple[tuple[int, int], ...]:
 def _steps(text: str | None) -> tuple[int, int]:
     if text is None:
         return 1, _LAST_STEP
-    found = re.fullmatch(r"(\d+)(?:(-)(\d*))?", text.strip())
+    found = re.fullmatch(rf"({_NUMBER})(?:(-)({_NUMBER})?)?", text.strip())
     first = int(found[1]) if found else 0
     if found is None or first < 1 or (found[3] and int(found[3]) < first):
         raise UsageError(f"--trace-steps {text}: expected steps such as 3 or 3-5 or 3-; the first step is 1")

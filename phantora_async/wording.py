@@ -1,4 +1,4 @@
-"""How messages, the status line and the report write ranks and paths."""
+"""How messages, the status line and the report write ranks, paths, times and bytes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from signal import Signals
 
 
 def compact(ranks: Iterable[int]) -> str:
@@ -41,6 +42,20 @@ def printable(text: str) -> str:
     return _NOT_PRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+LONGEST_LINE = 1000
+
+
+def short_lines(text: str) -> str:
+    """The text with what is too long for a terminal left out of the middle of its lines."""
+    return "\n".join(map(_short_line, text.split("\n")))
+
+
+def _short_line(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    return f"{line[: LONGEST_LINE // 2]} [{len(line) - LONGEST_LINE:,} characters] {line[-LONGEST_LINE // 2 :]}"
+
+
 UNITS_NS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
@@ -50,6 +65,31 @@ def duration(for_ns: int) -> str:
     return f"{for_ns // UNITS_NS[unit]}{unit}"
 
 
+def seconds(for_ns: int) -> str:
+    """With at least three significant digits: ``1.234 s``, ``12.34 ms``, ``456.7 µs``."""
+    if for_ns >= 1_000_000_000:
+        return f"{for_ns / 1e9:.3f} s"
+    if for_ns >= 1_000_000:
+        return f"{for_ns / 1e6:.{2 if for_ns < 100_000_000 else 1}f} ms"
+    return f"{for_ns / 1e3:.1f} µs"
+
+
+def gib(nbytes: float) -> str:
+    return f"{nbytes / 2**30:.2f} GiB"
+
+
 def short(path: str | Path) -> str:
     """The path relative to the working directory if it is below it, else unchanged."""
     return str(path).removeprefix(os.getcwd().rstrip("/") + "/")
+
+
+def signal_in_words(number: int) -> str:
+    """Its name, and what it means if a limit of this shell has sent it."""
+    name = Signals(number).name if number in set(Signals) else f"signal {number}"
+    return f"{name} ({_LIMITS[number]})" if number in _LIMITS else name
+
+
+_LIMITS: dict[int, str] = {
+    Signals.SIGXCPU: "it has used the processor time that `ulimit -t` allows",
+    Signals.SIGXFSZ: "it has written a larger file than `ulimit -f` allows",
+}

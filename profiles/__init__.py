@@ -11,7 +11,7 @@ May import: nothing of ours outside this folder. Others import this module alone
 
 from profiles.activity import COPY, FILL, KERNEL, Activity, activity
 from profiles.cost import Cost, CostModel, Source, TimesOn
-from profiles.descriptions.catalog import cluster_names, gpu_names, host_names, path_of
+from profiles.descriptions.catalog import base_of, cluster_names, gpu_names, host_names, path_of
 from profiles.descriptions.cluster import Cluster, load_cluster, load_network
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.errors import ProfileError, UnknownProfile
@@ -44,6 +44,7 @@ __all__ = [
     "TimesOn",
     "UnknownProfile",
     "activity",
+    "base_of",
     "cluster_names",
     "fit",
     "gpu_names",

@@ -21,7 +21,7 @@ from profiles.timings.table import Table
 REPEATED = 0.03
 """Relative error of a measured time: how far repeats differ."""
 CARRIED_OVER = 0.15
-"""The same of a time measured on another GPU: whether the model errs there as here is not known."""
+"""Relative error of a time measured on another GPU: whether the model errs there as here is not known."""
 LONGEST_NS = 10**15
 """No cost is longer, 11 days: sizes may be anything, and 64 bits must hold sums of costs."""
 

@@ -19,7 +19,7 @@ WORK_KINDS = (
     "table_kib", "fresh_table_kib", "custom_node", "scope", "collective_op", "node", "backward", "hot_frame",
     "hot_code_unit", "frame", "constructor", "callback", "resume", "code_unit",
 )  # fmt: skip
-"""The program's own work between calls. Both together are those of emu/hook/calls/host_costs.def, in its order."""
+"""The program's own work between calls. Both together are those of emu/hook/core/host_costs.def, in its order."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
 
@@ -35,7 +35,7 @@ class Spread:
     fast: float
     """Time that the fastest such host seen takes, over that of the description; at most 1."""
     slow: float
-    """The same for the slowest; at least 1."""
+    """Time that the slowest such host seen takes, over that of the description; at least 1."""
     error: float
     """Standard deviation of a job's host time around the model's, on the measured host itself, relative."""
 
@@ -77,8 +77,8 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
     spread, measured = top.table("spread", optional=True), top.table("measured", optional=True)
     host = HostModel(
         name=top.path.stem,
-        cost_ns={kind: calls.number(kind, zero=True, most=MOST_COST_NS) for kind in CALL_KINDS}
-        | {kind: work.number(kind, zero=True, most=MOST_COST_NS) for kind in WORK_KINDS},
+        cost_ns={kind: calls.number(kind, least=0.0, most=MOST_COST_NS) for kind in CALL_KINDS}
+        | {kind: work.number(kind, least=0.0, most=MOST_COST_NS) for kind in WORK_KINDS},
         host_function_ns=top.integer("host_function_ns", HOST_FUNCTION_NS),
         queue_depth=top.integer("queue_depth", least=1),
         scale=top.number("scale", 1.0),
@@ -88,7 +88,7 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
         measured={key: measured.text(key) for key in measured.keys()},  # noqa: SIM118
         path=top.path,
     )
-    top.done()
+    top.end()
     return host
 
 

@@ -26,14 +26,19 @@ _PRIOR_WEIGHT = 0.1
 _SWEEPS = 5_000
 MAIN_PART, SMALL_PART = 0.2, 0.05
 """Shares of a program's time."""
+ALIKE = 0.9
+"""Cosine of two programs' shares by kind, from which on both consist of the same work."""
+Shares = NDArray[np.float64]
+"""Of a program's time, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
     cost_ns: dict[str, float]
     errors: dict[str, float]
-    """Model's time over the measured one, less 1, by program; each with costs that were found without it. Left out are
-    programs that alone tell of a kind: without them its cost is that of another host."""
+    """Model's time over the measured one, less 1, by program; each with costs that were found without it and without
+    programs that consist of the same work. Not among them are those that then alone tell of a kind: its cost would be
+    that of another host."""
 
     @property
     def error(self) -> float:
@@ -51,27 +56,29 @@ def fit(counts: Counts, prior_ns: Mapping[str, float], real_ns: Times | None, de
     if not programs:
         raise ValueError("no program has both counts and times")
     costs = _costs(programs, counts, prior_ns, real_ns, detached_ns)
-    errors = {}
     kinds = WORK_KINDS if real_ns is None else (*CALL_KINDS, *WORK_KINDS)
-    only = _only_witnesses(programs, counts, timed, costs, kinds)
-    for left_out in [name for name in programs if name not in only] or programs:
-        others = [name for name in programs if name != left_out]
-        found = _costs(others, counts, prior_ns, real_ns, detached_ns) if len(programs) > 1 else costs
+    shares = {
+        name: np.array([counts[name].get(kind, 0.0) * costs[kind] / timed[name] for kind in kinds]) for name in programs
+    }
+    others = {name: [one for one in programs if not _alike(shares[one], shares[name])] for name in programs}
+    told = [name for name in programs if _others_tell(shares[name], [shares[one] for one in others[name]])]
+    errors = {}
+    for left_out in told or programs:
+        found = _costs(others[left_out], counts, prior_ns, real_ns, detached_ns) if others[left_out] else costs
         modelled = sum(counts[left_out].get(kind, 0.0) * found[kind] for kind in kinds)
         errors[left_out] = modelled / timed[left_out] - 1
     return Fit(costs, errors)
 
 
-def _only_witnesses(
-    programs: Sequence[str], counts: Counts, times: Times, cost_ns: Mapping[str, float], kinds: Sequence[str]
-) -> set[str]:
-    """Programs that owe a part of their time to a kind that takes a far smaller part of every other program's."""
-    found = set()
-    for kind in kinds:
-        shares = sorted((counts[name].get(kind, 0.0) * cost_ns[kind] / times[name], name) for name in programs)
-        if len(shares) > 1 and shares[-1][0] > MAIN_PART and shares[-2][0] < SMALL_PART:
-            found.add(shares[-1][1])
-    return found
+def _alike(one: Shares, other: Shares) -> bool:
+    """Do both spend their time on the same kinds? A program is like itself."""
+    return bool(one @ other >= ALIKE * np.sqrt((one @ one) * (other @ other)))
+
+
+def _others_tell(left_out: Shares, others: Sequence[Shares]) -> bool:
+    """Does each kind that is a part of the program's time take a part of some other program's?"""
+    most = np.max(others, axis=0, initial=0.0) if others else np.zeros_like(left_out)
+    return not np.any((left_out > MAIN_PART) & (most < SMALL_PART))
 
 
 def _costs(

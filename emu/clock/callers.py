@@ -9,55 +9,26 @@ import types
 from ..interpreter.code_owner import Owner, owner_of
 
 REAL_TIME_MODULES = frozenset(
-    [
-        "_pyio",
-        "aiohttp",
-        "anyio",
-        "asyncio",
-        "billiard",
-        "botocore",
-        "concurrent",
-        "filelock",
-        "fsspec",
-        "grpc",
-        "http",
-        "httpcore",
-        "httpx",
-        "huggingface_hub",
-        "joblib",
-        "multiprocess",
-        "multiprocessing",
-        "pexpect",
-        "portalocker",
-        "psutil",
-        "queue",
-        "ray",
-        "requests",
-        "selectors",
-        "signal",
-        "socket",
-        "socketserver",
-        "ssl",
-        "subprocess",
-        "tempfile",
-        "threading",
-        "tornado",
-        "triton",
+    (
+        # threads, processes and sockets, in the standard library
+        "asyncio", "concurrent", "http", "multiprocessing", "queue", "socketserver", "subprocess", "threading",
         "urllib",
-        "urllib3",
-        "uvloop",
-        "wandb",
-        "zmq",
-        "torch._dynamo",
-        "torch._inductor",
-        "torch.distributed",
-        "torch.multiprocessing",
-        "torch.utils.data",
-        "torchdata",
-        "trio",
-    ]
-)
-"""Modules that wait for sockets, files, processes or threads. A package stands for all of its modules."""
+        # other machines
+        "aiohttp", "botocore", "fsspec", "grpc", "httpcore", "httpx", "huggingface_hub", "requests", "tornado",
+        "trio", "urllib3", "wandb", "zmq",
+        # other processes and their locks
+        "billiard", "filelock", "joblib", "multiprocess", "pexpect", "portalocker", "psutil", "ray",
+        # compiling, rendezvous and data loading of PyTorch's
+        "torch._dynamo", "torch._inductor", "torch.distributed", "torch.multiprocessing", "torchdata", "triton",
+    )
+)  # fmt: skip
+"""Modules that wait for sockets, files, processes or threads, and ask the time to do so. A package stands for all of
+its modules.
+
+In virtual time such a wait would go wrong: `time.sleep` between two looks takes no real time, so the timeout is over
+before anything can have happened. A module belongs here only if it calls functions of `time` itself, since the caller
+decides which time it gets: `socket` and `selectors`, which wait in C, do not. A test looks at all that are installed.
+"""
 LAST_KNOWN_MODULES = frozenset({"logging"})
 """Modules whose time stamps need no exact time, so that a log line does not make the rank wait for the other ranks."""
 

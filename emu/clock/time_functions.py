@@ -69,7 +69,7 @@ def _reader(
     def read() -> int | float:
         since_start_ns = clock.read_ns(sys._getframe(1))
         if since_start_ns is None:
-            return real()  # type: ignore[no-any-return]
+            return real()
         at_ns = base_ns() + since_start_ns
         return at_ns / 1e9 if seconds else at_ns
 
@@ -86,10 +86,10 @@ def _reader_by_clock_id(clock: VirtualClock, real: Callable[[int], Any], seconds
         elif clock_id in _SINCE_BOOT:
             base_ns = PERF_COUNTER_BASE_NS
         else:
-            return real(clock_id)  # type: ignore[no-any-return]
+            return real(clock_id)
         since_start_ns = clock.read_ns(sys._getframe(1))
         if since_start_ns is None:
-            return real(clock_id)  # type: ignore[no-any-return]
+            return real(clock_id)
         at_ns = base_ns + since_start_ns
         return at_ns / 1e9 if seconds else at_ns
 
@@ -125,7 +125,7 @@ def _datetime_now(clock: VirtualClock, real: Any) -> Callable[..., datetime.date
     def now(cls: type[datetime.datetime], tz: datetime.tzinfo | None = None) -> datetime.datetime:
         since_start_ns = clock.read_ns(sys._getframe(1))
         if since_start_ns is None:
-            return real.__get__(None, cls)(tz)  # type: ignore[no-any-return]
+            return real.__get__(None, cls)(tz)
         return _datetime_at(cls, clock.epoch_ns + since_start_ns, tz)
 
     return now
@@ -136,7 +136,7 @@ def _datetime_utcnow(clock: VirtualClock, real: Any) -> Callable[..., datetime.d
     def utcnow(cls: type[datetime.datetime]) -> datetime.datetime:
         since_start_ns = clock.read_ns(sys._getframe(1))
         if since_start_ns is None:
-            return real.__get__(None, cls)()  # type: ignore[no-any-return]
+            return real.__get__(None, cls)()
         return _datetime_at(cls, clock.epoch_ns + since_start_ns, datetime.UTC).replace(tzinfo=None)
 
     return utcnow

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+from ..private.changes import Names, changes
+
 _ADDED = timedelta(days=20)
 """A store waits in poll(2), whose milliseconds are an int: at most 24.8 days."""
 _LONGEST = timedelta(days=4)
@@ -31,19 +33,24 @@ _TCP_STORE_TIMEOUT_POSITION = 4
 def install() -> None:
     """In the forker, once: lengthens timeouts on their way into torch's C++ code."""
     import torch.distributed
-    import torch.utils.data.dataloader
 
     if torch.distributed.is_available():
-        from torch._C import _distributed_c10d as c10d
+        changes.install("timeouts", _lengthen_all)
+        changes.install("Python's watchdog", _lengthen_python_watchdog)
+    changes.install("timeouts of data loaders", lambda names: names.change("__init__", _ignoring_timeout))
 
-        work: Any = c10d.Work
-        real_wait = work.wait
-        for owner in dict.fromkeys(_classes_in(c10d)):
-            _lengthen_arguments(owner)
-        work.wait = _waiting_in_virtual_time(real_wait, lengthening=work.wait)
-        _lengthen_store_defaults(c10d)
-        _lengthen_python_watchdog()
-    _ignore_loader_timeouts(torch.utils.data.dataloader)
+
+def _lengthen_all(names: Names) -> None:
+    """Of c10d's classes. Which of their functions take timeouts, their documentation says."""
+    from torch._C import _distributed_c10d as c10d
+
+    real_wait = names.get("Work.wait")
+    for owner in dict.fromkeys(_classes_in(c10d)):
+        _lengthen_arguments(owner)
+    names.change("Work.wait", lambda lengthening: _waiting_in_virtual_time(real_wait, lengthening))
+    for store in ("FileStore", "HashStore", "TCPStore"):
+        waits = store == "TCPStore"
+        names.change(f"{store}.__init__", functools.partial(_lengthening_init, waits_in_init=waits))
 
 
 def _lengthened(value: Any) -> Any:
@@ -131,14 +138,10 @@ def _runs_on_gpu(work: Any) -> bool:
     return True
 
 
-def _lengthen_store_defaults(c10d: Any) -> None:
-    """Stores that are made without a timeout have a default of minutes."""
-    for store in (c10d.FileStore, c10d.HashStore, c10d.TCPStore):
-        store.__init__ = _lengthening_init(store.__init__, waits_in_init=store is c10d.TCPStore)
-
-
 def _lengthening_init(real: Callable[..., None], waits_in_init: bool) -> Callable[..., None]:
-    """`waits_in_init`: the store waits for others while it is made, so it must get its timeout as an argument."""
+    """Stores that are made without a timeout have a default of minutes. `waits_in_init`: the store waits for others
+    while it is made, so it must get its timeout as an argument.
+    """
 
     @functools.wraps(real)
     def lengthening(self: Any, *arguments: Any, **options: Any) -> None:
@@ -150,14 +153,10 @@ def _lengthening_init(real: Callable[..., None], waits_in_init: bool) -> Callabl
     return lengthening
 
 
-def _lengthen_python_watchdog() -> None:
+def _lengthen_python_watchdog(names: Names) -> None:
     """Newer versions of torch have a watchdog in Python, which aborts the process. It takes seconds as floats, too."""
-    try:
-        from torch.distributed._watchdog import _Watchdog
-    except ImportError:
-        return
     for name in ("stream_timeout", "cpu_timeout"):
-        setattr(_Watchdog, name, _lengthening_watch(getattr(_Watchdog, name)))
+        names.change(name, _lengthening_watch)
 
 
 def _lengthening_watch(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -170,15 +169,14 @@ def _lengthening_watch(real: Callable[..., Any]) -> Callable[..., Any]:
     return lengthening
 
 
-def _ignore_loader_timeouts(dataloader: Any) -> None:
+def _ignoring_timeout(real: Callable[..., None]) -> Callable[..., None]:
     """`DataLoader(timeout=...)`: its iterators wait as if none was given. They still notice within seconds when a
     worker process has ended.
     """
-    real = dataloader._MultiProcessingDataLoaderIter.__init__
 
     @functools.wraps(real)
     def init(self: Any, loader: Any) -> None:
         real(self, loader)
         self._timeout = 0
 
-    dataloader._MultiProcessingDataLoaderIter.__init__ = init
+    return init

@@ -6,6 +6,9 @@ The state follows the life of the process:
     VIRTUAL    a rank: its main thread and torch's autograd threads ask the coordinator
     CONTINUED  a rank's child process, and a rank that has disconnected: real pace, from the last known instant on
 
+Other threads of the program that have given the GPU no work yet get what is known, too: how often they ask depends on
+the machine.
+
 Callers whose timeouts guard real waits (threading, sockets, rendezvous ...) get real time in every state: with virtual
 time they would wait for ever, or not at all. `callers` lists their modules, so it does not matter how or when they
 imported `time`. When such a wait on the main thread, made by the script itself (`Event.wait(60)`, `asyncio.sleep(60)`),
@@ -49,6 +52,10 @@ class HookClock(Protocol):
         """Does the calling thread compile? Then time stands still for it. Asks nobody."""
 
     @property
+    def looks_on(self) -> Callable[[], int]:
+        """Has the calling thread given the GPU no work? How often it asks must move no clock. Asks nobody."""
+
+    @property
     def advance_ns(self) -> Callable[[int], None]:
         """Lets host time pass."""
 
@@ -76,6 +83,8 @@ class VirtualClock:
         self._activity_at_read = -1
         self._passed = 0  # how often time was passed here, by a sleep for example
         self._idle_reads = 0
+        self.slept_ns = 0
+        """What this process has slept, by its own wish: in virtual time, or really where it has none."""
         self._daemon = threading.local()  # slept_until_ns: the end of this daemon thread's last sleep
 
     # ---- life of the process ----------------------------------------------------------------------------------------
@@ -115,6 +124,8 @@ class VirtualClock:
         thread = threading.get_ident()
         if thread != self._main_thread and is_daemon_thread(thread):
             return self._daemon_thread_ns()
+        if thread != self._main_thread and self._hook.looks_on():
+            return max(self._daemon_thread_ns(), self._hook.clock_ns())
         return self._ask()
 
     def _source_of(self, caller: types.FrameType) -> TimeSource:
@@ -171,12 +182,14 @@ class VirtualClock:
         """
         if self._state is not ClockState.VIRTUAL or self._source_of(caller) is TimeSource.REAL:
             real_time.sleep(seconds)
+            self.slept_ns += int(seconds * 1e9) if self._source_of(caller) is TimeSource.VIRTUAL else 0
         elif threading.get_ident() != self._main_thread:
             real_time.sleep(seconds)
             self._daemon.slept_until_ns = self._daemon_thread_ns() + int(seconds * 1e9)
         elif seconds > 0:
             # It ends when all ranks have come that far, so whatever they did before that instant can be seen.
             self._hook.advance_ns(round(seconds * 1e9))
+            self.slept_ns += round(seconds * 1e9)
             self._ask()
         else:
             real_time.sleep(seconds)

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..formats.ttir import Operation, Program
 from . import operations
-from .program import NotEvaluated, Operation, Program
+from .integer_stores import NotEvaluated, parameters_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +46,7 @@ def _alike(*tensors: Tensor) -> Sequence[Tensor]:
     import torch
 
     broadcast: Any = torch.broadcast_tensors  # untyped
-    return broadcast(*tensors)  # type: ignore[no-any-return]
+    return broadcast(*tensors)
 
 
 class TooLong(NotEvaluated):
@@ -81,7 +82,7 @@ class Evaluator:
         import torch
 
         parameters = {}
-        for (name, kind), value in zip(program.parameters, values, strict=True):
+        for (name, kind), value in zip(parameters_of(program), values, strict=True):
             if kind.is_pointer or kind.element in ("i1", "i8", "i16", "i32", "i64"):
                 dtype = torch.int64 if kind.is_pointer else operations.dtype_of(kind.element)
                 parameters[name] = torch.tensor([value], dtype=torch.int64, device="cpu").to(dtype)

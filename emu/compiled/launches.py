@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..control.control_tensors import KNOWN, ControlTensors
 from ..control.host_views import HostViews
+from ..formats.ttir import Program, read_program
 from ..interpreter.hook_library import Hook
 from .evaluation import Evaluator, Memory, Store, TooLong
+from .integer_stores import NotEvaluated, parameters_of, stores_integers
 from .operations import dtype_of
-from .program import NotEvaluated, Program, read_program, stores_integers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,6 +46,7 @@ class CompiledKernels:
                 return 0
             try:
                 program = read_program(text)
+                parameters_of(program)
             except (NotEvaluated, IndexError, ValueError):
                 return 0
             if stores_integers(program, self._evaluator.evaluated):
@@ -54,7 +56,7 @@ class CompiledKernels:
 
     def layout(self, number: int) -> str:
         """A character for each parameter: how many bytes it has."""
-        parameters = self._numbered[number - 1].parameters
+        parameters = parameters_of(self._numbered[number - 1])
         return "".join("8" if kind.is_pointer else _NBYTES.get(kind.element, "4") for _, kind in parameters)
 
     def _before(self, number: int, values: list[int]) -> None:

@@ -11,7 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .program import NotEvaluated, Operation, Type
+from ..formats.ttir import Operation, Type
+from .integer_stores import NotEvaluated
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
@@ -27,7 +28,7 @@ def dtype_of(element: str) -> dtype:
 
     if element not in _DTYPES:
         raise NotEvaluated(element)
-    return getattr(torch, _DTYPES[element])  # type: ignore[no-any-return]
+    return getattr(torch, _DTYPES[element])
 
 
 def constant(operation: Operation) -> Tensor:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ..private.changes import Names
+
 OWN = "own"
 """In keys, in place of the number of the process's own GPU."""
 _DEVICE = re.compile(r"""device\(type='cuda', index=(\d+)\)|(['"])cuda:(\d+)\2""")
@@ -45,12 +47,16 @@ def renumber(code: str, compiled_for: int, own: int) -> str:
     return code
 
 
-def install_keys(pickler: Any, own_device: Callable[[], int]) -> None:
-    """`pickler`: the class that makes the keys of Inductor's and AOTAutograd's caches."""
-    import torch
-    from torch._inductor import cudagraph_utils
+def install_keys(names: Names, own_device: Callable[[], int]) -> None:
+    """In the class that makes the keys of Inductor's and AOTAutograd's caches."""
+    names.change(
+        "FxGraphCachePickler.__init__", functools.partial(_naming_own, names.get("BoxedDeviceIndex"), own_device)
+    )
+    names.change("_reduce_graph_module", functools.partial(_reducing, own_device))
 
-    create, reduce_graph = pickler.__init__, pickler._reduce_graph_module
+
+def _naming_own(boxed: Any, own_device: Callable[[], int], create: Any) -> Any:
+    import torch
 
     @functools.wraps(create)
     def __init__(self: Any, graph: Any, *rest: Any, **options: Any) -> None:
@@ -66,16 +72,19 @@ def install_keys(pickler: Any, own_device: Callable[[], int]) -> None:
             return (str, ("none",)) if box.value is None else reduce_device(torch.device("cuda", box.value))
 
         self.dispatch_table[torch.device] = reduce_device
-        boxed = getattr(cudagraph_utils, "BoxedDeviceIndex", None)
         if boxed is not None:  # the GPU whose graph a CUDA graph was recorded for, or none yet
             self.dispatch_table[boxed] = reduce_box
 
+    return __init__
+
+
+def _reducing(own_device: Callable[[], int], reduce_graph: Any) -> Any:
     @functools.wraps(reduce_graph)
     def _reduce_graph_module(self: Any, graph: Any) -> Any:
         build, (data, imports) = reduce_graph(self, graph)
         return build, (data | {"_code": name_own_device(data["_code"], own_device())}, imports)
 
-    pickler.__init__, pickler._reduce_graph_module = __init__, _reduce_graph_module
+    return _reduce_graph_module
 
 
 def remember_device(graph: Any, own: int) -> None:
@@ -83,10 +92,8 @@ def remember_device(graph: Any, own: int) -> None:
     setattr(graph, _COMPILED_FOR, own)
 
 
-def for_own_device(graph: Any, own: int) -> Any:
-    """A compiled graph as it was stored, made to run on the GPU `own`."""
-    from torch._inductor.codecache import code_hash
-
+def for_own_device(graph: Any, own: int, code_hash: Callable[[str], str]) -> Any:
+    """A compiled graph as it was stored, made to run on the GPU `own`. `code_hash`: torch's."""
     compiled_for = getattr(graph, _COMPILED_FOR, own)
     if compiled_for == own:
         return graph

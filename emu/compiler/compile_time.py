@@ -15,14 +15,13 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from types import ModuleType
 from typing import Any
 
 from ..interpreter.code_owner import OUR_FOLDER
 from ..interpreter.hook_library import Hook
 from ..interpreter.nvtx_ranges import recorded
 from ..interpreter.peak_memory import PeakMemory
-from .imports import when_imported
+from ..private.changes import Names, changes
 
 _TRIGGERS = frozenset({"DYNAMO", "LAZY_BACKWARD"})
 """Why torch compiles. CUDA graphs, which it reports as well, are recorded by running the program's own work."""
@@ -63,90 +62,86 @@ class Uncounted:
             work()
             return (self._uncounted(0) - before_ns) / 1e6
 
-    def method(self, owner: type, name: str) -> None:
-        """Keeps a method of a class out of virtual time, if the class has it."""
-        original = getattr(owner, name, None)
-        if original is None:
-            return
+    def method(self, original: Any) -> Any:
+        """A method that takes no virtual time."""
 
         @functools.wraps(original)
         def uncounted(*arguments: Any, **options: Any) -> Any:
             with self.without_memory():
                 return original(*arguments, **options)
 
-        setattr(owner, name, uncounted)
+        return uncounted
 
 
 def install(hook: Hook, peaks: PeakMemory) -> None:
     """In the forker, once."""
     uncounted = Uncounted(hook, peaks)
-    for name, change in (
-        ("torch._dynamo.callback", _compilation),
-        ("torch._dynamo.trace_rules", _not_traced),
-        ("torch._inductor.utils", _profiled_benchmark),
-        ("torch._inductor.runtime.benchmarking", _benchmarkers),
-        ("torch._inductor.runtime.triton_heuristics", _kernel_autotuner),
-        ("triton.runtime.autotuner", _triton_autotuner),
-        ("triton.backends.nvidia.driver", _triton_driver),
+    for key, change in (
+        ("compilation", _compilation),
+        ("functions that are not traced", _not_traced),
+        ("profiled benchmarks", _profiled_benchmark),
+        ("benchmarks", _benchmarkers),
+        ("Inductor's autotuner", _kernel_autotuner),
+        ("Triton's autotuner", _triton_autotuner),
+        ("Triton's benchmarks", _triton_driver),
     ):
-        when_imported(name, functools.partial(change, uncounted))
+        changes.when_imported(key, functools.partial(change, uncounted))
 
 
-def _not_traced(uncounted: Uncounted, module: ModuleType) -> None:
+def _not_traced(uncounted: Uncounted, names: Names) -> None:
     """Dynamo traces every Python function that a compiled one calls after a graph break: not those of this package."""
-    module.SKIP_DIRS.append(OUR_FOLDER)
-    module._recompile_re()
+    names.get("SKIP_DIRS").append(OUR_FOLDER)
+    names.get("_recompile_re")()
 
 
-def _compilation(uncounted: Uncounted, module: ModuleType) -> None:
+def _compilation(uncounted: Uncounted, names: Names) -> None:
     """Dynamo, AOTAutograd and Inductor, of a forward pass or of a backward pass that is compiled when first run."""
-    handler = module.CompilationCallbackHandler
-    install_callbacks = handler.install_callbacks
 
-    @functools.wraps(install_callbacks)
-    @contextlib.contextmanager
-    def compiling(self: Any, trigger: Any, *rest: Any, **named: Any) -> Generator[None]:
-        with contextlib.ExitStack() as stack:
-            if trigger.name in _TRIGGERS:
-                stack.enter_context(uncounted())
-                stack.enter_context(recorded(False))
-            stack.enter_context(install_callbacks(self, trigger, *rest, **named))
-            yield
+    def make(install_callbacks: Any) -> Any:
+        @functools.wraps(install_callbacks)
+        @contextlib.contextmanager
+        def compiling(self: Any, trigger: Any, *rest: Any, **named: Any) -> Generator[None]:
+            with contextlib.ExitStack() as stack:
+                if trigger.name in _TRIGGERS:
+                    stack.enter_context(uncounted())
+                    stack.enter_context(recorded(False))
+                stack.enter_context(install_callbacks(self, trigger, *rest, **named))
+                yield
 
-    handler.install_callbacks = compiling
+        return compiling
+
+    names.change("install_callbacks", make)
 
 
-def _benchmarkers(uncounted: Uncounted, module: ModuleType) -> None:
+def _benchmarkers(uncounted: Uncounted, names: Names) -> None:
     """Inductor's benchmarks: of GEMM and attention templates, of padding, of fusions, of kernel configurations."""
+    may_ban = names.get("may_ban_benchmarking")
 
     def benchmark_gpu(
         self: Any, _callable: Callable[[], Any], *, is_vetted_benchmarking: bool = False, **options: Any
     ) -> Any:
-        if not is_vetted_benchmarking and hasattr(module, "may_ban_benchmarking"):
-            module.may_ban_benchmarking()
+        if not is_vetted_benchmarking and may_ban is not None:
+            may_ban()
         cost_ms = uncounted.cost_ms(_callable)
         return [cost_ms] if options.get("return_mode") == "all" else cost_ms
 
     for name in ("TritonBenchmarker", "InductorBenchmarker"):
-        owner = getattr(module, name, None)
-        if owner is not None:
-            owner.benchmark_gpu = benchmark_gpu
+        names.change(f"{name}.benchmark_gpu", lambda _: benchmark_gpu)
 
 
-def _profiled_benchmark(uncounted: Uncounted, module: ModuleType) -> None:
+def _profiled_benchmark(uncounted: Uncounted, names: Names) -> None:
     def do_bench_using_profiling(fn: Callable[[], Any], *arguments: Any, **options: Any) -> float:
         return uncounted.cost_ms(fn)
 
-    module.do_bench_using_profiling = do_bench_using_profiling  # type: ignore[attr-defined]
+    names.change("do_bench_using_profiling", lambda _: do_bench_using_profiling)
 
 
-def _kernel_autotuner(uncounted: Uncounted, module: ModuleType) -> None:
+def _kernel_autotuner(uncounted: Uncounted, names: Names) -> None:
     """Configurations of Inductor's kernels are compared when a kernel is first run. Candidates compute nothing here, so
     they may write to the program's own tensors: copies of these would raise the peak of memory.
     """
-    autotuner = module.CachingAutotuner
     for name in ("precompile", "autotune_to_one_config", "coordinate_descent_tuning"):
-        uncounted.method(autotuner, name)
+        names.change(name, uncounted.method)
 
     def maybe_clone_args(
         self: Any, exclude: Any, *arguments: Any, **options: Any
@@ -156,17 +151,16 @@ def _kernel_autotuner(uncounted: Uncounted, module: ModuleType) -> None:
     def copy_args_to_cpu_if_needed(self: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
         return {}
 
-    for replacement in (maybe_clone_args, copy_args_to_cpu_if_needed):
-        if hasattr(autotuner, replacement.__name__):
-            setattr(autotuner, replacement.__name__, replacement)
+    names.change("maybe_clone_args", lambda _: maybe_clone_args)
+    names.change("copy_args_to_cpu_if_needed", lambda _: copy_args_to_cpu_if_needed)
 
 
-def _triton_autotuner(uncounted: Uncounted, module: ModuleType) -> None:
+def _triton_autotuner(uncounted: Uncounted, names: Names) -> None:
     """`triton.autotune` of kernels that people and libraries write."""
-    uncounted.method(module.Autotuner, "_bench")
+    names.change("Autotuner._bench", uncounted.method)
 
 
-def _triton_driver(uncounted: Uncounted, module: ModuleType) -> None:
+def _triton_driver(uncounted: Uncounted, names: Names) -> None:
     def do_bench(fn: Callable[[], Any], *arguments: Any, quantiles: Any = None, **options: Any) -> Any:
         cost_ms = uncounted.cost_ms(fn)
         return cost_ms if quantiles is None else [cost_ms] * len(quantiles)
@@ -174,4 +168,4 @@ def _triton_driver(uncounted: Uncounted, module: ModuleType) -> None:
     def get_benchmarker(self: Any) -> Callable[..., Any]:
         return do_bench
 
-    module.CudaDriver.get_benchmarker = get_benchmarker
+    names.change("get_benchmarker", lambda _: get_benchmarker)

@@ -19,11 +19,10 @@ import secrets
 import threading
 from collections.abc import Generator
 from pathlib import Path
-from types import ModuleType
 from typing import IO, Any
 
+from ..private.changes import Names, changes
 from . import any_device, file_locks
-from .imports import when_imported
 
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable, torch's own."""
@@ -41,9 +40,9 @@ def install(torch_version: str) -> None:
         root = root.parent
     os.environ[FOLDER] = str(root / version)
     locks = GraphLocks(root / "locks")
-    when_imported("torch._dynamo.callback", functools.partial(_release_at_the_end, locks))
-    when_imported("torch._inductor.codecache", functools.partial(_graph_cache, locks))
-    when_imported("torch._functorch._aot_autograd.autograd_cache", functools.partial(_autograd_cache, locks))
+    changes.when_imported("graph locks", functools.partial(_release_at_the_end, locks))
+    changes.when_imported("shared graphs", functools.partial(_graph_cache, locks))
+    changes.when_imported("shared backward graphs", functools.partial(_autograd_cache, locks))
 
 
 class GraphLocks:
@@ -86,29 +85,34 @@ def _own_device() -> int:
     return torch.cuda.current_device()
 
 
-def _release_at_the_end(locks: GraphLocks, module: ModuleType) -> None:
+def _release_at_the_end(locks: GraphLocks, names: Names) -> None:
     """Of a compilation, whether it stored what it compiled or not."""
-    handler = module.CompilationCallbackHandler
-    install_callbacks = handler.install_callbacks
 
-    @functools.wraps(install_callbacks)
-    @contextlib.contextmanager
-    def compiling(self: Any, *arguments: Any, **options: Any) -> Generator[None]:
-        try:
-            with install_callbacks(self, *arguments, **options):
-                yield
-        finally:
-            locks.release_all()
+    def make(install_callbacks: Any) -> Any:
+        @functools.wraps(install_callbacks)
+        @contextlib.contextmanager
+        def compiling(self: Any, *arguments: Any, **options: Any) -> Generator[None]:
+            try:
+                with install_callbacks(self, *arguments, **options):
+                    yield
+            finally:
+                locks.release_all()
 
-    handler.install_callbacks = compiling
+        return compiling
+
+    names.change("install_callbacks", make)
 
 
-def _graph_cache(locks: GraphLocks, module: ModuleType) -> None:
+def _graph_cache(locks: GraphLocks, names: Names) -> None:
     """Both caches look entries up in the same way."""
-    any_device.install_keys(module.FxGraphCachePickler, _own_device)
-    module.write_atomic = _write_atomic  # type: ignore[attr-defined]
-    look_up = module.GuardedCache.find_guarded_entry.__func__
+    any_device.install_keys(names, _own_device)
+    names.change("write_atomic", lambda _: _write_atomic)
+    names.change("find_guarded_entry", functools.partial(_one_compiles, locks))
+    names.change("iterate_over_candidates", functools.partial(_for_own_device, names.get("code_hash")))
+    names.change("_save_graph", functools.partial(_saving, locks))
 
+
+def _one_compiles(locks: GraphLocks, look_up: Any) -> Any:
     @functools.wraps(look_up)
     def find_guarded_entry(cls: Any, key: str, local: bool, *rest: Any, **options: Any) -> Any:
         found = look_up(cls, key, local, *rest, **options)
@@ -120,15 +124,19 @@ def _graph_cache(locks: GraphLocks, module: ModuleType) -> None:
             locks.release(key)
         return found
 
-    module.GuardedCache.find_guarded_entry = classmethod(find_guarded_entry)
-    cache = module.FxGraphCache
-    candidates, save = cache.iterate_over_candidates.__func__, cache._save_graph
+    return find_guarded_entry
 
+
+def _for_own_device(code_hash: Any, candidates: Any) -> Any:
     @functools.wraps(candidates)
     def iterate_over_candidates(cls: Any, *arguments: Any, **options: Any) -> Generator[Any]:
         for graph, *rest in candidates(cls, *arguments, **options):
-            yield any_device.for_own_device(graph, _own_device()), *rest
+            yield any_device.for_own_device(graph, _own_device(), code_hash), *rest
 
+    return iterate_over_candidates
+
+
+def _saving(locks: GraphLocks, save: Any) -> Any:
     @functools.wraps(save)
     def _save_graph(key: str, compiled_graph: Any, *rest: Any, **options: Any) -> None:
         any_device.remember_device(compiled_graph, _own_device())
@@ -137,18 +145,18 @@ def _graph_cache(locks: GraphLocks, module: ModuleType) -> None:
         finally:
             locks.release(key)
 
-    cache.iterate_over_candidates, cache._save_graph = (
-        classmethod(iterate_over_candidates),
-        staticmethod(_save_graph),
-    )
+    return _save_graph
 
 
-def _autograd_cache(locks: GraphLocks, module: ModuleType) -> None:
+def _autograd_cache(locks: GraphLocks, names: Names) -> None:
     """An entry needs the compiled backward pass, too, which torch compiles when it first runs. Then every rank would
     trace before one has stored its entry: a rank that holds a lock compiles both together.
     """
-    cache = module.AOTAutogradCache
-    try_load, save = cache.try_load, cache.save
+    names.change("try_load", functools.partial(_compiling_both, locks))
+    names.change("AOTAutogradCache.save", functools.partial(_releasing, locks))
+
+
+def _compiling_both(locks: GraphLocks, try_load: Any) -> Any:
 
     def compile_both(config: Any) -> Any:
         """The settings for the graph that was not found."""
@@ -172,6 +180,10 @@ def _autograd_cache(locks: GraphLocks, module: ModuleType) -> None:
                     compile_both(value)
         return found
 
+    return try_load_or_compile_both
+
+
+def _releasing(locks: GraphLocks, save: Any) -> Any:
     @functools.wraps(save)
     def save_and_release(key: str, *rest: Any, **options: Any) -> Any:
         try:
@@ -179,11 +191,13 @@ def _autograd_cache(locks: GraphLocks, module: ModuleType) -> None:
         finally:
             locks.release(key)
 
-    cache.try_load, cache.save = staticmethod(try_load_or_compile_both), staticmethod(save_and_release)
+    return save_and_release
 
 
 def _is_compiled_autograd_on() -> bool:
     """It compiles backward passes in another way: those that AOTAutograd compiles would not be used."""
+    if changes.usable("compiled autograd") is None:
+        return True  # it cannot be told
     from torch._dynamo import compiled_autograd, config
 
     return bool(config.compiled_autograd or compiled_autograd.in_compiled_autograd_region)

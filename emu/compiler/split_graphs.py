@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any, NamedTuple
 
-from .imports import when_imported
+from ..private.changes import Names, changes
 
 _RETURNS = "phantora_returns"
 """Attribute of a cache entry."""
+_WRAP = "wrap_post_compile"
+"""Of the class of cache entries, which torch 2.9 has in another module."""
 
 
 class Returned(NamedTuple):
@@ -31,9 +32,9 @@ class Returned(NamedTuple):
 def install() -> None:
     """In the forker, once, before torch compiles. Has no effect on versions of torch that work in another way."""
     returned = _ByKey()
-    when_imported("torch._functorch._aot_autograd.runtime_wrappers", functools.partial(_note_returned, returned))
-    when_imported("torch._functorch._aot_autograd.autograd_cache", functools.partial(_save_returned, returned))
-    when_imported("torch._functorch._aot_autograd.aot_autograd_result", _in_aot_autograd_result)
+    changes.when_imported("what split graphs return", functools.partial(_note_returned, returned))
+    changes.when_imported("split graphs", functools.partial(_save_returned, returned))
+    changes.when_imported("cached split graphs", lambda names: names.change(_WRAP, _returning_fakes))
 
 
 _ByKey = dict[str, "list[Returned | int | None]"]
@@ -67,12 +68,11 @@ def _is_split() -> bool:
     return context is not None and context.fakify_first_call
 
 
-def _note_returned(returned: _ByKey, module: ModuleType) -> None:
-    wrapper = getattr(module, "FakifiedOutWrapper", None)
-    if wrapper is None:
-        return
-    post_compile = wrapper.post_compile
+def _note_returned(returned: _ByKey, names: Names) -> None:
+    names.change("post_compile", functools.partial(_noting, returned))
 
+
+def _noting(returned: _ByKey, post_compile: Any) -> Any:
     @functools.wraps(post_compile)
     def post_compile_and_note(self: Any, compiled_fn: Any, aot_config: Any, **named: Any) -> Any:
         import torch
@@ -92,12 +92,16 @@ def _note_returned(returned: _ByKey, module: ModuleType) -> None:
         returned[info.cache_key] = final
         return _first_call_returns(wrapped([]), compiled_fn)
 
-    wrapper.post_compile = post_compile_and_note
+    return post_compile_and_note
 
 
-def _save_returned(returned: _ByKey, module: ModuleType) -> None:
-    check_cacheable, save = module.check_cacheable, module.AOTAutogradCache.save
+def _save_returned(returned: _ByKey, names: Names) -> None:
+    names.change("check_cacheable", _cacheable_if_split)
+    names.change("AOTAutogradCache.save", functools.partial(_saving, returned))
+    names.change(_WRAP, _returning_fakes)
 
+
+def _cacheable_if_split(check_cacheable: Any) -> Any:
     @functools.wraps(check_cacheable)
     def check_cacheable_also_if_split(gm: Any) -> None:
         import torch
@@ -112,6 +116,10 @@ def _save_returned(returned: _ByKey, module: ModuleType) -> None:
         finally:
             context.fakify_first_call = True
 
+    return check_cacheable_also_if_split
+
+
+def _saving(returned: _ByKey, save: Any) -> Any:
     @functools.wraps(save)
     def save_with_returned(key: str, entry: Any, *rest: Any, **named: Any) -> Any:
         values = returned.pop(key, None)
@@ -119,20 +127,10 @@ def _save_returned(returned: _ByKey, module: ModuleType) -> None:
             setattr(entry, _RETURNS, values)
         return save(key, entry, *rest, **named)
 
-    module.check_cacheable = check_cacheable_also_if_split  # type: ignore[attr-defined]
-    module.AOTAutogradCache.save = staticmethod(save_with_returned)
-    entry_class_of_torch_2_9 = getattr(module, "GenericAOTAutogradCacheEntry", None)
-    if entry_class_of_torch_2_9 is not None:
-        _return_fakes(entry_class_of_torch_2_9)
+    return save_with_returned
 
 
-def _in_aot_autograd_result(module: ModuleType) -> None:
-    _return_fakes(module.GenericAOTAutogradResult)
-
-
-def _return_fakes(entry_class: Any) -> None:
-    wrap_post_compile = entry_class.wrap_post_compile
-
+def _returning_fakes(wrap_post_compile: Any) -> Any:
     @functools.wraps(wrap_post_compile)
     def wrap_post_compile_if_split(self: Any, *arguments: Any, **named: Any) -> Any:
         import torch
@@ -146,7 +144,7 @@ def _return_fakes(entry_class: Any) -> None:
             self.compiled_fw = _FirstCallReturns(self.compiled_fw, _fakes(values, context.fake_mode))
         return wrap_post_compile(self, *arguments, **named)
 
-    entry_class.wrap_post_compile = wrap_post_compile_if_split
+    return wrap_post_compile_if_split
 
 
 def _fakes(values: list[Returned | int | None], fake_mode: Any) -> list[Any]:
@@ -176,7 +174,7 @@ class _FirstCallReturns:
 
 
 def _first_call_returns(values: list[Any] | None, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """The same for a graph compiled just now and for a cached one: both take the same host time."""
+    """Wraps a compiled graph, so that one compiled just now and a cached one take the same host time."""
 
     @functools.wraps(compiled)  # AOTAutograd looks for attributes of the compiled graph when it saves its entry
     def call(arguments: list[Any]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ..private.changes import Names, changes
 from . import file_locks
 
 _WAIT_S = 180.0
@@ -19,12 +20,15 @@ def install() -> None:
     """In the forker, once: replaces the look-up and the storing of Triton's cache. Does nothing without Triton, which
     comes with torch wherever torch can use it.
     """
-    try:
-        from triton.runtime.cache import FileCacheManager
-    except ImportError:
-        return
-    look_up, store = FileCacheManager.get_group, FileCacheManager.put_group
+    changes.install("Triton's cache", _change)
 
+
+def _change(names: Names) -> None:
+    names.change("get_group", _one_compiles)
+    names.change("put_group", _storing)
+
+
+def _one_compiles(look_up: Any) -> Any:
     @functools.wraps(look_up)
     def get_group(self: Any, filename: str) -> Any:
         found = look_up(self, filename)
@@ -38,6 +42,10 @@ def install() -> None:
             lock.close()
         return found
 
+    return get_group
+
+
+def _storing(store: Any) -> Any:
     @functools.wraps(store)
     def put_group(self: Any, filename: str, group: Any) -> Any:
         try:
@@ -47,4 +55,4 @@ def install() -> None:
             if lock is not None:
                 lock.close()
 
-    FileCacheManager.get_group, FileCacheManager.put_group = get_group, put_group
+    return put_group

@@ -27,6 +27,16 @@ def host_name(server: int) -> str:
     return f"node{server:03}"
 
 
+def ranks_folder(runtime_dir: str) -> str:
+    """What ranks of all servers write. Everything else in the runtime folder they only read."""
+    return os.path.join(runtime_dir, "ranks")
+
+
+def server_folder(runtime_dir: str, server: int) -> str:
+    """In the runtime folder: what only this server writes."""
+    return os.path.join(runtime_dir, f"server{server}")
+
+
 def address(server: int) -> str:
     """An isolated server's address in the run's own network, 10.77.0.0/16."""
     high, low = divmod(server + 1, 256)

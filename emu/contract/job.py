@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .folding import Folding
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -25,6 +27,16 @@ class Job:
     cost_table: str
     servers: tuple[int, ...]
     """GPUs of each server, in order."""
+    folding: Mapping[str, Any] | None
+    """Which ranks have processes, see ``Folding.to_json``; None: all."""
+    cpus: int
+    """Logical CPUs of each described server."""
+    loaders: str
+    """What `--loaders` says, see loading_policy."""
+    slow_loaders: tuple[tuple[int, int, int], ...]
+    """Rank, nanoseconds and number of batches of each fault of a data loader, see loading_policy."""
+    host_scale: float
+    """CPU time of the described host for what takes one second here."""
     hosted: tuple[int, ...]
     """Numbers of the servers that this forker starts; others are on other machines."""
     script: str
@@ -64,6 +76,14 @@ class Job:
     @property
     def world_size(self) -> int:
         return sum(self.servers)
+
+    def ranks_of(self, server: int) -> list[int]:
+        """Those of the server's ranks that have processes."""
+        first = self.first_rank(server)
+        ranks = range(first, first + self.servers[server])
+        if self.folding is None:
+            return list(ranks)
+        return [rank for rank in Folding.from_json(self.folding).live if rank in ranks]
 
     def first_rank(self, server: int) -> int:
         return sum(self.servers[:server])

@@ -14,7 +14,7 @@ REPLY_OF: Final[dict[int, int]]
 def class_name(name: str) -> str: ...
 def process_asking(answer: bytes) -> int: ...
 def nbytes_of(beginning: bytes | bytearray) -> int: ...
-Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | StatedValue | Loop | Kept | Usage | Marker | Site | StepsDone | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
+Up = Hello | Bye | Warning | Memory | MemoryHeld | Counters | LaunchCounts | Routing | StatedValue | Loop | Decided | Kept | Usage | Loader | Marker | Site | StepsDone | UnusedGpu | Logged | Checkpoint | Trace | TraceName | StreamCreate | StreamDestroy | Segment | SegmentContent | HistoryWork | HistoryList | History | Looked | EventRecord | RecordingDrop | StreamWait | HostWait | HostAdvance | NcclLaunch | NcclData | NcclSources | CommDestroy | CommInit | CommSplit | ClockRead | Elapsed | Query | SourcesOf | Cost
 def decode_up(data: bytes) -> tuple[list[Up], int]: ...
 Down = Stop | Traced | TracedWork | Data | Comm | Clock | ElapsedNs | Done | Sources | CostOf
 def decode_down(data: bytes) -> tuple[list[Down], int]: ...
@@ -28,12 +28,17 @@ LAUNCH_COUNTS: Final = 8
 ROUTING: Final = 9
 STATED_VALUE: Final = 10
 LOOP: Final = 11
+DECIDED: Final = 31
 KEPT: Final = 15
 USAGE: Final = 24
+LOADER: Final = 27
 MARKER: Final = 6
 SITE: Final = 7
 STEPS_DONE: Final = 12
 STOP: Final = 103
+UNUSED_GPU: Final = 28
+LOGGED: Final = 29
+CHECKPOINT: Final = 30
 TRACE: Final = 13
 TRACE_NAME: Final = 14
 TRACED: Final = 104
@@ -42,6 +47,10 @@ STREAM_CREATE: Final = 16
 STREAM_DESTROY: Final = 17
 SEGMENT: Final = 18
 SEGMENT_CONTENT: Final = 25
+HISTORY_WORK: Final = 36
+HISTORY_LIST: Final = 37
+HISTORY: Final = 38
+LOOKED: Final = 39
 EVENT_RECORD: Final = 19
 RECORDING_DROP: Final = 20
 STREAM_WAIT: Final = 21
@@ -227,6 +236,16 @@ class Loop(NamedTuple):
     @staticmethod
     def encode(host_ns: int, turns: int, line: int, stated: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
+class Decided(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    reads: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, reads: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
 class Kept(NamedTuple):
     kind: int
     site: int
@@ -250,6 +269,24 @@ class Usage(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(host_ns: int, user_ns: int, system_ns: int, reader_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Loader(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    number: int
+    workers: int
+    prefetch: int
+    waits: int
+    batches: int
+    measured: int
+    cpu_ns: int
+    latency_ns: int
+    waited_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, number: int, workers: int, prefetch: int, waits: int, batches: int, measured: int, cpu_ns: int, latency_ns: int, waited_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Marker(NamedTuple):
     kind: int
@@ -292,6 +329,37 @@ class Stop(NamedTuple):
     payload: bytes
     @staticmethod
     def encode(qid: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class UnusedGpu(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Logged(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    log_nbytes: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, log_nbytes: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class Checkpoint(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    offset: int
+    written: int
+    uncomputed: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, offset: int, written: int, uncomputed: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class Trace(NamedTuple):
     kind: int
@@ -435,6 +503,89 @@ class SegmentCost(NamedTuple):
     def size() -> int: ...
     @classmethod
     def decode_all(cls, data: bytes, start: int, count: int) -> list[SegmentCost]: ...
+
+class HistoryWork(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    work: int
+    modelled_ns: int
+    rest_ns: int
+    entries: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, work: int, modelled_ns: int, rest_ns: int, entries: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class WorkCount(NamedTuple):
+    kind: int
+    pad: int
+    units: int
+    @staticmethod
+    def encode(kind: int, pad: int, units: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[WorkCount]: ...
+
+class HistoryList(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    number: int
+    entries: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, number: int, entries: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class HistoryLaunch(NamedTuple):
+    key: int
+    work: int
+    stream: int
+    what: int
+    @staticmethod
+    def encode(key: int, work: int, stream: int, what: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[HistoryLaunch]: ...
+
+class History(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    entries: int
+    pad: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, entries: int, pad: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
+
+class HistoryEntry(NamedTuple):
+    launches: int
+    work: int
+    kind: int
+    inside: int
+    @staticmethod
+    def encode(launches: int, work: int, kind: int, inside: int) -> bytes: ...  # noqa: E501
+    @staticmethod
+    def size() -> int: ...
+    @classmethod
+    def decode_all(cls, data: bytes, start: int, count: int) -> list[HistoryEntry]: ...
+
+class Looked(NamedTuple):
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    device: int
+    at_site: int
+    payload: bytes
+    @staticmethod
+    def encode(host_ns: int, device: int, at_site: int, *, payload: bytes = ..., site: int = ...) -> bytes: ...  # noqa: E501
 
 class EventRecord(NamedTuple):
     kind: int
@@ -806,6 +957,11 @@ class TracedKind(IntEnum):
 
 class DeviceKind(IntEnum):
     APART = 65536
+
+class HistoryKind(IntEnum):
+    NODE = 0
+    QUEUED = 1
+    HOST_COPY = 2
 
 class ScopeKind(IntEnum):
     STREAM = 1

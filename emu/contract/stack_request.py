@@ -7,6 +7,8 @@ import signal
 
 SIGNAL = signal.SIGRTMAX - 3
 """A real-time signal. The C library and PyTorch use none that is this high."""
+WITHOUT_LOCK = signal.SIGRTMAX - 4
+"""Which the rank sends to itself."""
 
 
 def path_of(folder: str, rank: int) -> str:

@@ -1,4 +1,4 @@
-"""The values of `--value LINE=EXPR`: what the program reads at a line where nobody computed what it reads.
+"""The values of `--value LINE=EXPR`: what the program reads at a line where the value is not computed.
 
 The command line checks them, and the ranks evaluate them. An expression has numbers, the operators of Python's
 arithmetic, comparisons, conditions and the names below, and nothing else: it can call no other function and has no side
@@ -65,7 +65,7 @@ class StatedValue:
     """Or `module:function`."""
 
     def for_script(self, path: str) -> StatedValue:
-        """The same with the script's path where no file was given."""
+        """This value with the script's path where no file was given."""
         return self if self.file else replace(self, file=path)
 
     @property
@@ -205,7 +205,7 @@ class _Evaluation:
         raise AssertionError("an expression that was not checked")
 
     def _random(self) -> float:
-        """The same for the same line and n."""
+        """A number from 0 to 1 that the line and n decide, alike on all ranks."""
         digest = hashlib.blake2b(self._seed.encode(errors="replace"), digest_size=8).digest()
         return int.from_bytes(digest) / 2**64
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..interpreter.hook_library import Hook
+from ..private.changes import changes
 from .host_views import Place
 
 
@@ -19,6 +20,8 @@ class CapturedOps:
         self._captured_streams = hook.captured_streams()
         self._submit = hook.capture_action(self._run)
         self._operations: list[Callable[[], None]] = []
+        names = changes.usable("captured streams")
+        self._stream = _stream if names is None else names.get("_cuda_getCurrentRawStream")
 
     def capturing(self) -> bool:
         """Is a stream of this process being captured?"""
@@ -26,9 +29,7 @@ class CapturedOps:
 
     def stream(self, device: int) -> int:
         """The handle of the device's current stream."""
-        import torch
-
-        return int(torch._C._cuda_getCurrentRawStream(device))
+        return int(self._stream(device))
 
     def take(self, device: int, reads: Sequence[Place], writes: Sequence[Place], work: Callable[[], None]) -> bool:
         """True if the device's current stream is being captured. Then `work` is called at each launch of the graph."""
@@ -42,3 +43,10 @@ class CapturedOps:
 
     def _run(self, number: int) -> None:
         self._unrecorded(self._operations[number])
+
+
+def _stream(device: int) -> int:
+    """PyTorch's public way, which makes an object."""
+    import torch
+
+    return int(torch.cuda.current_stream(device).cuda_stream)

@@ -16,6 +16,7 @@ from . import op_rules
 from .control_tensors import ASSUMED, KNOWN, PENDING, UNKNOWN, ControlTensors
 from .equivalents import EQUIVALENTS
 from .host_views import NoHostView, Place
+from .kept_ops import KeptOp
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
@@ -25,6 +26,11 @@ Kernel = Callable[..., Any]
 _NUMBERS = frozenset((int, float, bool, complex))
 _NUMBER = "_phantora_number"
 """Attribute of a tensor that stands for a number and has fewer digits: the number."""
+
+
+def number_of(value: Any) -> Any:
+    """The number that a tensor stands for, see NumberWrapper; other values as they are."""
+    return getattr(value, _NUMBER, value)
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:
@@ -67,14 +73,16 @@ class ComputedOp:
         self._not_read_places = {i for i, a in enumerate(arguments) if a.name in self._not_read}
         self._scales_self = any(a.name == "beta" for a in arguments) and arguments[0].name == "self"
         """The first argument is multiplied by `beta`; if that is 0, it is not read (`mv` passes its empty result)."""
-        self._unchanged = op_rules.UNCHANGED.get(name, ())
+        self.reads_first = 0 not in self._not_read_places and not self._scales_self
         self.writes = bool(self._written)
+        self._kept = KeptOp(control, self) if KeptOp.serves(name) else None
         given_back = op_rules.GIVEN_BACK.get(name, ())
         self._fresh = [i for i, r in enumerate(schema.returns) if r.alias_info is None and i not in given_back]
         """Places of results that are new tensors."""
 
     # ---- arguments -------------------------------------------------------------------------------------------------
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments that a call reads."""
         first = 1 if self._scales_self and kwargs.get("beta", 1) == 0 else 0
         values = [value for i, value in enumerate(args[first:], first) if i not in self._not_read_places]
         if kwargs:
@@ -89,9 +97,7 @@ class ComputedOp:
 
     def _overwrite(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """What a call writes to becomes unknown."""
-        values = self._written_values(args, kwargs)
-        kept = [value for name, value in zip(self._written, values, strict=True) if name not in self._unchanged]
-        self._control.overwrite(self._control.all_tensors(kept))
+        self._control.overwrite(self.written(args, kwargs))
 
     def _written_values(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
         return [kwargs.get(name) if i >= len(args) else args[i] for name, i in self._written.items()]
@@ -100,7 +106,7 @@ class ComputedOp:
     def call(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the kernel's results."""
         control = self._control
-        reads = control.small(self._read(args, kwargs))
+        reads = control.small(self.read(args, kwargs))
         writes = self.written(args, kwargs)
         if reads is None or not all(map(control.is_small, writes)):
             return self.call_uncomputed(keyset, args, kwargs)
@@ -109,6 +115,7 @@ class ComputedOp:
         if control.capturing():
             return self._call_later(keyset, args, kwargs, read_places)
         state = control.state(read_places)
+        chosen = state == KNOWN and control.chosen(read_places)
         if writes and control.in_use(map(Place, writes)):
             state = PENDING
         if state == PENDING:
@@ -117,6 +124,8 @@ class ComputedOp:
             marks = control.marks.value
             result = self._kernel(keyset, *args, **kwargs)
             self._after(args, kwargs, result, state, marks)
+            if chosen:
+                self._mark_chosen(self._targets(args, kwargs, result))
             return result
         if state != KNOWN and not _has_integers(writes, control):
             marks = control.marks.value
@@ -128,16 +137,30 @@ class ComputedOp:
         # Kernels call other operations, which are computed, too: the inputs may change while the kernel is called.
         values = self._values(args, kwargs, state)
         result = self._kernel(keyset, *args, **kwargs)
-        self._put(self._targets(args, kwargs, result), values, state)
+        targets = self._targets(args, kwargs, result)
+        self._put(targets, values, state)
+        if chosen:
+            self._mark_chosen(targets)
         return result
 
+    def _mark_chosen(self, targets: list[Any]) -> None:
+        for tensor in self._control.all_tensors(targets):
+            place = Place(tensor)
+            if self._control.peek(place) == KNOWN:
+                self._control.mark_chosen(place)
+
     def call_uncomputed(self, keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same where a tensor is not small: what the kernel writes is unknown.
+        """Calls the operation on large tensors: what the kernel writes is unknown, unless all inputs are known.
 
         The allocator gives out a graph's memory only while the graph is captured. At a launch, the memory of a new
         tensor may hold what was computed for a tensor that had it before, so it becomes unknown again.
         """
         control = self._control
+        plan = self._kept.plan(args, kwargs) if self._kept is not None else None
+        if self._kept is not None and plan is not None:
+            result = self._kernel(keyset, *args, **kwargs)
+            self._kept.put(plan, self._targets(args, kwargs, result))
+            return result
         marks = control.marks.value
         result = self._kernel(keyset, *args, **kwargs)
         if self._written:
@@ -160,6 +183,10 @@ class ComputedOp:
         computable = state == KNOWN or _has_integers(targets, control)
         if targets and computable and all(map(control.is_small, targets)):
             self._put(slots, self._values(args, kwargs, state), state)
+            return
+        plan = self._kept.plan(args, kwargs) if self._kept and state == KNOWN else None
+        if self._kept is not None and plan is not None:
+            self._kept.put(plan, slots)
         elif control.marks.value != marks:
             # The allocator has just given out the outputs, which makes them unknown. But some kernels first call other
             # operations, which fill them, and then launch what is not executed.
@@ -229,6 +256,12 @@ class ComputedOp:
 
         found: list[Any] | None = self._control.unrecorded(values)
         return found
+
+    def on_host(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any]) -> list[Any] | None:
+        """What the operation writes and returns, of known values on the CPU. None if it cannot be computed there."""
+        if "device" in cpu_kwargs:
+            cpu_kwargs["device"] = "cpu"
+        return self._compute(cpu_args, cpu_kwargs, KNOWN)
 
     def _compute(self, cpu_args: list[Any], cpu_kwargs: dict[str, Any], state: int) -> list[Any] | None:
         if state != KNOWN:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..interpreter.hook_library import Hook
 from ..interpreter.nvtx_ranges import recording
+from ..private.changes import changes
 from ..reads.uncomputed import UncomputedReads
 from .captured import CapturedOps
 from .host_views import HostViews, NoHostView, Place
@@ -38,7 +39,7 @@ class Memory(Protocol):
     def nbytes(self) -> int: ...
 
 
-UNKNOWN, KNOWN, PENDING, ASSUMED = range(4)
+UNKNOWN, KNOWN, PENDING, ASSUMED, KEPT = range(5)
 """As emu/hook/data/strided.c has them."""
 
 
@@ -54,6 +55,8 @@ class ControlTensors:
         self.float_limit_numel = float_limit_numel
         self.tensor_type = torch.Tensor
         self.integers = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
+        self.marks_checks = False
+        """Has any place been marked as a check for overflow?"""
         self._views = HostViews(hook)
         self._deferred: dict[int, Callable[[], None]] = {}
         self._last_deferred = 0
@@ -62,6 +65,7 @@ class ControlTensors:
         self.capturing = self._captured.capturing
         self.marks = hook.data_marks()
         """Its `value` changes whenever bytes become known, assumed or a reference, now or later."""
+        self._choices = False
         self.nested = False
         """Is a kernel being called whose operation is computed later? Then operations that it calls are not."""
         self.any_size: OrderedDict[int, None] = OrderedDict()
@@ -69,7 +73,10 @@ class ControlTensors:
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
         """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
         self._bytes = torch.uint8
-        self._enable_record_function = torch._C._autograd._enable_record_function
+        names = changes.usable("op ranges")
+        self._enable_record_function: Callable[[bool], object] = (
+            (lambda on: None) if names is None else names.get("_enable_record_function")
+        )
 
     # ---- tensors of a call -----------------------------------------------------------------------------------------
     def is_small(self, tensor: Tensor) -> bool:
@@ -128,13 +135,27 @@ class ControlTensors:
     def state(self, places: Iterable[Place]) -> int:
         """PENDING if one of them is, else UNKNOWN if one of them is, else ASSUMED if one of them is, else KNOWN."""
         worst = KNOWN
+        kept: list[Place] = []
         for place in places:
-            state = self.state_of(place)
+            state = self.peek(place)
             if state == PENDING:
                 return PENDING
-            if state == UNKNOWN or (state == ASSUMED and worst == KNOWN):
+            if state == KEPT:
+                kept.append(place)
+            elif state == UNKNOWN or (state == ASSUMED and worst == KNOWN):
+                worst = state
+        for place in kept if worst != UNKNOWN else ():
+            state = self.state_of(place)
+            if state != KNOWN and worst != UNKNOWN:
                 worst = state
         return worst
+
+    def peek(self, place: Place) -> int:
+        """What is known of the place's bytes, if nothing needs to be computed to say so; else KEPT."""
+        if place.dense:
+            return self.hook.data_peek(place.address, place.nbytes)
+        n, sizes, strides = _dimensions(place)
+        return self.hook.data_strided_peek(place.address, place.item, n, sizes, strides)
 
     def state_of(self, place: Place) -> int:
         if place.dense:
@@ -161,6 +182,19 @@ class ControlTensors:
             return
         n, sizes, strides = _dimensions(place)
         self.hook.data_strided_mark(_MARKS[state], place.address, place.item, n, sizes, strides)
+
+    def is_hopeless(self, value: Any) -> bool:
+        """Is it a tensor on the device whose first byte has no value? A quick answer."""
+        return isinstance(value, self.tensor_type) and value.is_cuda and not self.hook.data_begins(value.data_ptr())
+
+    def mark_chosen(self, place: Place) -> None:
+        """It is known, and follows from a choice of the program's by the routing policy."""
+        self._choices = True
+        self.hook.data_mark_chosen(place.address, place.nbytes)
+
+    def chosen(self, places: Iterable[Place]) -> bool:
+        """Does one of them follow from such a choice?"""
+        return self._choices and any(self.hook.data_chosen(place.address, place.nbytes) for place in places)
 
     def forget(self, place: Place) -> None:
         """`mark` as unknown."""
@@ -189,30 +223,59 @@ class ControlTensors:
         for tensor in tensors:
             self.hook.data_wait(*_span(tensor))
 
-    def warn_of_unknown_read(self, tensor: Tensor, state: int = UNKNOWN) -> None:
+    def warn_of_unknown_read(self, tensor: Tensor, state: int = UNKNOWN, target: Tensor | None = None) -> None:
         """The program reads values that nobody computed. Integers and bools are worth a warning, and large tensors,
         which may be saved; small floats are not: a training script prints its loss. The hook library counts all.
+        `target`: the tensor of the host's that they are copied to.
         """
+        if tensor.dtype in self.integers and self.hook.data_chosen(*_span(tensor)):
+            self.reads.decisions.count_check()
+            return
+        if state == UNKNOWN and self.reads.checkpoints.writing:
+            self.reads.checkpoints.note_written(min(self.hook.data_unknown(*_span(tensor)), tensor.nbytes))
+            return
         large = tensor.numel() > self.float_limit_numel or tensor.dtype == self._bytes
-        if state == UNKNOWN and large and self._warn_of_tensor_read(tensor):
+        if state == UNKNOWN and large and self._warn_of_tensor_read(tensor, target):
             return
         if tensor.is_floating_point() or tensor.is_complex() or _prints_floats():
             return
-        if tensor.element_size() == 1 and state == UNKNOWN and self.hook.data_any(*_span(tensor)):
-            return  # the object collectives of torch.distributed read buffers whose end nobody has written
-        if state == ASSUMED and tensor.element_size() == 1:
+        if state == UNKNOWN and self.is_padded(tensor):
+            return
+        if state == ASSUMED and tensor.element_size() == 1 and self.reads.decisions.by_torch():
             return  # bools: a check for overflow, or of a distribution's arguments, which finds nothing
         if _copies_storage():
             return
         line = self.hook.line()
         dtype = str(tensor.dtype).removeprefix("torch.")
+        if line:
+            self.reads.decisions.count(line)
         values = "they follow from values taken as finite" if state == ASSUMED else "0 was read"
         self.hook.warn_once(
             f"read {line}",
-            f"{line or 'the script'} reads {dtype} values that depend on kernels that are not executed: {values}",
+            f"{line or 'the script'} reads {dtype} values that depend on kernels that are not executed: {values}, and "
+            f"what the program decides by them may differ from a GPU's{self.reads.how_to_state(line)}",
         )
 
-    def _warn_of_tensor_read(self, tensor: Tensor) -> bool:
+    def warn_of_choice_read(self) -> None:
+        """The program reads what follows from a choice that it made by scores that nobody computed."""
+        self.hook.count_read()
+        line = self.hook.line()
+        if line:
+            self.reads.decisions.count(line)
+        self.hook.warn_once(
+            f"read {line}",
+            f"{line or 'the script'} reads a choice (argmax, topk, multinomial ...) among scores that are not "
+            "computed, or what follows from it: the policy of --moe has chosen, so an accuracy means nothing"
+            f"{self.reads.how_to_state(line)}",
+        )
+
+    def is_padded(self, tensor: Tensor) -> bool:
+        """Is it a buffer of bytes that an object collective of torch.distributed reads? Nobody has written its end."""
+        if tensor.dtype != self._bytes or not self.hook.data_any(*_span(tensor)):
+            return False
+        return self.reads.decisions.by_torch() and not _copies_storage()
+
+    def _warn_of_tensor_read(self, tensor: Tensor, target: Tensor | None) -> bool:
         """False if the tensor's dtype decides. Whole storages are read as bytes; so are buffers of object collectives,
         whose end nobody has written.
         """
@@ -222,12 +285,7 @@ class ControlTensors:
         unknown = self.hook.data_unknown(address, nbytes)
         if tensor.element_size() == 1 and unknown < nbytes and not tensor.is_floating_point():
             return False
-        line = self.hook.line()
-        self.hook.warn_once(
-            f"large read {line}",
-            f"{line or 'the script'} reads values that were not computed: kernels that are not executed wrote them, an "
-            f"optimizer's for example; {unknown:,} bytes of a tensor of {nbytes:,} bytes are 0",
-        )
+        self.reads.checkpoints.note_read(target, nbytes, unknown)
         return True
 
     # ---- computing -------------------------------------------------------------------------------------------------
@@ -253,10 +311,15 @@ class ControlTensors:
             self.unrecorded(work)
 
     def compute_when_arrived(
-        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], compute: Callable[[bool], None]
+        self,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        compute: Callable[[bool], None],
+        *,
+        chosen: bool = False,
     ) -> None:
         """Calls `compute(known)` as `perform` says. `known`: all inputs are known; then the outputs are known
-        afterwards, otherwise unknown.
+        afterwards, otherwise unknown. `chosen`: they are a choice of the program's by the routing policy.
         """
         reads, writes = [Place(tensor) for tensor in inputs], [Place(tensor) for tensor in outputs]
 
@@ -265,6 +328,8 @@ class ControlTensors:
             compute(known)
             for place in writes:
                 self.mark(place, KNOWN if known else UNKNOWN)
+                if known and chosen:
+                    self.mark_chosen(place)
 
         later = self.state(reads) == PENDING or self.in_use(writes)
         self.perform(outputs[0].device.index, reads, writes, work, later=later)

@@ -135,9 +135,12 @@ def all_of(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     call_small = any_op(control, operation, kernel)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        unknown = not control.is_small(args[0]) or control.state_of(Place(args[0])) == UNKNOWN
+        small = control.is_small(args[0])
+        unknown = small and control.state_of(Place(args[0])) == UNKNOWN
         result = call_small(keyset, *args, **kwargs)
-        if unknown and isinstance(result, control.tensor_type) and control.is_small(result):
+        if not (unknown or not small) or not isinstance(result, control.tensor_type) or not control.is_small(result):
+            return result
+        if unknown or control.peek(Place(result)) == UNKNOWN:
             _assume_ones(control, result)
         return result
 
@@ -155,7 +158,7 @@ def finite_comparison(control: ControlTensors, operation: Any, kernel: Kernel) -
         holds = len(args) == 2 and (args[0] is args[1] or (isinstance(args[1], float) and args[1] == math.inf))
         if holds and isinstance(result, tensor_type) and control.is_small(result):
             floats = args[0].is_floating_point() and not control.is_small(args[0])
-            if floats and control.state_of(Place(result)) == UNKNOWN:
+            if floats and control.peek(Place(result)) == UNKNOWN:
                 _assume_ones(control, result)
         return result
 

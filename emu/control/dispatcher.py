@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..contract.routing_policy import RoutingPolicy
 from ..interpreter.hook_library import Hook
+from ..private.changes import changes
 from ..reads.uncomputed import UncomputedReads
-from . import device_ops, host_reads, large_ops, op_rules
+from . import device_ops, host_reads, large_ops, loss_scaling, op_rules, overflow_checks
 from .computed_op import Kernel
 from .control_tensors import ControlTensors
 from .random_numbers import choices, distributions, fills
@@ -32,6 +33,7 @@ _OWN: dict[str, Maker] = {
     "aten::bucketize.Scalar": device_ops.searched_number,
     "aten::bucketize.Scalar_out": device_ops.searched_number,
     "aten::mode": device_ops.mode,
+    "aten::_amp_foreach_non_finite_check_and_unscale_": loss_scaling.unscale,
     **large_ops.OF_LARGE_TENSORS,
     "aten::_local_scalar_dense": host_reads.item,
     "aten::_assert_async": host_reads.assertion,
@@ -96,27 +98,31 @@ def install(
     routing = Routing(control, policy)
     make_library: Any = torch.library.Library  # untyped
     library = make_library("aten", "IMPL")
-    registered = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
-    for name in sorted({*registered, *op_rules.OF_ALL_DEVICES}):
+    names = changes.usable("control values")
+    registered_for: Callable[[str], list[str]] = (
+        (lambda key: []) if names is None else names.get("_dispatch_get_registrations_for_dispatch_key")
+    )
+    for name in sorted({*registered_for("CUDA"), *op_rules.OF_ALL_DEVICES}):
         if name in op_rules.LEFT_ALONE:
             continue
         operation = _operation(name)
         if operation is None:
             continue
         kernel = torch.library.get_kernel(name, "CUDA")
-        ours = routing.before(operation, _maker(name, operation)(control, operation, kernel.call_boxed))
+        made = _maker(name, operation)(control, operation, kernel.call_boxed)
+        ours = routing.before(operation, overflow_checks.noted(control, name, made))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of overrides
             library.impl(operation, ours, "CUDA", with_keyset=True, allow_override=True)
     for key in sparse_ops.KEYS:
-        _install_sparse(library, key, control)
+        _install_sparse(library, key, control, registered_for(key))
     return Installed(library, routing, control)
 
 
-def _install_sparse(library: Any, key: str, control: ControlTensors) -> None:
+def _install_sparse(library: Any, key: str, control: ControlTensors, registered: Iterable[str]) -> None:
     import torch
 
-    for name in sorted(torch._C._dispatch_get_registrations_for_dispatch_key(key)):
+    for name in sorted(registered):
         operation = _operation(name)
         if operation is None or name in sparse_ops.LEFT_ALONE or not sparse_ops.writes_or_makes(operation):
             continue

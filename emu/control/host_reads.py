@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import references
 from .computed_op import ComputedOp, DeviceAssert, Kernel, as_tuple
-from .control_tensors import ASSUMED, KNOWN, PENDING, UNKNOWN, ControlTensors
+from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
 from .host_views import NoHostView, Place
 
 if TYPE_CHECKING:
@@ -22,13 +23,18 @@ def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     def call(keyset: Any, tensor: Tensor) -> Any:
         control.use([tensor])
         value = kernel(keyset, tensor)  # waits for the GPU, and for bytes that have yet to arrive
-        state = control.state_of(Place(tensor))
+        place = Place(tensor)
+        state = control.state_of(place)
         reads = control.reads
-        if state == KNOWN:
+        chosen = state == KNOWN and control.chosen([place])
+        if state == KNOWN and not chosen:
             if reads.stated:
                 reads.computed()
             return value
         stated = reads.stated_value(tensor)
+        if stated is None and chosen:
+            control.warn_of_choice_read()
+            return value
         if stated is None:
             control.warn_of_unknown_read(tensor, state)
         else:
@@ -56,21 +62,32 @@ def assertion(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel
 
 def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """The hook library copies bytes. A kernel would convert dtypes and strides; that is computed here."""
+    import torch
+
     op, integers, limit = ComputedOp(control, operation, kernel), control.integers, control.limit_numel
     float_limit, allow = control.float_limit_numel, control.hook.allow_copies
 
     def read(keyset: Any, target: Tensor, source: Tensor, non_blocking: bool) -> Any:
         """To the host. Unknown values read as 0 unless `--value` states another number: then all of them do."""
         reads = control.reads
-        if reads.stated:
+        if reads.stated or source.dtype == torch.uint8:  # a buffer of an object collective, which has an unwritten end
             control.wait([source])
         place = Place(source)
         state = control.hook.data_read_state(place.address, place.nbytes)
+        if state == UNKNOWN and control.is_padded(source):
+            return _kernel_alone(control, kernel, keyset, target, source, non_blocking)
+        before = control.hook.reads_counted()
         result = kernel(keyset, target, source, non_blocking)
-        if state in (UNKNOWN, ASSUMED):
+        if state == KNOWN and control.hook.reads_counted() != before:
+            state = UNKNOWN  # what it refers to cannot be had
+        chosen = state == KNOWN and control.chosen([place])
+        if state in (UNKNOWN, ASSUMED) or chosen:
             stated = reads.stated_value(source)
+            if stated is None and chosen:
+                control.warn_of_choice_read()
+                return result
             if stated is None:
-                control.warn_of_unknown_read(source, state)
+                control.warn_of_unknown_read(source, state, target)
             else:
                 control.unrecorded(lambda: target.fill_(stated))
             one = target.numel() == 1 and not non_blocking
@@ -117,15 +134,34 @@ def _wait(control: ControlTensors, tensors: list[Tensor]) -> int:
     return control.state(map(Place, tensors))
 
 
-def _host_view(control: ControlTensors, tensor: Tensor) -> Tensor | None:
-    """Of a small tensor; None if it is too large, or has no host view."""
-    if not control.small((tensor,)):
-        return None
+def _values(control: ControlTensors, tensor: Tensor) -> tuple[Tensor | None, int]:
+    """The values of a tensor on the CPU, and what is known of them. None if nobody computed them."""
+    state = _wait(control, [tensor]) if control.is_small(tensor) else UNKNOWN
+    if not control.is_small(tensor):
+        control.wait([tensor])
+        values = references.shared(control).read(tensor)
+        return values, UNKNOWN if values is None else KNOWN
+    if state == UNKNOWN:
+        return None, state
     try:
         view: Tensor = control.unrecorded(lambda: control.host_view(tensor))
     except NoHostView:
-        return None
-    return view
+        return None, UNKNOWN
+    return view, state
+
+
+def _unknown_read(control: ControlTensors, tensor: Tensor, state: int) -> None:
+    control.hook.count_read()
+    control.warn_of_unknown_read(tensor, state)
+
+
+def _kernel_alone(control: ControlTensors, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
+    """Calls the kernel for its time: what it reads does not matter."""
+    control.hook.reads_discarded(True)
+    try:
+        return kernel(*args, **kwargs)
+    finally:
+        control.hook.reads_discarded(False)
 
 
 def _to_device(control: ControlTensors, value: Tensor, like: Tensor, state: int, *, transposed: bool = False) -> Tensor:
@@ -152,20 +188,25 @@ def nonzero(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An unknown tensor counts as zeros."""
 
     def call(keyset: Any, tensor: Tensor) -> Any:
-        view = _host_view(control, tensor)
-        if view is None:
-            control.warn_of_unknown_read(tensor)
-            return kernel(keyset, tensor)
-        state = _wait(control, [tensor])
+        values, state = _values(control, tensor)
         if state != KNOWN:
-            control.warn_of_unknown_read(tensor, state)
-        if state == UNKNOWN:
-            value = control.unrecorded(lambda: view.new_zeros(view.shape, device="cpu").nonzero())
-        else:
-            value = control.unrecorded(view.nonzero)
-        return _to_device(control, value, tensor, state, transposed=value.dim() == 2)
+            _unknown_read(control, tensor, state)
+        small = control.is_small(tensor)
+        result = None if small else _kernel_alone(control, kernel, keyset, tensor)
+        if values is None:
+            if not small:
+                return result
+            values = control.unrecorded(lambda: _zeros(tensor))
+        found = control.unrecorded(values.nonzero)
+        return _to_device(control, found, tensor, state, transposed=found.dim() == 2)
 
     return call
+
+
+def _zeros(tensor: Tensor) -> Tensor:
+    import torch
+
+    return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
 def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
@@ -174,16 +215,17 @@ def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     def call(keyset: Any, one: Tensor, other: Tensor) -> Any:
         if one.shape != other.shape or not one.numel():
             return kernel(keyset, one, other)
-        small = control.small((one, other))
-        state = UNKNOWN if small is None else _wait(control, small)
-        if state not in (KNOWN, PENDING):
-            kernel(keyset, one, other)
+        if not control.small((one, other)):
+            _kernel_alone(control, kernel, keyset, one, other)
+        found = [_values(control, tensor) for tensor in (one, other)]
+        views = [values for values, state in found if state == KNOWN]
+        if len(views) < 2:
+            control.hook.count_read()
             line = control.hook.line()
             control.hook.warn_once(
-                f"read {line}", f"{line or 'the script'} asks whether tensors are equal that nobody computed: yes"
+                f"read {line}", f"{line or 'the script'} compares tensors that are not computed: they count as equal"
             )
             return True
-        views = control.unrecorded(lambda: (control.host_view(one), control.host_view(other)))
         return bool(control.unrecorded(lambda: operation(*views)))
 
     return call
@@ -194,18 +236,18 @@ def unique(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     sorts = operation._schema.name in ("aten::_unique", "aten::_unique2")
 
     def call(keyset: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-        view = _host_view(control, tensor)
-        if view is None:
-            control.warn_of_unknown_read(tensor)
-            return kernel(keyset, tensor, *args, **kwargs)
-        state = _wait(control, [tensor])
+        values, state = _values(control, tensor)
         if state != KNOWN:
-            control.warn_of_unknown_read(tensor, state)
-        if state == UNKNOWN:
-            view = view.new_zeros(view.shape, device="cpu")
+            _unknown_read(control, tensor, state)
+        small = control.is_small(tensor)
+        result = None if small else _kernel_alone(control, kernel, keyset, tensor, *args, **kwargs)
+        if values is None:
+            if not small:
+                return result
+            values = control.unrecorded(lambda: _zeros(tensor))
         if sorts:  # the GPU's kernel always does
             args, kwargs = (True, *args[1:]), {name: value for name, value in kwargs.items() if name != "sorted"}
-        values = control.unrecorded(lambda: operation(view, *args, **kwargs))
-        return tuple(_to_device(control, value, tensor, state) for value in as_tuple(values))
+        found = control.unrecorded(lambda: operation(values, *args, **kwargs))
+        return tuple(_to_device(control, value, tensor, state) for value in as_tuple(found))
 
     return call

@@ -86,9 +86,6 @@ HIDDEN_WRITES = {
 }
 """Arguments that an operation writes although its schema does not say so."""
 
-UNCHANGED = {"aten::_amp_foreach_non_finite_check_and_unscale_": ("found_inf",)}
-"""Arguments that keep what they have where an operation is not computed: unknown numbers count as finite."""
-
 GIVEN_BACK = {"aten::_cudnn_rnn": (4,)}
 """Places of results that may be arguments although the schema calls them new: a recurrent network's weights."""
 

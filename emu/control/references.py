@@ -8,6 +8,7 @@ program reads the values, or an operation that is computed needs them.
 from __future__ import annotations
 
 import ctypes
+import math
 import pickle
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
     from .control_tensors import ControlTensors
 
+MOST_WORK_OF_VALUE = 1 << 30
+"""Elements that are gone through to compute one value: some seconds of this machine's CPU."""
+MOST_WORK = 1 << 35
+"""Elements that are gone through for all values that a rank reads, without initialisations and copies."""
 DEEPEST = 32
 """Computations of computations of ...: deeper ones are computed at once, so that what is remembered stays small."""
 _FEW_RUNS = 1024
@@ -80,6 +85,8 @@ class Snapshot:
         if not self._handle:
             raise LookupError
         self.depth: int = hook.taken_depth(self._handle)
+        self.work: int = hook.taken_work(self._handle)
+        """Elements that are gone through before it can be read."""
 
     def __del__(self) -> None:
         if self._handle:
@@ -89,7 +96,8 @@ class Snapshot:
     def of(cls, hook: Any, table: bytes, span: int, layout: tuple[Any, ...]) -> Snapshot:
         """Of another rank. Raises LookupError if it has gone."""
         snapshot = cls.__new__(cls)
-        snapshot._hook, snapshot.layout, snapshot.span, snapshot.depth = hook, Layout.of(*layout), span, 0
+        snapshot._hook, snapshot.layout, snapshot.span = hook, Layout.of(*layout), span
+        snapshot.depth = snapshot.work = 0
         snapshot._handle = hook.take_table(table, len(table))
         if not snapshot._handle:
             raise LookupError
@@ -144,10 +152,21 @@ class Recipe(NamedTuple):
     parameters: tuple[Any, ...]
 
 
+class Output(NamedTuple):
+    """A tensor that a call has written, and how its values follow from those of the call's inputs."""
+
+    tensor: Tensor
+    layout: Layout
+    place: Place
+    recipe: Recipe
+
+
 class _Computation(NamedTuple):
     recipe: Recipe
     inputs: tuple[Snapshot, ...]
     layout: Layout
+    work: int = 0
+    """That counts against MOST_WORK."""
 
 
 Maker = Callable[..., "Tensor"]
@@ -164,6 +183,7 @@ class References:
         self._hook = control.hook
         self._computations: dict[int, _Computation] = {}
         self._last = 0
+        self._work = 0
         self.kinds: dict[str, Maker] = {"copy": _copy}
         control.hook.compute_sources(self._compute, self._tell)
 
@@ -180,16 +200,31 @@ class References:
         """None if it has a value that nobody knows."""
         try:
             snapshot = Snapshot(self._hook, layout)
-            if snapshot.depth >= DEEPEST:
+            if snapshot.depth >= DEEPEST and snapshot.work <= MOST_WORK_OF_VALUE:
                 self._control.unrecorded(snapshot.read)
                 snapshot = Snapshot(self._hook, layout)
         except LookupError:
             return None
         return snapshot if snapshot.depth < DEEPEST else None
 
+    def read(self, tensor: Tensor) -> Tensor | None:
+        """The values on the CPU, once they have arrived; None if nobody knows them. For tensors that are not small."""
+        if tensor.numel() > MOST_WORK_OF_VALUE:
+            return None
+
+        def read() -> Tensor | None:
+            snapshot = self._snapshot(Layout(tensor))
+            try:
+                return snapshot.read() if snapshot is not None else None
+            except LookupError:
+                return None
+
+        found: Tensor | None = self._control.unrecorded(read)
+        return found
+
     def constant(self, target: Tensor, item: bytes) -> bool:
         """All elements have these bytes. False if the hook library cannot remember it."""
-        return self._refer(Layout(target), item, 0, 0)
+        return self._refer(Layout(target), item, 0, 0, 0)
 
     def assign(self, target: Tensor, source: Tensor) -> None:
         """What `target.copy_(source)` does to the values, on one device. Of unknown ones: the target is unknown."""
@@ -199,7 +234,7 @@ class References:
         self.assign_values(target, self.values_of(source))
 
     def assign_values(self, target: Tensor, source: Values) -> None:
-        """The same with the values that the source had."""
+        """The target gets the values that the source had."""
 
         def give(layout: Layout, snapshot: Snapshot) -> bool:
             plain = layout.dtype == snapshot.layout.dtype and layout.shape == snapshot.layout.shape
@@ -213,6 +248,35 @@ class References:
             self._derive(target, source, lambda layout, snapshot: self._remember(layout, recipe, (snapshot,)))
         elif not self._remember(Layout(target), recipe, ()):
             self._control.overwrite([target])
+
+    def remember(self, outputs: Sequence[Output], inputs: Sequence[Values], work: int) -> None:
+        """The outputs' values are computed from those of the inputs when they are read, or are unknown if that takes
+        too long. `work`: elements that are gone through, without those that the inputs are computed from.
+        """
+        pending = [values.place for values in inputs if values.pending]
+        places = [(output.layout, output.place, output.recipe) for output in outputs]
+
+        def give() -> list[Place]:
+            """Returns the places of those that are unknown."""
+            found = [self._snapshot(v.layout) if v.pending else v.snapshot for v in inputs]
+            snapshots = tuple(snapshot for snapshot in found if snapshot is not None)
+            before = sum(snapshot.work for snapshot in snapshots)
+            possible = len(snapshots) == len(found) and before + work <= MOST_WORK_OF_VALUE
+            return [
+                place
+                for layout, place, recipe in places
+                if not possible or not self._remember(layout, recipe, snapshots, work)
+            ]
+
+        def give_later() -> None:
+            for place in give():
+                self._control.forget(place)
+
+        if pending:
+            self._control.defer(pending, [output.place for output in outputs], give_later)
+            return
+        unknown = give()
+        self._control.overwrite([output.tensor for output in outputs if output.place in unknown])
 
     def _derive(self, target: Tensor, source: Values, give: Callable[[Layout, Snapshot], bool]) -> None:
         """Calls `give` when the source's values have arrived. Without them the target is unknown."""
@@ -229,20 +293,21 @@ class References:
 
         self._control.defer([source.place], [place], arrived)
 
-    def _remember(self, layout: Layout, recipe: Recipe, inputs: tuple[Snapshot, ...]) -> bool:
+    def _remember(self, layout: Layout, recipe: Recipe, inputs: tuple[Snapshot, ...], work: int = 0) -> bool:
         self._forget_dropped()
         self._last += 1
         number = self._last
         depth = 1 + max((snapshot.depth for snapshot in inputs), default=0)
-        self._computations[number] = _Computation(recipe, inputs, layout)
-        if self._refer(layout, None, number, depth):
+        self._computations[number] = _Computation(recipe, inputs, layout, work)
+        in_all = (work or math.prod(layout.shape)) + sum(snapshot.work for snapshot in inputs)
+        if self._refer(layout, None, number, depth, in_all):
             return True
         del self._computations[number]
         return False
 
-    def _refer(self, layout: Layout, item: bytes | None, number: int, depth: int) -> bool:
+    def _refer(self, layout: Layout, item: bytes | None, number: int, depth: int, work: int) -> bool:
         n, sizes, strides = layout.dimensions()
-        return bool(self._hook.refer_source(item, number, depth, layout.address, layout.item, n, sizes, strides))
+        return bool(self._hook.refer_source(item, number, depth, work, layout.address, layout.item, n, sizes, strides))
 
     def _forget_dropped(self) -> None:
         for number in self._hook.dropped_sources():
@@ -255,6 +320,14 @@ class References:
         def values() -> Tensor:
             computation = self._computations[number] if number else _told(self._hook, self._hook.recipe())
             recipe, layout = computation.recipe, computation.layout
+            self._work += computation.work
+            if self._work > MOST_WORK:
+                self._hook.warn_once(
+                    "work",
+                    f"large values are no longer computed: this rank has reached the limit of {MOST_WORK:,} elements "
+                    "for all values that it reads",
+                )
+                raise LookupError
             with torch.no_grad():
                 inputs = [snapshot.read() for snapshot in computation.inputs]
                 made = self.kinds[recipe.kind](layout, *recipe.parameters, *inputs).to(layout.dtype)
@@ -264,7 +337,7 @@ class References:
 
         try:
             made = self._control.unrecorded(values)
-        except (LookupError, RuntimeError, NotImplementedError) as error:
+        except (LookupError, RuntimeError, TypeError) as error:
             if not isinstance(error, LookupError):
                 self._hook.warn_once("computation", f"values cannot be computed when they are read: {error}")
             return
@@ -275,7 +348,7 @@ class References:
         computation = self._computations.get(number)
         if computation is None:
             return
-        recipe, inputs, layout = computation
+        recipe, inputs, layout, _ = computation
         try:
             told = pickle.dumps((recipe, [snapshot.told() for snapshot in inputs], layout.told()))
         except (pickle.PicklingError, TypeError, AttributeError):  # a parameter that means something here alone

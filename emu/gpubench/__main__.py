@@ -16,9 +16,13 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 from typing import Any, TextIO
 
+from ..contract.process_setup import prctl
+
+_PR_SET_PDEATHSIG = 1
 _TROUBLE: tuple[type[Exception], ...] = (
     RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError, AttributeError, AssertionError,
 )  # fmt: skip
@@ -39,6 +43,7 @@ class Server:
         self._candidates, self._timing, self._operators = candidates, timing, operators
         self._unmeasurable: type[Exception] = operators.Unmeasurable
         self._library, self._resident = library_calls, resident
+        self._last_calls: tuple[Any, list[dict[str, Any]]] = None, []
         self._timer: timing.Timer | None = None
         self._residents: dict[str, resident.Resident | str] = {}
 
@@ -55,7 +60,7 @@ class Server:
         return self._library.prepare_library(work["kind"], work["fields"])
 
     def _find(self, request: dict[str, Any]) -> dict[str, Any]:
-        calls = self._candidates.candidates(request["op"], request["sizes"], request["name"], request["grid"])
+        calls = self._calls(request["op"], request["sizes"], request["name"], request["grid"])
         first, count = request["from"], request["count"]
         tried: list[dict[str, Any]] = []
         with self._timing.Recording() as recording:
@@ -66,6 +71,12 @@ class Server:
         for label, kernels in self._timing.by_label(recording.events()).items():
             tried[int(label)]["kernels"] = kernels
         return {"tried": tried, "more": first + count < len(calls)}
+
+    def _calls(self, *of: Any) -> list[dict[str, Any]]:
+        """The candidates, which are asked for a dozen at a time: making those of a list of tensors takes seconds."""
+        if self._last_calls[0] != of:
+            self._last_calls = of, self._candidates.candidates(*of)
+        return self._last_calls[1]
 
     def _run_once(self, recording: Any, label: str, work: dict[str, Any]) -> str:
         """Why it cannot be; empty if it was."""
@@ -131,6 +142,7 @@ def _first_line(error: Exception) -> str:
 
 
 def main() -> None:
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # also in the midst of work that does not end
     answers: TextIO = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries may print
     server: Server | None = None

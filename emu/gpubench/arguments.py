@@ -60,8 +60,6 @@ def values(name: str, kind: str, default: Any, shapes: Shapes, dtype: str) -> li
     plain: Json = {"bool": True, "int": 1, "SymInt": 1, "float": 1.0, "Scalar": 1.0, "str": "none"}
     if kind in plain:
         return [plain[kind]]
-    if kind == "Scalar[]":
-        return [[0.9] * max(1, len(shapes))]
     if kind.startswith("bool["):
         return [[True] * int(kind[5:-1] or 1)]
     return [[]] if "[" in kind else [None]

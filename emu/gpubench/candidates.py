@@ -167,8 +167,10 @@ def _plain_options(op: str, parameter: Any, shapes: dict[str, Any], tensors: Sha
     if packing := _packing(op, parameter.name, shapes):
         return packing
     default = parameter.default_value if parameter.has_default_value() else None
-    text = str(getattr(parameter, "real_type", parameter.type))
-    return values(parameter.name, _kind(text, parameter), default, tensors, "f32")
+    made_of = _kind(str(getattr(parameter, "real_type", parameter.type)), parameter)
+    if made_of == "Scalar[]":  # one for each tensor of a list
+        return [[0.9] * max((len(one) for one in shapes.values() if one and isinstance(one[0], list)), default=1)]
+    return values(parameter.name, made_of, default, tensors, "f32")
 
 
 def _packing(op: str, name: str, shapes: dict[str, Any]) -> list[Any]:

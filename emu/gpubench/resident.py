@@ -62,8 +62,8 @@ class Resident:
         # In the GPU's memory: a kernel that reads the host's slows all others down several times.
         self._flag = torch.zeros(1, dtype=torch.int32, device=DEVICE)
         self._set = torch.ones(1, dtype=torch.int32, pin_memory=True)
-        self._stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        self._stopping: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._stream: Any = torch.cuda.Stream()
+        self._stopping: Any = torch.cuda.Stream()
 
     def start(self) -> None:
         """The GPU has nothing else to do, so it runs soon after."""

@@ -134,7 +134,7 @@ class Timer:
 
 def _warm(prepared: Prepared) -> float:
     """Milliseconds of a second execution."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     with torch.no_grad():
         prepared.run()
         torch.cuda.synchronize()
@@ -152,5 +152,5 @@ def about() -> dict[str, Any]:
         "gpu": properties.name,
         "torch": torch.__version__,
         "cuda": str(torch.version.cuda),
-        "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
+        "cudnn": str(torch.backends.cudnn.version()),
     }

@@ -19,6 +19,7 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 CONTRACT = SOURCES.parent / "contract"
+PRIVATE = SOURCES.parent / "private"
 LIBRARY = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
 STUB = "python-stub"
@@ -35,14 +36,16 @@ class BuildError(Exception):
     """A compiler or linker call that failed; its text is the command and its output."""
 
 
-def build(output_dir: Path | str, sanitize: str | None = None) -> Path:
+def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool = False) -> Path:
     """Compiles emu/hook into ``output_dir`` unless the library there is newer than all sources; returns its path.
 
-    ``sanitize`` is what ``-fsanitize=`` takes. Raises BuildError naming the file that does not compile.
+    ``sanitize`` is what ``-fsanitize=`` takes. With ``check_locks`` a thread that takes locks out of their order ends
+    the process (core/lock.h). Raises BuildError naming the file that does not compile.
     """
     output = Path(output_dir).resolve()
     sources = sorted(SOURCES.glob("*/*.c"))
-    shared = [*SOURCES.glob("*/*.h"), *SOURCES.glob("*/*.def"), *CONTRACT.glob("*.def"), SOURCES / "build.py"]
+    lists = [*SOURCES.glob("*/*.def"), *CONTRACT.glob("*.def"), *PRIVATE.glob("symbols.*")]
+    shared = [*SOURCES.glob("*/*.h"), *lists, SOURCES / "build.py"]
     library = output / LIBRARY
     output.mkdir(parents=True, exist_ok=True)
     if not _is_newer(output / STUB, [STUB_SOURCE]):
@@ -52,6 +55,7 @@ def build(output_dir: Path | str, sanitize: str | None = None) -> Path:
     objects = output / "objects"
     objects.mkdir(parents=True, exist_ok=True)
     flags = [*COMPILE, f"-I{SOURCES}", *(_sanitizer(sanitize) if sanitize else [])]
+    flags += ["-DPH_CHECK_LOCKS"] if check_locks else []
     newest_shared = max(path.stat().st_mtime for path in shared)
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         compiled = list(pool.map(lambda source: _compile(source, objects, flags, newest_shared), sources))
@@ -115,9 +119,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the hook library.")
     parser.add_argument("--output", default=SOURCES.parent / "lib", type=Path, help="folder (default: emu/lib)")
     parser.add_argument("--sanitize", help="for example address,undefined")
+    parser.add_argument("--check-locks", action="store_true", help="a lock taken out of order ends the process")
     arguments = parser.parse_args()
     try:
-        print(build(arguments.output, arguments.sanitize))
+        print(build(arguments.output, arguments.sanitize, arguments.check_locks))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import Any
 
+from ..private.changes import Names, changes
 from .code_owner import OUR_FOLDER, STDLIB_FOLDER
 from .frame_layout import UnknownLayout, find_layout
 from .hook_library import Hook
@@ -40,12 +41,14 @@ def note_backward_passes(hook: Hook) -> None:
     Torch looks `run_backward` up in its engine for every pass. The note is made in that look-up, so tracebacks show no
     frame of ours.
     """
-    from torch._C import _ImperativeEngine
-    from torch.autograd import Variable
+    changes.install("backward passes", lambda names: names.change("_execution_engine", lambda _: _noting(hook, names)))
+
+
+def _noting(hook: Hook, names: Names) -> Any:
+    engine_of_torch, run = names.get("_ImperativeEngine"), names.get("run_backward")
 
     def run_backward(engine: Any) -> Any:
         hook.backward()
-        return _ImperativeEngine.run_backward.__get__(engine)
+        return run.__get__(engine)
 
-    engine_type = type("Engine", (_ImperativeEngine,), {"run_backward": property(run_backward)})
-    Variable._execution_engine = engine_type()
+    return type("Engine", (engine_of_torch,), {"run_backward": property(run_backward)})()

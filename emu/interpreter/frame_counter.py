@@ -1,9 +1,9 @@
 """Which of the Python functions that a rank enters are work of the program's.
 
-The hook library counts them on the thread that enters them, each by the length of its code (emu/hook/core/frames.c).
-Some cost nothing: the emulator's own, and functions of the standard library that wait for real things: how often these
-run depends on the machine. What compiles or imports code is left out with everything below it: it happens once, on
-whichever rank comes first, and not at all where an earlier run has left its result.
+The hook library counts them on the thread that enters them, each by the length of its code (emu/hook/threads/frames.c).
+Some cost nothing: the emulator's own with what they use of the standard library, and functions of it that wait for real
+things: how often these run depends on the machine. What compiles or imports code is left out with everything below it:
+it happens once, on whichever rank comes first, and not at all where an earlier run has left its result.
 """
 
 from __future__ import annotations
@@ -15,13 +15,33 @@ from .code_owner import OUR_FOLDER, STDLIB_FOLDER
 from .frame_layout import UnknownLayout, find_layout
 from .hook_library import Hook
 
-COUNTED, FREE, ASIDE = 1, 2, 3
+COUNTED, FREE, ASIDE, OURS, LIBRARY = 1, 2, 3, 4, 5
+"""As in emu/hook/threads/frames.c."""
 
 _WAITING = (
     "threading.py", "queue.py", "selectors.py", "socket.py", "ssl.py", "subprocess.py", "asyncio/", "concurrent/",
     "multiprocessing/",
 )  # fmt: skip
 """Files of the standard library."""
+_LOOKING_UP = (
+    ("posixpath.py", "_joinrealpath"),  # a turn for each folder of a path
+    ("<frozen posixpath>", "_joinrealpath"),
+    ("importlib/", ""),  # ... for each installed package: entry points
+    ("linecache.py", ""),  # the text of a line that a warning names
+    ("gettext.py", ""),  # ... for each language that the environment names; argparse asks
+    ("tempfile.py", "_candidate_tempdir_list"),
+    ("tempfile.py", "_get_default_tempdir"),
+    ("subprocess.py", "Popen._execute_child"),  # ... for each of the environment's variables
+    ("shutil.py", "which"),  # ... for each folder of PATH
+)
+"""Their work depends on where files are, and on what is installed and set on this machine."""
+_OF_ENVIRONMENT = (
+    *(("<frozen os>", f"_Environ.{method}") for method in ("__iter__", "__getitem__", "__setitem__", "copy")),
+    *(("<frozen os>", f"_createenviron.<locals>.{function}") for function in ("encode", "decode")),
+    *(("<frozen os>", f"_fscodec.<locals>.{function}") for function in ("fsencode", "fsdecode")),
+    *(("<frozen _collections_abc>", f"{view}View.__iter__") for view in ("Items", "Keys", "Values")),
+)
+"""They run for each of the environment's variables."""
 _REMOVING = (
     ("weakref.py", "WeakKeyDictionary.__init__.<locals>.remove"),
     ("weakref.py", "WeakValueDictionary.__init__.<locals>.remove"),
@@ -59,6 +79,8 @@ _FRESH_GRAPH = (
     "EffectTokensWrapper.post_compile.<locals>.inner_fn",
 )
 """Around a graph that was compiled in this process, but not around one from the cache."""
+_FOLDING = ("ranks", "stores", "gloo", "work")
+"""Of a folded run: what a run with all processes would not do. Only what it does around the program's calls is free."""
 _POLLING_FUNCTIONS = (
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._get_data"),
     ("/torch/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._try_get_data"),
@@ -84,15 +106,24 @@ def rules() -> list[tuple[str, str, int]]:
     return [
         (os.path.join(OUR_FOLDER, "control", "control_tensors.py"), "ControlTensors.unrecorded", ASIDE),
         (os.path.join(OUR_FOLDER, "reads", "uncomputed.py"), "", ASIDE),
+        *((os.path.join(OUR_FOLDER, "folding", f"{name}.py"), "", ASIDE) for name in _FOLDING),
         (os.path.join(OUR_FOLDER, "hostbench", "__main__.py"), "", FREE),
         (os.path.join(OUR_FOLDER, "hostbench", ""), "", COUNTED),
-        (OUR_FOLDER + "/", "", FREE),
+        (OUR_FOLDER + "/", "", OURS),
         ("<frozen runpy>", "", FREE),
         ("<frozen importlib", "", ASIDE),
-        *((os.path.join(STDLIB_FOLDER, name), "", FREE) for name in _WAITING),
         *((os.path.join(STDLIB_FOLDER, file), function, FREE) for file, function in _REMOVING),
+        *((_in_stdlib(file), function, ASIDE) for file, function in _LOOKING_UP),
+        *((os.path.join(STDLIB_FOLDER, name), "", FREE) for name in _WAITING),
+        *((file, function, FREE) for file, function in _OF_ENVIRONMENT),
         *(("*" + file, function, FREE) for file, function in _COMPARING),
         *(("*" + file, function, ASIDE) for file, function in (*_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS)),
         *(("*" + file, "", ASIDE) for file in _COMPILING),
         ("*" + _FRESH_GRAPH[0], _FRESH_GRAPH[1], FREE),
+        *((f"*/{packages}/", "", COUNTED) for packages in ("site-packages", "dist-packages")),
+        *((file, "", LIBRARY) for file in (STDLIB_FOLDER + "/", "<frozen ", "<string>")),
     ]
+
+
+def _in_stdlib(file: str) -> str:
+    return file if file.startswith("<") else os.path.join(STDLIB_FOLDER, file)

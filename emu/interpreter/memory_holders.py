@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..contract.records import HeldKind
+from ..private.changes import Names, changes
 from .hook_library import Hook
 
 _LONG_S = 1000.0
@@ -27,21 +28,26 @@ class MemoryHolders:
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
+        self._may_look = False
 
     def install(self) -> None:
         """In the rank, once: looks when an allocation fails, before the exception takes the script's frames away."""
-        torch = sys.modules["torch"]
-        attach = torch._C._cuda_attach_out_of_memory_observer
+        self._may_look = changes.usable("memory holders") is not None
+        if self._may_look:
+            changes.install("memory that was missing", self._observe)
+
+    def _observe(self, names: Names) -> None:
+        attach = names.get("_cuda_attach_out_of_memory_observer")
         # As torch.cuda._lazy_call, which would also keep the text of this stack.
-        torch.cuda._queued_calls.append((lambda: attach(self._out_of_memory), []))
+        names.get("_queued_calls").append((lambda: attach(self._out_of_memory), []))
 
     def step_ends(self) -> None:
-        if self._hook.memory_step():
+        if self._may_look and self._hook.memory_step():
             self._look(True)
 
     def report(self) -> None:
         """At the rank's end."""
-        if self._hook.memory_grew():
+        if self._may_look and self._hook.memory_grew():
             self._look(False)
 
     def _out_of_memory(self, device: int, nbytes: int, total: int, free: int) -> None:

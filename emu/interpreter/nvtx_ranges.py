@@ -4,7 +4,7 @@ PyTorch announces every op and every autograd node as a range. The hook library 
 (emu/hook/nvtx/record_function.c) or, where that fails, as NVTX's injection. The profiler state is that of
 `torch.autograd.profiler.emit_nvtx(record_shapes=True)`, which autograd's threads inherit. Torch allows one profiler at
 a time: while the script runs a profiler of its own, ours is suspended, and the hook library receives ranges beside it.
-It then also keeps activities, and turns that profiler's time stamps into virtual time (emu/hook/trace/profile.c).
+It then also keeps activities, and turns that profiler's time stamps into virtual time (emu/hook/cupti/profile.c).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..private.changes import Names, changes
 from .hook_library import Hook
 
 
@@ -31,16 +32,19 @@ def recorded(on: bool) -> Iterator[None]:
     """Ops of this thread are announced, or not. While a compiler traces they must not be: the ranges have the sizes of
     an op's inputs, and to ask a traced tensor for its size makes a constant of a size that was to stay open.
     """
-    import torch
-
-    before = recording.on
+    before, names = recording.on, changes.usable("op ranges")
+    enable: Callable[[bool], None] = _nothing if names is None else names.get("_enable_record_function")
     recording.on = on
-    torch._C._autograd._enable_record_function(on)
+    enable(on)
     try:
         yield
     finally:
         recording.on = before
-        torch._C._autograd._enable_record_function(before)
+        enable(before)
+
+
+def _nothing(_: bool) -> None:
+    """Without ranges there is nothing to switch off."""
 
 
 class NvtxRanges:
@@ -55,21 +59,25 @@ class NvtxRanges:
         """The hook library receives ranges beside a profiler of the script, under this number; 0: it does not."""
         self._enable: Callable[..., Any] | None = None
         self._disable: Callable[..., Any] | None = None
+        """None: the ranges are left out."""
+        self._config_class: Any = None
+        self._experimental: Any = None
+        self._nvtx: Any = None
+        self._scopes: Any = None
 
     def install(self) -> None:
         """In the forker, once: makes profilers that the script starts suspend ours."""
-        import torch.autograd.profiler
-        import torch.autograd.profiler_legacy
-
-        self._enable = torch._C._autograd._enable_profiler
-        self._disable = torch._C._autograd._disable_profiler
-        for module, enable, disable in (
-            (torch.autograd.profiler, "_enable_profiler", "_disable_profiler"),
-            (torch.autograd.profiler_legacy, "_enable_profiler_legacy", "_disable_profiler_legacy"),
-        ):
-            setattr(module, enable, self._suspending_before(getattr(module, enable)))
-            setattr(module, disable, self._resuming_after(getattr(module, disable)))
+        changes.install("op ranges", self._change)
         os.register_at_fork(after_in_child=self._stop_in_child)
+
+    def _change(self, names: Names) -> None:
+        enable, disable = (names.get(f"_autograd.{name}") for name in ("_enable_profiler", "_disable_profiler"))
+        for kind in ("profiler._{}_profiler", "profiler_legacy._{}_profiler_legacy"):
+            names.change(kind.format("enable"), self._suspending_before)
+            names.change(kind.format("disable"), self._resuming_after)
+        parts = ("ProfilerConfig", "_ExperimentalConfig", "NVTX", "__members__")
+        self._config_class, self._experimental, self._nvtx, self._scopes = map(names.get, parts)
+        self._enable, self._disable = enable, disable
 
     def start(self, epoch_ns: int = 0) -> None:
         """In the rank, on the thread that will run the script. `epoch_ns`: Unix time at virtual time 0."""
@@ -85,22 +93,19 @@ class NvtxRanges:
         self._resume()
 
     def _resume(self) -> None:
-        if threading.get_ident() != self._thread or self._on:
+        if threading.get_ident() != self._thread or self._on or self._enable is None:
             return
         self._end_beside()
-        from torch._C._profiler import ProfilerConfig, ProfilerState, RecordScope, _ExperimentalConfig
-
-        assert self._enable is not None, "install comes first"
-        config = ProfilerConfig(
-            ProfilerState.NVTX,
+        config = self._config_class(
+            self._nvtx,
             True,  # record shapes
             False,  # profile memory
             False,  # with stack
             False,  # with flops
             False,  # with modules
-            _ExperimentalConfig(),
+            self._experimental(),
         )
-        self._hook.ranges_next(len(RecordScope.__members__))
+        self._hook.ranges_next(len(self._scopes))
         self._enable(config, set())
         self._on = True
 

@@ -5,14 +5,14 @@ allocate to compare candidates.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ..private.changes import Names, changes
 from .hook_library import Hook
 
-_STATS = ("_cuda_memoryStats", "_accelerator_getDeviceStats")
-_RESETS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
 _POOLS = {
     "_cuda_beginAllocateToPool": 1, "_cuda_beginAllocateCurrentThreadToPool": 1, "_cuda_endAllocateToPool": -1,
 }  # fmt: skip
@@ -43,17 +43,24 @@ class PeakMemory:
 
     def install(self) -> None:
         """In the rank, once: from now on torch's peaks are noted before a script resets them."""
-        torch = sys.modules["torch"]
-        self._read, self._reset = torch._C._cuda_memoryStats, torch._C._cuda_resetPeakMemoryStats
-        for names, wrap in ((_STATS, self._lifted), (_RESETS, self._noting_before)):
-            for name in names:
-                function = getattr(torch._C, name, None)
-                if function is not None:
-                    setattr(torch._C, name, wrap(function))
-        for name, by in _POOLS.items():
-            for module in (torch._C, torch.cuda.memory):
-                if hasattr(module, name):
-                    setattr(module, name, self._counting_pools(getattr(torch._C, name), by))
+        if changes.install("memory peaks", self._change):
+            changes.install("memory statistics of accelerators", self._change_accelerators)
+            changes.install("memory pools", self._change_pools)
+
+    def _change(self, names: Names) -> None:
+        read, reset = (names.get(name) for name in ("_cuda_memoryStats", "_cuda_resetPeakMemoryStats"))
+        names.change("_cuda_memoryStats", self._lifted)
+        names.change("_cuda_resetPeakMemoryStats", self._noting_before)
+        self._read, self._reset = read, reset
+
+    def _change_accelerators(self, names: Names) -> None:
+        names.change("_accelerator_getDeviceStats", self._lifted)
+        names.change("_accelerator_resetPeakStats", self._noting_before)
+
+    def _change_pools(self, names: Names) -> None:
+        for module in ("torch._C", "torch.cuda.memory"):
+            for name, by in _POOLS.items():
+                names.change(f"{module}.{name}", functools.partial(self._counting_pools, by))
 
     def report_step(self, hook: Hook) -> None:
         """At the end of every step: a rank that is killed later has told its peaks up to its last step."""
@@ -98,7 +105,7 @@ class PeakMemory:
     def _is_in_pool(self) -> bool:
         return self._pools > 0 or sys.modules["torch"].cuda.is_current_stream_capturing()
 
-    def _counting_pools(self, function: Callable[..., None], by: int) -> Callable[..., None]:
+    def _counting_pools(self, by: int, function: Callable[..., None]) -> Callable[..., None]:
         def begin_or_end(*arguments: Any) -> None:
             function(*arguments)
             self._pools += by
@@ -125,7 +132,7 @@ class PeakMemory:
 
     def _note(self) -> None:
         torch = sys.modules["torch"]
-        if not torch.cuda.is_initialized():
+        if self._read is None or not torch.cuda.is_initialized():
             return
         for device in range(torch.cuda.device_count()):
             now = _peaks(self._stats(device))

@@ -1,7 +1,8 @@
-"""Seeds the random generators of a rank with its number.
+"""Seeds the random generators of a process.
 
 A new interpreter seeds them from the kernel's randomness; a forked one inherits the forker's state. Here a script that
-seeds nothing draws the same numbers in every run, and other numbers on every rank.
+seeds nothing draws the same numbers in every run and on every rank, which is one of the outcomes that it allows. So
+ranks share a model that they build without a seed as they share one that they build with one.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import random
 import sys
 
 
-def seed(rank: int) -> None:
-    """In the rank, before the script: Python's, numpy's and torch's default CPU generators.
+def seed(process: int = 0) -> None:
+    """Before the script: Python's, numpy's and torch's default CPU generators. `process` is 0 for ranks.
 
     Torch's CUDA generators need nothing: their default seed is a constant.
     """
-    number = int.from_bytes(hashlib.blake2b(f"rank {rank}".encode(), digest_size=8).digest(), "little")
+    number = int.from_bytes(hashlib.blake2b(f"process {process}".encode(), digest_size=8).digest(), "little")
     random.seed(number)
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed(number % 2**32)

@@ -1,7 +1,8 @@
-"""Gives Python's threads their names in the operating system too, as Python 3.14 does by itself.
+"""Tells the hook library about threads that Python starts.
 
-The hook library uses these names to tell the program's threads from PyTorch's watchdog threads, of which some are
-written in C++ and some in Python.
+They get their names in the operating system too, as Python 3.14 gives them by itself: the library uses these names to
+tell the program's threads from PyTorch's watchdog threads, of which some are written in C++ and some in Python. Those
+of the program's look on until they give the GPU work (emu/hook/threads/onlooker.c).
 """
 
 from __future__ import annotations
@@ -9,19 +10,27 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from collections.abc import Callable
+
+from ..private.changes import changes
+from .hook_library import Hook
 
 _PR_SET_NAME = 15
 _libc = ctypes.CDLL(None)
 
 
-def install() -> None:
-    """In the forker, once: threads that are started from now on have their names."""
-    if sys.version_info >= (3, 14):
-        return
-    bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]  # private, but there since 3.3
+def install(hook: Hook) -> None:
+    """In the forker, once, for threads that are started from now on."""
+    changes.install("new threads", lambda names: names.change("_bootstrap_inner", lambda real: _telling(hook, real)))
 
-    def named(self: threading.Thread) -> None:
-        _libc.prctl(_PR_SET_NAME, self.name.encode(), 0, 0, 0)
+
+def _telling(hook: Hook, bootstrap: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    names_itself = sys.version_info >= (3, 14)
+
+    def told(self: threading.Thread) -> None:
+        if not names_itself:
+            _libc.prctl(_PR_SET_NAME, self.name.encode(), 0, 0, 0)
+        hook.thread_looks_on(self.daemon)
         bootstrap(self)
 
-    threading.Thread._bootstrap_inner = named  # type: ignore[attr-defined]
+    return told

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..formats.ttir import LINE_END, names_of, one_line, parameters_of
+from ..private.changes import changes
 from .hook_library import Hook
 
-LINE_END = "|"
-"""Between the lines of a program, where it travels as one line."""
-_LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 _NAME = re.compile(r"%[\w.]+")
 _DECIDE = ("tt.addptr", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "tt.advance", "tt.descriptor",
            "arith.cmpi", "scf.if", "scf.while", "scf.condition")  # fmt: skip
@@ -37,12 +36,13 @@ class Computed(Protocol):
 
 def install(hook: Hook, computed: Computed) -> None:
     """In the forker, once. Does nothing without Triton."""
-    try:
-        from triton.compiler import CompiledKernel
-    except ImportError:
-        return
-    load = CompiledKernel._init_handles
+    told = functools.partial(_telling, hook, computed)
+    if changes.install("Triton's programs", lambda names: names.change("_init_handles", told)):
+        own = functools.partial(_launcher, hook, computed)
+        changes.install("Inductor's programs", lambda names: names.change("torch._C._StaticCudaLauncher", own))
 
+
+def _telling(hook: Hook, computed: Computed, load: Any) -> Any:
     @functools.wraps(load)
     def load_and_tell(self: Any) -> None:
         was_loaded = self.module is not None
@@ -50,17 +50,11 @@ def install(hook: Hook, computed: Computed) -> None:
         if not was_loaded and self.function is not None:
             _tell(hook, computed, self.function, self.asm.get("ttir"))
 
-    CompiledKernel._init_handles = load_and_tell
-    _install_for_inductor(hook, computed)
+    return load_and_tell
 
 
-def _install_for_inductor(hook: Hook, computed: Computed) -> None:
+def _launcher(hook: Hook, computed: Computed, launcher: Any) -> Any:
     """Inductor loads its kernels itself, from the file in Triton's cache that lies beside the program."""
-    import torch
-
-    launcher: Any = getattr(torch._C, "_StaticCudaLauncher", None)
-    if launcher is None:
-        return
 
     class Launcher:
         @staticmethod
@@ -76,7 +70,7 @@ def _install_for_inductor(hook: Hook, computed: Computed) -> None:
             setattr(Launcher, name, staticmethod(getattr(launcher, name)))
     # Cached graphs hold the class: they name it as they name torch's.
     Launcher.__module__, Launcher.__qualname__ = "torch._C", "_StaticCudaLauncher"
-    vars(torch._C)["_StaticCudaLauncher"] = Launcher
+    return Launcher
 
 
 def _tell(hook: Hook, computed: Computed, function: int, program: str | None) -> None:
@@ -87,24 +81,12 @@ def _tell(hook: Hook, computed: Computed, function: int, program: str | None) ->
         hook.kernel_program(function, text, parameter_widths(text), stored_through(text), number, layout)
 
 
-def one_line(program: str) -> str:
-    """The program without locations and comments, as one line."""
-    lines = (_LOCATION.sub("", line).strip() for line in program.replace(LINE_END, "/").replace(";", ",").splitlines())
-    return LINE_END.join(line for line in lines if line and not line.startswith(("#", "//")))
-
-
 def parameter_widths(text: str) -> str:
     """A character for each parameter of the kernel: the bytes of an integer that decides the work, or `-`."""
-    parameters = _parameters(text)
+    parameters = parameters_of(text)
     lines = [line for line in text.split(LINE_END) if not line.startswith("tt.func public")]
-    deciding = set(_deciding(lines, {f"%{name}" for name, _ in parameters}))
-    return "".join(_WIDTHS.get(kind, "-") if f"%{name}" in deciding else "-" for name, kind in parameters)
-
-
-def _parameters(text: str) -> list[tuple[str, str]]:
-    """Name and type of each parameter of the kernel."""
-    head = next((line for line in text.split(LINE_END) if line.startswith("tt.func public")), "")
-    return re.findall(r"%([\w.]+):\s*(!?[\w.]+)", head)
+    deciding = set(_deciding(lines, {f"%{one.name}" for one in parameters}))
+    return "".join(_WIDTHS.get(one.type, "-") if f"%{one.name}" in deciding else "-" for one in parameters)
 
 
 _STORES = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_reduce",
@@ -118,7 +100,7 @@ def stored_through(text: str) -> str:
     Addresses are followed from the stores to the parameters. A program that passes pointers to functions or makes
     them of integers may store through all of them.
     """
-    parameters = _parameters(text)
+    parameters = parameters_of(text)
     lines = [line for line in text.split(LINE_END) if not line.startswith("tt.func public")]
     everything = any("tt.call" in line or "tt.int_to_ptr" in line for line in lines)
     made_of, pending = _made_of(lines)
@@ -129,7 +111,7 @@ def stored_through(text: str) -> str:
             stored.add(value)
             pending += made_of.get(value, ())
     return "".join(
-        "w" if kind.startswith("!tt") and (everything or f"%{name}" in stored) else "-" for name, kind in parameters
+        "w" if one.type.startswith("!tt") and (everything or f"%{one.name}" in stored) else "-" for one in parameters
     )
 
 
@@ -137,7 +119,7 @@ def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     """What each value is made of, as far as that matters for addresses, and the addresses that are stored to."""
     made_of: dict[str, list[str]] = {}
     addresses: list[str] = []
-    regions: list[tuple[list[str], list[str]]] = []
+    regions: list[tuple[Sequence[str], list[str]]] = []
     """Of the loops and branches around a line: the values that it gives, and the loop's own names of them."""
     for line in lines:
         results, is_assignment, operation = line.partition(" = ")
@@ -148,7 +130,7 @@ def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
             addresses += values[:1]
         elif operation.startswith(("scf.for", "scf.while", "scf.if")):
             carried = re.findall(r"(%[\w.]+) = (%[\w.]+(?:#\d+)?)", operation.partition("(")[2])
-            given = _given(results)
+            given = names_of(results)
             for i, (inner, first) in enumerate(carried):
                 made_of.setdefault(inner, []).append(first)
                 if i < len(given):
@@ -159,19 +141,11 @@ def _made_of(lines: list[str]) -> tuple[dict[str, list[str]], list[str]]:
                 for name, value in zip(names, values, strict=False):
                     made_of.setdefault(name, []).append(value)
         elif results and not operation.startswith("tt.load"):
-            for name in _given(results):
+            for name in names_of(results):
                 made_of.setdefault(name, []).extend(values[:1] if operation.startswith("tt.addptr") else values)
         if regions and line.startswith("}") and not line.startswith(("})", "} else", "} do")):
             regions.pop()
     return made_of, addresses
-
-
-def _given(results: str) -> list[str]:
-    """The names of an operation's results: `%a:2` gives %a#0 and %a#1."""
-    names = []
-    for name, count in re.findall(r"(%[\w.]+)(?::(\d+))?", results):
-        names += [f"{name}#{i}" for i in range(int(count))] if count else [name]
-    return names
 
 
 def _deciding(lines: list[str], parameters: set[str]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..contract.process_setup import prctl
+from ..private.changes import changes
 from .script_imports import is_installed
 
 _PR_SET_PDEATHSIG = 1
@@ -128,23 +129,29 @@ class _Trial:
         return [name for name in new if name not in refused and _is_own_file_of(name)]
 
     def _observe(self) -> None:
-        get = os._Environ.__getitem__
+        environment_names = changes.usable("names of the environment")
+        if environment_names is not None:
+            environment_names.change("_Environ.__getitem__", self._observed)
+        # It marks the process: its children can use CUDA no more (torch.cuda._is_in_bad_fork).
+        counting = changes.usable("modules that count GPUs")
+        if counting is not None:
+            counting.change("_cuda_getDeviceCount", self._refusing)
+        sys.argv = _Arguments(sys.argv)
+        sys.argv.read = self._refuse_running
+        for module, name in ((socket, "gethostname"), (socket, "getfqdn"), (platform, "node")):
+            setattr(module, name, self._refusing(getattr(module, name)))
+        self._observe_imports()
 
+    def _observed(self, get: Callable[[Any, Any], str]) -> Callable[[Any, Any], str]:
         def observed(environment: Any, name: Any) -> Any:
             text = name if isinstance(name, str) else os.fsdecode(name)
             if text in self._names or text.startswith(self._beginnings):
                 self._refuse_running()
             return get(environment, name)
 
-        os._Environ.__getitem__ = observed  # type: ignore[method-assign]
-        # It marks the process: its children can use CUDA no more (torch.cuda._is_in_bad_fork).
-        cuda = getattr(sys.modules["torch"], "_C", None)
-        if cuda is not None and hasattr(cuda, "_cuda_getDeviceCount"):
-            cuda._cuda_getDeviceCount = self._refusing(cuda._cuda_getDeviceCount)
-        sys.argv = _Arguments(sys.argv)
-        sys.argv.read = self._refuse_running
-        for module, name in ((socket, "gethostname"), (socket, "getfqdn"), (platform, "node")):
-            setattr(module, name, self._refusing(getattr(module, name)))
+        return observed
+
+    def _observe_imports(self) -> None:
         plain_import, plain_import_module = builtins.__import__, importlib.import_module
 
         def import_(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:

@@ -13,10 +13,10 @@ import numbers
 import operator
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..interpreter.hook_library import Hook
-from .frames import Variables
+from .frames import Position, Variables
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
@@ -33,19 +33,6 @@ _COMPARISONS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
     ast.NotEq: operator.ne, ast.Is: operator.is_, ast.IsNot: operator.is_not,
 }  # fmt: skip
-
-
-class Position(NamedTuple):
-    """Of an expression in its file."""
-
-    line: int
-    last_line: int
-    column: int
-    last_column: int
-
-    @classmethod
-    def of(cls, node: ast.expr) -> Position:
-        return cls(node.lineno, node.end_lineno or 0, node.col_offset, node.end_col_offset or 0)
 
 
 class Unknown(Exception):

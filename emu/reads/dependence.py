@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from .loop_exits import walk
 
@@ -27,6 +27,48 @@ def followers(body: Sequence[ast.stmt], line: int, also: frozenset[str]) -> froz
 def mentions(node: ast.AST, names: frozenset[str]) -> bool:
     """Does the expression use one of these names?"""
     return any(_key(part) in names for part in ast.walk(node))
+
+
+def sources(body: Sequence[ast.stmt], expression: ast.expr, known: Callable[[ast.expr], bool]) -> Iterator[ast.expr]:
+    """What the expression's variables are assigned in this body, under which tests, and so on from these. `known`: is
+    the value of this expression known? It is not looked into.
+    """
+    assignments = list(_assignments(body, ()))
+    seen: set[str] = set()
+    todo = [expression]
+    while todo:
+        for name in _names(todo.pop(), known) - seen:
+            seen.add(name)
+            for assigned, values in assignments:
+                if name in assigned:
+                    yield from values
+                    todo += values
+
+
+def _assignments(
+    body: Sequence[ast.AST], tests: tuple[ast.expr, ...]
+) -> Iterator[tuple[frozenset[str], tuple[ast.expr, ...]]]:
+    """The names that each assignment sets; its value, and the tests under which it is made."""
+    for statement in body:
+        test = getattr(statement, "test", None)
+        under = tests if test is None else (*tests, test)
+        inner = [
+            part
+            for name in ("body", "orelse", "finalbody", "handlers", "cases")
+            for part in getattr(statement, name, ())
+        ]
+        yield from _assignments(inner, under)
+        if isinstance(statement, _ASSIGNMENTS) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names = frozenset(name for target in targets for name in _targets(target))
+            yield names, (statement.value, *tests)
+
+
+def _names(node: ast.AST, known: Callable[[ast.expr], bool]) -> set[str]:
+    if isinstance(node, ast.expr) and known(node):
+        return set()
+    found = {key} if (key := _key(node)) else set()
+    return found.union(*(_names(child, known) for child in ast.iter_child_nodes(node)))
 
 
 def of_callee(names: frozenset[str], module: Sequence[ast.stmt]) -> frozenset[str]:

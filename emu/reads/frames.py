@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import os
 import sys
 from collections.abc import Iterator
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..interpreter.code_owner import Owner, owner_of
 
@@ -15,6 +16,19 @@ _FAST_LOCALS = 1
 """CO_OPTIMIZED: the variables of such code are no dictionary."""
 MOST_FRAMES = 200
 _owners: dict[str, bool] = {}
+
+
+class Position(NamedTuple):
+    """Of an expression in its file."""
+
+    line: int
+    last_line: int
+    column: int
+    last_column: int
+
+    @classmethod
+    def of(cls, node: ast.expr) -> Position:
+        return cls(node.lineno, node.end_lineno or 0, node.col_offset, node.end_col_offset or 0)
 
 
 def program_frames() -> Iterator[FrameType]:
@@ -68,3 +82,9 @@ class Variables:
             if name in space:
                 return space[name]
         return default
+
+
+def position_of(code: CodeType, instruction: int) -> Position:
+    """Of the expression that the instruction belongs to."""
+    place = next(itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
+    return Position(*(number or 0 for number in place))

@@ -66,6 +66,11 @@ class SourceFile:
     def module(self) -> Statements:
         return self._tree.body
 
+    def functions(self) -> Iterator[Statements]:
+        """The bodies of all functions."""
+        for function in self._functions.values():
+            yield function.body
+
     def body(self, code: CodeType) -> Statements:
         """Of the function, or of the module; empty for other code (a lambda function, a comprehension)."""
         if code.co_name == "<module>":

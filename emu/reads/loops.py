@@ -1,4 +1,10 @@
-"""Loops of the program that only a value can end which nobody computed: they go round for ever.
+"""Loops of the program that nothing but a value that is not computed can end: they never end.
+
+What this earns: a script that trains until a loss or an accuracy is reached ends with exit code 77 and a message that
+names the loop and the value, instead of running for ever. It earns nothing else: `decisions` tells at the first read
+which line decides. No script of tests/e2e/scripts and no public program of tests/frameworks has such a loop. It is kept
+because nothing simpler tells such a loop from one that reads a loss in each of a million steps: turns must be counted,
+in which there may be many reads, and conditions be looked at in each.
 
 A read that is repeated often is looked at more closely. The program's source tells the loops around it (`loop_exits`),
 and which variables follow from it (`dependence`). A loop waits for the read if each of its exits has a condition that
@@ -8,7 +14,7 @@ happen. Conditions are looked at in each turn: one change, and the loop does not
 
 from __future__ import annotations
 
-import itertools
+import ast
 import sys
 import threading
 from collections.abc import Sequence
@@ -18,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..interpreter.hook_library import Hook
 from ..interpreter.real_time import monotonic
-from .conditions import Evaluation, Position, Unknown
-from .dependence import followers, mentions, of_callee
-from .frames import Variables, path_of, program_frames
+from .conditions import Evaluation, Unknown
+from .dependence import followers, mentions, of_callee, sources
+from .frames import Position, Variables, path_of, position_of, program_frames
 from .loop_exits import Condition, Loop, SourceFile, walk
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
 MANY_READS = 64
 """So many reads at one place are worth a closer look, and then twice as many, and so on."""
 SLOW_READS, SLOW_S = 3, 20.0
-"""The same for so many reads in so many seconds of real time."""
+"""So many reads at one place in so many seconds of real time are worth a closer look, too."""
 MOST_PLACES = 10_000
 """That are remembered: a program may compile code all the time."""
 FEW_TURNS = 3
@@ -48,11 +54,6 @@ class _Place:
     look_at: int = MANY_READS
     """How many reads until the next look."""
     since_s: float = 0.0
-
-
-def _position(code: CodeType, instruction: int) -> Position:
-    place = next(itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
-    return Position(*(number or 0 for number in place))
 
 
 class _Candidate:
@@ -98,15 +99,22 @@ class _Candidate:
         return all(found) and any(self._follows(condition) for conditions in found for condition in conditions)
 
     def _closed(self, conditions: Sequence[Condition], variables: Variables) -> dict[Condition, list[Any]]:
+        """Conditions that are false. Their values are also those of which their variables are made in the loop: `done`
+        may stay False for long while a counter goes up that sets it in the end."""
         closed = {}
         for condition in conditions:
             at = Evaluation(variables, self.reads, self._hook)
             try:
                 if bool(at.of(condition.expression)) != condition.holds:
+                    for source in sources(self.loop.node.body, condition.expression, self._is_read):
+                        at.of(source)
                     closed[condition] = at.leaves
             except Unknown:
                 continue
         return closed
+
+    def _is_read(self, expression: ast.expr) -> bool:
+        return Position.of(expression) in self.reads
 
 
 @dataclass(slots=True)
@@ -165,7 +173,7 @@ class WaitingLoops:
         if position is None:
             if len(self._positions) > MOST_PLACES:
                 self._positions.clear()
-            position = self._positions[code, instruction] = _position(code, instruction)
+            position = self._positions[code, instruction] = position_of(code, instruction)
         return code, position
 
     # ---- finding a loop --------------------------------------------------------------------------------------------

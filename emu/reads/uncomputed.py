@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..contract.stated_values import Number, StatedValue
 from ..interpreter.hook_library import Hook
+from .checkpoints import Checkpoints
+from .decisions import Decisions
 from .loops import WaitingLoops
 from .stated import StatedValues
 
@@ -20,19 +22,25 @@ class UncomputedReads:
     Nothing that the methods here call is work of the program's: see emu.interpreter.frame_counter.
     """
 
-    def __init__(self, hook: Hook, values: tuple[StatedValue, ...], most_turns: int) -> None:
+    def __init__(self, hook: Hook, values: tuple[StatedValue, ...], most_turns: int, checkpoints: Checkpoints) -> None:
         """In the forker, in the folder where the program is started. `most_turns`: of a loop that waits."""
         folder = os.getcwd()
+        self._hook = hook
+        self.checkpoints = checkpoints
         self.stated = StatedValues(hook, values, folder)
         self._loops = WaitingLoops(hook, most_turns, folder)
+        self.decisions = Decisions(hook, folder)
 
     def start(self, rank: int) -> None:
         """In the rank, before its script runs."""
         self.stated.start(rank)
+        self.checkpoints.start(self._hook)
 
     def report(self) -> None:
         """At the rank's end."""
         self.stated.report()
+        self.checkpoints.report()
+        self.decisions.report()
 
     def stated_value(self, tensor: Tensor) -> Number | None:
         """What `--value` says that the program reads of the tensor now, whose values nobody computed: a number that the
@@ -43,7 +51,15 @@ class UncomputedReads:
 
     def note(self, tensor: Tensor, value: Any, *, stated: bool) -> None:
         """The program gets this value of a tensor that nobody computed; None: several values."""
+        if self.checkpoints.writing:
+            return  # for a file: the program does not look at it
         self._loops.note_read(tensor, value, stated=stated)
+        if not stated and (tensor.is_floating_point() or tensor.is_complex()):
+            self.decisions.note_read(tensor, value)
+
+    def how_to_state(self, line: str) -> str:
+        """The end of a message about a read at this line."""
+        return self.decisions.how_to_state(line)
 
     def computed(self) -> None:
         """The program reads values that were computed. To be called if a value is stated at all."""

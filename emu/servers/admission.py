@@ -79,7 +79,7 @@ class Admission:
         if it cannot enter.
         """
         try:
-            _enter(isolation.host_name(index), seen, network)
+            _enter(index, seen, network)
         except OSError as error:
             os.write(self._enter, _words(error))
             os._exit(1)
@@ -103,15 +103,16 @@ class Admission:
 
 
 def _words(error: OSError) -> bytes:
-    return str(error.strerror or error).encode()
+    words = str(error.strerror or error)
+    return (f"cannot use {error.filename}: {words}" if error.filename else words).encode()
 
 
-def _enter(hostname: str, seen: file_system.View, network: int | None) -> None:
+def _enter(index: int, seen: file_system.View, network: int | None) -> None:
     if network is not None:
         namespaces.join(network, namespaces.NET, "a net namespace")
         FIRST_FREE_PORT.write_text("0")
     kinds = namespaces.MOUNTS | namespaces.UTS | namespaces.IPC
     namespaces.unshare(kinds, "mount, uts and ipc namespaces")
-    socket.sethostname(hostname)
-    file_system.enter(seen, hostname, own_network=network is not None)
+    socket.sethostname(isolation.host_name(index))
+    file_system.enter(seen, index, own_network=network is not None)
     namespaces.unshare(namespaces.USER | namespaces.MOUNTS, "a server's user namespace")

@@ -7,7 +7,6 @@ the interpreter's folders are read-only. Everything else is this machine's.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,10 +14,9 @@ from dataclasses import dataclass
 
 from ..contract import isolation
 from ..contract.job import Job
-from . import linux
+from . import kernel_files, linux
 
 READ_ONLY = ("/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/sbin", "/usr")
-READ_ONLY_IN_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 _NOT_NEEDED = ("OLDPWD", "SSH_AUTH_SOCK", "TMPDIR", "TEMP", "TMP", "XDG_RUNTIME_DIR")
 """Environment variables whose paths a server does without."""
 
@@ -31,6 +29,7 @@ class View:
     """Below /tmp or below a read-only folder, but the same as outside."""
     read_only: tuple[str, ...]
     runtime_dir: str
+    """Read-only but for the folders of `isolation.ranks_folder` and `isolation.server_folder`."""
 
 
 def view(job: Job) -> View:
@@ -57,9 +56,9 @@ def write_shared_files(job: Job, network: str) -> None:
         file.write(isolation.hosts_file(len(job.servers), network))
 
 
-def enter(seen: View, hostname: str, own_network: bool) -> None:
+def enter(seen: View, server: int, own_network: bool) -> None:
     """In the server, first process of a new pid namespace, in a new mount namespace. Raises OSError."""
-    cwd = os.getcwd()
+    cwd, hostname = os.getcwd(), isolation.host_name(server)
     linux.mount("none", "/", None, linux.RECURSIVE | linux.PRIVATE)
     kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in seen.kept}
     try:
@@ -67,21 +66,20 @@ def enter(seen: View, hostname: str, own_network: bool) -> None:
             linux.mount(folder, folder, None, linux.BIND | linux.RECURSIVE)
             linux.make_read_only(folder)
         _identify(seen.runtime_dir, hostname)
+        kernel_files.mount_devices()
         for folder in isolation.PRIVATE:
             linux.mount("tmpfs", folder, "tmpfs", linux.NO_SETUID | linux.NO_DEVICES, "mode=1777")
         for path, descriptor in kept.items():  # sorted: a folder comes before what is in it
             _make_mount_point(path, descriptor)
             linux.mount(f"/proc/self/fd/{descriptor}", path, None, linux.BIND | linux.RECURSIVE)
+        _protect(seen.runtime_dir, server)
     finally:
         for descriptor in kept.values():
             os.close(descriptor)
     if own_network:
-        _mount_sys()
-    linux.mount("proc", "/proc", "proc", linux.NO_SETUID | linux.NO_DEVICES | linux.NO_EXEC)
-    for path in READ_ONLY_IN_PROC:
-        if os.path.exists(path):
-            linux.mount(path, path, None, linux.BIND | linux.RECURSIVE)
-            linux.make_read_only(path)
+        kernel_files.mount_sys()
+    kernel_files.mount_proc()
+    kernel_files.make_read_only()
     os.chdir(cwd)
 
 
@@ -102,6 +100,15 @@ def _identify(runtime_dir: str, hostname: str) -> None:
             linux.make_read_only(target)
 
 
+def _protect(runtime_dir: str, server: int) -> None:
+    """Ranks read what the run's other processes write here, such as costs and the names of servers."""
+    writable = (isolation.ranks_folder(runtime_dir), isolation.server_folder(runtime_dir, server))
+    linux.mount(runtime_dir, runtime_dir, None, linux.BIND | linux.RECURSIVE)
+    for folder in writable:
+        linux.mount(folder, folder, None, linux.BIND)
+    linux.make_read_only(runtime_dir)
+
+
 def _make_mount_point(path: str, descriptor: int) -> None:
     if os.path.lexists(path):
         return
@@ -110,16 +117,3 @@ def _make_mount_point(path: str, descriptor: int) -> None:
         os.mkdir(path)
     else:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
-
-
-def _mount_sys() -> None:
-    """/sys shows the interfaces of the network namespace in which it was mounted. Where a container hides parts of
-    /sys the kernel does not permit another mount of it; then it shows this machine's.
-    """
-    with contextlib.suppress(OSError):
-        cgroups = os.open("/sys/fs/cgroup", os.O_PATH | os.O_CLOEXEC)
-        try:
-            linux.mount("sysfs", "/sys", "sysfs", linux.NO_SETUID | linux.NO_DEVICES | linux.NO_EXEC | linux.READ_ONLY)
-            linux.mount(f"/proc/self/fd/{cgroups}", "/sys/fs/cgroup", None, linux.BIND | linux.RECURSIVE)
-        finally:
-            os.close(cgroups)

@@ -33,11 +33,11 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
     _check(result, f"cannot mount {kind or source} on {target}")
 
 
-def make_read_only(target: str) -> None:
-    """Makes the mount at `target` read-only. Its other flags may be locked, so they stay."""
-    flags = os.statvfs(target).f_flag
-    kept = sum(mount_flag for statvfs_flag, mount_flag in _KEPT_FLAGS if flags & statvfs_flag)
-    mount("none", target, None, REMOUNT | BIND | READ_ONLY | kept)
+def make_read_only(target: str, flags: int = 0) -> None:
+    """Makes the mount at `target` read-only, with these flags, too. Its other flags may be locked, so they stay."""
+    has = os.statvfs(target).f_flag
+    kept = sum(mount_flag for statvfs_flag, mount_flag in _KEPT_FLAGS if has & statvfs_flag)
+    mount("none", target, None, REMOUNT | BIND | READ_ONLY | kept | flags)
 
 
 def drop_capabilities() -> None:

@@ -38,10 +38,11 @@ class RunNamespaces:
     bridge: int | None
     """The net namespace of the bridge, which exists as long as this descriptor; None if there is none."""
     networks: list[int]
-    """By server; empty if servers have this machine's network."""
+    """Of the servers that this forker starts; empty if servers have this machine's network."""
 
-    def network(self, server: int) -> int | None:
-        return self.networks[server] if self.networks else None
+    def network(self, place: int) -> int | None:
+        """`place`: the server's among those."""
+        return self.networks[place] if self.networks else None
 
     def close(self) -> None:
         """In a server, once it has entered: it keeps no way to other servers. In the forker: after all servers."""
@@ -63,7 +64,7 @@ class Preparation:
         self._pid = os.fork()
         if self._pid == 0:
             self._ours.close()
-            _make(theirs, network_builder, seen, len(job.servers) if self._private else 0)
+            _make(theirs, network_builder, seen, job.hosted[0], len(job.hosted) if self._private else 0)
         theirs.close()
         self._error = ""
         try:
@@ -88,14 +89,16 @@ class Preparation:
                 if answer != namespaces.READY:
                     error = answer.decode(errors="replace") or "the process that joins the networks ended"
             if error:
-                raise CannotIsolate(error + _forbidding_setting())
+                raise CannotIsolate(error + forbidding_setting())
         user, *networks = descriptors
         bridge = networks.pop(0) if networks else None
         return RunNamespaces(user, bridge, networks)
 
 
-def _make(forker: socket.socket, builder: socket.socket, seen: file_system.View, servers: int) -> NoReturn:
-    """In the short-lived process: makes the namespaces, tries them, sends them. The first network is the run's."""
+def _make(forker: socket.socket, builder: socket.socket, seen: file_system.View, first: int, servers: int) -> NoReturn:
+    """In the short-lived process: makes the namespaces, tries them as those of the server `first`, sends them. The
+    first network is the run's.
+    """
     try:
         namespaces.unshare(namespaces.USER, "a user namespace")
         forker.send(_READY)
@@ -108,7 +111,7 @@ def _make(forker: socket.socket, builder: socket.socket, seen: file_system.View,
             for _ in range(servers):
                 namespaces.unshare(namespaces.NET, "a net namespace")
                 descriptors.append(namespaces.own("net"))
-        _try(seen, descriptors[2] if servers else None)
+        _try(first, seen, descriptors[2] if servers else None)
         if servers:
             namespaces.send(builder, descriptors)
         namespaces.send(forker, descriptors)
@@ -126,17 +129,17 @@ def _tell(forker: socket.socket, text: str) -> None:
         forker.send(text.encode())
 
 
-def _try(seen: file_system.View, network: int | None) -> None:
+def _try(server: int, seen: file_system.View, network: int | None) -> None:
     """Raises CannotIsolate if a process cannot become a server."""
     adopt_orphans()
     admission = Admission()
     if admission.fork(None):
-        admission.enter(0, seen, network)
+        admission.enter(server, seen, network)
         os._exit(0)
     os.waitpid(admission.finish(), 0)
 
 
-def _forbidding_setting() -> str:
+def forbidding_setting() -> str:
     """`` (user.max_user_namespaces is 0)``"""
     for path, value, words in _SETTINGS:
         with contextlib.suppress(OSError):

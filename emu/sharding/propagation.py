@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ..interpreter.hook_library import Hook
+from ..private.changes import Names, changes
 from .results import Results, follows_from_name
 
 _CODE_UNITS = 80
@@ -22,21 +22,28 @@ _AN_OPERATOR = 3_500
 _A_TENSOR_OF_A_LIST = 400
 _A_RESULT_OF_A_LIST = 100
 _A_SINGLE_DIM_RESULT = 1_250
-"""The same for a strategy that DTensor expands to all dimensions of the mesh; from PyTorch 2.15 on for most lists."""
+"""A result of a strategy that DTensor expands to all dimensions of the mesh; from PyTorch 2.15 on for most lists."""
 _A_SINGLE_DIM_PAIR = 8
 """Then all tensors are looked at for each result."""
 
 
-def install(hook: Hook, folder: Path | None) -> None:
-    """In the forker, once torch is imported. `folder`: where ranks keep results for each other; None: they do not."""
-    from torch.distributed._functional_collectives import _are_we_tracing
-    from torch.distributed.tensor import DTensor, _redistribute
-    from torch.distributed.tensor._sharding_prop import ShardingPropagator
+def install(hook: Hook, results: Results | None) -> None:
+    """In the forker, once torch is imported. `results`: those that ranks share; None: they share none."""
+    if results is not None and changes.usable("shared shardings") is None:
+        results = None
+    changes.install("sharding propagation", functools.partial(_change, hook, results))
 
-    results = Results(folder) if folder is not None else None
-    tracing: Callable[[], bool] = _are_we_tracing
-    original: Callable[[Any, Any], Any] = ShardingPropagator.propagate_op_sharding_non_cached
 
+def _change(hook: Hook, results: Results | None, names: Names) -> None:
+    tracing: Callable[[], bool] = names.get("_are_we_tracing")
+    names.change("propagate_op_sharding_non_cached", functools.partial(_propagating, hook, results, tracing))
+    names.change("sharding_propagator.propagate_op_sharding", _cached_again)
+    names.change("_gen_transform_infos", functools.partial(_uncounted, hook))
+
+
+def _propagating(
+    hook: Hook, results: Results | None, tracing: Callable[[], bool], original: Callable[[Any, Any], Any]
+) -> Callable[[Any, Any], Any]:
     @functools.wraps(original)
     def propagate(self: Any, op_schema: Any) -> Any:
         if hook.is_uncounted() or hook.measures_host() or tracing():
@@ -54,15 +61,14 @@ def install(hook: Hook, folder: Path | None) -> None:
             hook.uncounted(-1)
             hook.python_work(functions, _CODE_UNITS)
 
-    changed: Any = ShardingPropagator
-    changed.propagate_op_sharding_non_cached = propagate
-    propagator: Any = DTensor._op_dispatcher.sharding_propagator
-    # It has a cache around the method as it was when it was made.
-    propagator.propagate_op_sharding = type(propagator.propagate_op_sharding)(
-        propagator.propagate_op_sharding_non_cached
-    )
-    redistribute: Any = _redistribute
-    redistribute._gen_transform_infos = _uncounted(hook, redistribute._gen_transform_infos)
+    return propagate
+
+
+def _cached_again(cached: Any) -> Any:
+    """A new cache around the method as it is now: the one that is there has kept it as it was."""
+    from torch.distributed.tensor import DTensor
+
+    return type(cached)(DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding_non_cached)
 
 
 def functions_for(propagator: Any, schema: Any) -> int:
@@ -96,5 +102,7 @@ def _uncounted(hook: Hook, cached: Any) -> Any:
         finally:
             hook.uncounted(-1)
 
-    call.cache_clear, call.cache_info = cached.cache_clear, cached.cache_info  # type: ignore[attr-defined]
+    for name in ("cache_clear", "cache_info"):
+        if hasattr(cached, name):
+            setattr(call, name, getattr(cached, name))
     return call

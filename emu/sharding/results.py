@@ -8,15 +8,15 @@ have to be redistributed are not shared, since they may hold local shapes.
 from __future__ import annotations
 
 import contextlib
-import copyreg
 import fcntl
 import hashlib
-import io
 import os
-import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from ..keeping.client import Client
+from .encoding import CannotEncode, Encoding
 
 _OPERATORS = ("aten::_foreach_", "aten::_fused_", "aten::stack")
 _FEWEST_SPECS = 16
@@ -32,10 +32,12 @@ class _Unnamed(Exception):
 class Results:
     """The results of one run."""
 
-    def __init__(self, folder: Path) -> None:
-        """`folder` is made if it is missing."""
+    def __init__(self, client: Client, folder: Path, processes: int) -> None:
+        """`folder`: of locks, which is made if it is missing. `processes`: how many will ask for each result."""
         folder.mkdir(parents=True, exist_ok=True)
+        self._client = client
         self._folder = folder
+        self._processes = processes
 
     def get(self, schema: Any, compute: Callable[[], Any]) -> Any:
         """The result for `schema` (an OpSchema that `follows_from_name`). `compute` is called if no rank has told it,
@@ -61,16 +63,26 @@ class Results:
     def _read(self, name: str, meshes: list[Any]) -> tuple[Any] | None:
         """None: no rank has told it. (None,): it is not shared."""
         try:
-            told = (self._folder / name).read_bytes()
-        except FileNotFoundError:
+            piece = self._client.get(f"sharding {name}")
+            if piece is None:
+                return None
+            with open(piece.descriptor, "rb") as file:
+                told = os.pread(file.fileno(), piece.nbytes, 0)
+        except OSError:
             return None
-        found: tuple[Any] = _load(told, meshes)
-        return found
+        try:
+            return _load(told, meshes)
+        except Exception:  # a rank has published something else: this one computes
+            return (None,)
 
     def _write(self, name: str, told: bytes) -> None:
-        unfinished = self._folder / f"{name}.part"
-        unfinished.write_bytes(told)
-        os.replace(unfinished, self._folder / name)
+        descriptor = os.memfd_create("phantora", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with open(descriptor, "wb") as file:
+            file.write(told)
+            file.flush()
+            piece = self._client.put(f"sharding {name}", "", self._processes, descriptor)
+        if piece is not None and piece.descriptor >= 0:
+            os.close(piece.descriptor)
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
@@ -101,10 +113,18 @@ def _redistributes_nothing(result: Any) -> bool:
 
 def _told(result: Any, meshes: list[Any]) -> bytes:
     """What other ranks read."""
+    encoding = Encoding(meshes)
     if _redistributes_nothing(result):
-        with contextlib.suppress(pickle.PicklingError):  # it refers to a mesh that is none of its arguments'
-            return _dump(result, meshes)
-    return _dump(None, meshes)
+        with contextlib.suppress(CannotEncode):
+            return encoding.encode((result,))
+    return encoding.encode((None,))
+
+
+def _load(told: bytes, meshes: list[Any]) -> tuple[Any]:
+    found = Encoding(meshes).decode(told)
+    if not isinstance(found, tuple) or len(found) != 1 or not (found[0] is None or _redistributes_nothing(found[0])):
+        raise ValueError(found)
+    return found
 
 
 def _name(schema: Any, meshes: list[Any]) -> str:
@@ -182,43 +202,3 @@ def _mesh_text(mesh: Any) -> str:
     """What strategies ask of a mesh: they compare costs by its sizes, and those of ranks outside are 0."""
     takes_part = mesh.get_coordinate() is not None
     return f"{mesh.device_type} {tuple(mesh.shape)} {mesh.mesh_dim_names} {takes_part}"
-
-
-def _dump(result: Any, meshes: list[Any]) -> bytes:
-    """With numbers in place of the meshes, which are the reader's own."""
-    file = io.BytesIO()
-    _Pickler(file, meshes).dump((result,))
-    return file.getvalue()
-
-
-def _load(told: bytes, meshes: list[Any]) -> Any:
-    return _Unpickler(io.BytesIO(told), meshes).load()
-
-
-class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, meshes: list[Any]) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._numbers = {id(mesh): number for number, mesh in enumerate(meshes)}
-
-    def persistent_id(self, value: Any) -> int | None:
-        return self._numbers.get(id(value))
-
-    def reducer_override(self, value: Any) -> Any:
-        """A spec without its hash, which differs between processes."""
-        from torch.distributed.device_mesh import DeviceMesh
-        from torch.distributed.tensor._dtensor_spec import DTensorSpec
-
-        if isinstance(value, DeviceMesh):
-            raise pickle.PicklingError
-        if type(value) is not DTensorSpec:
-            return NotImplemented
-        return copyreg.__newobj__, (DTensorSpec,), vars(value) | {"_hash": None}  # type: ignore[attr-defined]
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, meshes: list[Any]) -> None:
-        super().__init__(file)
-        self._meshes = meshes
-
-    def persistent_load(self, number: Any) -> Any:
-        return self._meshes[number]

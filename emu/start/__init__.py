@@ -7,6 +7,6 @@ Lives here: which versions of Python and PyTorch are `supported`, the `forker` a
 Comes in: the job's description and "terminate", from the launcher.
 Goes out: "ready", "isolation", "started", "exited", "dismissed", "command_ended", "server_lost", "failed" and "done",
 to the launcher; the ranks' logs.
-May import: `emu.contract`, `emu.servers`, `emu.interpreter`, `emu.clock`, `emu.control`; torch and the standard
-library.
+May import: `emu.contract`, `emu.servers`, `emu.interpreter`, `emu.clock`, `emu.control`, `emu.loading`; torch and the
+standard library.
 """

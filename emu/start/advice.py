@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 NVCC = (
@@ -9,17 +10,40 @@ NVCC = (
     "toolkit on this machine, or use what needs no compiler (DeepSpeed's optimizers: "
     'put `"torch_adam": true` into the params)'
 )
-_ADVICE = ((re.compile(r"\bCUDA_HOME\b|\bnvcc\b"), NVCC),)
+CUPY = (
+    "CuPy is not emulated: it brings a CUDA runtime of its own, and the emulated GPUs serve PyTorch alone. Compute "
+    "with PyTorch's tensors, or with NumPy on the host"
+)
+SPAWN = (
+    "the script starts processes itself, in each rank again; if they are its ranks, start it once on each server: "
+    "phantora-async run -n N --launcher -- python SCRIPT"
+)
+_SPAWNED = re.compile(r"^Process(Raised|Exited)Exception\b")
+"""What torch.multiprocessing.spawn raises."""
+_ADVICE = (
+    (re.compile(r"\bCUDA_HOME\b|\bnvcc\b"), NVCC),
+    (re.compile(r"^(CUDARuntimeError|CUDADriverError)\b"), CUPY),
+)
 
 
 def advice(error: BaseException) -> str:
     """One sentence, or "" if nothing is known about the error or what caused it."""
     seen: set[int] = set()
     cause: BaseException | None = error
+    if _SPAWNED.match(type(error).__name__) and "RANK" in os.environ:
+        return SPAWN
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         for pattern, text in _ADVICE:
-            if pattern.search(f"{type(cause).__name__}: {cause}"):
+            if pattern.search(_text(cause)):
                 return text
         cause = cause.__cause__ or cause.__context__
     return ""
+
+
+def _text(error: BaseException) -> str:
+    """Without its own text, if making that fails."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__

@@ -20,7 +20,8 @@ from typing import Any
 from ..contract import isolation
 from ..contract.job import Job
 from ..contract.messages import ControlSocket
-from ..contract.process_setup import adopt_orphans
+from ..contract.process_setup import NO_PROCESS, NO_PROCESS_HINT, adopt_orphans
+from ..private.changes import changes
 from ..servers import file_system
 from ..servers.admission import Admission, CannotIsolate
 from ..servers.run_namespaces import Preparation, RunNamespaces
@@ -32,12 +33,15 @@ def main(fileno: int, network_fileno: int) -> None:
     """The forker's process, from its first message to its end. `fileno`: its end of the control socket;
     `network_fileno`: of the socket to the process that joins the servers' networks.
     """
+    processes.close_others({0, 1, 2, fileno, network_fileno})
     control = ControlSocket(socket.socket(fileno=fileno))
     message = control.receive()
     if message is None:
         return
     job = Job.read(message["file"])
     adopt_orphans()
+    for index in job.hosted:
+        os.mkdir(isolation.server_folder(job.runtime_dir, index))
     try:
         # It has no child yet, and does not read the control socket for the seconds that importing torch takes.
         with processes.ending_with_parent(job.runtime_dir):
@@ -50,15 +54,26 @@ def main(fileno: int, network_fileno: int) -> None:
     except CannotPrepare as error:
         control.send("failed", message=str(error), hint=error.hint)
         return
+    except BlockingIOError:  # fork(2)
+        control.send("failed", message=NO_PROCESS, hint=NO_PROCESS_HINT)
+        processes.kill_descendants()
+        return
     launching.make_interpreter_folder(job)
     import torch
 
     control.send("ready", torch=torch.__version__, python=sys.version.partition(" ")[0])
+    for text in changes.take_untold():
+        control.send("left_out", text=text)
     orders = _Orders(job.hosted)
-    if namespaces is None:
-        servers = _fork_servers(job, prepared, control, orders)
-    else:
-        servers = _fork_isolated_servers(job, prepared, namespaces, control, orders)
+    try:
+        if namespaces is None:
+            servers = _fork_servers(job, prepared, control, orders)
+        else:
+            servers = _fork_isolated_servers(job, prepared, namespaces, control, orders)
+    except BlockingIOError:
+        control.send("failed", message=NO_PROCESS, hint=NO_PROCESS_HINT)
+        processes.kill_descendants()
+        return
     orders.forget()
     _supervise(job, servers, control, orders)
 
@@ -140,12 +155,12 @@ def _fork_isolated_servers(
         if admission.fork(namespaces.user):
             for other in admissions:
                 other.forget()
-            admission.enter(index, seen, namespaces.network(index))
+            admission.enter(index, seen, namespaces.network(job.hosted.index(index)))
             namespaces.close()
             server.main(job, index, prepared, control, orders.of(index), 0)  # the forker is in another pid namespace
         admissions.append(admission)
     servers: dict[int, int] = {}
-    for index, admission in enumerate(admissions):
+    for index, admission in zip(job.hosted, admissions, strict=True):
         try:
             servers[admission.finish()] = index
         except CannotIsolate as error:  # although another server could before

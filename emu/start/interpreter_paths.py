@@ -5,12 +5,12 @@ This is for programs that Python starts. A shell script that names an absolute p
 
 from __future__ import annotations
 
-import _posixsubprocess
+import functools
 import os
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
+from ..private.changes import Names, changes
 from . import program
 
 
@@ -19,17 +19,22 @@ def install(real: str, folder: str) -> None:
     forked from it start programs this way.
     """
     replaced = _Replaced(real, folder)
-    fork_exec = _posixsubprocess.fork_exec
+    changes.install("interpreters by their path", functools.partial(_change, replaced))
+    for name in ("execv", "execve", "posix_spawn", "posix_spawnp"):
+        setattr(os, name, _with_stub(getattr(os, name), replaced))
 
+
+def _change(replaced: _Replaced, names: Names) -> None:
+    # multiprocessing takes it from its module at each use, subprocess has a name of its own.
+    for module in ("_posixsubprocess.fork_exec", "subprocess._fork_exec"):
+        names.change(module, functools.partial(_forking, replaced))
+
+
+def _forking(replaced: _Replaced, fork_exec: Callable[..., int]) -> Callable[..., int]:
     def fork_and_execute(arguments: Any, executables: Any, *others: Any) -> int:
         return fork_exec(arguments, [os.fsencode(replaced(os.fsdecode(path))) for path in executables], *others)
 
-    # multiprocessing takes it from its module at each use, subprocess has a name of its own.
-    _posixsubprocess.fork_exec = fork_and_execute
-    if hasattr(subprocess, "_fork_exec"):
-        subprocess._fork_exec = fork_and_execute
-    for name in ("execv", "execve", "posix_spawn", "posix_spawnp"):
-        setattr(os, name, _with_stub(getattr(os, name), replaced))
+    return fork_and_execute
 
 
 def _with_stub(execute: Callable[..., Any], replaced: Callable[[Any], Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from ..contract import installed
+from ..contract import installed, isolation
 from ..contract.job import Job
 from . import interpreter_paths, processes, program, rank, warm_children
 from .prepare import Prepared
@@ -54,7 +54,7 @@ def listen(job: Job, server: int) -> socket.socket:
 
 
 def _path(job: Job, server: int) -> str:
-    return f"{job.runtime_dir}/server{server}"
+    return os.path.join(isolation.server_folder(job.runtime_dir, server), "stubs")
 
 
 def offer_interpreter(job: Job, server: int) -> None:

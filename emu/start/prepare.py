@@ -18,24 +18,31 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..clock import barriers, time_functions, timeouts
+from ..clock import barriers, rendezvous, time_functions, timeouts
 from ..clock.virtual_clock import VirtualClock
 from ..compiled.launches import CompiledKernels
 from ..compiler import compile_time, graph_cache, likely, split_graphs, triton_cache
-from ..contract import routing_policy, stated_values
+from ..contract import isolation, loading_policy, routing_policy, stated_values
 from ..contract.job import Job
 from ..control import dispatcher
-from ..interpreter import call_sites, data_loader, frame_counter, heap, thread_names, triton_programs
+from ..folding.ranks import FoldedRanks
+from ..interpreter import call_sites, completed_work, frame_counter, heap, thread_names, triton_programs
 from ..interpreter.hook_library import Hook, HookError
 from ..interpreter.memory_holders import MemoryHolders
 from ..interpreter.nvtx_ranges import NvtxRanges
 from ..interpreter.peak_memory import PeakMemory
+from ..keeping.client import Client
+from ..loading import processors
+from ..loading.iterators import DataLoading
 from ..preload import automatic
+from ..private import imports
+from ..private.changes import changes
+from ..reads.checkpoints import Checkpoints
 from ..reads.uncomputed import UncomputedReads
 from ..sharding import propagation
+from ..sharding.results import Results
 from ..weights import installation
-from ..weights.store import Store
-from . import supported
+from . import keepers, supported, unused_gpu
 
 COMMON_MODULES = (
     "torch.distributed",
@@ -62,6 +69,13 @@ COMMON_MODULES = (
 """What training scripts import anyway: a rank that imports one itself needs time and private memory for it."""
 
 
+USED_BY_RANKS = (
+    "memory peaks", "memory statistics of accelerators", "memory pools", "memory holders", "memory that was missing",
+    "waiting for threads", "exit handlers", "interpreters by their path",
+)  # fmt: skip
+"""Private names that ranks use at their start and end: they are looked at here, where it takes no host time."""
+
+
 class CannotPrepare(Exception):
     """This environment cannot run emulated ranks. The message says why, `hint` what to do."""
 
@@ -82,10 +96,11 @@ class Prepared:
     computed: dispatcher.Installed
     """Our functions in PyTorch's dispatcher."""
     reads: UncomputedReads
-    store: Store | None
-    """CPU-side weights that ranks share; None: they share none."""
+    loading: DataLoading
     folders: dict[tempfile.TemporaryDirectory[str], weakref.finalize[..., object]]
     """Temporary folders that imported modules have made, and what removes them when the interpreter ends."""
+    folded: FoldedRanks | None = None
+    """Who plays whom; None: every rank has a process."""
 
 
 def prepare(job: Job) -> Prepared:
@@ -93,16 +108,18 @@ def prepare(job: Job) -> Prepared:
     interpreter. Raises CannotPrepare.
     """
     gc.disable()  # little of what is imported becomes garbage
-    graph_cache.install(_check_torch())
+    graph_cache.install(check_torch())
     split_graphs.install()
+    checkpoints = Checkpoints()
+    checkpoints.install(imports.when_imported)
     hook = _load_hook(job)
     _import_modules(COMMON_MODULES + (likely.COMPILER_MODULES if likely.compiles(job.script, job.arguments) else ()))
     _preload(job.preload)
     if job.auto_preload:
         automatic.preload(job)
     hook.learn_versions()
-    if len(job.hosted) == len(job.servers):  # else what a rank refers to would be another machine's
-        hook.open_store(job.runtime_dir)
+    changes.check_symbols()
+    keepers.start(job, hook)
     # A quirk of a framework that needs code has its module in emu.interpreter (or emu.clock, if it is about time), and
     # its call here.
     triton_cache.install()
@@ -110,22 +127,32 @@ def prepare(job: Job) -> Prepared:
     compile_time.install(hook, peaks)
     timeouts.install()
     barriers.install()
-    data_loader.install(hook)
+    rendezvous.install()
+    folded = _fold(job, hook)
+    processors.Processors(job.cpus).install(imports.when_imported)
     clock, ranges = VirtualClock(hook), NvtxRanges(hook)
     time_functions.install(clock)
+    loading = DataLoading(hook, clock, loading_policy.parse(job.loaders), job.host_scale)
+    loading.install()
     policy = routing_policy.parse(job.routing)
-    reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns)
+    reads = UncomputedReads(hook, tuple(map(stated_values.parse, job.values)), job.loop_turns, checkpoints)
     computed = dispatcher.install(hook, dispatcher.INTEGER_LIMIT, job.float_limit_count, policy, reads)
     triton_programs.install(hook, CompiledKernels(hook, computed.control))
     ranges.install()
     call_sites.install(hook)
     call_sites.note_backward_passes(hook)
     frame_counter.install(hook)
-    thread_names.install()
-    store = None
+    thread_names.install(hook)
+    completed_work.install(hook)
+    unused_gpu.install()
+    results = None
     if job.share_weights:
-        store = installation.install(Path(job.runtime_dir, "weights"), job.world_size, hook)
-    propagation.install(hook, Path(job.runtime_dir, "shardings") if job.share_weights else None)
+        client, shared = Client(job.runtime_dir), Path(isolation.ranks_folder(job.runtime_dir))
+        installation.install(client, shared / "weights", job.world_size, hook)
+        results = Results(client, shared / "shardings", job.world_size)
+    propagation.install(hook, results)
+    for purpose in USED_BY_RANKS:
+        changes.usable(purpose)
     _check_single_threaded()
     _check_gpu_unasked()
     _keep_operators()
@@ -133,10 +160,20 @@ def prepare(job: Job) -> Prepared:
     heap.return_large_blocks()
     gc.freeze()
     gc.enable()
-    return Prepared(hook, clock, ranges, peaks, MemoryHolders(hook), computed, reads, store, _temporary_folders())
+    return Prepared(
+        hook, clock, ranges, peaks, MemoryHolders(hook), computed, reads, loading, _temporary_folders(), folded
+    )
 
 
-def _check_torch() -> str:
+def _fold(job: Job, hook: Hook) -> FoldedRanks | None:
+    if job.folding is None:
+        return None
+    from ..folding import groups  # its classes are torch's, which the hook library must come before
+
+    return groups.install(job.folding, hook)
+
+
+def check_torch() -> str:
     """Returns torch's version, without importing it: a torch without CUDA never calls the hook library.
 
     Raises CannotPrepare if it is no CUDA build, or too old.
@@ -194,15 +231,21 @@ def _keep_operators() -> None:
     """When an interpreter ends, torch.library takes back every operator that was registered. A rank ends without: it
     would write to thousands of pages that ranks share.
     """
-    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+    for finalizer in _finalizers():
         found = finalizer.peek()
         if found is not None and found[1].__module__ == "torch.library":
             finalizer.atexit = False
 
 
+def _finalizers() -> list[weakref.finalize[..., object]]:
+    """Those that wait for their object's end."""
+    names = changes.usable("finalizers")
+    return [] if names is None else list(names.get("_registry"))
+
+
 def _temporary_folders() -> dict[tempfile.TemporaryDirectory[str], weakref.finalize[..., object]]:
     found = {}
-    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+    for finalizer in _finalizers():
         ends = finalizer.peek()
         if ends is not None and isinstance(ends[0], tempfile.TemporaryDirectory):
             found[ends[0]] = finalizer
@@ -222,11 +265,13 @@ def _check_single_threaded() -> None:
 
 def _check_gpu_unasked() -> None:
     """PyTorch lets no process use a GPU whose parent has asked for GPUs. Only a child can tell."""
+    names = changes.usable("untouched GPUs")
+    if names is None:
+        return
+    asked = names.get("_is_in_bad_fork")
     child = os.fork()
     if child == 0:
-        import torch
-
-        os._exit(int(torch.cuda._is_in_bad_fork()))
+        os._exit(int(asked()))
     _, status = os.waitpid(child, 0)
     if os.waitstatus_to_exitcode(status):
         raise CannotPrepare(

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from types import FrameType
 from typing import NamedTuple
 
@@ -24,6 +24,14 @@ class Ended(NamedTuple):
     """Its exit code; 0 if a signal ended it."""
     signal: int
     """The signal that ended it; 0 if none did."""
+
+
+def close_others(kept: Container[int]) -> None:
+    """Closes what the command has inherited: files of the shell, which are none of the script's business."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):  # the folder's own
+                os.close(int(name))
 
 
 def die_with_parent(parent: int) -> None:

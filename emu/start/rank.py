@@ -8,20 +8,22 @@ finalised: that would write to every memory page that ranks share.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..contract import isolation
 from ..contract.job import Job, Seat, torchrun_environment
+from ..contract.loading_policy import SlowLoader
 from ..contract.records import ExitKind
 from ..interpreter import own_work, seeds, stack_dump
-from . import processes, program, script
+from ..private.changes import changes
+from . import processes, program, script, unused_gpu
 from .early_end import StepLimit, flush_files
 from .prepare import Prepared
 
@@ -50,8 +52,7 @@ def main(job: Job, seat: Seat, prepared: Prepared, server: int) -> NoReturn:
 def leave(code: int) -> NoReturn:
     """Ends this process without finalising the interpreter."""
     for file in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # ValueError: the script has closed it
-            file.flush()
+        script.flush(file)
     _exit(code)
 
 
@@ -68,7 +69,9 @@ class Connection:
     def open(self, job: Job, seat: Seat, process: int = 0) -> None:
         """Its GPU's work and its time are simulated from now on. `process` tells the processes of one rank apart."""
         prepared = self._prepared
-        stack_dump.register(job.runtime_dir, seat.rank)
+        if prepared.folded is not None:
+            prepared.folded.rank = seat.rank
+        stack_dump.register(prepared.hook, isolation.ranks_folder(job.runtime_dir), seat.rank)
         prepared.hook.start(
             job.socket,
             job.cost_table,
@@ -84,12 +87,19 @@ class Connection:
         self._pid = os.getpid()
         self._open = True
         prepared.hook.at_stop(self._stop)
+        prepared.hook.at_exit(self._exit_of_c)
         os._exit = self._exit_at_once
         os.execv, os.execve = self._flushing_before(os.execv), self._flushing_before(os.execve)
+        changes.tell_with(lambda text: prepared.hook.warn_once(text, text))
         prepared.clock.start(job.epoch_s)
         prepared.peaks.install()
         prepared.holders.install()
         prepared.reads.start(seat.rank)
+        slow = [SlowLoader(*one) for one in job.slow_loaders if one[0] == seat.rank]
+        prepared.loading.start(Fraction(job.cpus, job.servers[seat.server]), slow)
+        log = Path(job.run_dir, f"rank{seat.rank}.log")
+        if seat.rank in (0, job.world_size - 1) and _is_stdout(log):
+            prepared.hook.at_step(lambda: prepared.hook.logged(os.fstat(1).st_size))
         limit = StepLimit(prepared.hook, job.steps, self._last_words)
 
         def step_ends() -> None:
@@ -112,11 +122,16 @@ class Connection:
 
     def _last_words(self) -> None:
         """What the report needs of the whole run."""
+        import torch
+
         self._prepared.peaks.report(self._prepared.hook)
         self._prepared.holders.report()
         self._prepared.computed.routing.loads.report()
         self._prepared.reads.report()
+        self._prepared.loading.loads.report()
         self._prepared.hook.report_kept()
+        if not torch.cuda.is_initialized():
+            self._prepared.hook.unused_gpu(list(unused_gpu.causes(sys.argv[1:], os.environ, sys.modules)))
 
     def _stop(self) -> None:
         """The run ends now."""
@@ -125,6 +140,9 @@ class Connection:
             self.close(script.ScriptEnd(0))
         finally:
             leave(0)
+
+    def _exit_of_c(self, code: int) -> None:
+        self.close(script.ScriptEnd(code, "the program has called C's exit" if code else ""))
 
     def _flushing_before(self, execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
         """For `os.exec...`: another program takes over the process, and what it was to send would be lost."""
@@ -160,13 +178,21 @@ def write_to_log(path: str) -> None:
     os.close(log)
 
 
+def _is_stdout(log: Path) -> bool:
+    """Does the process print to this file? A launcher may read its ranks' output and print it itself."""
+    try:
+        return os.path.samestat(log.stat(), os.fstat(1))
+    except OSError:  # the log is not to be seen from here, or the program has closed its output
+        return False
+
+
 def _set_up_process(job: Job, seat: Seat) -> None:
     """Signals, standard streams, environment, seeds and name of a new process."""
     default_signals()
     write_to_log(f"{job.run_dir}/rank{seat.rank}.log")
     os.environ.update(torchrun_environment(job, seat))
     os.environ["PHANTORA_RANK"] = str(seat.rank)
-    seeds.seed(seat.rank)
+    seeds.seed()
     name_process(seat.rank)
 
 
@@ -183,8 +209,11 @@ def leave_folders(prepared: Prepared) -> None:
 
 def end_interpreter() -> None:
     """What the interpreter does after the script: waits for its threads, runs exit handlers."""
+    waiting, handlers = changes.usable("waiting for threads"), changes.usable("exit handlers")
     try:
-        threading._shutdown()  # type: ignore[attr-defined]
+        if waiting is not None:
+            waiting.get("threading._shutdown")()
     except BaseException as error:
         script.print_traceback(error)
-    atexit._run_exitfuncs()
+    if handlers is not None:
+        handlers.get("_run_exitfuncs")()

@@ -61,15 +61,23 @@ def run(program: Program) -> ScriptEnd:
         else:
             _run_file(name, vars(main_module))
     except SystemExit as error:
-        return ScriptEnd(_exit_code(error), f"SystemExit{_raised_at(error)}")
+        said = f": {error.code}" if isinstance(error.code, str) else ""
+        return ScriptEnd(_exit_code(error), f"SystemExit{said}{_raised_at(error)}")
     except BaseException as error:
         print_traceback(error)
         code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
         known = f"; {hint}" if (hint := advice(error)) else ""
         if known:
             print(f"phantora-async: {hint}", file=sys.stderr)
-        return ScriptEnd(code, f"{traceback.format_exception_only(error)[-1].strip()}{_raised_at(error)}{known}")
+        return ScriptEnd(code, f"{words_of(error)}{_raised_at(error)}{known}")
     return ScriptEnd(0)
+
+
+def words_of(error: BaseException) -> str:
+    """The exception's own line, without the notes that were added to it."""
+    told = traceback.TracebackException(type(error), error, None)
+    told.__notes__ = None
+    return list(told.format_exception_only())[-1].strip()
 
 
 def print_traceback(error: BaseException) -> None:
@@ -77,9 +85,27 @@ def print_traceback(error: BaseException) -> None:
     frames = error.__traceback__
     while frames is not None and owner_of(frames.tb_frame.f_code.co_filename) is Owner.EMULATION:
         frames = frames.tb_next
+    error = error.with_traceback(frames)
+    flush(sys.stdout)
     with contextlib.suppress(OSError):  # the log's disk may be full: the last words still reach the coordinator
-        sys.stdout.flush()
-        sys.excepthook(type(error), error.with_traceback(frames), frames)
+        try:
+            sys.excepthook(type(error), error, frames)
+        except OSError:
+            raise
+        except BaseException as in_hook:  # as the interpreter does it
+            print("Error in sys.excepthook:", file=sys.__stderr__)
+            in_hook.__traceback__ = (
+                in_hook.__traceback__.tb_next if in_hook.__traceback__ else None
+            )  # without this frame
+            sys.__excepthook__(type(in_hook), in_hook, in_hook.__traceback__)
+            print("\nOriginal exception was:", file=sys.__stderr__)
+            sys.__excepthook__(type(error), error, frames)
+
+
+def flush(file: object) -> None:
+    """Flushes sys.stdout or sys.stderr, which a script may have closed or replaced by anything, None too."""
+    with contextlib.suppress(Exception):
+        file.flush()  # type: ignore[attr-defined]
 
 
 def _run_file(path: str, namespace: dict[str, object]) -> None:
@@ -102,8 +128,9 @@ def _exit_code(error: SystemExit) -> int:
     if error.code is None:
         return 0
     if isinstance(error.code, int):
-        return error.code & 0xFF
-    print(error.code, file=sys.stderr)
+        return error.code & 0xFF if -(1 << 63) <= error.code < 1 << 63 else 0xFF
+    with contextlib.suppress(Exception):  # its text, or sys.stderr, may be of the script's making
+        print(error.code, file=sys.stderr)
     return 1
 
 
@@ -113,5 +140,12 @@ def _raised_at(error: BaseException) -> str:
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
         if owner_of(file) is Owner.USER:
-            at = f" ({file.removeprefix(os.getcwd().rstrip('/') + '/')}:{line})"
+            at = f" ({_below_working_directory(file)}:{line})"
     return at
+
+
+def _below_working_directory(file: str) -> str:
+    try:
+        return file.removeprefix(os.getcwd().rstrip("/") + "/")
+    except OSError:  # the script has removed it
+        return file

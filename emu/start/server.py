@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from ..contract.job import Job, Seat
 from ..contract.messages import ControlSocket
-from ..contract.process_setup import adopt_orphans
+from ..contract.process_setup import NO_PROCESS, NO_PROCESS_HINT, adopt_orphans
 from ..contract.records import ExitKind
 from ..interpreter import real_time
 from . import launching, processes, rank, warm_children
@@ -46,6 +46,8 @@ def main(
         code = 0
     except BrokenPipeError:
         code = 1  # the launcher has gone; the forker is about to kill this process
+    except BlockingIOError:  # fork(2)
+        control.send("failed", message=NO_PROCESS, hint=NO_PROCESS_HINT)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -117,8 +119,8 @@ class _Server:
         job, index = self._job, self._index
         first = job.first_rank(index)
         launching.offer_interpreter(job, index)
-        for local_rank in range(job.servers[index]):
-            seat = Seat(rank=first + local_rank, local_rank=local_rank, server=index)
+        for rank_number in job.ranks_of(index):
+            seat = Seat(rank=rank_number, local_rank=rank_number - first, server=index)
             parent, pid = os.getpid(), os.fork()
             if pid == 0:
                 self._leave()

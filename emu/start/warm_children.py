@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
@@ -22,7 +22,6 @@ from typing import NoReturn
 from ..contract.job import Job, Seat
 from ..contract.records import ExitKind
 from ..interpreter import seeds
-from ..weights.store import Store
 from . import processes, program, rank, script
 from .prepare import Prepared
 
@@ -35,6 +34,9 @@ OF_RANK = "PHANTORA_RANK"
 _NUMBER = struct.Struct("I")
 _ANSWER = struct.Struct("II")
 _MAX_DESCRIPTORS = 253
+PATIENCE_S = 30.0
+"""How long a stub may take to say what it wants, which it does at once."""
+MOST_NBYTES = 1 << 26
 _PROCESSES = (1 << 16) - 1
 """How many processes of one rank can be told apart. 0 is the process that the server has forked as a rank."""
 
@@ -97,21 +99,28 @@ def gpu_seat(job: Job, server: int, device: int) -> Seat | None:
 
 
 def receive(connection: socket.socket) -> Request | None:
-    """The request of a stub that has connected; None if it ended meanwhile."""
-    with contextlib.suppress(OSError, struct.error, ValueError):
+    """The request of a stub that has connected; None if it ended meanwhile, or is no stub: the server waits for it."""
+    descriptors: list[int] = []
+    connection.settimeout(PATIENCE_S)
+    try:
         head, descriptors, _, _ = socket.recv_fds(connection, _NUMBER.size, _MAX_DESCRIPTORS)
         left = _NUMBER.unpack(head)[0]
+        if left > MOST_NBYTES:
+            raise ValueError("longer than arguments and environment can be")
         parts = []
         while left:
             part = connection.recv(min(left, 1 << 20))
             if not part:
-                for descriptor in descriptors:
-                    os.close(descriptor)
-                return None
+                raise ValueError("it ends too early")
             parts.append(part)
             left -= len(part)
-        return _decode(b"".join(parts), list(descriptors))
-    return None
+        request = _decode(b"".join(parts), list(descriptors))
+        connection.settimeout(None)
+        return request
+    except (OSError, struct.error, ValueError):
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return None
 
 
 def _decode(data: bytes, descriptors: list[int]) -> Request:
@@ -179,11 +188,7 @@ def main(
     `joined` it tells the server which rank it has become.
     """
     try:
-        on_device = prepared.hook.store_descriptor()
-        kept = (joined.detach(), *([on_device] if on_device >= 0 else []))
-        joined_at, *on_device_at = _take_descriptors(request.descriptors, kept, prepared.store)
-        for descriptor in on_device_at:
-            prepared.hook.move_store(descriptor)
+        joined_at = _take_descriptors(request.descriptors, joined.detach())
         os.chdir(request.folder)
         os.environ.clear()
         os.environ.update(request.environment)
@@ -209,7 +214,7 @@ def run(
         processes.die_with_parent(os.getppid())
         rank.default_signals()
         os.setpgid(0, 0)
-        seeds.seed(seat.rank if seat is not None else -1 - number)
+        seeds.seed(0 if seat is not None else 1 + number)
         rank.leave_folders(prepared)
         connection = rank.Connection(prepared)
         join = _Join(job, server, connection, joined)
@@ -249,22 +254,14 @@ class _Join:
             self(seat)
 
 
-def _take_descriptors(given: Mapping[int, int], own: Sequence[int], weights: Store | None) -> list[int]:
-    """Leaves open the stub's descriptors, by their numbers, that of the weights' store, and our `own`, whose new
-    numbers it returns.
-    """
+def _take_descriptors(given: Mapping[int, int], own: int) -> int:
+    """Leaves open the stub's descriptors, by their numbers, and our `own`, whose new number it returns."""
     above = max([2, *given]) + 1
     moved = {number: fcntl.fcntl(here, fcntl.F_DUPFD_CLOEXEC, above) for number, here in given.items()}
-    first = max([above, *moved.values()]) + 1
-    kept = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, first) for descriptor in own]
-    stored = {weights.inherited_descriptor(max(kept) + 1)} if weights is not None else set()
+    kept = fcntl.fcntl(own, fcntl.F_DUPFD_CLOEXEC, max([above, *moved.values()]) + 1)
     for number, here in moved.items():
         os.dup2(here, number)
-    taken = {0, 1, 2, *given, *kept, *stored}
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in taken:
-            with contextlib.suppress(OSError):  # the folder's own
-                os.close(int(name))
+    processes.close_others({0, 1, 2, *given, kept})
     return kept
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..interpreter.hook_library import Hook
+from ..keeping.client import Client
+from ..private.changes import changes
 from . import copies, initialisation, loading
-from .store import Store
 from .tensors import Sharing
 
 
-def install(folder: Path, processes: int, hook: Hook) -> Store:
-    """Once, when torch is imported. `processes`: how many ranks the run has."""
-    sharing = Sharing(folder, processes, hook)
+def install(client: Client, folder: Path, processes: int, hook: Hook) -> None:
+    """Once, when torch is imported. `folder`: of locks. `processes`: how many ranks the run has."""
+    sharing = Sharing(client, folder, processes, hook)
+    if changes.usable("shared weights") is None:
+        return
     initialisation.install(sharing)
     copies.install(sharing)
     loading.install(sharing)
-    return sharing.store

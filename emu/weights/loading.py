@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
+from ..private.changes import changes
 from .pages import Block
 from .store import LEAST_NBYTES, identity
 from .tensors import Sharing
@@ -20,10 +21,14 @@ from .tensors import Sharing
 
 def install(sharing: Sharing) -> None:
     """In the forker, once."""
-    import torch.serialization
+    import torch
 
-    reader: Any = torch.serialization._open_zipfile_reader
+    reading = functools.partial(_reading, sharing)
+    changes.install("shared checkpoints", lambda names: names.change("_open_zipfile_reader", reading))
+    torch.UntypedStorage.from_file = _noting(sharing, torch.UntypedStorage.from_file)
 
+
+def _reading(sharing: Sharing, reader: Any) -> Any:
     class Reader(reader):  # type: ignore[misc]
         """Opens a checkpoint of torch.save."""
 
@@ -38,8 +43,7 @@ def install(sharing: Sharing) -> None:
             return records
 
     Reader.__name__ = reader.__name__
-    setattr(torch.serialization, reader.__name__, Reader)
-    torch.UntypedStorage.from_file = _noting(sharing, torch.UntypedStorage.from_file)  # type: ignore[method-assign]
+    return Reader
 
 
 def _noting(sharing: Sharing, from_file: Callable[..., Any]) -> Any:
@@ -90,7 +94,7 @@ class _Records:
         import torch
 
         begin = self._records.get_record_offset(name)
-        storage: Any = torch.UntypedStorage(nbytes)  # type: ignore[no-untyped-call]
+        storage: Any = torch.UntypedStorage(nbytes)
         block = Block(storage.data_ptr(), nbytes)
 
         def read() -> bytes:

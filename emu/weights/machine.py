@@ -26,7 +26,7 @@ def _machine() -> tuple[int, int]:
 
 
 def _group() -> tuple[int, int] | None:
-    """The same of the control group (version 2); None if it has no limit."""
+    """All memory of the control group (version 2), and what is available; None if it has no limit."""
     with contextlib.suppress(OSError, ValueError, StopIteration, KeyError):
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         path = next(line.removeprefix("0::") for line in lines if line.startswith("0::"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..interpreter.hook_library import Hook
+from ..keeping.client import Client
 from .pages import Block
 from .store import LEAST_NBYTES, Store
 
@@ -44,10 +45,10 @@ class Sharing:
     small tensor, as it does not depend on which rank is first, and on sizes.
     """
 
-    def __init__(self, folder: Path, processes: int, hook: Hook) -> None:
-        """In the forker. `processes`: how many ranks the run has."""
+    def __init__(self, client: Client, folder: Path, processes: int, hook: Hook) -> None:
+        """In the forker. `folder`: of locks. `processes`: how many ranks the run has."""
         self.uncounted = OwnWork(hook)
-        self.store = Store(folder, processes, self.uncounted, hook.name_host)
+        self.store = Store(client, folder, processes, self.uncounted, hook.name_host)
         self._hook = hook
         self._forker = os.getpid()
 
@@ -126,5 +127,5 @@ def _intercepted() -> bool:
 
     if not torch._C._len_torch_function_stack():
         return False
-    modes = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    modes = torch.overrides._get_current_function_mode_stack()
     return any(type(mode) is not DeviceContext for mode in modes)

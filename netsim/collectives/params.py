@@ -7,8 +7,9 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from formats.toml import read_toml
 from netsim.errors import SpecError
-from netsim.fields import FieldError, TomlTable, locate, read_toml
+from netsim.fields import FieldError, SpecTable
 
 PROTOCOLS = ("ll", "ll128", "simple")
 REDUCTIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
@@ -131,21 +132,19 @@ class Params:
         return self.link_gbs * self.links
 
 
-def _triple(table: TomlTable, key: str) -> Triple:
-    value = table.raw(key)
+def _triple(table: SpecTable, key: str) -> Triple:
+    value = table.value(key)
     if not (isinstance(value, list) and len(value) == 3 and all(isinstance(x, int | float) and x >= 0 for x in value)):
-        raise FieldError(table.field(key), f"expected three numbers that are not negative, not {value!r}")
+        raise table.error(key, f"expected three numbers that are not negative, not {value!r}")
     return (float(value[0]), float(value[1]), float(value[2]))
 
 
-def _triples(table: TomlTable, keys: tuple[str, ...]) -> dict[str, Triple]:
-    values = {key: _triple(table, key) for key in keys}
-    table.end()
-    return values
+def _triples(table: SpecTable, keys: tuple[str, ...]) -> dict[str, Triple]:
+    return {key: _triple(table, key) for key in keys}
 
 
-def _kernel(table: TomlTable) -> Kernel:
-    kernel = Kernel(
+def _kernel(table: SpecTable) -> Kernel:
+    return Kernel(
         wire_efficiency=table.number("wire_efficiency"),
         start_us=_triples(table.table("start_us"), REDUCTIONS),
         step_us=_triple(table, "step_us"),
@@ -155,42 +154,37 @@ def _kernel(table: TomlTable) -> Kernel:
         relay_gbs=_triple(table, "relay_gbs"),
         receive_gbs=_triple(table, "receive_gbs"),
         overlap_mb=table.number("overlap_mb"),
-        many_blocks=table.count("many_blocks"),
-        many_blocks_us=table.number("many_blocks_us", above=-1.0),
-        beside_compute=table.number("beside_compute", above=0.999),
+        many_blocks=table.integer("many_blocks", least=1),
+        many_blocks_us=table.number("many_blocks_us", least=0.0),
+        beside_compute=table.number("beside_compute", least=1.0),
     )
-    table.end()
-    return kernel
 
 
-def _point_to_point(table: TomlTable) -> PointToPoint:
+def _point_to_point(table: SpecTable) -> PointToPoint:
     def transfer(key: str) -> TransferKernel:
         sub = table.table(key)
-        made = TransferKernel(*(sub.number(f.name) for f in fields(TransferKernel)))
-        sub.end()
-        return made
+        return TransferKernel(*(sub.number(f.name) for f in fields(TransferKernel)))
 
     one_way, exchange = transfer("one_way"), transfer("exchange")
     rest = [f.name for f in fields(PointToPoint)][2:]
-    made = PointToPoint(one_way, exchange, *(table.number(name) for name in rest))
-    table.end()
-    return made
+    return PointToPoint(one_way, exchange, *(table.number(name) for name in rest))
 
 
 def read(path: Path) -> Params:
     """Parameters from a file; SpecError naming line and field if it is not complete and right."""
+    source, values = read_toml(path, SpecError)
     try:
-        table = TomlTable(read_toml(path), "")
+        table = SpecTable(values)
         limit, factor = table.table("limit_gbs"), table.table("factor")
         params = Params(
             generation=table.text("generation"),
             link_gbs=table.number("link_gbs"),
-            links=table.count("links"),
+            links=table.integer("links", least=1),
             graph_gbs=table.number("graph_gbs"),
-            max_channels=table.count("max_channels"),
-            net_channels_per_rail=table.count("net_channels_per_rail"),
-            net_channels_double_below=table.count("net_channels_double_below", least=0),
-            nvls_channels=table.count("nvls_channels"),
+            max_channels=table.integer("max_channels", least=1),
+            net_channels_per_rail=table.integer("net_channels_per_rail", least=1),
+            net_channels_double_below=table.integer("net_channels_double_below", least=0),
+            nvls_channels=table.integer("nvls_channels", least=1),
             net_overhead_us=table.number("net_overhead_us"),
             base_us=_triples(table.table("base_us"), ALGORITHMS),
             nvlink_us=_triples(table.table("nvlink_us"), ALGORITHMS),
@@ -201,11 +195,10 @@ def read(path: Path) -> Params:
             kernel=_kernel(table.table("kernel")),
             p2p=_point_to_point(table.table("p2p")),
         )
-        for part in (limit, factor, table):
-            part.end()
+        table.end()
         return params
     except FieldError as error:
-        raise locate(error, path) from error
+        raise SpecError(source.locate(error.field, error.problem)) from error
 
 
 @cache

@@ -35,7 +35,7 @@ class Plan:
 
 
 def slower(plan: Plan, factor: float) -> Plan:
-    """The same plan where everything takes ``factor`` times as long."""
+    """The plan where everything takes ``factor`` times as long."""
     groups = tuple(
         replace(group, nbytes=ceil(group.nbytes * factor), latency_ns=round(group.latency_ns * factor))
         for group in plan.groups

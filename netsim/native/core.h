@@ -7,7 +7,10 @@
  *     level(l) = min { x : sum over flows f on l of weight * (rate(f) < x ? rate(f) : x + 1) > capacity(l) }
  *     rate(f)  = min over links l of f of level(l)
  *
- * (shares round down; links that tie saturate together). Being unique, it does not matter how it is reached.
+ * (shares round down; links that tie saturate together). Proof that it is unique, by induction over the levels: no flow
+ * can have less than the least share s = min capacity / weight, because on a link of level r below s all flows have at
+ * least r, and (r + 1) * weight must exceed its capacity. So all flows on links of share s have s, and no other flow
+ * has; without these flows and their capacity the same holds for the rest. So it does not matter how it is reached.
  */
 #ifndef CORE_H
 #define CORE_H

@@ -175,7 +175,7 @@ class Network:
         return None if at is None else ns_from_ticks(at)
 
     def completion_ticks(self, flow: FlowId) -> int | None:
-        """Like ``completion_ns``, in ticks."""
+        """When the flow's last byte arrived, in ticks, if that is not after the present; else None."""
         self._check_flow(flow)
         return self._core.completion(flow)
 

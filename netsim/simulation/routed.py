@@ -91,7 +91,7 @@ class RoutedNetwork(Network):
         return FlowPaths(start_ns + latency_ns, tuple(paths))
 
     def set_capacity(self, link: int, at_ns: int, gbps: float) -> Changes:
-        """Like ``Network.set_capacity``; flows sent over the link reroute when it goes down (0)."""
+        """See ``Network.set_capacity``. Flows that were sent over the link take other routes when it goes down (0)."""
         changes = super().set_capacity(link, at_ns, gbps)
         return self._reroute_users(link, at_ns, [changes])
 

@@ -17,10 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from formats.files import MOST_DATA_NBYTES, read_text
+from formats.json_lines import line_of, parse
+from formats.values import shown
 from netsim.collectives import OPERATIONS
 from netsim.errors import SpecError, TopologyError
-from netsim.fields import FieldError, TomlTable, shown
-from netsim.json_files import line_of, parse, read_text
+from netsim.fields import FieldError, SpecTable
 from netsim.tools.trace import Collective, Fault, FlowTrace, Send
 from netsim.topology import Topology
 from netsim.units import MAX_BYTES, MAX_GBPS, MAX_LATENCY_NS, MAX_NS, MIN_GBPS
@@ -31,17 +33,17 @@ COLUMNS = (*REQUIRED, "start_ns", "key")
 
 def read(path: Path, topology: Topology) -> FlowTrace:
     """A trace from a ``.csv`` or ``.json`` file. Raises SpecError."""
-    text = read_text(path)
+    text = read_text(path, MOST_DATA_NBYTES, SpecError)
     if path.suffix.lower() == ".csv":
         rows, numbers = _csv_rows(text, path)
-        return _Reader(path, topology, lambda field: numbers[_place(field)[1]]).read({"flows": rows})
-    data = parse(text, path)
+        return _Reader(path, topology, lambda field: numbers[_path(field)[1]]).read({"flows": rows})
+    data = parse(text, path, SpecError)
     if isinstance(data, list):
-        return _Reader(path, topology, lambda field: line_of(text, _place(field)[1:])).read({"flows": data})
-    return _Reader(path, topology, lambda field: line_of(text, _place(field))).read(data)
+        return _Reader(path, topology, lambda field: line_of(text, _path(field)[1:])).read({"flows": data})
+    return _Reader(path, topology, lambda field: line_of(text, _path(field))).read(data)
 
 
-def _place(field: str) -> list[Any]:
+def _path(field: str) -> list[Any]:
     """``flows[3].bytes`` -> ["flows", 3, "bytes"]"""
     return [int(step) if step.isdecimal() else step for step in re.findall(r"[^.\[\]]+", field)]
 
@@ -103,7 +105,7 @@ class _Reader:
     def read(self, data: object) -> FlowTrace:
         if not isinstance(data, dict):
             raise SpecError(f"{self._path}:1: expected a list of flows, or an object with flows, found {shown(data)}")
-        root = TomlTable(data, "")
+        root = SpecTable(data)
         try:
             sends = tuple(self._send(number, table) for number, table in enumerate(root.tables("flows")))
             calls = enumerate(root.tables("collectives"), start=len(sends))
@@ -114,67 +116,61 @@ class _Reader:
             raise SpecError(f"{self._path}:{self._line(error.field)}: {error}") from None
         return FlowTrace(sends, collectives, faults, lambda entry: f"{self._path}:{self._line(entry)}: {entry}")
 
-    def _send(self, number: int, table: TomlTable) -> Send:
-        src, dst = (self._endpoint(table, key, table.raw(key)) for key in ("src", "dst"))
-        send = Send(self._key(table, number), src, dst, _nbytes(table), _instant(table, "start_ns"), table.name)
-        table.end()
-        return send
+    def _send(self, number: int, table: SpecTable) -> Send:
+        src, dst = (self._endpoint(table, key, table.value(key)) for key in ("src", "dst"))
+        return Send(self._key(table, number), src, dst, _nbytes(table), _instant(table, "start_ns"), table.name)
 
-    def _collective(self, number: int, table: TomlTable) -> Collective:
-        members = table.raw("members")
+    def _collective(self, number: int, table: SpecTable) -> Collective:
+        members = table.value("members")
         if not isinstance(members, list) or not members:
-            raise FieldError(table.field("members"), f"expected a list of endpoints, not {shown(members)}")
-        call = Collective(
+            raise table.error("members", f"expected a list of endpoints, not {shown(members)}")
+        return Collective(
             self._key(table, number),
             table.text("op", choices=OPERATIONS),
             _nbytes(table),
             tuple(self._endpoint(table, "members", member) for member in members),
-            table.count("root", 0, least=0, most=len(members) - 1),
+            table.integer("root", 0, least=0, most=len(members) - 1),
             _instant(table, "start_ns"),
             table.name,
         )
-        table.end()
-        return call
 
-    def _fault(self, table: TomlTable) -> Fault:
+    def _fault(self, table: SpecTable) -> Fault:
         try:
             link = self._topology.link_id(table.text("link"))
         except TopologyError as error:
-            raise FieldError(table.field("link"), str(error)) from None
-        gbps = table.number("gbps", least=0.0, most=MAX_GBPS) if table.has("gbps") else None
+            raise table.error("link", str(error)) from None
+        gbps = table.number("gbps", least=0.0, most=MAX_GBPS) if "gbps" in table else None
         if gbps is not None and 0 < gbps < MIN_GBPS:
-            raise FieldError(table.field("gbps"), f"{gbps:g} must be 0 (down) or at least {MIN_GBPS:g}")
-        latency_ns = table.count("latency_ns", least=0, most=MAX_LATENCY_NS) if table.has("latency_ns") else None
+            raise table.error("gbps", f"{gbps:g} must be 0 (down) or at least {MIN_GBPS:g}")
+        latency_ns = table.integer("latency_ns", least=0, most=MAX_LATENCY_NS) if "latency_ns" in table else None
         if gbps is None and latency_ns is None:
-            raise FieldError(table.name, "expected gbps or latency_ns")
-        fault = Fault(link, _instant(table, "at_ns"), gbps, latency_ns, table.name)
-        table.end()
-        return fault
+            raise table.wrong(table.name, "expected gbps or latency_ns")
+        return Fault(link, _instant(table, "at_ns"), gbps, latency_ns, table.name)
 
-    def _endpoint(self, table: TomlTable, key: str, value: object) -> int:
+    def _endpoint(self, table: SpecTable, key: str, value: object) -> int:
         if isinstance(value, str) and value in self._endpoints:
             return self._endpoints[value]
         last = len(self._endpoints) - 1
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= last:
             return value
         known = f"known ones are 0 to {last}, by name {self._topology.endpoints[0]} to {self._topology.endpoints[last]}"
-        raise FieldError(table.field(key), f"unknown endpoint {shown(value)}; {known}")
+        raise table.error(key, f"unknown endpoint {shown(value)}; {known}")
 
-    def _key(self, table: TomlTable, number: int) -> str:
-        value = table.raw("key") if table.has("key") else number
+    def _key(self, table: SpecTable, number: int) -> str:
+        value = table.value("key") if "key" in table else number
         if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isprintable():
             problem = f"expected a number or text of printable characters, not {shown(value)}"
-            raise FieldError(table.field("key"), problem)
+            raise table.error("key", problem)
         key = f"{value:06d}" if isinstance(value, int) else value
         other = self._keys.setdefault(key, table.name)
         if other != table.name:
-            raise FieldError(table.field("key"), f"the key {shown(key)} is that of {other}, too")
+            raise table.error("key", f"the key {shown(key)} is that of {other}, too")
         return key
 
 
-def _nbytes(table: TomlTable) -> int:
-    return table.count("bytes", least=0, most=MAX_BYTES - 1)
+def _nbytes(table: SpecTable) -> int:
+    return table.integer("bytes", least=0, most=MAX_BYTES - 1)
 
 
-def _instant(table: TomlTable, key: str) -> int:
-    return table.count(key, 0, least=0, most=MAX_NS)
+def _instant(table: SpecTable, key: str) -> int:
+    return table.integer(key, 0, least=0, most=MAX_NS)

@@ -8,6 +8,7 @@ Comes in: the ``[network]`` table of a cluster file, a networkx graph, or ASTRA-
 from __future__ import annotations
 
 from netsim.topology.description import EVERYTHING, build, load
+from netsim.topology.ends import find_links
 from netsim.topology.links import Link, LinkPath, LinkTable
 from netsim.topology.topology import ROUTINGS, ServerFacts, Topology, TrafficRules, ecmp
 
@@ -22,5 +23,6 @@ __all__ = [
     "TrafficRules",
     "build",
     "ecmp",
+    "find_links",
     "load",
 ]

@@ -8,9 +8,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from formats.files import read_text
+from formats.values import shown
 from netsim.errors import SpecError
-from netsim.fields import shown
-from netsim.json_files import read_text
 from netsim.topology.links import MOST_LINKS, LinkPath, LinkTable
 from netsim.topology.topology import Topology
 from netsim.units import MAX_GBPS, MAX_LATENCY_NS
@@ -18,6 +18,8 @@ from netsim.units import MAX_GBPS, MAX_LATENCY_NS
 GBPS_PER_ASTRA = 8 * (1 << 30) / 1e9
 """ASTRA-sim's bandwidth unit, written GB/s, is 2**30 bytes per second; Gb/s of one such unit."""
 
+MOST_YAML_NBYTES = 256 << 10
+"""Parsing takes ten seconds a megabyte."""
 KINDS = ("Ring", "FullyConnected", "Switch")
 
 
@@ -84,7 +86,7 @@ def from_yaml(path: str | Path) -> Topology:
     except ImportError as error:
         raise SpecError("reading ASTRA-sim's YAML needs PyYAML: pip install phantora-async[import]") from error
     try:
-        data = yaml.safe_load(read_text(Path(path)))
+        data = yaml.safe_load(read_text(Path(path), MOST_YAML_NBYTES, SpecError))
     except (yaml.YAMLError, ValueError) as error:  # ValueError: of int() and dates
         if isinstance(error, SpecError):
             raise

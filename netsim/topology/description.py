@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from formats.toml import read_toml
+from formats.values import shown
 from netsim.errors import SpecError
-from netsim.fields import FieldError, TomlTable, locate, read_toml, shown
+from netsim.fields import FieldError, SpecTable
 from netsim.topology import fabrics, graph, servers
 from netsim.topology.fabrics import Fabric
 from netsim.topology.links import LinkPath, LinkTable, read_latency_ns
@@ -23,23 +25,23 @@ MOST_SERVERS = 100_000
 def build(spec: Mapping[str, Any], servers: int = 1, rules: TrafficRules = EVERYTHING) -> Topology:
     """The topology that a cluster file's ``[network]`` table describes, with ``servers`` servers.
 
-    ``rules`` limit its use. Raises SpecError naming the field that is wrong. The keys are documented in docs/netsim.md.
+    ``rules`` limit its use. Raises SpecError naming the field that is wrong. Keys: docs/data/network-fields.md.
     """
     if not 1 <= whole(servers, "servers") <= MOST_SERVERS:
         raise SpecError(f"a cluster has 1 to {MOST_SERVERS:,} servers, not {shown(servers)}")
-    return _from_table(TomlTable(spec, "network"), servers, rules)
+    return _from_table(SpecTable(spec, "network"), servers, rules)
 
 
 def load(path: str | Path, servers: int = 1, rules: TrafficRules = EVERYTHING) -> Topology:
     """``build`` from a TOML file that has a ``[network]`` table; errors name the line as well."""
     path = Path(path)
-    tables = read_toml(path)
+    source, tables = read_toml(path, SpecError)
     try:
         if "network" not in tables:
             raise FieldError("network", "missing")
         return build(tables["network"], servers, rules)
     except FieldError as error:
-        raise locate(error, path) from error
+        raise SpecError(source.locate(error.field, error.problem)) from error
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from error
 
@@ -70,25 +72,23 @@ class ClusterRouter:
         return tuple((*head, *middle, *tail) for middle in self.fabric.between((s, near), (d, far)))
 
 
-def _from_table(table: TomlTable, count: int, rules: TrafficRules) -> Topology:
+def _from_table(table: SpecTable, count: int, rules: TrafficRules) -> Topology:
     """The topology of ``count`` servers; SpecError (FieldError) for anything that does not fit."""
-    routing = table.text("routing", "ecmp", ROUTINGS)
-    if table.has("graph"):
+    routing = table.text("routing", "ecmp", choices=ROUTINGS)
+    if "graph" in table:
         topology = graph.from_table(table.table("graph"))
         topology.routing = routing
         table.end()
         return topology
-    server_table = table.table("server")
-    design = servers.read(server_table, rules)
-    server_table.end()
+    design = servers.read(table.table("server"), rules)
     links = LinkTable()
     names = [f"node{i:03d}" for i in range(count)]
     first = design.build(links, names[0])
     links.expect((count - 1) * len(links.links))
     built = (first, *(design.build(links, name) for name in names[1:]))
     kind, router = design.facts.kind, ClusterRouter(built, design.facts, cross_nic=rules.cross_nic)
-    if table.has("fabric"):
-        fabric_table = table.table("fabric")
+    if "fabric" in table:
+        fabric_table = SpecTable(table.value("fabric"), table.field("fabric"))  # one server has no use for its keys
         fabric_kind = fabric_table.text("kind", choices=fabrics.KINDS)
         if count > 1:
             kind = f"{kind} + {fabric_kind}"
@@ -100,7 +100,7 @@ def _from_table(table: TomlTable, count: int, rules: TrafficRules) -> Topology:
 
 
 def _joined(
-    router: ClusterRouter, kind: str, table: TomlTable, links: LinkTable, names: Sequence[str]
+    router: ClusterRouter, kind: str, table: SpecTable, links: LinkTable, names: Sequence[str]
 ) -> ClusterRouter:
     """The servers with their NICs' ports and the fabric between them."""
     facts = router.facts

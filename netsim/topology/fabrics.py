@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from netsim.fields import FieldError, TomlTable
+from netsim.fields import SpecTable
 from netsim.topology.links import MOST_LINKS, LinkPath, LinkTable, read_gbps, read_latency_ns
 
 KINDS = ("switch", "leaf-spine", "rail", "fat-tree", "dragonfly")
@@ -97,7 +97,7 @@ class Dragonfly:
         return () if x == y else (self.local[x, y],)
 
 
-def build(kind: str, table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float) -> Fabric:
+def build(kind: str, table: SpecTable, links: LinkTable, servers: int, nics: int, nic_gbps: float) -> Fabric:
     """The fabric in ``[network.fabric]``, of a kind in ``KINDS``, for ``servers`` servers of ``nics`` NICs."""
     latency_ns = read_latency_ns(table, "latency_ns")
     if kind == "switch":
@@ -110,13 +110,13 @@ def build(kind: str, table: TomlTable, links: LinkTable, servers: int, nics: int
 
 
 def _leaf_spine(
-    table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int, rail: bool
+    table: SpecTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int, rail: bool
 ) -> Fabric:
-    per_pod = table.count("servers_per_leaf", 32 if rail else 4, most=MOST_LINKS)
+    per_pod = table.integer("servers_per_leaf", 32 if rail else 4, least=1, most=MOST_LINKS)
     rails = nics if rail else 1
     downlinks = per_pod * (1 if rail else nics)
     over = table.number("oversubscription", 1.0, least=1e-3, most=1e3)
-    spines = table.count("spines", max(1, round(downlinks / over)), most=MOST_LINKS)
+    spines = table.integer("spines", max(1, round(downlinks / over)), least=1, most=MOST_LINKS)
     gbps = read_gbps(table, "uplink_gbps", downlinks * nic_gbps / over / spines)
     leaves = -(-servers // per_pod) * rails
     if leaves == 1:
@@ -127,12 +127,12 @@ def _leaf_spine(
     return LeafSpine(up, down, per_pod, rails)
 
 
-def _fat_tree(table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
-    k = table.count("k", 4, least=2, most=MOST_LINKS)
+def _fat_tree(table: SpecTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
+    k = table.integer("k", 4, least=2, most=MOST_LINKS)
     if k % 2:
-        raise FieldError(table.field("k"), f"{k} is odd")
+        raise table.error("k", f"{k} is odd")
     if servers * nics > k**3 // 4:
-        raise FieldError(table.field("k"), f"a {k}-ary fat tree has {k**3 // 4} ports; {servers * nics} NICs need them")
+        raise table.error("k", f"a {k}-ary fat tree has {k**3 // 4} ports; {servers * nics} NICs need them")
     links.expect(k**3)
     half = k // 2
     gbps = nic_gbps / table.number("oversubscription", 1.0, least=1e-3, most=1e3)
@@ -149,13 +149,13 @@ def _fat_tree(table: TomlTable, links: LinkTable, servers: int, nics: int, nic_g
     return tree
 
 
-def _dragonfly(table: TomlTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
-    routers = table.count("routers_per_group", 4, most=MOST_LINKS)
-    per_router = table.count("nics_per_router", 4, most=MOST_LINKS)
+def _dragonfly(table: SpecTable, links: LinkTable, servers: int, nics: int, nic_gbps: float, latency_ns: int) -> Fabric:
+    routers = table.integer("routers_per_group", 4, least=1, most=MOST_LINKS)
+    per_router = table.integer("nics_per_router", 4, least=1, most=MOST_LINKS)
     needed = -(-servers * nics // (routers * per_router))
-    groups = table.count("groups", needed, most=MOST_LINKS)
+    groups = table.integer("groups", needed, least=1, most=MOST_LINKS)
     if groups < needed:
-        raise FieldError(table.field("groups"), f"{servers * nics} NICs need {needed} groups, not {groups}")
+        raise table.error("groups", f"{servers * nics} NICs need {needed} groups, not {groups}")
     local_gbps = read_gbps(table, "local_gbps", nic_gbps)
     wide_gbps = read_gbps(table, "global_gbps", nic_gbps)
     wide_latency_ns = read_latency_ns(table, "global_latency_ns", latency_ns)

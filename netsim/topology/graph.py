@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netsim.errors import SpecError
-from netsim.fields import FieldError, TomlTable
+from netsim.fields import SpecTable
 from netsim.topology.links import LinkPath, LinkTable, read_gbps, read_latency_ns
 from netsim.topology.topology import Topology
 
@@ -80,22 +80,22 @@ def build(hosts: Sequence[Hashable], cables: Iterable[tuple[Hashable, Hashable, 
     return Topology(links.links, [str(host) for host in hosts], GraphRouter(tuple(hosts), out), kind="graph")
 
 
-def from_table(table: TomlTable) -> Topology:
+def from_table(table: SpecTable) -> Topology:
     """The topology in ``[network.graph]``: ``hosts`` and an array of tables ``link`` (from, to, gbps, latency_ns,
     both).
     """
     hosts, switches = table.texts("hosts"), table.texts("switches", [])
     if not hosts:
-        raise FieldError(table.field("hosts"), "expected at least one name")
+        raise table.error("hosts", "expected at least one name")
     if both := sorted({*hosts} & {*switches}):
-        raise FieldError(table.field("switches"), f"{both[0]!r} is a host, too")
+        raise table.error("switches", f"{both[0]!r} is a host, too")
     known = {*hosts, *switches}
     cables = []
     for entry in table.tables("link"):
         a, b = entry.text("from"), entry.text("to")
         for key, end in (("from", a), ("to", b)):
             if end not in known:
-                raise FieldError(entry.field(key), f"unknown host or switch {end!r}")
+                raise entry.error(key, f"unknown host or switch {end!r}")
         gbps, latency_ns = read_gbps(entry, "gbps"), read_latency_ns(entry, "latency_ns")
         cables.append((a, b, gbps, latency_ns))
         if entry.flag("both", True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from netsim.errors import SpecError
-from netsim.fields import TomlTable
+from netsim.fields import SpecTable
 from netsim.units import MAX_GBPS, MAX_LATENCY_NS, MIN_GBPS
 
 MOST_LINKS = 1_000_000
@@ -49,11 +49,11 @@ class LinkTable:
         return self.ids[name]
 
 
-def read_gbps(table: TomlTable, key: str, default: float | None = None) -> float:
+def read_gbps(table: SpecTable, key: str, default: float | None = None) -> float:
     """A link's capacity."""
     return table.number(key, default, least=MIN_GBPS, most=MAX_GBPS)
 
 
-def read_latency_ns(table: TomlTable, key: str, default: int = 0) -> int:
+def read_latency_ns(table: SpecTable, key: str, default: int = 0) -> int:
     """A link's latency."""
-    return table.count(key, default, least=0, most=MAX_LATENCY_NS)
+    return table.integer(key, default, least=0, most=MAX_LATENCY_NS)

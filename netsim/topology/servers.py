@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from netsim.fields import FieldError, TomlTable
+from netsim.fields import SpecTable
 from netsim.topology.links import LinkPath, LinkTable, read_gbps, read_latency_ns
 from netsim.topology.topology import ServerFacts, TrafficRules
 from netsim.units import MAX_GBPS
@@ -182,13 +182,13 @@ class Pcie:
         )
 
 
-def read(table: TomlTable, rules: TrafficRules) -> Design:
+def read(table: SpecTable, rules: TrafficRules) -> Design:
     """The server design in ``[network.server]``, as far as the rules allow its use."""
     kind = table.text("kind", choices=("nvswitch", "pcie", "host"))
-    gpus = table.count("gpus", 1, most=MOST_PARTS)
-    nics = table.count("nics", 0, least=0, most=MOST_PARTS)
+    gpus = table.integer("gpus", 1, least=1, most=MOST_PARTS)
+    nics = table.integer("nics", 0, least=0, most=MOST_PARTS)
     if nics > gpus and kind == "nvswitch":
-        raise FieldError(table.field("nics"), f"{nics} NICs for {gpus} GPUs: give the GPUs' combined NIC speed instead")
+        raise table.error("nics", f"{nics} NICs for {gpus} GPUs: give the GPUs' combined NIC speed instead")
     nic_gbps = read_gbps(table, "nic_gbps") if nics else 0.0
     usable = tuple(range(nics)) if rules.nics is None else rules.nics
     design: Design
@@ -212,10 +212,10 @@ def read(table: TomlTable, rules: TrafficRules) -> Design:
     else:
         pcie_gbps = read_gbps(table, "pcie_gbps", 252.0)
         facts = ServerFacts(kind, gpus, nics, False, nic_gbps, pcie_gbps, usable, through_host=not rules.p2p)
-        switches = table.count("switches", 1, most=MOST_PARTS)
-        sockets = table.count("sockets", 1, most=MOST_PARTS)
+        switches = table.integer("switches", 1, least=1, most=MOST_PARTS)
+        sockets = table.integer("sockets", 1, least=1, most=MOST_PARTS)
         if sockets > switches:
-            raise FieldError(table.field("sockets"), f"{sockets} sockets for {switches} PCIe switches")
+            raise table.error("sockets", f"{sockets} sockets for {switches} PCIe switches")
         design = Pcie(
             facts,
             facts.gpu_gbps,

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from phantora_async.api.description import describe
+from phantora_async.budget import broken_text
 from phantora_async.config import Config, resolve
-from phantora_async.errors import NotWritten, PhantoraError, RunFailure
+from phantora_async.errors import NotWritten, OverBudget, PhantoraError, RunFailure
 from phantora_async.options import RunOptions
 from phantora_async.wording import short
 
@@ -28,6 +29,8 @@ class Executed:
     """None if the script ended well."""
     trace_unwritten: str
     """Why the trace is incomplete, else empty."""
+    unrecorded: str
+    """Why there is no recording, if there was to be one, else empty."""
     report_unwritten: str
     """Why the report could not be written, else empty."""
 
@@ -48,9 +51,21 @@ class Executed:
             return self.run_failure
         if self.trace_unwritten:
             return NotWritten(self.trace_unwritten, f"report: {self.files}")
+        if self.unrecorded:
+            return NotWritten(f"there is no recording: {self.unrecorded}", f"report: {self.files}")
         if self.report_unwritten:
             return NotWritten(self.report_unwritten, f"its text is printed above; {self._logs}")
+        if over := self._over_budget():
+            return OverBudget(f"over budget: {over}", f"report: {self.files}")
         return None
+
+    def _over_budget(self) -> str:
+        from phantora_async.report import used_no_gpu
+
+        budget = self.config.budget
+        if budget.by_figure and used_no_gpu(self.report["simulated"]):
+            return "no emulated GPU was used"
+        return broken_text(budget.rows(self.report))
 
 
 def execute(options: RunOptions) -> Executed:
@@ -76,11 +91,14 @@ def execute(options: RunOptions) -> Executed:
         if profile is not None:
             profile.write(config.run_dir)
         report = outcome.report | {"run": describe(config, session.versions)}
+        unrecorded = outcome.unrecorded
+        if config.record is not None and not unrecorded and outcome.failure is None:
+            unrecorded = _write(config.record / "run.json", to_json(report["run"]))
         unwritten = _write(config.report, to_json(report))
     memory = report["simulated"]["memory"]
     if outcome.failure is not None and not memory["verdict"]["fits"]:
         outcome.failure.details = "\n".join(filter(None, [outcome.failure.details, *memory_notes(memory)]))
-    return Executed(config, report, outcome.failure, outcome.unwritten, unwritten)
+    return Executed(config, report, outcome.failure, outcome.unwritten, unrecorded, unwritten)
 
 
 @contextlib.contextmanager

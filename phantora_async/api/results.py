@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from phantora_async.errors import EnvironmentUnusable, UsageError
-from phantora_async.report import ReportError, read_whole, terminal_report
-from phantora_async.report.text import gib, seconds
+from phantora_async.report import ReportError, read_whole, terminal_report, used_no_gpu
+from phantora_async.wording import gib, seconds
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +33,7 @@ class Step:
     """One training step of the run."""
 
     number: int
-    """From 1. The first step has no beginning that is known: it is not listed."""
+    """As everywhere: step 1 begins with the run and ends at the first marker. It is not timed, so it is not listed."""
     time: float
     counted: bool
     """False: a warm-up step, which ``Run.step_time`` leaves out."""
@@ -75,7 +75,7 @@ class Kernel:
     time: float
     mean_time: float
     share: float
-    """Of the GPU time of all kernels."""
+    """Of the GPU time of all kernels, in the same steps."""
     source: str
     """Where the cost comes from: measured, interpolated, roofline or unrecognised."""
     model: str
@@ -158,6 +158,11 @@ class Run:
         return None if found is None else (found["low_ns"] / 1e9, found["high_ns"] / 1e9)
 
     @property
+    def used_gpu(self) -> bool:
+        """False: no rank used an emulated GPU, so that nothing of it tells about a cluster, ``step_time`` least."""
+        return not used_no_gpu(self._simulated)
+
+    @property
     def mfu(self) -> float:
         """The share of the GPUs' peak that their arithmetic reached."""
         return float(self._simulated["work"]["mfu"])
@@ -207,8 +212,7 @@ class Run:
         step = self._simulated["step"]
         each_ns: Sequence[int] = step.get("each_ns", [])
         left_out = step["warm_up"] + step["counted"] - len(each_ns)
-        # Steps are timed between their ends, so the first one that has a length is the second.
-        first = left_out + (2 if step["source"].startswith("optimizer") else 1)
+        first = step.get("first_listed", left_out + (2 if step["source"].startswith("optimizer") else 1))
         return [
             Step(first + place, for_ns / 1e9, left_out + place >= step["warm_up"])
             for place, for_ns in enumerate(each_ns)
@@ -259,6 +263,8 @@ class Run:
         what = f"{self.world_size} x {self.gpu} ({self.cluster})"
         if self.failure is not None:
             return f"<Run of {what}: failed with exit code {self.exit_code}; {self.path}>"
+        if not self.used_gpu:
+            return f"<Run of {what}: no emulated GPU was used; {self.path}>"
         return f"<Run of {what}: {_seconds(self.step_time)} a step, {gib(self.peak_memory)} allocated; {self.path}>"
 
     def __str__(self) -> str:
@@ -273,7 +279,9 @@ class Run:
             ("memory allocated, reserved", f"{gib(self.peak_memory)}, {gib(self.peak_reserved)}"),
             ("report", str(self.path)),
         ]
-        if self.interval is not None:
+        if not self.used_gpu:
+            rows[1:4] = [("GPU", "no emulated GPU was used")]
+        elif self.interval is not None:
             rows.insert(2, ("90% interval", f"{_seconds(self.interval[0])} to {_seconds(self.interval[1])}"))
         if self.failure is not None:
             rows.insert(1, ("failed", self.failure))

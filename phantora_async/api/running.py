@@ -146,7 +146,7 @@ class _Child:
                     pipe.close()
 
     def _copy_all(self, sources: selectors.BaseSelector) -> None:
-        """Until all pipes are closed. The first interrupt ends the run in good order, a second one at once."""
+        """Until all pipes are closed. The first interrupt ends the run with its report, a second one at once."""
         while sources.get_map():
             try:
                 for key, _ in sources.select():

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         action="store_true",
-        help="also name the functions that take most time, in a run of its own of the last size",
+        help="also name the functions that take most time, in a further run of the last size",
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a picture (.svg, .png)")
     parser.add_argument(
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where results are added, one JSON object a line (default: %(default)s)",
     )
     parser.add_argument(
-        "--run-options", default="", metavar="TEXT", help="options of `phantora-async run`, as one text"
+        "--run-options", default="", metavar="TEXT", help="options for `phantora-async run`, as one quoted string"
     )
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -113,5 +113,5 @@ def _ranks(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 1:
-        raise UsageError(f"--ranks {text}: numbers of ranks are meant, such as 8,64,256")
+        raise UsageError(f"--ranks {text}: expected numbers of ranks, such as 8,64,256")
     return sorted(set(found))

@@ -14,6 +14,8 @@ from phantora_async.config import find_python
 from phantora_async.errors import UsageError
 from phantora_async.remote import wire
 
+MOST_WAIT_S = 1_000_000
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "phantora-async join HOST:PORT [--token-file FILE] [options]"
@@ -41,6 +43,8 @@ def run(given: argparse.Namespace) -> int:
     if not token:
         raise UsageError("no token", f"--token-file FILE, or set {wire.TOKEN_VARIABLE}")
     wire.address(given.address)
+    if not 0 <= given.wait <= MOST_WAIT_S:
+        raise UsageError(f"--wait {given.wait:g}: expected seconds, from 0 to {MOST_WAIT_S:,}")
     python = find_python(given.python)
     import uvloop
 

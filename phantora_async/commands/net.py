@@ -6,13 +6,13 @@ import argparse
 import gc
 import json
 import os
-import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from netsim import NetsimError, Topology, build, load
+from formats.toml import read_toml
+from netsim import NetsimError, SpecError, Topology, build, load
 from netsim.collectives import load_params, settings
 from netsim.tools import picture, stats, trace, trace_files
 from netsim.topology import EVERYTHING, ROUTINGS, TrafficRules, astra_sim
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="flow trace in CSV or JSON; docs/netsim.md describes it",
+        help="flow trace in CSV or JSON; docs/data/network-traces.md describes it",
     )
     parser.add_argument("--servers", type=int, default=1, metavar="N", help="number of servers (default: 1)")
     parser.add_argument(
@@ -142,7 +142,7 @@ def _needs_profiles(network: Path) -> bool:
     """A shipped cluster's name, or a file that is based on another one."""
     if not network.is_file():
         return not network.suffix
-    return re.search(r"^base\s*=", network.read_text(encoding="utf-8", errors="replace"), re.MULTILINE) is not None
+    return "base" in read_toml(network, SpecError)[1]
 
 
 def _write(path: Path, topology: Topology, done: dict[str, int | None], statistics: stats.Statistics) -> None:

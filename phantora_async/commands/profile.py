@@ -12,7 +12,7 @@ from phantora_async.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One thing that this command can measure. `phantora_async.commands.<module>` has its options and runs it."""
+    """One thing that this command can measure. `commands.profiling.<module>` has its options and runs it."""
 
     name: str
     """The option that asks for it; a SCRIPT asks for the form of that name."""
@@ -21,15 +21,15 @@ class Form:
     module: str
 
     def load(self) -> ModuleType:
-        return importlib.import_module(f"phantora_async.commands.{self.module}")
+        return importlib.import_module(f"phantora_async.commands.profiling.{self.module}")
 
 
 SCRIPT = "SCRIPT"
 FORMS = (
-    Form("--host", "[options]", "profile_host"),
-    Form("--sweep", "[options]", "profile_sweep"),
-    Form("--missing", "REPORT [options]", "profile_missing"),
-    Form(SCRIPT, "[arguments]", "profile_script"),
+    Form("--host", "[options]", "host"),
+    Form("--sweep", "[options]", "sweep"),
+    Form("--missing", "REPORT [options]", "missing"),
+    Form(SCRIPT, "[arguments]", "script"),
 )
 """Each module has `add_arguments(group)`, which adds the option that asks for it, and `run(arguments) -> exit code`."""
 
@@ -63,7 +63,7 @@ def run(given: argparse.Namespace) -> int:
     for other, options in given.options_of_forms.items():
         for dest, (option, default) in options.items():
             if other != form.name and getattr(given, dest) != default:
-                raise UsageError(f"{option} does not belong to profile {form.name}", f"it is of profile {other}")
+                raise UsageError(f"{option} is no option of profile {form.name}", f"it is an option of profile {other}")
     return int(form.load().run(given))
 
 
@@ -73,7 +73,7 @@ def _chosen(given: argparse.Namespace) -> Form:
         asked = [form for form in FORMS if form.name == SCRIPT]
     if not asked:
         names = ", ".join(form.name for form in FORMS)
-        raise UsageError(f"nothing to measure is named: {names}", "phantora-async profile --help")
+        raise UsageError(f"say what to measure: {names}", "phantora-async profile --help")
     if given.script and asked[0].name != SCRIPT:
         raise UsageError(f"profile {asked[0].name} takes no script, found {given.script}")
     if len(asked) > 1:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import tomllib
 from pathlib import Path
 
 from phantora_async.errors import NotWritten, UsageError
@@ -16,6 +15,7 @@ from phantora_async.gpu_profile.saving import check_output
 from profiles import (
     Cluster,
     ProfileError,
+    base_of,
     cluster_names,
     gpu_names,
     host_names,
@@ -90,7 +90,7 @@ def _merge(files: list[Path], target: Path | None) -> None:
     if len(files) < 2:
         raise UsageError("profiles merge: name at least two tables", "phantora-async profiles merge A B -o C")
     if target is None:
-        raise UsageError("profiles merge: where to?", "name the merged table with -o FILE")
+        raise UsageError("profiles merge: no file to write is given", "name the merged table with -o FILE")
     check_output(target)
     tables = [load_table(file) for file in files]
     gpus = sorted({origin.get("gpu", "?") for table in tables for origin in table.origins})
@@ -107,9 +107,8 @@ def _merge(files: list[Path], target: Path | None) -> None:
 
 def _show(path: Path) -> None:
     """The file, then what it is based on."""
-    text = path.read_text()
-    print(text, end="")
-    if base := tomllib.loads(text).get("base"):
+    print(path.read_text(), end="")
+    if base := base_of(path):
         print(f"\n# ---- base: {base}")
         _show(path.with_name(f"{base}.toml"))
 
@@ -123,6 +122,7 @@ def _copy(name: str, target: Path) -> None:
     try:
         shutil.copyfile(source, target)
     except OSError as error:
+        target.unlink(missing_ok=True)
         raise NotWritten(f"cannot write {target}: {error.strerror}") from None
     option = {"gpus": "--gpu", "clusters": "--cluster"}.get(source.parent.name)
     use = f"phantora-async run {option} {target} ..." if option else f'set host = "{target}" in a cluster\'s file'

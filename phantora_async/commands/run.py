@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from typing import Any
 
+from phantora_async.commands.torchrun_options import TorchrunOptions
 from phantora_async.errors import Interrupted, RunFailure, exit_codes_help
 from phantora_async.options import OPTIONS, Kind, Option, RunOptions
 from phantora_async.wording import short
 
+_REMARK = "--torchrun-remark"
+"""What ``with_ports`` has to say to the user."""
 MOST_NAMED = 4
 """Files of a trace that are named."""
 
@@ -24,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     groups = {option.group: parser.add_argument_group(option.group) for option in OPTIONS.values()}
     for name, option in OPTIONS.items():
         groups[option.group].add_argument(*option.flags, dest=name, **_as_argparse_has_it(option, defaults[name]))
+    parser.add_argument(_REMARK, dest="remarks", action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("script", nargs="?", metavar="SCRIPT", default="", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -47,11 +52,16 @@ def _as_argparse_has_it(option: Option, default: object) -> dict[str, Any]:
 
 
 def with_ports(arguments: list[str]) -> list[str]:
-    """`--ui 80` as `--ui=80`, and `--ui SCRIPT` as `--ui=0 SCRIPT`: argparse would take the script for the port."""
+    """`--ui 80` as `--ui=80`, and `--ui SCRIPT` as `--ui=0 SCRIPT`: argparse would take the script for the port.
+    torchrun's own options become remarks.
+    """
     kinds = {flag: option.kind for option in OPTIONS.values() for flag in option.flags}
     separated: list[str] = []
     left = list(arguments)
+    torchrun = TorchrunOptions()
     while left and left[0].startswith("-") and left[0] != "--":
+        if torchrun.take(left):
+            continue
         flag = left.pop(0)
         kind = kinds.get(flag)
         if kind is Kind.PORT:
@@ -60,7 +70,7 @@ def with_ports(arguments: list[str]) -> list[str]:
             separated.append(flag)
             if kind is not None and kind is not Kind.SWITCH and left:
                 separated.append(left.pop(0))
-    return separated + left
+    return [*separated, *(f"{_REMARK}={remark}" for remark in torchrun.remarks()), *left]
 
 
 def options_of(given: argparse.Namespace) -> RunOptions:
@@ -73,6 +83,8 @@ def run(given: argparse.Namespace) -> int:
     from phantora_async.api.execution import execute
     from phantora_async.report import terminal_report
 
+    for remark in given.remarks:
+        print(f"phantora-async: {remark}", file=sys.stderr)
     executed = execute(options_of(given))
     failure, config = executed.failure, executed.config
     ran_to_its_end = not isinstance(failure, RunFailure)

@@ -20,7 +20,9 @@ from phantora_async.errors import JobsFailed, NotWritten, UsageError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "phantora-async validate TRUTH.jsonl [...] --script JOBS.py [options]"
     parser.add_argument("truth", nargs="+", type=Path, metavar="TRUTH", help="what was measured")
-    parser.add_argument("--script", type=Path, metavar="FILE", help="the script that runs one job, by its name")
+    parser.add_argument(
+        "--script", type=Path, metavar="FILE", help="the script that runs a job, which its arguments name"
+    )
     parser.add_argument(
         "--arguments",
         default="--jobs {job} --steps {steps} --warm {warm}",
@@ -30,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip", default="", metavar="JOB,...", help="all but these")
     parser.add_argument("--steps", type=int, default=4, help="steps that count (default: %(default)s)")
     parser.add_argument("--warm", type=int, default=2, help="steps before them (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows for programs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows as JSON")
     parser.add_argument(
         "--traces",
         type=Path,
@@ -43,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", metavar="NAME", help="NAME of that place (default: the script's, without .py)")
     parser.add_argument(
-        "--run-options", default="", metavar="TEXT", help="options of `phantora-async run`, as one text"
+        "--run-options", default="", metavar="TEXT", help="options for `phantora-async run`, as one quoted string"
     )
 
 
@@ -55,7 +57,7 @@ def run(given: argparse.Namespace) -> int:
         raise UsageError(f"--traces {given.traces}: no such folder")
     only, skip = _names(given.only), _names(given.skip)
     if unknown := only - {job.job for job in found.jobs}:
-        raise UsageError(f"--only: no such job: {', '.join(sorted(unknown))}", "the truth files' jobs are meant")
+        raise UsageError(f"--only: no such job: {', '.join(sorted(unknown))}", "name jobs of the truth files")
     jobs = [job for job in found.jobs if job.job not in skip and (not only or job.job in only)]
     pairs = collectives.compare(found.collectives) if found.collectives else []
     if pairs:
@@ -67,7 +69,9 @@ def run(given: argparse.Namespace) -> int:
             _write(given.json, json.dumps({"collectives": collectives.document(pairs)}, indent=1) + "\n")
         return 0
     if given.script is None or not given.script.is_file():
-        raise UsageError("--script: name the script that runs the jobs", "it printed the truth file's lines")
+        raise UsageError(
+            "--script: name the script that runs the jobs", "the script that printed the lines of the truth file"
+        )
     options = tuple(shlex.split(given.run_options))
     command = emulation.JobCommand(given.script, given.arguments, given.steps, given.warm, options)
     rows, compared = [], []

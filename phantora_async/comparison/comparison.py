@@ -13,13 +13,16 @@ from phantora_async.comparison.figures import (
     Part,
     Work,
     collectives,
+    collectives_left_out,
     families,
     figures,
     kernels,
     parts,
+    without_reasons,
 )
 from phantora_async.comparison.setup import Difference, differences
 from phantora_async.errors import UsageError
+from phantora_async.report import used_no_gpu
 
 SCHEMA = 1
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -104,8 +107,10 @@ def _remarks(reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if report["failure"] is not None:
             yield f"{letter} failed with exit code {report['exit_code']}: its figures are those until then"
     for letter, one in zip(LETTERS, simulated, strict=False):
-        if one["step"]["source"].startswith(WHOLE_RUN):
-            yield f"{letter} has no steps that were found: its step time is that of the whole run"
+        if used_no_gpu(one):
+            yield f"{letter} used no emulated GPU: its times are its script's on the host"
+        elif one["step"]["source"].startswith(WHOLE_RUN):
+            yield f"no steps were found in {letter}: its step time is that of the whole run"
     if len({one["step"]["source"].split(":", 1)[0] for one in simulated}) > 1:
         yield "steps were found in different ways: step times are not compared"
     if len({one["world_size"] for one in simulated}) > 1:
@@ -118,5 +123,11 @@ def _remarks(reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
     elif len({report["run"].get("script_sha256", "") or report["run"].get("script", "") for report in reports}) > 1:
         yield "the scripts differ: a step may not be the same work"
+    if missing := without_reasons(reports):
+        if len(missing) < len(reports):
+            letters = " and ".join(LETTERS[number] for number in missing)
+            yield f"collectives are not compared one by one: {letters} has no reasons (run --reasons)"
+    elif left_out := collectives_left_out(reports):
+        yield f"{left_out} collectives are not compared: they are among the longest of some runs only"
     if any(one["kernels"]["window"] != "steps" for one in simulated):
         yield "GPU work is that of whole runs, divided by their steps: the first ones are among them"

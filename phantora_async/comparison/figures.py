@@ -176,17 +176,46 @@ def kernels(reports: Sequence[Report]) -> list[Work]:
     return sorted(found, key=lambda work: (-work.most_changed_ms, work.title))
 
 
+def without_reasons(reports: Sequence[Report]) -> list[int]:
+    """Numbers of the runs of which single collectives are not known: without `run --reasons`, or without a step that
+    could be explained."""
+    return [number for number, one in enumerate(reports) if "collectives" not in one["simulated"].get("reasons", {})]
+
+
 def collectives(reports: Sequence[Report]) -> list[Work]:
-    """Of runs whose reports have reasons (`run --reasons`): the ten of each that took most GPU time."""
-    rows: dict[str, list[tuple[float, float]]] = {}
+    """Those that took most GPU time in the step that is explained; none if the reasons of some run are missing."""
+    known, _ = _collectives(reports)
+    found = [_work(title, row, SAME) for title, row in known.items()]
+    return sorted(found, key=lambda work: (-work.most_changed_ms, work.title))
+
+
+def collectives_left_out(reports: Sequence[Report]) -> int:
+    """A report lists the longest ones. What another list lacks may have run there and be shorter."""
+    return _collectives(reports)[1]
+
+
+Row = list[tuple[float, float]]
+
+
+def _collectives(reports: Sequence[Report]) -> tuple[dict[str, Row], int]:
+    """Times and calls of those that compare, and how many do not."""
+    if without_reasons(reports):
+        return {}, 0
+    rows: dict[str, Row] = {}
+    more = []
     for number, report in enumerate(reports):
-        reasons = report["simulated"].get("reasons", {})
-        for one in reasons.get("collectives", {}).get("gpu", []):
+        told = report["simulated"]["reasons"]["collectives"]
+        more.append(told.get("left_out", 1) > 0)
+        for one in told["gpu"]:
             ranks = report["simulated"]["world_size"]
             row = rows.setdefault(one["title"], [(0.0, 0.0)] * len(reports))
-            row[number] = (one["gpu_ns"] / 1e6 / ranks, float(one.get("calls", 0)))
-    found = [_work(title, row, SAME) for title, row in rows.items()]
-    return sorted(found, key=lambda work: (-work.most_changed_ms, work.title))
+            row[number] = (one["gpu_ns"] / 1e6 / ranks, float(one["calls"]))
+    known = {
+        title: row
+        for title, row in rows.items()
+        if all(calls or not left_out for (_, calls), left_out in zip(row, more, strict=True))
+    }
+    return known, len(rows) - len(known)
 
 
 def _work(title: str, row: Sequence[tuple[float, float]], status: str) -> Work:
@@ -203,7 +232,9 @@ def _signatures(report: Report) -> Iterator[tuple[str, Mapping[str, Any], int]]:
     simulated = report["simulated"]
     kernels, ranks = simulated["kernels"], simulated["ranks"]
     if kernels["window"] == "steps":
-        steps = simulated["step"]["counted"] * len(ranks)
+        own = [rank.get("counted_steps") for rank in ranks]
+        counted = simulated["step"]["counted"]
+        steps = sum(counted if one is None else one[1] - one[0] + 1 for one in own)
     else:
         steps = sum(rank.get("steps", 0) for rank in ranks) or len(ranks)
     for one in kernels["signatures"]:

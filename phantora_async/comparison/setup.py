@@ -19,6 +19,8 @@ ELSEWHERE = (
     "host",
     "moe",
     "compile_cache",
+    "fault",
+    "faults",
     "module",
     "launcher",
 )
@@ -70,6 +72,7 @@ def _simulated(simulated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "host's time", simulated["host_mode"]
     if "routing" in simulated:
         yield "--moe", simulated["routing"]["policy"]
+    yield "faults", ", ".join(one["text"] for one in simulated.get("faults", [])) or "none"
 
 
 def _runs(servers: Sequence[int]) -> str:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emu.contract.folding import Folding
+from emu.contract.loading_policy import LoadingPolicy
 from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
+from phantora_async.budget import Limits
+from phantora_async.faults import Fault
 from phantora_async.kernel_times import KernelTimes
 from phantora_async.options import RunOptions
 from phantora_async.run_dir import RunDir
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 DATA_LIMIT_NBYTES = 1 << 20
 """Data of copies, collectives and control tensors that are larger is neither moved nor computed."""
 FLOAT_LIMIT_COUNT = 4096
-"""The same for floating-point control tensors and collectives (per rank) of more elements."""
+"""Floating-point control tensors and collectives (per rank) of more elements are not computed either."""
 MONITOR_INTERVAL = ("--monitor-interval", "--monitor_interval")
 MONITOR_INTERVAL_S = 0.1
 """torchrun's default."""
@@ -68,6 +72,10 @@ class Config:
     cluster: Cluster
     host: HostModel
     host_mode: str
+    loading: LoadingPolicy
+    """Does loading data take virtual time?"""
+    faults: tuple[Fault, ...]
+    """What goes wrong on the machine."""
     steps: int
     """The run ends when ranks have done so many; 0: when the script does."""
     until_ns: int
@@ -86,7 +94,7 @@ class Config:
     isolation: str
     routing: RoutingPolicy
     values: tuple[StatedValue, ...]
-    """What the script reads at lines where nobody computed what it reads."""
+    """What the script reads at lines where the values are not computed."""
     network: str
     python: Path
     preload: tuple[str, ...]
@@ -109,6 +117,17 @@ class Config:
     """None: no live page."""
     reasons: bool = False
     """The report tells why a step takes as long as it does."""
+    record: Path | None = None
+    """Folder of the run's recording."""
+    budget: Limits = field(default_factory=lambda: Limits({}))
+    """What the report is held against."""
+    folding: Folding | None = None
+    """Which ranks have processes; None: all."""
+
+    @property
+    def processes(self) -> int:
+        """How many ranks have one."""
+        return sum(self.servers) if self.folding is None else len(self.folding.live)
 
     @property
     def run_dir(self) -> Path:
@@ -141,5 +160,6 @@ class Config:
             f"host_mode={self.host_mode}",
             *(self.trace.device_file_lines() if self.trace else ()),
             f"segment_contents={int(self.reasons)}",
+            f"history={int(self.record is not None)}",
             *self.host.device_file_lines(),
         ]

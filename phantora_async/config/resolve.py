@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 from phantora_async import kernel_times, trace_request
+from phantora_async.budget import OPTIONS as BUDGETS
+from phantora_async.budget import Limits
+from phantora_async.config import launchers
 from phantora_async.config.config import Config
 from phantora_async.config.display import shown_ranks_of, ui_of
+from phantora_async.config.folding import folding_of
 from phantora_async.config.limits import check_waits, steps_of, until_ns_of
-from phantora_async.config.places import compile_cache_of, link_logs, report_of, run_dir_of
+from phantora_async.config.outputs import compile_cache_of, link_logs, record_of, report_of, run_dir_of
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.servers import isolation_of, listen_of, nccl_settings, servers_of
-from phantora_async.config.values import routing_of, stated_value_of
+from phantora_async.config.values import loading_of, routing_of, stated_value_of
 from phantora_async.errors import UsageError
+from phantora_async.faults import given_faults
 from phantora_async.options import PathText, RunOptions
-from phantora_async.virtual_time.speculation_policy import NEVER
+from phantora_async.virtual_time.speculation.policy import NEVER
 from profiles import Cluster, Gpu, HostModel, ProfileError, load_cluster, load_gpu, load_host
 
 
@@ -33,21 +39,30 @@ def resolve(options: RunOptions) -> Config:
         )
     check_waits(given.stall_timeout, given.loop_turns)
     servers = servers_of(given, cluster)
+    folding = folding_of(given, sum(servers))
     level = isolation_of(given, len(servers))
     nccl, remarks = nccl_settings(cluster, len(servers))
+    faults = given_faults(given.fault, _path(given.faults), servers, cluster)
     if given.launcher and given.module:
         raise UsageError("--launcher and -m exclude each other", "--launcher -- python -m MODULE")
     script = os.fspath(given.script)
     if not given.launcher:
+        launchers.check(given)
         script = checked_module(script) if given.module else checked_script(script)
     shown = shown_ranks_of(given.show_ranks, sum(servers))
+    if folding is not None:
+        shown &= frozenset(folding.live)
     trace = trace_request.resolve(_text(given.trace), given.trace_ranks, given.trace_steps, sum(servers))
-    routing = routing_of(given.moe)
+    routing, loading = routing_of(given.moe), loading_of(given.loaders)
     values = tuple(stated_value_of(text, "" if given.module or given.launcher else script) for text in given.value)
     python = find_python(_text(given.python))
+    if given.launcher:
+        launchers.check_environment([script, *given.arguments], python)
+    budget = Limits.of({name: getattr(given, name) for name in BUDGETS})
     steps, until_ns = steps_of(given.steps), until_ns_of(given.until)
     cache, cache_remarks = compile_cache_of(_text(given.compile_cache))
     ui = ui_of(given.ui)
+    record = record_of(given)
     claimed = run_dir_of(_text(given.run_dir), script, sum(servers))
     if given.launcher:
         link_logs(claimed.path, servers)
@@ -62,8 +77,10 @@ def resolve(options: RunOptions) -> Config:
         cluster=cluster,
         host=host,
         host_mode=given.host,
+        loading=loading,
         kernel_times=kernel_times.find(given.kernel_times, gpu),
         measure=given.measure,
+        faults=faults,
         steps=steps,
         until_ns=until_ns,
         nccl=nccl,
@@ -89,6 +106,9 @@ def resolve(options: RunOptions) -> Config:
         trace=trace,
         ui=ui,
         reasons=given.reasons,
+        record=record,
+        budget=budget,
+        folding=folding,
     )
 
 
@@ -102,6 +122,10 @@ def _descriptions(given: RunOptions) -> tuple[Cluster, Gpu, HostModel]:
             str(error),
             "known names: phantora-async profiles list; to make your own: phantora-async profiles copy NAME",
         ) from None
+
+
+def _path(path: PathText | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
 def _text(path: PathText | None) -> str | None:

@@ -64,7 +64,7 @@ def isolation_of(given: RunOptions, servers: int) -> str:
 def listen_of(given: RunOptions, servers: int, run_dir: Path) -> Listen | None:
     if given.listen is None:
         return None
-    host, port = wire.address(given.listen)
+    host, port = wire.address(given.listen, least_port=0)
     if not 1 <= given.machines <= servers:
         raise UsageError(f"--machines {given.machines}: this run has {servers} servers, each is on one machine")
     file = Path(given.token_file) if given.token_file is not None else None

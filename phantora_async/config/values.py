@@ -1,10 +1,11 @@
-"""Values that nobody computes: the routing policy of `--moe`, and what `--value` states."""
+"""Values that nobody computes: the routing policy of `--moe`, what loading data takes, and what `--value` states."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from emu.contract import routing_policy, stated_values
+from emu.contract import loading_policy, routing_policy, stated_values
+from emu.contract.loading_policy import LoadingPolicy
 from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
 from phantora_async.errors import UsageError
@@ -21,6 +22,13 @@ def routing_of(text: str) -> RoutingPolicy:
         raise UsageError(f"--moe {text}: {error.strerror or error}", "name a file that can be read") from None
     except ValueError as error:
         raise UsageError(f"--moe {text}: {error}", f"forms: --moe {routing_policy.FORMS}") from None
+
+
+def loading_of(text: str) -> LoadingPolicy:
+    try:
+        return loading_policy.parse(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def stated_value_of(text: str, script: str) -> StatedValue:

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from dataclasses import replace
+from pathlib import Path
 
-from phantora_async.coordinator.connections import Connections
+from emu.contract import isolation
 from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.failures import Failures
 from phantora_async.coordinator.live_state import LiveState
 from phantora_async.coordinator.network_model import network_of
 from phantora_async.coordinator.rank_processes import RankProcesses
+from phantora_async.coordinator.ranks.arrivals import Arrivals
+from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import Exit, Outcome, RunEnd
 from phantora_async.coordinator.status import Status, StatusView
 from phantora_async.coordinator.tracing import trace_of
 from phantora_async.coordinator.turns import Turns
 from phantora_async.errors import Interrupted
+from phantora_async.faults import paces_of
+from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
@@ -33,6 +38,7 @@ from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.liveness.sleep_detector import Processes, ProcFs
 from phantora_async.liveness.stall_watch import StallWatch
 from phantora_async.reasons import LastSteps
+from phantora_async.recording import Recorder
 from phantora_async.report import Document, Usage
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import SpeculationPolicy, Timeline
@@ -53,17 +59,31 @@ class Coordinator:
         """`processes`: where threads of ranks are looked up, /proc unless a test says otherwise."""
         network = network_of(spec, spec.cluster)
         optimistic = spec.clock == "optimistic"
-        timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic)
+        paces = paces_of(spec.faults, spec.servers)
+        timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic, paces=paces)
         policy = SpeculationPolicy(timeline, spec.speculation)
         model = CostModel(spec.gpu, *(times.on for times in spec.kernel_times), measure=spec.measure)
-        fact_builder = FactBuilder(spec.world_size, Costs(model, CostTable(spec.cost_table)))
+        folding = spec.folding
+        fact_builder = FactBuilder(
+            spec.world_size,
+            Costs(model, CostTable(spec.cost_table)),
+            timeline.output.results.steps_done,
+            frozenset(range(spec.world_size)).difference(folding.live) if folding is not None else (),
+        )
+        mirrored_ranks = None
+        if folding is not None:
+            mirrored_ranks = MirroredRanks(folding, spec.servers, fact_builder.communicators)
         trace = trace_of(spec, timeline, fact_builder, network)
         last_steps = None
         if spec.reasons:
             last_steps = LastSteps(spec.world_size, timeline.output.results.steps_done)
-        connections = Connections(timeline, fact_builder, spec.world_size, last_steps)
-        stacks, pids = Stacks(spec.socket.parent), connections.pids
-        blocked_ranks = BlockedRanks(timeline, fact_builder, pids, processes or ProcFs())
+        self._recorder = Recorder(spec, spec.record) if spec.record is not None else None
+        connections = Connections(timeline, fact_builder, spec.world_size, last_steps, self._recorder, mirrored_ranks)
+        stacks, pids = Stacks(Path(isolation.ranks_folder(str(spec.socket.parent)))), connections.pids
+        blocked_ranks = BlockedRanks(
+            timeline, fact_builder, pids, processes or ProcFs(),
+            *((mirrored_ranks.played_by,) if mirrored_ranks is not None else ()),
+        )  # fmt: skip
         stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks)
         loop_watch = LoopWatch(fact_builder.reads, spec.loop_turns, spec.stall_timeout_s)
         run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps)
@@ -72,7 +92,8 @@ class Coordinator:
         failures = Failures(timeline, fact_builder, connections, blocked_ranks, restarts, early_end, run_end)
         turns = Turns(
             timeline, policy, fact_builder, connections, trace, blocked_ranks, restarts, early_end, run_end, failures,
-            spec.launcher,
+            spec.launcher, len(folding.live) if folding is not None else spec.world_size, spec.stall_timeout_s,
+            mirrored_ranks,
         )  # fmt: skip
         usage = Usage()
         self._rank_processes = RankProcesses(
@@ -94,8 +115,7 @@ class Coordinator:
         self._turns = turns
         self._usage = usage
         self._stall = ""
-        self._server: asyncio.Server | None = None
-        self._channels: list[Channel] = []
+        self._arrivals = Arrivals(self._rank_processes, spec.socket, spec.world_size)
         self._gc_threshold = gc.get_threshold()
 
     async def serve(self) -> None:
@@ -104,13 +124,11 @@ class Coordinator:
         loop.set_exception_handler(self._failures.unexpected)
         self._gc_threshold = gc.get_threshold()
         gc.set_threshold(*GC_THRESHOLD)
-        self._server = await loop.create_unix_server(self.stream, str(self._spec.socket))
+        self._arrivals.open()
 
-    def stream(self, pid: int = 0) -> Channel:
-        """The connection of a process. `pid`: see ``Channel``."""
-        channel = Channel(self._rank_processes, pid)
-        self._channels.append(channel)
-        return channel
+    def stream(self, pid: int, ranks: Container[int]) -> Channel:
+        """The connection of a process of another machine. `pid`, `ranks`: see ``Channel``."""
+        return self._arrivals.add(pid, ranks)
 
     def rank_exited(self, rank: int, returncode: int, signal: int | None, untold: bool = False) -> None:
         """The rank's process has ended, with this exit code or by this signal. `untold`: its launcher does not know
@@ -149,13 +167,14 @@ class Coordinator:
             asyncio.get_running_loop().set_exception_handler(None)
             gc.set_threshold(*self._gc_threshold)
             self._turns.close()
-            if self._server is not None:
-                self._server.close()
+            self._arrivals.close()
             self._trace.close()
         self._usage.passed_over = self._turns.passed_over
         if self._run_end.failure is None and self._run_end.stopped is None and (text := self._early_end.missed()):
             self._fact_builder.warn(0, text)
         outcome = self._run_end.outcome(self._usage, self._restarts.done)
+        if self._recorder is not None:
+            outcome = replace(outcome, unrecorded=self._recorder.close(self._fact_builder, outcome.report))
         return replace(outcome, unwritten=self._trace.failure)
 
     async def _stop_ranks(self) -> None:
@@ -169,6 +188,11 @@ class Coordinator:
             waited_s = 0.0 if ended > before else waited_s + LOOK_S
             before = ended
             await asyncio.sleep(LOOK_S)
+
+    def warn(self, text: str) -> None:
+        """A warning about all ranks, for the report."""
+        for rank in range(self._spec.world_size):
+            self._fact_builder.warn(rank, text)
 
     def pid(self, rank: int) -> int | None:
         """The process of a rank that is connected."""
@@ -222,5 +246,5 @@ class Coordinator:
         """Closes the connections. To be called when the ranks have ended: one that is still running would end itself
         with ``ExitCode.DISCONNECTED``.
         """
-        for channel in self._channels:
+        for channel in self._arrivals.channels:
             channel.close()

@@ -1,4 +1,4 @@
-"""The end of a run before its script's, in good order: after --steps, or at --until.
+"""The end of a run before its script's: after --steps, or at --until.
 
 Both are instants of virtual time, so that the report does not depend on the speed of this machine. With --steps each
 rank's script is held when it has done its steps. The run ends when nothing is left to simulate, or when the ranks that

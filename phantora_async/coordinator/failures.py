@@ -1,4 +1,4 @@
-"""What becomes of a failure: the end of the run, a restart by the ranks' launcher, or an early end in good order."""
+"""What becomes of a failure: the end of the run, a restart by the ranks' launcher, or an early end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from phantora_async.coordinator.connections import Connections
 from phantora_async.coordinator.early_end import EarlyEnd
+from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import RunEnd
 from phantora_async.diagnosis.rank_states import RankState, states
@@ -66,5 +66,7 @@ class Failures:
 
     def rank_states(self, snapshot: Snapshot | None = None) -> list[RankState]:
         """What every rank is doing now. `snapshot`: of all ranks, if there is one already."""
-        sleeping = {host.rank for host in self._timeline.hosts if self._blocked_ranks.sleeps(host.rank)}
-        return states(snapshot or self._timeline.snapshot(), self._fact_builder, sleeping)
+        ranks = [host.rank for host in self._timeline.hosts]
+        sleeping = {rank for rank in ranks if self._blocked_ranks.sleeps(rank)}
+        stopped = {rank for rank in ranks if self._blocked_ranks.stopped(rank)}
+        return states(snapshot or self._timeline.snapshot(), self._fact_builder, sleeping, stopped)

@@ -8,6 +8,8 @@ from heapq import heappop, heappush
 import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import NcclSettings, Params, Plan, slower
+from phantora_async.faults.links import Change, LinkChanges
+from phantora_async.faults.pace import NEVER
 from phantora_async.over_time import Carried, LinkTraffic, Traffic, parts_for
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time.collectives import Revised
@@ -29,12 +31,13 @@ MOST_KINDS = 10_000
 """The shortest durations of so many kinds of collectives are remembered."""
 
 
-def network_of(spec: RunSpec, cluster: Cluster) -> NetsimNetworkModel:
-    """The network between the run's servers, if they stand in this cluster."""
+def network_of(spec: RunSpec, cluster: Cluster, since_ns: int = 0) -> NetsimNetworkModel:
+    """The network between the run's servers, if they stand in this cluster. Its time begins at this instant."""
     rules = spec.nccl.traffic_rules(netsim.build(cluster.network).server.nics)
     topology = netsim.build(cluster.network, cluster.network_servers(len(spec.servers)), rules)
     params = netsim.collectives.load_params(cluster.nccl)
-    return NetsimNetworkModel(topology, params, spec.servers, spec.nccl, cluster.servers_per_nvlink_domain)
+    faults = LinkChanges(spec.faults, topology, since_ns) if spec.faults else None
+    return NetsimNetworkModel(topology, params, spec.servers, spec.nccl, cluster.servers_per_nvlink_domain, faults)
 
 
 class NetsimNetworkModel:
@@ -50,6 +53,7 @@ class NetsimNetworkModel:
         servers: Sequence[int],
         settings: NcclSettings = NCCLS_OWN,
         servers_per_domain: int = 1,
+        faults: LinkChanges | None = None,
     ) -> None:
         self.link_names = [link.name for link in topology.links]
         self._network = netsim.Network(topology)
@@ -81,6 +85,9 @@ class NetsimNetworkModel:
         """How many collectives have no known completion."""
         self._committed_ns = 0
         self._shortest_ns: dict[tuple[object, ...], int] = {}
+        self._faults = faults
+        self._stuck = False
+        """What moves now never ends, whatever faults still change."""
 
     def shortest_ns(self, collective: Collective) -> int:
         """See ``virtual_time.NetworkModel``: no flow is faster than its protocol's limit."""
@@ -131,12 +138,13 @@ class NetsimNetworkModel:
         )
 
     def _endpoint(self, collective: Collective, rank: int) -> int:
-        device = collective.comm.devices[collective.comm.place[rank]]
+        device = collective.comm.devices[collective.comm.rank_of[rank]]
         server, first = self._place_of[rank]
         return self._topology.gpu(server, first + device)
 
     def begin(self, collective: Collective, at_ns: int, beside_compute: bool = False) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
+        self._stuck = False
         plan = carrying = self.plan(collective)
         if beside_compute and self._in_one_server(collective):
             plan = slower(plan, self._params.kernel.beside_compute)
@@ -167,6 +175,7 @@ class NetsimNetworkModel:
 
     def retract(self, collective: Collective) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
+        self._stuck = False
         if self._done.pop(collective, None) is None:
             self._moving -= 1
         self._reported.pop(collective, None)
@@ -203,12 +212,35 @@ class NetsimNetworkModel:
 
     def next_ns(self) -> int | None:
         """See ``virtual_time.NetworkModel``."""
-        flow = self._network.next_completion() if self._moving else None
+        flow = self._next_completion() if self._moving else None
         known_ns = self._next_unreported_ns()
         if flow is None:
             return known_ns
         flow_ns, _ = flow
         return flow_ns if known_ns is None else min(flow_ns, known_ns)
+
+    def _next_completion(self) -> tuple[int, int] | None:
+        """The network is told what faults change before its next completion, and no more. Links that flap for ever end
+        nothing if they have not done so in two turns.
+        """
+        flow, faults = self._network.next_completion(), self._faults
+        stalled_ns = -1
+        while faults is not None and not self._stuck and (flow is None or faults.first_ns < flow[0]):
+            if flow is not None:
+                stalled_ns = -1
+            elif stalled_ns < 0:
+                stalled_ns = max(faults.settled_ns, faults.first_ns)
+            elif faults.first_ns > stalled_ns + 2 * faults.cycle_ns:
+                self._stuck = True
+            if faults.first_ns == NEVER:
+                self._stuck = True
+            if not self._stuck:
+                self._tell(faults.take())
+                flow = self._network.next_completion()
+        return flow
+
+    def _tell(self, change: Change) -> None:
+        self._network.set_capacity(change.link, change.at_ns, change.gbps)
 
     def _next_unreported_ns(self) -> int | None:
         """The earliest valid entry of ``_unreported``; those before it are dropped."""
@@ -223,6 +255,8 @@ class NetsimNetworkModel:
     def complete(self, at_ns: int) -> list[Collective]:
         """See ``virtual_time.NetworkModel``."""
         if at_ns > self._network.now_ns:
+            while self._faults is not None and self._faults.first_ns <= at_ns:
+                self._tell(self._faults.take())
             for done_ns, flow in self._network.advance(at_ns):
                 collective = self._collective_of[flow]
                 flows = self._flows[collective]

@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 from emu.contract import records
-from phantora_async.coordinator.connections import Connections
 from phantora_async.coordinator.failures import Failures
+from phantora_async.coordinator.ranks.connections import Connections
+from phantora_async.coordinator.ranks.server_check import ServerCheck
 from phantora_async.coordinator.restarts import Held, Restarts
 from phantora_async.coordinator.run_end import Exit, RunEnd
 from phantora_async.coordinator.tracing import trace_profiled
@@ -56,12 +57,14 @@ class RankProcesses:
         self._failures = failures
         self._turns = turns
         self._usage = usage
+        self._server_check = ServerCheck(spec.servers)
         self._dismissed: set[int] = set()
         """Ranks whose process was ended by the process that started it, until its connection closes."""
 
     # ---- for the channels, see ``channel.Receiver`` ----------------------------------------------------------------
 
     def connected(self, channel: Channel, hello: records.Hello) -> None:
+        self._server_check.check(channel.pid, hello.rank)
         if not self._restarts.hold(channel, hello):
             self._connections.connect(channel, hello)
             self._usage.add_rank(hello.rank, channel.pid)
@@ -118,7 +121,7 @@ class RankProcesses:
         ended = ended or self._fact_builder.rank_info[rank].bye is not None
         if not ended and not self._connections.connected(rank) and self._connections.is_latest(channel):
             self._fact_builder.warn(
-                rank, "the process has executed another program: it is emulated again once that uses a GPU"
+                rank, "the process runs another program now (exec): it is emulated again once this program uses a GPU"
             )
 
     def failed(self, error: Exception) -> None:

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from emu.contract import records
 from phantora_async.coordinator import standstill
-from phantora_async.coordinator.connections import Connections
+from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
-from phantora_async.virtual_time import Timeline
+from phantora_async.virtual_time import Timeline, UnseenFact
 
 PATIENCE_S = 60.0
 """How long a launcher may do nothing after a rank has failed. torchrun waits 30 s for ranks that ignore SIGTERM."""
@@ -106,8 +106,7 @@ class Restarts:
         """Once all that the process has sent is here: virtual time stops where its launcher would notice the end."""
         if not self._connections.connected(rank) and rank not in self._time_held:
             self._time_held.add(rank)
-            noticed = records.HostAdvance(records.HOST_ADVANCE, 0, 0, self._delay_ns, b"")
-            self._timeline.feed(rank, [noticed])
+            self._timeline.feed(rank, [UnseenFact.of(self._delay_ns)])
 
     def tell(self) -> None:
         """The launcher is to know of all ends. The rank at whose end virtual time stands has failed first."""
@@ -205,6 +204,7 @@ class Restarts:
         held = [self._held.pop(rank) for rank in sorted(self._held)]
         for process in held:
             rank = process.hello.rank
+            self._connections.begin_again(rank)
             self._timeline.begin_again(rank)
             self._fact_builder.begin_again(rank)
             self._exits.pop(rank, None)

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from signal import Signals
 from typing import NamedTuple
 
 from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
 from phantora_async.coordinator.restarts import Restart
+from phantora_async.coordinator.whole_report import whole_report
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
 from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.liveness.memory_kills import MemoryKills
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
-from phantora_async.over_time import activity_document, links_document
 from phantora_async.reasons import LastSteps, reasons_document
-from phantora_async.report import Document, Usage, build
+from phantora_async.report import Document, Usage
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import Timeline
 from phantora_async.wording import short
@@ -41,6 +41,8 @@ class Outcome:
     report: Document
     unwritten: str = ""
     """Why the trace is incomplete."""
+    unrecorded: str = ""
+    """Why there is no recording, if there was to be one."""
 
 
 class Exit(NamedTuple):
@@ -72,6 +74,7 @@ class RunEnd:
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._stacks = stacks
+        self._memory_kills = MemoryKills()
         self._network = network
         self._states: Sequence[RankState] = ()
         """What each rank was doing when the first failure was found."""
@@ -83,7 +86,7 @@ class RunEnd:
         """The run has ended, or has failed."""
 
     def stop(self, why: Document) -> None:
-        """The run ends before its script, in good order. `why`: see ``stopped``."""
+        """The run ends before its script, without a failure. `why`: see ``stopped``."""
         self.stopped = why
         self.over.set()
 
@@ -120,7 +123,7 @@ class RunEnd:
         """The report, and the failure with its details."""
         failure = self.failure
         if failure is None:
-            return Outcome(None, self._with_reasons(self.report(usage, restarts)))
+            return Outcome(None, self.report(usage, restarts, reasons=self._reasons()))
         run_dir = self._spec.run_dir
         seen_at = known(range(self._spec.world_size), self._stacks)
         found_out = FailureReport(failure, self._states, seen_at, self._stacks.keep(run_dir))
@@ -129,28 +132,23 @@ class RunEnd:
         return Outcome(failure, self.report(usage, restarts, int(failure.exit_code), document))
 
     def report(
-        self, usage: Usage, restarts: Sequence[Restart], exit_code: int = 0, failure: Document | None = None
+        self,
+        usage: Usage,
+        restarts: Sequence[Restart],
+        exit_code: int = 0,
+        failure: Document | None = None,
+        reasons: Document | None = None,
     ) -> Document:
         """As complete as the run is now."""
-        snapshot = self._timeline.snapshot()
-        document = build(self._spec, snapshot, self._fact_builder, usage, exit_code, failure, self.stopped)
-        simulated = document["simulated"]
-        simulated["restarts"] = [restart._asdict() for restart in restarts]
-        simulated["activity"] = activity_document(self._timeline.activity())
-        simulated["links"] = self._links(snapshot.now_ns)
-        return document
+        return whole_report(
+            self._spec, self._timeline, self._fact_builder, self._network, usage, restarts, exit_code, failure,
+            self.stopped, reasons,
+        )  # fmt: skip
 
-    def _links(self, now_ns: int) -> Document:
-        traffic = self._network.traffic()
-        return links_document(traffic.width_ns, now_ns, self._network.links_of(traffic.links), traffic.nbytes)
-
-    def _with_reasons(self, document: Document) -> Document:
-        if self._last_steps is not None:
-            document["simulated"]["reasons"] = self._reasons(self._last_steps)
-        return document
-
-    def _reasons(self, last_steps: LastSteps) -> Document:
-        results, spec = self._timeline.output.results, self._spec
+    def _reasons(self) -> Document | None:
+        last_steps, results, spec = self._last_steps, self._timeline.output.results, self._spec
+        if last_steps is None:
+            return None
         figures = [results.recent_steps(rank) for rank in range(spec.world_size)]
         costs, told = self._fact_builder.costs, self._fact_builder.segment_contents
         return reasons_document(last_steps, figures, spec, costs, told, partial(network_of, spec))
@@ -169,8 +167,7 @@ class RunEnd:
         text = f"rank {rank} (server {self._spec.server_of[rank]}) "
         words = rank_info.last_words
         if exit.signal:
-            name = Signals(exit.signal).name if exit.signal in set(Signals) else f"signal {exit.signal}"
-            text += f"was ended by {name}"
+            text += f"was ended by {self._memory_kills.signal_in_words(exit.signal)}"
             (snapshot,) = self._timeline.snapshot([rank]).ranks
             crashed, called = crash_site(log), self._fact_builder.site(rank, snapshot.last_site)
             text += f" at {crashed}" if crashed else f"; its last call before was at {called}" if called else ""

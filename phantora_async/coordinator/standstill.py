@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from phantora_async.coordinator.connections import Connections
+from collections.abc import Sequence
+
+from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.errors import Deadlock
+from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.virtual_time import Timeline
 from phantora_async.wording import named
 
+MOST_PIDS = 8
+"""Processes that a message names."""
 PATIENCE_S = 30.0
-"""All asleep for so long, with nothing to simulate: a deadlock. A shorter sleep may be a slow download or disk."""
+"""All asleep for so long, with nothing to simulate: a deadlock. A shorter sleep may be a slow download or disk. A user
+who sets a shorter ``--stall-timeout`` knows that there is none.
+"""
 
 
 class Standstill:
-    def __init__(self, timeline: Timeline, connections: Connections, blocked_ranks: BlockedRanks) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        connections: Connections,
+        blocked_ranks: BlockedRanks,
+        stall_timeout_s: float,
+        mirrored_ranks: MirroredRanks | None = None,
+    ) -> None:
+        """`stall_timeout_s`: 0 stands for none."""
+        self._patience_s = min(PATIENCE_S, stall_timeout_s or PATIENCE_S)
+        self._mirrored_ranks = mirrored_ranks
         self._timeline = timeline
         self._connections = connections
         self._blocked_ranks = blocked_ranks
@@ -29,12 +46,20 @@ class Standstill:
         verdict = self._blocked_ranks.look()
         if not verdict.asleep or self._connections.resume_all():
             return verdict.again_s
-        if verdict.stuck_s > PATIENCE_S:
-            asleep = f"{named(verdict.asleep)} {'is' if len(verdict.asleep) == 1 else 'are'} asleep"
+        if verdict.stuck_s > self._patience_s:
             raise Deadlock(
-                f"deadlock: no rank has made progress for {verdict.stuck_s:.0f} s; {asleep} in a lock, a socket or a "
-                "child process of the script"
+                f"deadlock: no rank has made progress for {verdict.stuck_s:.0f} s; {self._why(verdict.asleep)}"
             )
-        self._timeline.pass_over(verdict.asleep)
+        asleep = verdict.asleep
+        self._timeline.pass_over(asleep if self._mirrored_ranks is None else self._mirrored_ranks.with_played(asleep))
         self.passed_over += 1
         return None
+
+    def _why(self, asleep: Sequence[int]) -> str:
+        if stopped := [rank for rank in asleep if self._blocked_ranks.stopped(rank)]:
+            pids = " ".join(str(self._blocked_ranks.pid(rank)) for rank in stopped[:MOST_PIDS])
+            return (
+                f"a signal (SIGSTOP) has stopped {named(stopped)}; to continue such a rank in time: kill -CONT {pids}"
+            )
+        one = len(asleep) == 1
+        return f"{named(asleep)} {'is' if one else 'are'} asleep in a lock, a socket or a child process of the script"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.run_spec import RunSpec
-from phantora_async.trace import telling
 from phantora_async.trace.run_trace import RunTrace
 from phantora_async.trace.writing import Context
 from phantora_async.virtual_time import Timeline
@@ -20,14 +19,12 @@ def trace_of(spec: RunSpec, timeline: Timeline, fact_builder: FactBuilder, netwo
 
     traced = spec.trace.chosen() if spec.trace is not None else frozenset[int]()
     trace = RunTrace(spec, fact_builder, Context(fact_builder.costs, network.plan, pid, network.link_names, traced))
-    if trace.ranks:
-        telling.start(timeline, trace)
+    timeline.listen(trace, trace.ranks)
     return trace
 
 
 def trace_profiled(trace: RunTrace, timeline: Timeline, fact_builder: FactBuilder) -> None:
     """Ranks whose scripts have started a profiler are traced from now on."""
     if not fact_builder.profiled <= trace.ranks:
-        if not trace.ranks:
-            telling.start(timeline, trace)
         trace.ranks |= fact_builder.profiled
+        timeline.listen(trace, trace.ranks)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from phantora_async.coordinator.connections import Connections
 from phantora_async.coordinator.early_end import EarlyEnd
 from phantora_async.coordinator.failures import Failures
+from phantora_async.coordinator.ranks.connections import Connections
 from phantora_async.coordinator.restarts import Restarts
 from phantora_async.coordinator.run_end import RunEnd
 from phantora_async.coordinator.standstill import PATIENCE_S, Standstill
 from phantora_async.errors import Deadlock
+from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
 from phantora_async.trace.run_trace import RunTrace
@@ -36,15 +37,21 @@ class Turns:
         run_end: RunEnd,
         failures: Failures,
         launcher: bool,
+        processes: int,
+        stall_timeout_s: float,
+        mirrored_ranks: MirroredRanks | None = None,
     ) -> None:
-        """`launcher`: a launcher of the user's starts the ranks' processes."""
+        """`launcher`: a launcher of the user's starts the ranks' processes. `processes`: of how many ranks there are
+        any. `stall_timeout_s`: 0 stands for none.
+        """
+        self._processes = processes
         self._timeline = timeline
         self._policy = policy
         self._fact_builder = fact_builder
         self._connections = connections
         self._trace = trace
         self._blocked_ranks = blocked_ranks
-        self._standstill = Standstill(timeline, connections, blocked_ranks)
+        self._standstill = Standstill(timeline, connections, blocked_ranks, stall_timeout_s, mirrored_ranks)
         self._restarts = restarts
         self._early_end = early_end
         self._run_end = run_end
@@ -78,9 +85,7 @@ class Turns:
             asked = any(rank_info.questions for rank_info in self._fact_builder.rank_info)
             self._stop = self._policy.run(TURN, asked)
             self._connections.note_waits()
-            answers = self._timeline.take_answers()
-            for rank, _ in answers:
-                self._fact_builder.answered(rank)
+            answers = self._connections.take_answers()
             if self._fact_builder.profiled:
                 answers = self._trace.take_answers() + answers
             self._connections.send(answers)
@@ -106,7 +111,7 @@ class Turns:
     def check_over(self) -> None:
         """All processes have ended, and virtual time has executed everything that they sent."""
         exits = len(self._run_end.exits)
-        if exits == len(self._timeline.hosts) and self._timeline.all_finished() and self._stop is Stop.DRAINED:
+        if exits == self._processes and self._timeline.all_finished() and self._stop is Stop.DRAINED:
             self._run_end.over.set()
 
     def close(self) -> None:
@@ -156,8 +161,9 @@ class Turns:
         """The launcher has started fewer ranks than there are GPUs. If the rank comes after all, it begins then."""
         self._fact_builder.warn(
             rank,
-            f"no process has used this GPU while the others waited for {PATIENCE_S:.0f} s: virtual time goes on "
-            "without it; --nproc-per-node should be the number of ranks that the launcher starts on a server",
+            f"no process has used this GPU, and the other ranks have waited {PATIENCE_S:.0f} s for it: the run "
+            "continues without this rank. --nproc-per-node should be the number of ranks that the launcher starts on a "
+            "server",
         )
         self._connections.rank_ended(rank)
         self.take_soon()

@@ -25,6 +25,7 @@ from phantora_async.wording import named, short
 
 MOST_GROUPS = 16
 """How many groups of ranks a message lists."""
+STOPPED = "stopped by a signal (SIGSTOP)"
 QUESTIONS = {
     records.CLOCK_READ: "for the time",
     records.ELAPSED: "for the time between two events",
@@ -45,13 +46,19 @@ class RankState:
     """Where it called what it waits in, else its last known call site."""
 
 
-def states(snapshot: Snapshot, fact_builder: FactBuilder, asleep: Container[int] = ()) -> list[RankState]:
-    """One for each rank that the snapshot shows. ``asleep``: ranks that are known to sleep."""
+def states(
+    snapshot: Snapshot, fact_builder: FactBuilder, asleep: Container[int] = (), stopped: Container[int] = ()
+) -> list[RankState]:
+    """One for each rank that the snapshot shows. ``asleep``: ranks that are known to sleep; ``stopped``: those that a
+    signal has stopped.
+    """
     incomplete = fact_builder.incomplete_collectives()
     found = []
     for rank in snapshot.ranks:
         activity = _activity(rank, fact_builder, rank.rank in asleep)
         doing = activity.doing
+        if rank.rank in stopped:
+            doing = f"{STOPPED}; before that it {doing}" if activity.waiting else STOPPED
         if not activity.waiting and rank.rank in incomplete:
             doing += _incomplete(incomplete[rank.rank], rank.rank, fact_builder)
         found.append(RankState(rank.rank, rank.clock_ns, doing, activity.waiting, rank.steps, activity.site))
@@ -92,7 +99,7 @@ def describe_sides(sides: Sequence[Side], fact_builder: FactBuilder, run_dir: Pa
 
 
 def sides_document(sides: Sequence[Side], fact_builder: FactBuilder) -> list[dict[str, Any]]:
-    """The same for programs: one entry for each rank."""
+    """The sides of a mismatch for the JSON report: one entry for each rank."""
     found = []
     for side in sides:
         for rank, number in zip(side.ranks, side.sites, strict=True):

@@ -5,20 +5,33 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from emu.contract.installed import EMU, program
-from phantora_async.child_process import interrupts_held
+from phantora_async.child_process import interrupts_held, interrupts_seen
 from phantora_async.errors import EnvironmentUnusable
 
 Json = dict[str, Any]
 _ENDED = "the process that executes it ended"
 _LOST = ("CUDA error", "device-side assert", "unspecified launch failure", "CUDNN_STATUS_EXECUTION_FAILED")
 """In an error: the process cannot use the GPU any more."""
+START_LIMIT_S = 300.0
+"""How long the process may take to import PyTorch and to find the GPU."""
+ANSWER_LIMIT_S = 60.0
+"""How long any other answer may take. A dozen pieces of work take a few seconds."""
+MOST_LATE = 3
+"""After so many answers that did not come in time, nothing is asked any more."""
+_POLL_MS = 200
+_KILL_LIMIT_S = 5.0
+_READ_NBYTES = 1 << 20
+INTERRUPTED = "interrupted"
+_LATE = "did not end within"
 
 
 class Bench(Protocol):
@@ -32,22 +45,37 @@ class GpuBench:
 
     def __init__(self, python: Path) -> None:
         self._command = [str(python), "-X", "faulthandler", "-c", program("gpubench.__main__"), str(EMU)]
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._fresh = True
+        """The process has not answered yet."""
+        self._late = 0
+        self._given_up = ""
+        """Why nothing is asked any more."""
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by close()
 
     def ask(self, request: Json) -> Json:
-        """The answer, or {"error": ...}, also where the process has ended of it. Raises EnvironmentUnusable if it
-        cannot be started.
+        """The answer, or {"error": ...}, also where the process has ended of it or does not answer in time, and after
+        an interrupt. Raises EnvironmentUnusable if it cannot be started.
         """
-        process = self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
+        if self._given_up:
+            return {"error": self._given_up}
+        process, starts = self._running(), request["do"] == "about"
+        limit_s = START_LIMIT_S if self._fresh else ANSWER_LIMIT_S
         try:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
+            line = _exchange(process, json.dumps(request).encode() + b"\n", limit_s)
+        except _Interrupted:
+            self._stop()
+            self._given_up = INTERRUPTED
+            return {"error": INTERRUPTED}
+        except TimeoutError:
+            self._stop()
+            self._late += 1
+            if self._late == MOST_LATE:
+                self._given_up = f"{MOST_LATE} pieces of work {_LATE} {limit_s:g} s each, and nothing more is measured"
+            if starts:
+                raise EnvironmentUnusable(f"{self._command[0]} did not find a GPU within {limit_s:g} s") from None
+            return {"error": self._given_up or f"it {_LATE} {limit_s:g} s"}
+        self._fresh = False
         if not line:
             words = self._last_words()
             self._stop()
@@ -63,11 +91,12 @@ class GpuBench:
         self._stop()
         self._errors.close()
 
-    def _running(self) -> subprocess.Popen[str]:
+    def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
+            self._fresh = True
             with interrupts_held():
                 self._process = subprocess.Popen(
-                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
                     start_new_session=True,  # Ctrl-C is for the parent; without it this one reads the end of its input
                     env={name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")},
                 )  # fmt: skip
@@ -77,7 +106,8 @@ class GpuBench:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a driver may hold it: it ends when that lets it go
+                process.wait(_KILL_LIMIT_S)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     with contextlib.suppress(BrokenPipeError):
@@ -86,6 +116,51 @@ class GpuBench:
     def _last_words(self) -> str:
         self._errors.seek(0)
         return self._errors.read().strip()[-2000:]
+
+
+def is_late(error: str) -> bool:
+    """The process was ended because it did not answer in time."""
+    return _LATE in error
+
+
+class _Interrupted(Exception):
+    pass
+
+
+def _exchange(process: subprocess.Popen[bytes], request: bytes, limit_s: float) -> bytes:
+    """The line that answers; empty if the process has ended. Raises TimeoutError, and _Interrupted at an interrupt,
+    which then takes effect.
+
+    Neither side waits for the other to read: pipes hold 64 KiB, requests and answers of large lists are longer.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    into, out = process.stdin.fileno(), process.stdout.fileno()
+    os.set_blocking(into, False)
+    until_s, left, parts = time.monotonic() + limit_s, memoryview(request), bytearray()
+    poll = select.poll()
+    poll.register(out, select.POLLIN)
+    poll.register(into, select.POLLOUT)
+    with interrupts_seen() as came:
+        while not parts.endswith(b"\n"):
+            if came:
+                raise _Interrupted
+            if time.monotonic() > until_s:
+                raise TimeoutError
+            ready = dict(poll.poll(_POLL_MS))
+            if left and into in ready:
+                try:
+                    left = left[os.write(into, left) :]
+                except BrokenPipeError:
+                    return b""
+                if not left:
+                    poll.unregister(into)
+            if out in ready:
+                part = os.read(out, _READ_NBYTES)
+                if not part:
+                    return b""
+                parts += part
+    return bytes(parts)
 
 
 def is_broken(answer: Json) -> bool:

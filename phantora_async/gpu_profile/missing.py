@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from formats.files import MOST_DATA_NBYTES, read_bytes
 from phantora_async.errors import UsageError
 from profiles import ProfileError
 from profiles.signature import parse
@@ -39,14 +40,14 @@ def read_report(path: Path) -> Used:
     if path.is_dir():
         path /= "report.json"
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(read_bytes(path, MOST_DATA_NBYTES))
         listed = document["simulated"]["kernels"]["signatures"]
         shares = {one["signature"]: float(one["share"]) for one in listed}
         sources = {one["signature"]: str(one["source"]) for one in listed}
         titles = {one["signature"]: str(one["title"]) for one in listed}
     except OSError as error:
         raise UsageError(f"--missing {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"--missing {path}: expected the report.json of a run") from None
     keys = {}
     for signature in list(shares):

@@ -6,37 +6,46 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from phantora_async.errors import EnvironmentUnusable
-from phantora_async.gpu_profile.bench import Bench
+from phantora_async.gpu_profile.bench import Bench, is_late
 from phantora_async.gpu_profile.signatures import NotMeasured, SignatureBench
 from profiles import ProfileError, Table, TimesOn, load_table, merged, save_table
 from profiles.signature import parse
 from profiles.timings.keys import key_of
+from profiles.titles import title
 
 SAVED_EVERY_S = 5.0
+TOLD_AFTER_S = 20.0
+"""The user is told when measuring has taken so long, then twice as long, and so on."""
 
 
 class OnDemand:
     """`times` grows: what `measure` has measured is in it."""
 
-    def __init__(self, bench: Bench, folder: Path) -> None:
-        """`folder` has a file of times for each kind of GPU. Raises EnvironmentUnusable for an undescribed GPU,
-        and for a folder that cannot be used.
+    def __init__(self, bench: Bench, folder: Path, tell: Callable[[str], None] = lambda _: None) -> None:
+        """`folder` has a file of times for each kind of GPU; `tell` shows the user a line. Raises EnvironmentUnusable
+        for an undescribed GPU, and for a folder that cannot be used.
         """
         self._signatures = SignatureBench(bench)
         about = self._signatures.about
         gpu = self._signatures.gpu
         if gpu is None:
-            raise EnvironmentUnusable(f"this machine's GPU, {about['gpu']}, is not described")
+            raise EnvironmentUnusable(f"there is no description of this machine's GPU, {about['gpu']}")
         self.file = folder / f"{about['gpu'].replace('/', '-')}.times"
         origin = about | {"date": date.today().isoformat(), "command": "phantora-async run --measure"}
         self._new = Table([origin])
         self._saved_at = time.monotonic()
+        self._tell = tell
+        self._tell_at_s = TOLD_AFTER_S
+        self._took_s = 0.0
+        self._not_measured = 0
+        self._told: set[str] = set()
+        """Why pieces of work were given up."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with self._locked():
@@ -47,7 +56,19 @@ class OnDemand:
 
     def measure(self, signature: str) -> bool:
         """Whether it could be; then it is in `times`."""
+        began_s = time.monotonic()
         ((_, found),) = self._signatures.measure([signature])
+        self._took_s += time.monotonic() - began_s
+        self._not_measured += isinstance(found, NotMeasured)
+        if isinstance(found, NotMeasured) and is_late(found.reason) and found.reason not in self._told:
+            self._told.add(found.reason)
+            self._tell(f"--measure: {title(signature)}: {found.reason}: it is estimated, and so are others like it")
+        if self._took_s > self._tell_at_s:
+            self._tell_at_s *= 2
+            self._tell(
+                f"--measure: {len(self._new.times)} kernels measured in {self._took_s:.0f} s, {self._not_measured} "
+                f"cannot be and are estimated; the last one: {title(signature)}"
+            )
         if isinstance(found, NotMeasured):
             return False
         key, table = key_of(parse(signature)), self.times.table

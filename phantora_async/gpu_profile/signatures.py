@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -22,6 +23,8 @@ CHANNEL_SHARE = 0.15
 AT_ONCE = 12
 """Pieces of work in one profiler session."""
 TRIED_AT_ONCE = 12
+FIND_LIMIT_S = 30.0
+"""How long to look for the call that launches a kernel: operators on lists of tensors take seconds for each try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,8 @@ class SignatureBench:
         }  # fmt: skip
         place = self._places.get((what.op, name.function))
         waiting = [(0, TRIED_AT_ONCE)] if place is None else [(0, TRIED_AT_ONCE), (place, 1)]
-        tried, reason = 0, ""
-        while waiting:
+        tried, reason, until_s = 0, "", time.monotonic() + FIND_LIMIT_S
+        while waiting and time.monotonic() < until_s:
             start, count = waiting.pop()
             answer = self._bench.ask(request | {"from": start, "count": count})
             if "error" in answer and count > 1 and is_broken(answer):
@@ -171,7 +174,7 @@ def _measured(signature: str, times: dict[str, list[float]]) -> Measured:
 
 
 def _same(what: Kernel | Grouped, kernel: Json) -> bool:
-    """The same function with the same grid and block."""
+    """Is the kernel this function with this grid and block?"""
     if kernel["cat"] != "kernel" or tuple(kernel["grid"]) != what.grid or tuple(kernel["block"]) != what.block:
         return False
     return read_name(kernel["name"]).function == read_name(what.name).function

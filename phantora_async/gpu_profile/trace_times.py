@@ -36,7 +36,7 @@ class Times:
     the same model: docs/costs.md.
     """
     sampled_clock: float | None
-    """The same as the GPU told it; None if it did not, or too few times."""
+    """Share of the full clock as the GPU told it; None if it did not, or too few times."""
 
 
 def times_in(gpu: Gpu, trace: Path, sampled_mhz: Sequence[int], full_mhz: int) -> Times:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Protocol, cast
 
 from emu.contract import records
 from emu.contract.records import RecordError
 from phantora_async.errors import ProtocolError
 
+MOST_HELLO_NBYTES = 4096
+_HEADER_NBYTES = records.nbytes_of(b"")
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred: process id, user id, group id."""
 
@@ -35,9 +37,10 @@ class Receiver(Protocol):
 class Channel(asyncio.Protocol):
     """One connection. ``rank`` is -1 until HELLO has arrived."""
 
-    def __init__(self, receiver: Receiver, pid: int = 0) -> None:
-        """`pid`: of the rank's process, if it is on another machine."""
+    def __init__(self, receiver: Receiver, pid: int = 0, ranks: Container[int] | None = None) -> None:
+        """`pid`: of the rank's process, if it is on another machine; `ranks`: those which are there."""
         self._receiver = receiver
+        self._ranks = ranks
         self._transport: asyncio.Transport | None = None
         self._incomplete = bytearray()
         """The beginning of a record whose end has not arrived."""
@@ -52,10 +55,13 @@ class Channel(asyncio.Protocol):
         """All processes of its rank: the rank does not end with this one if another one goes on."""
         self.said_bye = False
         self.open = True
+        self._unwanted = False
         self.paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from asyncio.Transport
+        if self._unwanted:
+            self._transport.close()
         if self.pid:
             return
         peer = transport.get_extra_info("socket")
@@ -69,6 +75,9 @@ class Channel(asyncio.Protocol):
             if len(self._incomplete) < self._needed:
                 return
             stream = bytes(self._incomplete)
+        if self.rank < 0 and len(stream) >= _HEADER_NBYTES and not _begins_with_hello(stream):
+            self._refuse(ProtocolError(-1, "something else than HELLO", self.pid))
+            return
         malformed: RecordError | None = None
         try:
             arrived, used = records.decode_up(stream)
@@ -86,10 +95,14 @@ class Channel(asyncio.Protocol):
             if malformed is not None:
                 raise ProtocolError(self.rank, str(malformed))
         except Exception as error:
-            # The receiver ends the run, whatever the error is. Nothing more is read, but the connection stays open: a
-            # rank ends when its connection closes, and its end would hide the reason.
-            self.pause()
-            self._receiver.failed(error)
+            self._refuse(error)
+
+    def _refuse(self, error: Exception) -> None:
+        """The receiver ends the run, whatever the error is. Nothing more is read, but the connection stays open: a rank
+        ends when its connection closes, and its end would hide the reason.
+        """
+        self.pause()
+        self._receiver.failed(error)
 
     def _without_bye(self, arrived: list[Any]) -> list[Any]:
         """As they are, unless the process ends and another one of the rank goes on."""
@@ -99,15 +112,15 @@ class Channel(asyncio.Protocol):
         return kept if goes_on else arrived
 
     def _introduce(self, first: Any) -> None:
-        """Raises ProtocolError unless the first record is a HELLO of this version."""
-        if first.kind != records.HELLO:
-            raise ProtocolError(-1, f"a process began with {records.NAMES[first.kind]} instead of HELLO")
+        """`first`: HELLO. Raises ProtocolError unless it is of this version, and of a rank that may be there."""
         if first.version != records.VERSION:
             raise ProtocolError(
                 first.rank,
                 f"it uses version {first.version} of the records and this coordinator version {records.VERSION}; "
                 "the hook library and the Python package are of different builds",
             )
+        if self._ranks is not None and first.rank not in self._ranks:
+            raise ProtocolError(first.rank, "it is not one of the ranks of the machine that sent it")
         self.process = first.process
         self._receiver.connected(self, first)
         self.rank = first.rank
@@ -138,5 +151,12 @@ class Channel(asyncio.Protocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
+        self._unwanted = True
         if self._transport is not None:
             self._transport.close()
+
+
+def _begins_with_hello(stream: bytes | bytearray) -> bool:
+    """Looked at before the whole record has come: who has not said which rank it is cannot fill the memory."""
+    kind = int.from_bytes(stream[:2], "little")
+    return kind == records.HELLO and records.nbytes_of(stream) <= MOST_HELLO_NBYTES

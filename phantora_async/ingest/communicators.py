@@ -1,11 +1,13 @@
 """NCCL communicators: which ranks make up each, from ncclCommInitRank and ncclCommSplit.
 
-This happens when the questions arrive, in real time, and depends on nothing but the members' calls.
+This happens when the questions arrive, in real time, and depends on nothing but the members' calls. In a folded run the
+questions say who the members are (`told_members`): ranks without a process are played by others, whose ids differ.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -16,6 +18,8 @@ from phantora_async.wording import compact, named
 
 NO_COLOR = -1
 """NCCL_SPLIT_NOCOLOR"""
+MOST_COLOR = 1 << 31
+"""Colors are smaller."""
 UNIQUE_ID_NBYTES = 128
 """Size of ncclUniqueId."""
 Answers = list[tuple[int, bytes]]
@@ -40,6 +44,15 @@ class _Split(NamedTuple):
     ask: records.CommSplit
 
 
+class Told(NamedTuple):
+    """What a question of a folded run says of the members."""
+
+    each_its_own: bool
+    """Of a split: the program gives each member's own part, not one part that all members are asked about."""
+    members: tuple[int, ...]
+    """World ranks, in the rank order of the communicator; for a split: of the part."""
+
+
 class _PendingInit:
     """A communicator that not all members have asked for."""
 
@@ -61,6 +74,10 @@ class _PendingSplit:
         self.asked: list[_Split] = []
 
 
+_InitKey = bytes | tuple[tuple[int, ...], int]
+"""A ncclUniqueId; in folded runs the members, and how many communicators they have made before."""
+
+
 class _SplitKey(NamedTuple):
     parent: int
     seq: int
@@ -71,30 +88,41 @@ class Communicators:
 
     def __init__(self) -> None:
         self.by_id: dict[int, Comm] = {}
-        self._inits: dict[bytes, _PendingInit] = {}
-        """By ncclUniqueId."""
+        self._inits: dict[_InitKey, _PendingInit] = {}
         self._generations: Counter[bytes] = Counter()
         """How many communicators were created with a ncclUniqueId."""
         self._splits: dict[_SplitKey, _PendingSplit] = {}
         self._same_members: Counter[str] = Counter()
         """How many communicators have the same label."""
+        self._of_members: dict[tuple[int, ...], list[Comm]] = {}
+        """By members: communicators in the order of their creation."""
+        self._number: dict[int, int] = {}
+        """By id: how many communicators the same members had made before."""
+        self._asked: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        """How many communicators of these members the rank has asked for. Of folded runs."""
 
     def init(self, rank: int, ask: records.CommInit) -> Created:
         """A member asks for a communicator. Raises Mismatch if it contradicts another member."""
         unique = ask.payload[:UNIQUE_ID_NBYTES]
         if len(unique) != UNIQUE_ID_NBYTES or not 0 <= ask.rank < ask.nranks:
             raise ProtocolError(rank, f"COMM_INIT as rank {ask.rank} of {ask.nranks}, {len(unique)} bytes of unique id")
-        pending = self._inits.get(unique)
+        told = told_members(ask)
+        key: _InitKey = unique
+        if told is not None:
+            key = told.members, self._asked[rank, told.members]
+            self._asked[rank, told.members] += 1
+        pending = self._inits.get(key)
         if pending is None:
-            pending = self._inits[unique] = _PendingInit(ask.nranks)
+            pending = self._inits[key] = _PendingInit(ask.nranks)
         _check_agreement(pending, rank, ask)
         pending.asked.append(_Init(rank, ask))
         _join(pending.creation, rank, ask.site)
         if len(pending.asked) < ask.nranks:
             return Created(pending.creation, [])
-        del self._inits[unique]
-        self._generations[unique] += 1
+        del self._inits[key]
         members = sorted(pending.asked, key=lambda member: member.ask.rank)
+        unique = members[0].ask.payload[:UNIQUE_ID_NBYTES]
+        self._generations[unique] += 1
         comm = self._register(
             _id("init", unique, self._generations[unique]),
             [member.rank for member in members],
@@ -127,17 +155,22 @@ class Communicators:
         parent = pending.parent
         parts: dict[int, list[_Split]] = {}
         answers: Answers = []
+        colors = _colors_of_parts(pending.asked)
         for member in pending.asked:
-            if member.ask.color == NO_COLOR:
+            told = told_members(member.ask)
+            color = member.ask.color
+            if told is not None:
+                color = colors[told.members] if member.rank in told.members else NO_COLOR
+            if color == NO_COLOR:
                 answers.append((member.rank, records.Comm.encode(member.ask.qid, 0, 0, 0)))
             else:
-                parts.setdefault(member.ask.color, []).append(member)
+                parts.setdefault(color, []).append(member)
         for color, part in sorted(parts.items()):
-            part.sort(key=lambda member: (member.ask.key, parent.place[member.rank]))
+            part.sort(key=lambda member: (*_order_told(member), member.ask.key, parent.rank_of[member.rank]))
             comm = self._register(
                 _id("split", parent.id, seq, color),
                 [member.rank for member in part],
-                [parent.devices[parent.place[member.rank]] for member in part],
+                [parent.devices[parent.rank_of[member.rank]] for member in part],
             )
             for place, member in enumerate(part):
                 answers.append((member.rank, records.Comm.encode(member.ask.qid, comm.id, place, len(part))))
@@ -152,14 +185,22 @@ class Communicators:
             label += f" (their number {self._same_members[label]})"
         comm = Comm(number, tuple(members), tuple(devices), place, label)
         self.by_id[number] = comm
+        same = self._of_members.setdefault(comm.members, [])
+        same.append(comm)
+        self._number[number] = len(same) - 1
         return comm
+
+    def like(self, comm: Comm, members: tuple[int, ...]) -> Comm | None:
+        """The communicator of these members that they made when `comm`'s made theirs; None if not all have asked."""
+        same, number = self._of_members.get(members, ()), self._number[comm.id]
+        return same[number] if number < len(same) else None
 
     def of(self, rank: int, number: int) -> Comm:
         """The communicator of that id, which the rank must be a member of. Raises ProtocolError."""
         comm = self.by_id.get(number)
         if comm is None:
             raise ProtocolError(rank, f"communicator {number:#x} is unknown")
-        if rank not in comm.place:
+        if rank not in comm.rank_of:
             raise ProtocolError(rank, f"it is not a member of the {comm.label}")
         return comm
 
@@ -172,11 +213,40 @@ class Communicators:
         """The rank has ended and will not ask. Raises Deadlock if others wait in a split for it."""
         for pending in self._splits.values():
             creation = pending.creation
-            if rank in pending.parent.place and rank not in creation.joined:
+            if rank in pending.parent.rank_of and rank not in creation.joined:
                 raise Deadlock(
                     f"deadlock: rank {rank} has ended, but {named(creation.joined)} asked for {creation.label}",
                     sides=(Side(creation.label, tuple(creation.joined), tuple(creation.sites)),),
                 )
+
+
+def told_members(ask: records.CommInit | records.CommSplit) -> Told | None:
+    """What the question says of the members; None if nothing, as in runs that are not folded."""
+    if isinstance(ask, records.CommInit):
+        told = ask.payload[UNIQUE_ID_NBYTES:]
+        ranks = memoryview(told[: len(told) // 4 * 4]).cast("I")
+        return Told(True, tuple(ranks[: ask.nranks])) if len(ranks) >= ask.nranks else None
+    if not ask.payload:
+        return None
+    each_its_own, count, *ranks_of_part = memoryview(ask.payload[: len(ask.payload) // 4 * 4]).cast("I")
+    return Told(bool(each_its_own), tuple(ranks_of_part[:count]))
+
+
+def _colors_of_parts(asked: Sequence[_Split]) -> dict[tuple[int, ...], int]:
+    """By members: the color that those which have processes ask for. Ranks without one do not know theirs."""
+    colors: dict[tuple[int, ...], int] = {}
+    for member in asked:
+        told = told_members(member.ask)
+        if told is not None and member.rank in told.members:
+            known = colors.get(told.members, NO_COLOR)
+            colors[told.members] = max(known, member.ask.color)
+    unknown = sorted(members for members, color in colors.items() if color == NO_COLOR)
+    return colors | {members: MOST_COLOR + number for number, members in enumerate(unknown)}
+
+
+def _order_told(member: _Split) -> tuple[int, ...]:
+    told = told_members(member.ask)
+    return () if told is None else (told.members.index(member.rank),)
 
 
 def _join(creation: CommCreation, rank: int, site: int) -> None:

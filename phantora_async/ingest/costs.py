@@ -41,8 +41,10 @@ class CostTable:
         nbytes = len(CostHeader.encode(0, 0, 0)) + capacity * CostEntry.size()
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(descriptor, nbytes)
+            os.posix_fallocate(descriptor, 0, nbytes)  # where the disk is full, writing to a mapped hole ends a process
             self._file = mmap.mmap(descriptor, nbytes)
+        except OSError as error:
+            raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from None
         finally:
             os.close(descriptor)
         header = CostHeader.encode(records.VERSION, CostEntry.size(), capacity)
@@ -78,10 +80,11 @@ class Priced(NamedTuple):
 class Costs:
     """Answers COST. Each signature is priced once, for all ranks."""
 
-    def __init__(self, model: CostModel, table: CostTable) -> None:
+    def __init__(self, model: CostModel, table: CostTable | None) -> None:
+        """`table`: None if no rank asks."""
         self._model = model
         self._table = table
-        self._known: dict[int, Priced] = {}
+        self.known: dict[int, Priced] = {}
         """By key."""
         self.unrecognised: dict[str, Unrecognised] = {}
         """By what the model does not know. They cost an estimate."""
@@ -89,24 +92,32 @@ class Costs:
     def answer(self, ask: records.Cost) -> bytes:
         """The encoded COST_OF. Its entry is in the table already.
 
-        Raises RecordError for a key that is 0 or stands for two signatures. Every signature has a cost.
+        Raises RecordError for a key that is 0, or that two ranks ask about with two signatures. A rank that finds the
+        key in the table does not ask: two signatures of one key would share a cost unseen. Keys have 64 bits, so a
+        million signatures have such a pair once in thirty million runs. Every signature has a cost.
         """
         signature = ask.payload.rstrip(b"\0").decode(errors="replace")
-        known = self._known.get(ask.key)
+        known = self.known.get(ask.key)
         if known is None:
             if not ask.key:
                 raise RecordError("COST with key 0")
-            known = self._known[ask.key] = Priced(signature, self._model.cost(signature))
-            if known.cost.source is Source.UNRECOGNISED:
-                self._note_unrecognised(signature, known.cost.unknown)
-            self._table.write(ask.key, known.cost)
+            known = Priced(signature, self._model.cost(signature))
+            self.add(ask.key, known)
+            if self._table is not None:
+                self._table.write(ask.key, known.cost)
         elif known.signature != signature:
             raise RecordError(f"key {ask.key:#x} stands for {known.signature!r} and for {signature!r}")
         return records.CostOf.encode(ask.qid, *_answer(known.cost))
 
+    def add(self, key: int, priced: Priced) -> None:
+        """What this key stands for."""
+        self.known[key] = priced
+        if priced.cost.source is Source.UNRECOGNISED:
+            self._note_unrecognised(priced.signature, priced.cost.unknown)
+
     def priced(self, key: int) -> Priced:
         """What was answered for this key. Raises KeyError for one that no rank has asked for."""
-        return self._known[key]
+        return self.known[key]
 
     def _note_unrecognised(self, signature: str, reason: str) -> None:
         noted = self.unrecognised.setdefault(reason, Unrecognised(0, signature))

@@ -3,6 +3,7 @@
 Independent of virtual time: an output leaves as soon as all inputs have arrived. A member whose input nothing modelled
 wrote sends no bytes. Then what the outputs would be is unknown: floating-point outputs are empty, and integers are
 what they would be if the missing input were zeros, marked as assumed. If no member sends bytes, all outputs are empty.
+A member may know some bytes of its input alone: then it is known of each byte of the outputs whether it is known.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from phantora_async.ingest import small_floats
 from phantora_async.ingest.communicators import Answers
 from phantora_async.virtual_time.facts import DTYPE_NBYTES, Collective
 
+ASSUMED, SOME_KNOWN = 1, 2
+"""What NCCL_DATA and DATA say of bytes."""
 FOLLOWS = (1 << 64) - 1
 """data_nbytes of an input that comes later, in an NCCL_DATA record."""
 SUM, PROD, MAX, MIN, AVG, PREMULSUM = range(6)
@@ -51,15 +54,19 @@ class _Input(NamedTuple):
 class _Pending:
     """What members of one collective have sent, by place. A place without an input sent no bytes."""
 
-    __slots__ = ("assumed", "inputs", "missing", "scales", "tokens")
+    __slots__ = ("assumed", "inputs", "masks", "missing", "partly", "scales", "tokens")
 
     def __init__(self) -> None:
         self.inputs: dict[int, bytes] = {}
+        self.masks: dict[int, bytes] = {}
+        """Of inputs that are known in part, or assumed: 1 for each byte that is known, else 0."""
         self.missing = 0
         """Inputs that were announced and have not arrived."""
         self.scales: dict[int, float] = {}
         self.tokens: dict[int, int] = {}
         """Members that wait for an output, and how they identify it."""
+        self.partly = False
+        """An input is known in part."""
         self.assumed = False
         """An input follows from values that nobody computed, and so do the outputs."""
 
@@ -86,7 +93,7 @@ class DataExchange:
             if not op.token and not op.data_nbytes:
                 return []
             pending = self._pending[collective] = _Pending()
-        place = int(op.op == NcclKind.RECV) if collective.op == NcclKind.SEND else collective.comm.place[rank]
+        place = int(op.op == NcclKind.RECV) if collective.op == NcclKind.SEND else collective.comm.rank_of[rank]
         if op.data_nbytes == FOLLOWS:
             pending.missing += 1
             self._announced[_Announced(rank, op.comm, op.seq, op.op, op.peer)] = _Input(collective, place)
@@ -107,8 +114,13 @@ class DataExchange:
         pending.missing -= 1
         if record.payload:
             # The record's length includes padding; the input's length follows from the call.
-            pending.inputs[place] = record.payload[: _input_nbytes(collective, place)]
-            pending.assumed |= bool(record.assumed)
+            nbytes = _input_nbytes(collective, place)
+            before = _mask_nbytes(nbytes) if record.assumed == SOME_KNOWN else 0
+            pending.inputs[place] = record.payload[before : before + nbytes]
+            pending.partly |= bool(before)
+            pending.assumed |= record.assumed == ASSUMED
+            if record.assumed:
+                pending.masks[place] = _unpacked(record.payload[:before], nbytes)
         return self._finish(collective, pending)
 
     def _finish(self, collective: Collective, pending: _Pending) -> Answers:
@@ -116,6 +128,8 @@ class DataExchange:
             return []
         del self._pending[collective]
         places = sorted(pending.tokens)
+        if pending.partly:
+            return _partly_known(collective, pending, places)
         unknown = any(
             place not in pending.inputs and _input_nbytes(collective, place) for place in range(len(collective.ranks))
         )
@@ -130,6 +144,53 @@ class DataExchange:
             (collective.ranks[place], records.Data.encode(token, token, assumed, payload=output))
             for place, token, output in zip(places, (pending.tokens[place] for place in places), outputs, strict=True)
         ]
+
+
+def _partly_known(collective: Collective, pending: _Pending, places: Sequence[int]) -> Answers:
+    """The outputs, each with what is known of its bytes."""
+    given = {place: pending.masks.get(place, b"\1" * len(data)) for place, data in pending.inputs.items()}
+    scales = [pending.scales.get(place, 1.0) for place in range(len(collective.ranks))]
+    outputs = _outputs(collective, _inputs(collective, pending.inputs), scales, places)
+    known = _known_outputs(collective, _inputs(collective, given), places)
+    answers = []
+    for place, output, mask in zip(places, outputs, known, strict=True):
+        if all(mask):
+            assumed, payload = 0, output
+        elif any(mask):
+            assumed, payload = SOME_KNOWN, _packed(mask) + output
+        else:
+            assumed, payload = 0, b""
+        token = pending.tokens[place]
+        answers.append((collective.ranks[place], records.Data.encode(token, token, assumed, payload=payload)))
+    return answers
+
+
+def _known_outputs(collective: Collective, masks: Sequence[bytes], places: Sequence[int]) -> list[bytes]:
+    """An element of a reduction is known if it is on all members."""
+    if collective.op not in (NcclKind.ALL_REDUCE, NcclKind.REDUCE, NcclKind.REDUCE_SCATTER):
+        return _outputs(collective, masks, [1.0] * len(masks), places)
+    width = DTYPE_NBYTES[collective.dtype]
+    everywhere = np.minimum.reduce([np.frombuffer(mask, np.uint8).reshape(-1, width) for mask in masks]).min(1)
+    whole = np.repeat(everywhere, width).tobytes()
+    if collective.op != NcclKind.REDUCE_SCATTER:
+        return [whole for _ in places]
+    return [whole[place * collective.nbytes : (place + 1) * collective.nbytes] for place in places]
+
+
+def _mask_nbytes(nbytes: int) -> int:
+    return (nbytes + 63) // 64 * 8
+
+
+def _unpacked(bits: bytes, nbytes: int) -> bytes:
+    """One byte for each bit; zeros where there are none."""
+    if not bits:
+        return bytes(nbytes)
+    return np.unpackbits(np.frombuffer(bits, np.uint8), count=nbytes, bitorder="little").tobytes()
+
+
+def _packed(mask: bytes) -> bytes:
+    bits = np.packbits(np.frombuffer(mask, np.uint8), bitorder="little").tobytes()
+    return bits.ljust(_mask_nbytes(len(mask)), b"\0")
 
 
 def _inputs(collective: Collective, given: dict[int, bytes]) -> list[bytes]:

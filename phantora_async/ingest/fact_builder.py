@@ -6,8 +6,9 @@ They are answered here when they arrive, so that ranks continue. What remains ar
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ class ProcessorTime(NamedTuple):
 
 
 NO_TIME = ProcessorTime(0, 0, 0)
+MOST_STEPS = 1 << 63
 
 
 @dataclass(slots=True)
@@ -58,6 +60,12 @@ class RankInfo:
     launches: LaunchCounts = field(default_factory=LaunchCounts)
     processor: ProcessorTime = NO_TIME
     """What those of its processes that have ended used."""
+    log_ends: array[int] = field(default_factory=lambda: array("Q"))
+    """How long its log was at the end of each step. Of the first rank and the last one."""
+    unused_gpu: tuple[str, ...] = ()
+    """Why it may have used no GPU, if it says that its PyTorch was never asked for one."""
+    loaders: dict[int, records.Loader] = field(default_factory=dict)
+    """What each of its data loaders has loaded."""
     sites: dict[int, Site] = field(default_factory=dict)
     """Call sites by the numbers under which the rank announced them."""
 
@@ -81,8 +89,19 @@ class WarningCount:
 class FactBuilder:
     """``take`` gives a rank's records in their order and returns facts; then ``take_answers``."""
 
-    def __init__(self, world_size: int, costs: Costs) -> None:
+    def __init__(
+        self,
+        world_size: int,
+        costs: Costs,
+        steps_reached: Callable[[int], int] = lambda rank: MOST_STEPS,
+        mirrored: Container[int] = (),
+    ) -> None:
+        """`steps_reached`: how many of a rank's step ends virtual time has come to. `mirrored`: ranks without
+        processes: nobody waits for what they are answered.
+        """
+        self._mirrored = mirrored
         self._world_size = world_size
+        self._steps_reached = steps_reached
         self.costs = costs
         self._exchange = DataExchange()
         self.communicators = Communicators()
@@ -107,11 +126,19 @@ class FactBuilder:
             records.SITE: self._site,
             records.ROUTING: self.routing.take,
             records.SEGMENT_CONTENT: self._segment_content,
+            records.HISTORY: _beside,
+            records.HISTORY_LIST: _beside,
+            records.HISTORY_WORK: _beside,
+            records.LOOKED: _beside,
             records.TRACE: self._trace,
             records.TRACE_NAME: self._trace_name,
             records.STATED_VALUE: self.reads.take_stated,
             records.LOOP: self.reads.take_loop,
+            records.DECIDED: self.reads.take_decided,
+            records.CHECKPOINT: self.reads.take_checkpoint,
             records.USAGE: self._usage,
+            records.UNUSED_GPU: self._unused_gpu,
+            records.LOGGED: self._logged,
             records.MARKER: self._marker,
             records.MEMORY: self._memory,
             records.MEMORY_HELD: self._memory_held,
@@ -121,6 +148,7 @@ class FactBuilder:
             records.NCCL_DATA: self._data,
             records.NCCL_SOURCES: self._told,
             records.KEPT: self._kept,
+            records.LOADER: self._loader,
             records.SOURCES_OF: self._sources_of,
             records.COMM_INIT: self._comm_init,
             records.COMM_SPLIT: self._comm_split,
@@ -171,6 +199,7 @@ class FactBuilder:
             rank_info.sites.clear()
             self.reads.loops.pop(rank, None)
             rank_info.launches.restart(steps)
+            del rank_info.log_ends[steps:]
 
     def take_answers(self) -> Answers:
         """What ranks are to be sent now, since the last call."""
@@ -187,8 +216,9 @@ class FactBuilder:
         return [self._bye(rank, bye)]
 
     def answered(self, rank: int) -> None:
-        """Virtual time has answered one question of the rank."""
-        self.rank_info[rank].questions -= 1
+        """One question of the rank's process has been answered."""
+        if rank not in self._mirrored:
+            self.rank_info[rank].questions -= 1
 
     def warn(self, rank: int, text: str, count: int = 1) -> None:
         """A warning about the rank, for the report."""
@@ -220,6 +250,12 @@ class FactBuilder:
             before.reader_ns + record.reader_ns,
         )
 
+    def _logged(self, rank: int, record: records.Logged) -> None:
+        self.rank_info[rank].log_ends.append(record.log_nbytes)
+
+    def _unused_gpu(self, rank: int, record: records.UnusedGpu) -> None:
+        self.rank_info[rank].unused_gpu = tuple(filter(None, _text(record.payload).split("\n")))
+
     def _trace(self, rank: int, record: records.Trace) -> records.Trace:
         if record.profiled:
             self.profiled.add(rank)
@@ -238,7 +274,7 @@ class FactBuilder:
         self.segment_contents[record.content] = Counter({one.key: one.launches for one in costs})
 
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
-        self.rank_info[rank].launches.marker(record)
+        self.rank_info[rank].launches.marker(record, self._steps_reached(rank))
         return record
 
     def _memory(self, rank: int, record: records.Memory) -> records.Memory:
@@ -312,6 +348,9 @@ class FactBuilder:
     def _data(self, rank: int, record: records.NcclData) -> None:
         self._answers += self._exchange.late(rank, record)
 
+    def _loader(self, rank: int, record: records.Loader) -> None:
+        self.rank_info[rank].loaders[record.number] = record
+
     def _kept(self, rank: int, record: records.Kept) -> None:
         if self.kept is None or record.peak >= self.kept.peak:
             self.kept = record
@@ -344,10 +383,15 @@ class FactBuilder:
         return record if record.host_ns else None
 
     def _question(self, rank: int, record: Any) -> Any:
-        rank_info = self.rank_info[rank]
-        rank_info.questions += 1
-        rank_info.last_question = record
+        if rank not in self._mirrored:
+            rank_info = self.rank_info[rank]
+            rank_info.questions += 1
+            rank_info.last_question = record
         return record
+
+
+def _beside(rank: int, record: Any) -> None:
+    """Of interest to a recording alone."""
 
 
 def _text(payload: bytes) -> str:

@@ -27,14 +27,15 @@ Counts = Mapping[int, Launched]
 class LaunchCounts:
     """One rank's launches by the key of their cost, as its LAUNCH_COUNTS and MARKER records tell."""
 
-    __slots__ = ("_at_first_steps", "_at_last_step", "_steps", "total")
+    __slots__ = ("_at_ends", "_at_first_steps", "_steps", "total")
 
     def __init__(self) -> None:
         self.total: dict[int, Launched] = {}
         """Since the rank's start."""
         self._at_first_steps: list[Counts] = []
         """Totals at the first WARM_UP + 1 step ends."""
-        self._at_last_step: Counts = {}
+        self._at_ends: dict[int, Counts] = {}
+        """Totals at the end of the last step that virtual time has come to, and of those after it, by number."""
         self._steps = 0
 
     def add(self, rank: int, record: records.LaunchCounts) -> None:
@@ -47,29 +48,34 @@ class LaunchCounts:
             before = self.total.get(key, NONE)
             self.total[key] = Launched(before.launches + launches, before.slowed_ns + slowed_ns)
 
-    def marker(self, record: records.Marker) -> None:
-        """The counts told so far are those at this marker."""
+    def marker(self, record: records.Marker, reached: int) -> None:
+        """The counts told so far are those at this marker. `reached`: of the rank's step ends, virtual time has come to
+        so many.
+        """
         if record.marker != MarkerKind.STEP:
             return
+        counts = self.total.copy()
+        self._at_ends = {number: one for number, one in self._at_ends.items() if number >= reached - 1}
+        self._at_ends[self._steps] = counts
         self._steps += 1
-        self._at_last_step = self.total.copy()
         if len(self._at_first_steps) <= WARM_UP:
-            self._at_first_steps.append(self._at_last_step)
+            self._at_first_steps.append(counts)
 
     def restart(self, steps: int) -> None:
         """The rank's process starts again. Of its step ends, so many count."""
         self._steps = steps
+        self._at_ends.clear()
         del self._at_first_steps[steps:]
         while len(self._at_first_steps) < min(steps, WARM_UP + 1):
             self._at_first_steps.append(self.total.copy())
 
     def between_steps(self, first: int, last: int) -> Counts | None:
         """Launches between two step ends, given by number; None if the counts at one of them are not kept."""
-        if first >= len(self._at_first_steps) or last != self._steps - 1:
+        if first >= len(self._at_first_steps) or last not in self._at_ends:
             return None
         before = self._at_first_steps[first]
         differences = {}
-        for key, (launches, slowed_ns) in self._at_last_step.items():
+        for key, (launches, slowed_ns) in self._at_ends[last].items():
             earlier = before.get(key, NONE)
             if launches > earlier.launches:
                 differences[key] = Launched(launches - earlier.launches, slowed_ns - earlier.slowed_ns)

@@ -10,8 +10,8 @@ from emu.contract import records
 from phantora_async.errors import ProtocolError
 
 
-class Place(NamedTuple):
-    """A choice of the program."""
+class Router(NamedTuple):
+    """What chooses among candidates by scores, such as a router of a mixture of experts."""
 
     line: str
     """`file:line` of the script; "" if unknown."""
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 
 class Total(NamedTuple):
-    """Of one rank at one place, in one layer."""
+    """Of one rank and one router, in one layer."""
 
     calls: int
     loads: tuple[int, ...]
@@ -33,9 +33,9 @@ class Total(NamedTuple):
 
 @dataclass(slots=True)
 class RoutingLoads:
-    """By place, then by layer and rank. A rank numbers the layers that it has."""
+    """By router, then by layer and rank. A rank numbers the layers that it has."""
 
-    places: dict[Place, dict[tuple[int, int], Total]] = field(default_factory=dict)
+    routers: dict[Router, dict[tuple[int, int], Total]] = field(default_factory=dict)
 
     def take(self, rank: int, record: records.Routing) -> None:
         """A record's totals replace those of the one before. Raises ProtocolError."""
@@ -45,5 +45,5 @@ class RoutingLoads:
             raise ProtocolError(rank, "ROUTING: a payload of another size")
         loads = struct.unpack(f"<{record.candidates}Q", record.payload[:nbytes])
         line, module, operation = text
-        place = Place(line, module, operation, record.chosen, record.candidates)
-        self.places.setdefault(place, {})[record.layer, rank] = Total(record.calls, loads)
+        router = Router(line, module, operation, record.chosen, record.candidates)
+        self.routers.setdefault(router, {})[record.layer, rank] = Total(record.calls, loads)

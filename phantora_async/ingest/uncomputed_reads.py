@@ -1,4 +1,4 @@
-"""What the ranks read although nobody computed it, as STATED_VALUE and LOOP records tell."""
+"""What the ranks read or saved although nobody computed it, as STATED_VALUE, LOOP and CHECKPOINT records tell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StatedReads(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WaitingLoop:
-    """A loop of a rank that only a value can end which nobody computed."""
+    """A loop of a rank that waits for a value that is not computed."""
 
     turns: int
     begins: Line
@@ -44,15 +44,50 @@ class WaitingLoop:
 
 
 @dataclass(slots=True)
+class Checkpoint:
+    """A file that a rank has written, as it was written last."""
+
+    times: int = 0
+    written: int = 0
+    """Bytes."""
+    uncomputed: int = 0
+    """Bytes that nobody computed: 0 is in their place."""
+
+
+@dataclass(slots=True)
 class UncomputedReads:
     stated: dict[int, dict[int, StatedReads]] = field(default_factory=dict)
     """By the number of the `--value`, then by rank."""
+    decided: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Lines that decide by values that nobody computed, as file:line, then by rank: reads."""
+    checks: dict[int, int] = field(default_factory=dict)
+    """Checks for overflow of such values, which are taken as passed, by rank."""
     loops: dict[int, WaitingLoop] = field(default_factory=dict)
     """By rank: those that go round now."""
+    checkpoints: dict[tuple[str, int], Checkpoint] = field(default_factory=dict)
+    """By the file's path and the rank."""
 
     def take_stated(self, rank: int, record: records.StatedValue) -> None:
         """A record's totals replace those of the one before."""
         self.stated.setdefault(record.number, {})[rank] = StatedReads(record.reads, record.computed)
+
+    def take_decided(self, rank: int, record: records.Decided) -> None:
+        """A record's total replaces that of the one before."""
+        place = record.payload.decode(errors="replace").rstrip("\0")
+        if place:
+            self.decided.setdefault(place, {})[rank] = record.reads
+        else:
+            self.checks[rank] = record.reads
+
+    def take_checkpoint(self, rank: int, record: records.Checkpoint) -> None:
+        """What begins at the file's begin replaces what it had."""
+        path = record.payload.rstrip(b"\0").decode(errors="replace")
+        one = self.checkpoints.setdefault((path, rank), Checkpoint())
+        if not record.offset:
+            one.times += 1
+            one.written = one.uncomputed = 0
+        one.written += record.written
+        one.uncomputed += record.uncomputed
 
     def take_loop(self, rank: int, record: records.Loop) -> None:
         """Raises ProtocolError."""

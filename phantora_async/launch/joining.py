@@ -1,7 +1,8 @@
 """A machine that joins a run: it starts the servers that the coordinator gives it, and connects their ranks with it.
 
 Ranks connect to a Unix socket here, as they do on the coordinator's machine. Each of these connections is continued by
-a TCP connection of its own. So ranks know neither the token nor the coordinator's address.
+a TCP connection of its own. So ranks know neither the token nor the coordinator's address. The coordinator's job, which
+names what is executed here, is read only after the coordinator has shown that it holds the token (``remote.reach``).
 """
 
 from __future__ import annotations
@@ -22,24 +23,27 @@ import psutil
 from emu.contract import records
 from emu.contract.job import Job
 from phantora_async.errors import MachineFailed
-from phantora_async.launch.launcher import Launcher, LaunchPlan
-from phantora_async.launch.runtime import HOOK, Runtime, check_open_files, make_runtime
+from phantora_async.launch import limits
+from phantora_async.launch.launcher import Launcher, LaunchPlan, not_ended
+from phantora_async.launch.runtime import HOOK, Runtime, make_runtime
 from phantora_async.liveness.sleep_detector import ProcFs
-from phantora_async.remote import wire
+from phantora_async.remote import keys, wire
+from phantora_async.remote.reach import Streams, reach
 
 _CREDENTIALS = struct.Struct("3i")
 PIECE_NBYTES = 1 << 18
-RETRY_S = 0.5
-"""Between attempts to reach a coordinator that does not listen yet."""
+RELAY_WAIT_S = 30.0
+"""How long a rank's connection is tried again: strangers may have taken the coordinator's places."""
+IMPOSSIBLE = "the coordinator sent an impossible message"
 
 
 class Joined:
     """One run, on this machine. ``run`` returns when the run has ended."""
 
     def __init__(self, address: str, token: str, python: Path, wait_s: float) -> None:
-        """`wait_s`: how long to wait for a coordinator that does not listen yet."""
+        """`wait_s`: how long to wait for a coordinator that does not listen yet. Raises PhantoraError."""
         self._host, self._port = wire.address(address)
-        self._token = token
+        self._context = keys.context_of(token, keys.MACHINE)
         self._python = python
         self._wait_s = wait_s
         self._number = 0
@@ -48,43 +52,40 @@ class Joined:
 
     async def run(self, tell: Callable[[str], None]) -> None:
         """`tell` is called with remarks for the user. Raises PhantoraError."""
-        reader, writer = await self._connect()
+        reader, writer = await self._reach(self._wait_s, wire.LONGEST_LINE)
         try:
-            writer.write(wire.opening(wire.MACHINE, self._token))
+            writer.write(wire.opening(wire.MACHINE))
             writer.write(wire.encode("hello", version=records.VERSION, name=socket.gethostname()))
             first = await _receive(reader)
             if first is None:
-                raise MachineFailed("the coordinator closed the connection: is the token the right one?")
-            if first["event"] == "failed":
-                raise MachineFailed(f"the coordinator refuses this machine: {first['message']}")
-            tell(f"this machine runs servers {', '.join(map(str, first['job']['hosted']))}")
-            await self._run(first, reader, writer)
+                raise MachineFailed("the coordinator closed the connection")
+            try:
+                if first["event"] == "failed":
+                    raise MachineFailed(f"the coordinator refuses this machine: {first['message']}")
+                tell(f"this machine runs servers {', '.join(map(str, first['job']['hosted']))}")
+                self._number = int(first["machine"])
+            except (KeyError, TypeError, ValueError):
+                raise MachineFailed(IMPOSSIBLE) from None
+            await self._run(first, reader, writer, tell)
         finally:
             writer.close()
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + self._wait_s
-        while True:
-            try:
-                streams = await asyncio.open_connection(self._host, self._port, limit=wire.LONGEST_LINE)
-            except OSError as error:
-                if loop.time() >= until_s:
-                    text = f"cannot reach the coordinator at {self._host}:{self._port}: {error.strerror or error}"
-                    raise MachineFailed(text) from None
-                await asyncio.sleep(RETRY_S)
-            else:
-                wire.prepare(streams[1].get_extra_info("socket"))
-                return streams
+    async def _reach(self, wait_s: float, limit: int) -> Streams:
+        return await reach(self._host, self._port, self._context, wait_s, limit)
 
-    async def _run(self, told: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._number = told["machine"]
+    async def _run(
+        self,
+        told: dict[str, Any],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        tell: Callable[[str], None],
+    ) -> None:
         runtime = make_runtime()
         try:
             plan = self._plan(told, runtime)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             runtime.remove()
-            reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"{IMPOSSIBLE} ({error})"
             writer.write(wire.encode("failed", message=f"{socket.gethostname()}: {reason}", hint=""))
             await writer.drain()
             raise MachineFailed(reason) from None
@@ -111,7 +112,8 @@ class Joined:
                 task.cancel()
             await asyncio.gather(*tasks, *self._relays, return_exceptions=True)
             listener.close()
-            await launcher.close()
+            if left := await launcher.close():
+                tell(not_ended(left))
 
     def _plan(self, told: dict[str, Any], runtime: Runtime) -> LaunchPlan:
         """The coordinator's job with this machine's paths. The working directory, the script and the folder of compiled
@@ -128,8 +130,8 @@ class Joined:
             socket=str(runtime.socket),
             cost_table="",  # ranks ask for costs
         )
-        check_open_files(sum(job.servers))
-        folder = runtime.folder / "compiled"
+        limits.check(sum(job.servers))
+        folder = runtime.ranks / "compiled"
         ours = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}
         variables = told["variables"] or ours
         return LaunchPlan(job, self._python, tuple(told["device"]), variables, f"forker{self._number}.log")
@@ -139,15 +141,19 @@ class Joined:
     async def _obey(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, launcher: Launcher) -> None:
         """Until the coordinator has gone."""
         while (message := await _receive(reader)) is not None:
-            match message["event"]:
-                case "terminate":
-                    launcher.terminate()
-                case "tell_end":
-                    launcher.tell_end(message["rank"])
-                case "kill":
-                    launcher.kill()
-                case "look":
-                    writer.write(wire.encode("threads", pid=message["pid"], threads=self._look(message["pid"])))
+            try:
+                match message["event"]:
+                    case "terminate":
+                        launcher.terminate()
+                    case "tell_end":
+                        launcher.tell_end(int(message["rank"]))
+                    case "kill":
+                        launcher.kill()
+                    case "look":
+                        pid = int(message["pid"])
+                        writer.write(wire.encode("threads", pid=pid, threads=self._look(pid)))
+            except (KeyError, TypeError, ValueError, StopIteration):
+                raise MachineFailed(IMPOSSIBLE) from None
 
     def _look(self, pid: int) -> dict[int, list[Any]] | None:
         """At the threads of a rank, which is a process below this one."""
@@ -171,12 +177,11 @@ class Joined:
         )
         pid, _, _ = _CREDENTIALS.unpack(credentials)
         try:
-            far_reader, far_writer = await asyncio.open_connection(self._host, self._port, limit=PIECE_NBYTES)
-        except OSError:
+            far_reader, far_writer = await self._reach(RELAY_WAIT_S, PIECE_NBYTES)
+        except MachineFailed:
             writer.close()  # the rank ends itself
             return
-        wire.prepare(far_writer.get_extra_info("socket"))
-        far_writer.write(wire.opening(wire.RANK, self._token, self._number, pid))
+        far_writer.write(wire.opening(wire.RANK, self._number, pid))
         try:
             await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
         finally:
@@ -213,4 +218,4 @@ async def _receive(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     try:
         return wire.decode(line)
     except ValueError:
-        raise MachineFailed("the coordinator sent an impossible message") from None
+        raise MachineFailed(IMPOSSIBLE) from None

@@ -8,8 +8,9 @@ import json
 import os
 import socket
 import sys
+import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -22,13 +23,19 @@ from emu.contract.job import Job
 from emu.contract.messages import ControlSocket
 from phantora_async import compile_cache
 from phantora_async.config import FLOAT_LIMIT_COUNT, Config
+from phantora_async.errors import EnvironmentUnusable
+from phantora_async.faults import slow_loaders
 from phantora_async.launch.runtime import HOOK, Runtime, free_port
 from phantora_async.remote.wire import TOKEN_VARIABLE
 
 GRACE_S = 3.0
 """How long ranks may take between SIGTERM and SIGKILL."""
+LAST_S = 1.0
+"""Between the end of the forker's messages and its own."""
 CLOSE_S = 15.0
 """How long the forker may take to end everything before it is killed."""
+KILLED_S = 10.0
+"""How long killed processes may take to end. One that waits for a device or a file server may never end."""
 # The interpreter of the ranks loads `emu` from its location under another name: none of the packages beside it are put
 # on that interpreter's path, and a package `emu` of the script's is not hidden.
 BOOTSTRAP = """\
@@ -48,7 +55,7 @@ import sys
 if sys.path[0] == "": del sys.path[0]
 sys.path.append(sys.argv[1])
 from phantora_async.launch.server_network import main
-main(int(sys.argv[2]))
+main(int(sys.argv[2]), list(map(int, sys.argv[3].split(","))))
 """
 
 
@@ -99,7 +106,12 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         socket=str(runtime.socket),
         cost_table=str(runtime.cost_table),
         servers=config.servers,
-        hosted=tuple(range(len(config.servers))),
+        folding=config.folding.to_json() if config.folding is not None else None,
+        cpus=config.cluster.cpus_per_server,
+        loaders=config.loading.text,
+        slow_loaders=slow_loaders(config.faults),
+        host_scale=config.host.scale,
+        hosted=_hosted(config),
         script=config.script,
         module=config.module,
         arguments=config.arguments,
@@ -120,8 +132,16 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         loop_turns=config.loop_turns,
         grace_s=GRACE_S,
     )
-    variables = compile_cache.environment(config.compile_cache or runtime.folder / "compiled", config.gpu)
+    variables = compile_cache.environment(config.compile_cache or runtime.ranks / "compiled", config.gpu)
     return LaunchPlan(job, config.python, tuple(config.device_file_lines()), variables)
+
+
+def _hosted(config: Config) -> tuple[int, ...]:
+    """Servers that have ranks with processes."""
+    if config.folding is None:
+        return tuple(range(len(config.servers)))
+    server_of = [server for server, gpus in enumerate(config.servers) for _ in range(gpus)]
+    return tuple(sorted({server_of[rank] for rank in config.folding.live}))
 
 
 class Launcher:
@@ -141,7 +161,15 @@ class Launcher:
         """The forker has prepared itself and reads the control socket."""
 
     async def start(self) -> None:
-        """Starts the forker and sends it the job. The coordinator must be listening."""
+        """Starts the forker and sends it the job. The coordinator must be listening. Raises EnvironmentUnusable if no
+        process can be started.
+        """
+        try:
+            await self._start()
+        except BlockingIOError:  # fork(2)
+            raise EnvironmentUnusable(process_setup.NO_PROCESS, process_setup.NO_PROCESS_HINT) from None
+
+    async def _start(self) -> None:
         process_setup.adopt_orphans()
         job = self._plan.job
         Path(job.device_file).write_text("\n".join(self._plan.device_file_lines) + "\n")
@@ -149,7 +177,7 @@ class Launcher:
         networks, for_builder = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, networks, for_builder, Path(job.run_dir, self._plan.log).open("wb") as log:
             if job.isolation != "none" and job.network == "private":
-                await self._start_network_builder(for_builder)
+                await self._start_network_builder(for_builder, job.hosted)
             self._process = await asyncio.create_subprocess_exec(
                 self._plan.python,
                 "-u",
@@ -171,7 +199,7 @@ class Launcher:
         with contextlib.suppress(BrokenPipeError):  # then events() reports it
             self._control.send("job", file=str(self._runtime.job))
 
-    async def _start_network_builder(self, end: socket.socket) -> None:
+    async def _start_network_builder(self, end: socket.socket, servers: Sequence[int]) -> None:
         """It ends when it has joined the servers' networks, or when the forker has gone."""
         self._network_builder = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -179,6 +207,7 @@ class Launcher:
             NETWORK_BUILDER,
             str(Path(__file__).parents[2]),
             str(end.fileno()),
+            ",".join(map(str, servers)),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[end.fileno()],
             start_new_session=True,
@@ -200,13 +229,21 @@ class Launcher:
                         message = None
                     if message is None:
                         if not ended:
-                            yield {"event": "lost"}
+                            yield {"event": "lost", "signal": await self._ended_by()}
                         return
                     ended = ended or message["event"] in ("failed", "done")
                     self._ready = self._ready or message["event"] == "ready"
                     yield message
         finally:
             loop.remove_reader(descriptor)
+
+    async def _ended_by(self) -> int:
+        """The signal that has ended the forker; 0 if none has."""
+        if self._process is None:
+            return 0
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), timeout=LAST_S)
+        return max(0, -(self._process.returncode or 0))
 
     def terminate(self) -> None:
         """SIGTERM to every rank, after GRACE_S SIGKILL to those that still run."""
@@ -226,33 +263,60 @@ class Launcher:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
-    async def close(self) -> None:
-        """Ends every process of the run that is left, and removes the runtime folder."""
+    async def close(self) -> list[int]:
+        """Ends every process of the run that is left, and removes the runtime folder. Returns the numbers of processes
+        that were killed and have not ended within KILLED_S.
+        """
+        left: list[int] = []
         if self._control is not None:
             self._control.close()  # which the forker notices
         if self._process is not None:
             if not self._ready:
                 self.kill()
-            try:
-                await asyncio.wait_for(self._process.wait(), timeout=CLOSE_S)
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
-            _kill_marked(self._runtime.folder)
+            left += await end(self._process, CLOSE_S)
+            left += kill_marked(self._runtime.folder)
         if self._network_builder is not None:
-            await self._network_builder.wait()  # both ends of its socket are closed
+            left += await end(self._network_builder, CLOSE_S)
         self._runtime.remove()
+        return sorted(set(left))
 
 
-def _kill_marked(folder: Path) -> None:
-    """Kills what the forker left behind because it was killed itself. These processes are now descendants of this one;
-    their environment names the run's folder.
+async def end(process: asyncio.subprocess.Process, limit_s: float, killed_s: float = KILLED_S) -> list[int]:
+    """Waits for a process that is about to end by itself. After `limit_s` seconds it is killed; if that has no effect
+    within `killed_s`, its number is returned.
     """
+    for wait_s in (limit_s, killed_s):
+        try:
+            await asyncio.wait_for(process.wait(), timeout=wait_s)
+        except TimeoutError:
+            process.kill()
+        else:
+            return []
+    return [process.pid]
+
+
+def kill_marked(folder: Path, killed_s: float = KILLED_S) -> list[int]:
+    """Kills what the forker left behind because it was killed itself. These processes are now descendants of this one;
+    their environment names the run's folder. Returns the numbers of those that have not ended within `killed_s`.
+    """
+    until_s = time.monotonic() + killed_s
     while marked := [process for process in psutil.Process().children(recursive=True) if _marked(process, folder)]:
         for process in marked:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(marked)
+        _, left = psutil.wait_procs(marked, timeout=max(0.0, until_s - time.monotonic()))
+        if left:
+            return [process.pid for process in left]
+    return []
+
+
+def not_ended(processes: list[int]) -> str:
+    """What users read of processes that cannot be ended."""
+    numbers = ", ".join(map(str, processes))
+    return (
+        f"killed, but still there: process {numbers}. The kernel waits, perhaps for a device or a file server: "
+        f"`ps -o pid,stat,wchan,cmd -p {numbers.replace(' ', '')}` says for what"
+    )
 
 
 def _marked(process: psutil.Process, folder: Path) -> bool:

@@ -1,11 +1,10 @@
-"""What a run needs of this machine before a process starts: a folder, files that may be open, a port."""
+"""What a run needs of this machine before a process starts: a folder, a port."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import random
-import resource
 import shutil
 import socket
 import sys
@@ -14,12 +13,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from emu.contract import installed
+from emu.contract import installed, isolation
 from phantora_async.errors import EnvironmentUnusable
 
 HOOK = installed.HOOK_LIBRARY
-OWN_FILES = 128
-"""Open files that the command or a rank needs, however many ranks there are."""
+LEAST_FREE_NBYTES = 16 << 20
+"""For the table of costs, and what ranks of a small run share."""
 MAX_TMPDIR = 70
 """Bytes: the path of a Unix socket has at most 107."""
 
@@ -48,20 +47,13 @@ class Runtime:
     def libraries(self) -> Path:
         return self.folder / "lib"
 
+    @property
+    def ranks(self) -> Path:
+        """What ranks may write. The rest they can only read."""
+        return Path(isolation.ranks_folder(str(self.folder)))
+
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def check_open_files(ranks: int) -> None:
-    """Raises the soft limit of open files if that is needed. Raises EnvironmentUnusable if it may not be raised."""
-    needed = OWN_FILES + 2 * ranks
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        if hard != resource.RLIM_INFINITY and hard < needed:
-            raise EnvironmentUnusable(
-                f"this run needs {needed} open files, but a process may open {hard}", f"ulimit -n {needed}"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def make_runtime() -> Runtime:
@@ -76,6 +68,7 @@ def make_runtime() -> Runtime:
     runtime = Runtime(_runtime_folder(), int(time.time()))
     try:
         runtime.libraries.mkdir()
+        runtime.ranks.mkdir()
         for library in HOOK.parent.glob("*.so.1"):
             (runtime.libraries / library.name).symlink_to(library)
         (runtime.libraries / "libcuda.so").symlink_to(HOOK)
@@ -83,6 +76,13 @@ def make_runtime() -> Runtime:
         runtime.remove()
         raise
     return runtime
+
+
+def temporary_folder() -> Path:
+    """Where the folder of a run would be made. Raises EnvironmentUnusable if nowhere."""
+    made = _runtime_folder()
+    made.rmdir()
+    return made.parent
 
 
 def _runtime_folder() -> Path:
@@ -94,6 +94,10 @@ def _runtime_folder() -> Path:
             reasons.append(f"the path {parent} is too long for sockets")
             continue
         try:
+            disk = os.statvfs(parent)
+            if disk.f_bavail * disk.f_frsize < LEAST_FREE_NBYTES:
+                reasons.append(f"{parent}: less than {LEAST_FREE_NBYTES >> 20} MiB are free")
+                continue
             return Path(tempfile.mkdtemp(prefix="phantora-", dir=parent))
         except OSError as error:
             reasons.append(f"{parent}: {error.strerror}")

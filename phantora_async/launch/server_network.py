@@ -20,15 +20,15 @@ IPV6_OFF = Path(f"/proc/sys/net/ipv6/conf/{isolation.INTERFACE}/disable_ipv6")
 """An interface could not use its IPv6 address before it has looked for duplicates, which takes seconds."""
 
 
-def main(fileno: int) -> None:
-    """The process: answers `READY`, or why it could not."""
+def main(fileno: int, servers: list[int]) -> None:
+    """The process: answers `READY`, or why it could not. `servers`: numbers of those whose namespaces it is sent."""
     end = socket.socket(fileno=fileno)
     error, received = namespaces.receive(end)
     if error:
         return  # the forker has ended, or has reported why there are no namespaces
     answer = namespaces.READY
     try:
-        _build(received[0], received[1], received[2:])
+        _build(received[0], received[1], dict(zip(servers, received[2:], strict=True)))
     except ImportError as missing:
         answer = f"{missing.name} is not installed beside phantora-async".encode()
     except Exception as error:
@@ -37,7 +37,7 @@ def main(fileno: int) -> None:
         end.send(answer)
 
 
-def _build(user: int, bridge_network: int, networks: list[int]) -> None:
+def _build(user: int, bridge_network: int, networks: dict[int, int]) -> None:
     from pyroute2 import IPRoute
 
     namespaces.join(user, namespaces.USER, "the run's user namespace")
@@ -46,12 +46,12 @@ def _build(user: int, bridge_network: int, networks: list[int]) -> None:
         ip.link("add", ifname=isolation.BRIDGE, kind="bridge", mtu=MTU)
         bridge = _index(ip, isolation.BRIDGE)
         ip.link("set", index=bridge, state="up")
-        for server, network in enumerate(networks):
+        for server, network in networks.items():
             name = f"server{server}"
             peer = {"ifname": isolation.INTERFACE, "net_ns_fd": network, "mtu": MTU}
             ip.link("add", ifname=name, kind="veth", mtu=MTU, peer=peer)
             ip.link("set", index=_index(ip, name), master=bridge, state="up")
-    for server, network in enumerate(networks):
+    for server, network in networks.items():
         namespaces.join(network, namespaces.NET, "a server's net namespace")
         if IPV6_OFF.exists():
             IPV6_OFF.write_text("1")

@@ -8,7 +8,7 @@ does not depend on the speed of this machine.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -21,7 +21,7 @@ from phantora_async.virtual_time import Timeline
 FIRST_S = 0.05
 """Between the first two looks at a rank."""
 AGAIN_S = 0.01
-"""The same for a rank that slept when last seen: it only has to be seen to sleep still."""
+"""Between two looks at a rank that slept when last seen: it only has to be seen to sleep still."""
 SLOWEST_S = 0.25
 """Between later looks, which become rarer."""
 POLLS = frozenset((records.QUERY, records.CLOCK_READ, records.ELAPSED, records.HOST_ADVANCE, records.SITE))
@@ -50,7 +50,10 @@ class BlockedRanks:
         fact_builder: FactBuilder,
         pids: Mapping[int, int],
         processes: Processes,
+        played_by: Callable[[int], int] = lambda rank: rank,
     ) -> None:
+        """`played_by`: the rank whose process does a rank's work."""
+        self.played_by = played_by
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._pids = pids
@@ -68,9 +71,23 @@ class BlockedRanks:
         if news:
             self._stuck_since = None
 
+    @property
+    def starved(self) -> int | None:
+        """The rank whose process virtual time waits for."""
+        starved = self._timeline.starved
+        return None if starved is None else self.played_by(starved)
+
     def sleeps(self, rank: int) -> bool:
         """Was the rank asleep when last seen?"""
         return self._sleep_detector.slept(rank)
+
+    def stopped(self, rank: int) -> bool:
+        """Had a signal stopped it when it was last seen?"""
+        return self._sleep_detector.stopped(rank)
+
+    def pid(self, rank: int) -> int:
+        """The process of a rank that is connected."""
+        return self._pids[rank]
 
     def computes(self, rank: int) -> bool:
         """Does its main thread run now, instead of waiting in the kernel?"""
@@ -79,12 +96,12 @@ class BlockedRanks:
     def first_look_s(self) -> float:
         """How long after virtual time came to a standstill to look for the first time."""
         self._delay_s = FIRST_S
-        starved = self._timeline.starved
+        starved = self.starved
         return AGAIN_S if starved is not None and self._sleep_detector.slept(starved) else AGAIN_S / 2
 
     def look(self) -> Verdict:
         """To be repeated after ``again_s`` until records arrive."""
-        starved = self._timeline.starved
+        starved = self.starved
         assert starved is not None, "virtual time waits for no rank"
         if not self._asleep(starved):
             return self._not_yet()
@@ -103,7 +120,7 @@ class BlockedRanks:
         sleeping = []
         quiet = True
         for rank, rank_info in enumerate(self._fact_builder.rank_info):
-            if rank in self.gone:
+            if rank in self.gone or self.played_by(rank) != rank:
                 continue
             if rank_info.bye is not None or rank not in self._pids:
                 quiet = quiet and rank_info.bye is not None

@@ -1,4 +1,4 @@
-"""Loops of ranks that only a value can end which nobody computed: when have they gone round for too long?
+"""Loops of ranks that wait for a value that is not computed: when have they waited for too many turns or too long?
 
 The ranks recognise them (`emu.reads`). Such a rank is busy and launches work, so it makes visible progress and no stall
 is seen. ``--loop-turns`` and, for loops with long turns, ``--stall-timeout`` are the limits.
@@ -29,19 +29,19 @@ class Waiting:
     """The option whose limit has been reached; "" if none has."""
 
     def __str__(self) -> str:
-        """``rank 0 has gone round the loop at train.py:41 in main 35 times, waiting for a value that nobody ...``"""
+        """``rank 0 has repeated the loop at train.py:41 in main 35 times: it waits for a value that is not ...``"""
         one, loop = len(self.ranks) == 1, self.loop
         who = f"{named(self.ranks)} {'has' if one else 'have'}"
-        value = f"a value that {'--value states' if loop.stated else 'nobody computed'}"
-        return f"{who} gone round the loop at {loop.begins} {loop.turns:,} times, waiting for {value}"
+        value = f"a value that {'--value states' if loop.stated else 'is not computed'}"
+        return f"{who} repeated the loop at {loop.begins} {loop.turns:,} times: it waits for {value}"
 
     def explanation(self) -> str:
         loop = self.loop
-        text = f"only what {loop.read} reads can end this loop: {loop.dtype}"
-        text += f" that {loop.operation} should have written" if loop.operation else ""
+        text = f"it can end only by what is read at {loop.read}: {loop.dtype}"
+        text += f", of {loop.operation}" if loop.operation else ""
         if loop.stated:
             return text
-        return f"{text}; to state what it reads: --value '{loop.read.place}=EXPRESSION'"
+        return f"{text}; to state this value: --value '{loop.read.place}=EXPRESSION'; to let it go on: --loop-turns 0"
 
 
 class LoopWatch:

@@ -20,7 +20,7 @@ WATCHERS = ("pt_nccl_", "pt_tcpstore", "pt_gloo", "gloo_", "ph_", "cuda")
 MAIN = ("pt_autograd",)
 """Names of threads that do a main thread's work."""
 AWAKE = "ph_awake"
-"""Name of a thread that waits for another thread of its process which is about to act (emu/hook/process/thread.c)."""
+"""Name of a thread that waits for another thread of its process which is about to act (emu/hook/threads/thread.c)."""
 STANDS_FOR = "ph_for "
 """A process of this name waits for another one that a rank's server has forked; the process id, in the server's own
 namespace, follows (emu/stub/python.c).
@@ -29,7 +29,7 @@ POLLING_SHARE = 0.1
 """Processor time, as a share of real time, that a program may spend on polling."""
 POLLING_LOOKS = 6
 HELPERS_SHARE = 0.01
-"""The same for threads beside the main ones. Many library threads have no name to recognise them by."""
+"""What threads beside the main ones may spend: many library threads have no name to recognise them by."""
 STUBBORN_NS = 20_000_000_000
 """A thread beside the main ones that has never slept for this long no longer counts."""
 
@@ -41,6 +41,8 @@ class Thread:
     """The first thread of its process, or a thread that runs backward passes."""
     sleeping: bool
     used_ns: int
+    stopped: bool = False
+    """A signal has stopped it (SIGSTOP and the like, or a debugger); it counts as sleeping."""
 
 
 class NotKnownYet(Exception):
@@ -86,8 +88,9 @@ class ProcFs:
                 main = number == process or name.startswith(MAIN)
                 if number == process and name.startswith(STANDS_FOR):
                     todo += _forked_by_parent(pid, name.removeprefix(STANDS_FOR))
-                sleeping = rest.split()[0] in "SZT" and name != AWAKE
-                found[number] = Thread(name, main, sleeping, used_ns)
+                state = rest.split()[0]
+                sleeping = state in "SZTt" and name != AWAKE
+                found[number] = Thread(name, main, sleeping, used_ns, state in "Tt")
         return found
 
     def now_ns(self) -> int:
@@ -167,6 +170,11 @@ class SleepDetector:
         """What the last look at the rank found."""
         last = self._last.get(rank)
         return last is not None and last.asleep
+
+    def stopped(self, rank: int) -> bool:
+        """Had a signal stopped its process, or one below it, at the last look?"""
+        last = self._last.get(rank)
+        return last is not None and any(thread.stopped for thread in last.threads.values() if thread.main)
 
     def used_ns(self, rank: int) -> int:
         """Processor time that its main threads had used at the last look."""

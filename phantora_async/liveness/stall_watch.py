@@ -57,7 +57,7 @@ class Stall:
         return f"waiting {self.for_s:.0f} s for rank {self.rank}, which {self.doing}{at}"
 
     def notice(self) -> str:
-        """The same with the ranks that wait, for a log."""
+        """The text of ``str`` with the ranks that wait, for a log."""
         if not self.waiting:
             return str(self)
         one = len(self.waiting) == 1
@@ -102,7 +102,7 @@ class StallWatch:
         """The rank that others wait for, if they have waited for more than STALL_S. If none waits: the rank that
         virtual time waits for, if no rank has made visible progress for so long. Asks that rank for its stack.
         """
-        starved = self._timeline.starved
+        starved = self._blocked_ranks.starved
         if starved is None or self._fact_builder.rank_info[starved].bye is not None:
             return None
         asleep = self._blocked_ranks.sleeps(starved)
@@ -128,6 +128,8 @@ class StallWatch:
             doing = "is polling (it asks for the time, or whether work is done)"
         else:
             doing = "is asleep" if asleep else "is running"
+            if self._blocked_ranks.stopped(rank):
+                doing = f"a signal (SIGSTOP) has stopped; it goes on after kill -CONT {self._pids[rank]}"
         (shown,) = self._timeline.snapshot([rank]).ranks
         called = self._fact_builder.site(rank, shown.last_site)
         ended = all(map(self._has_ended, waiting))
@@ -147,7 +149,8 @@ class StallWatch:
         seen = {rank}
         while rank in incomplete and self._blocked_ranks.sleeps(rank):
             collective = incomplete[rank]
-            rank = next(other for other in collective.ranks if other not in collective.joined)
+            missing = next(other for other in collective.ranks if other not in collective.joined)
+            rank = self._blocked_ranks.played_by(missing)
             if rank in seen:
                 break
             seen.add(rank)

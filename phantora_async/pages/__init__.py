@@ -4,7 +4,7 @@
 report's document, which it holds as JSON. Texts of the user's script reach it as text alone, never as HTML.
 Comes in: the report's document; while a run lasts, what the coordinator tells of it.
 Goes out: HTML; a server on this machine that sends the page and then what changes.
-May import: errors, report, wording.
+May import: entrance, errors, report, wording.
 """
 
 from phantora_async.pages.page import page

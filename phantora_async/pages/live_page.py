@@ -24,7 +24,7 @@ class Run(Protocol):
         """What changes all the time: parts of `live`, and of the report's `simulated`."""
 
     def ranks(self) -> Document:
-        """The same for every rank."""
+        """What changes all the time, for every rank: parts of `live`, and of the report's `simulated`."""
 
     def report_so_far(self) -> Document: ...
 
@@ -32,10 +32,18 @@ class Run(Protocol):
 class LivePage:
     """``start``; ``show`` a run until cancelled; ``close``."""
 
-    def __init__(self, listening: socket.socket, token: str, script: str, arguments: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        token: str,
+        script: str,
+        arguments: tuple[str, ...],
+        tell: Callable[[str], None],
+    ) -> None:
+        """`tell` is called with remarks for the user."""
         self._run: Document = {"script": script, "arguments": list(arguments)}
         self._title = " ".join([script, *arguments])
-        self._server = LiveServer(listening, token, self._title)
+        self._server = LiveServer(listening, token, self._title, tell)
 
     @property
     def url(self) -> str:

@@ -3,26 +3,33 @@
 A browser loads the page once; then it is sent what changes, as server-sent events. Making the state costs the
 coordinator time, so it is made only while somebody looks, and the less often the longer it takes: ``Pace``. Whoever
 wants the page must know its token. Requests that come from another page, or by another host name (DNS rebinding), are
-refused.
+refused. Whoever connects and does not look has PATIENCE_S, and has to go first when there are too many.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import socket
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import orjson
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
+from phantora_async.entrance import MOST_VISITORS, Entrance
 from phantora_async.pages.page import page
 
 CLOSE_S = 3.0
 """How long viewers may take to receive the last state."""
 KEEP_ALIVE_S = 15.0
 MOST_VIEWERS = 100
+PATIENCE_S = 30.0
+"""How long a connection may last that is no viewer's."""
+IDLE_S = 10.0
+"""And how long without a request."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -33,9 +40,10 @@ HEADERS = {
 
 
 class LiveServer:
-    """``start``, ``publish`` while ``viewers``, ``close``. `listening`: a socket of this machine's own address."""
+    """``start``, ``publish`` while ``viewers``, ``close``. The entrance's ``Visitors``."""
 
-    def __init__(self, listening: socket.socket, token: str, title: str) -> None:
+    def __init__(self, listening: socket.socket, token: str, title: str, tell: Callable[[str], None]) -> None:
+        """`listening`: a socket of this machine's own address; `tell` is called with remarks for the user."""
         port = listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/?token={token}"
         self.viewers = 0
@@ -43,7 +51,9 @@ class LiveServer:
         """To all viewers since the last ``publish``."""
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
         self._token = token.encode()
-        self._socket = listening
+        self._entrance = Entrance(listening, self)
+        self._visits: dict[object, _Visit] = {}
+        """By aiohttp's protocol; the oldest one first."""
         self._html = page({"title": title, "report": None, "notes": [], "live": {}}).encode()
         self._parts: dict[str, tuple[int, bytes]] = {}
         """By name: the version in which it changed last, and JSON."""
@@ -55,11 +65,19 @@ class LiveServer:
         app = web.Application()
         app.router.add_get("/", self._page)
         app.router.add_get("/events", self._events)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            handler_cancellation=True,
+            keepalive_timeout=IDLE_S,
+            lingering_time=0,
+            logger=_logger(tell),
+        )
 
     async def start(self) -> None:
         await self._runner.setup()
-        await web.SockSite(self._runner, self._socket).start()
+        self._entrance.open()
 
     async def somebody_looks(self) -> None:
         """Returns when there is a viewer."""
@@ -88,7 +106,30 @@ class LiveServer:
         while self.viewers and waited_s < CLOSE_S:
             await asyncio.sleep(0.02)
             waited_s += 0.02
+        self._entrance.close()
         await self._runner.cleanup()
+
+    # ---- connections -----------------------------------------------------------------------------------------------
+
+    def take_in(self, address: str) -> asyncio.BaseProtocol:
+        assert self._runner.server is not None, "start comes first"
+        handler = self._runner.server()
+        self._visits[handler] = visit = _Visit(handler, self._visits)
+        if len(self._visits) > MOST_VISITORS:
+            self.send_one_away()
+        return visit
+
+    def lost(self, protocol: asyncio.BaseProtocol, error: OSError) -> None:
+        cast(_Visit, protocol).leave()
+
+    def crowd(self) -> bool:
+        return len(self._visits) - self.viewers > (MOST_VISITORS - MOST_VIEWERS) // 2
+
+    def send_one_away(self) -> None:
+        for visit in self._visits.values():
+            if not visit.looks:
+                visit.leave()
+                return
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
@@ -104,7 +145,7 @@ class LiveServer:
         if of_another and request.headers.get("Sec-Fetch-Mode") != "navigate":
             raise web.HTTPForbidden(text="requests of other pages are refused\n")
         if not hmac.compare_digest(request.query.get("token", "").encode(), self._token):
-            raise web.HTTPForbidden(text="the address of this page has a token, which the run has printed\n")
+            raise web.HTTPForbidden(text="open the whole address that the run has printed: it has a token\n")
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         self._check(request)
@@ -113,10 +154,13 @@ class LiveServer:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         self._check(request)
         if self.viewers >= MOST_VIEWERS:
-            raise web.HTTPServiceUnavailable(text=f"{MOST_VIEWERS} pages look at this run already\n")
+            raise web.HTTPServiceUnavailable(text=f"{MOST_VIEWERS} pages show this run already\n")
         response = web.StreamResponse(headers=HEADERS | {"Content-Type": "text/event-stream"})
         self.viewers += 1
         self._looked.set()
+        visit = self._visits.get(request.protocol)
+        if visit is not None:
+            visit.looks = True
         try:
             await response.prepare(request)
             await self._send_changes(response)
@@ -124,6 +168,9 @@ class LiveServer:
             pass  # the browser has gone
         finally:
             self.viewers -= 1
+            if visit is not None:
+                visit.looks = False
+                visit.limit()
             if not self.viewers:
                 self._looked.clear()
         return response
@@ -150,3 +197,69 @@ class LiveServer:
     async def _send(self, response: web.StreamResponse, content: bytes) -> None:
         self.sent_nbytes += len(content)
         await response.write(content)
+
+
+class _Visit(asyncio.Protocol):
+    """A connection, for aiohttp's protocol."""
+
+    def __init__(self, handler: asyncio.Protocol, visits: dict[object, _Visit]) -> None:
+        self._handler = handler
+        self._visits = visits
+        self._transport: asyncio.Transport | None = None
+        self._over = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.looks = False
+        self.limit()
+
+    def limit(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._too_late)
+
+    def _too_late(self) -> None:
+        if not self.looks:
+            self.leave()
+
+    def leave(self) -> None:
+        self._over = True
+        self._visits.pop(self._handler, None)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._handler.connection_made(transport)
+        if self._over:  # before it began
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._handler.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._handler.connection_lost(exc)
+        self.leave()
+
+
+def _logger(tell: Callable[[str], None]) -> logging.Logger:
+    """What aiohttp logs, without tracebacks. What no browser sends is answered, and not worth a word."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = record.exc_info[1] if record.exc_info else None
+            if not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError):
+                tell(f"live page: {record.getMessage()}{f': {error!r}' if error is not None else ''}")
+
+    logger = logging.Logger("live page", logging.ERROR)
+    logger.addHandler(Handler())
+    return logger

@@ -2,12 +2,16 @@
 
 const SECTIONS = [progress, states, tiles, steps, breakdown, reasons, activity, memory, links, kernels, configuration, notes];
 
+// Sections that say nothing if no GPU was used.
+const OF_GPUS = [tiles, steps, breakdown, activity, memory];
+
 function heading(view) {
   const {simulated} = view.report, servers = simulated.servers.length;
   return [
     el('h1', {}, view.title),
+    view.unused?.length ? el('div', {class: 'banner bad', role: 'alert'}, view.unused.join('\n')) : null,
     el('p', {class: 'faint'}, `${count(simulated.world_size)} x ${simulated.gpu} on ${plural(servers, 'server')} (${simulated.cluster}), ` +
-      `host ${simulated.host} (${simulated.host_mode}); ${seconds(simulated.virtual_ns)} simulated, ${plural(simulated.collectives, 'collective')}`),
+      `host ${simulated.host} (${simulated.host_mode}); whole run: ${seconds(simulated.virtual_ns)} simulated, ${plural(simulated.collectives, 'collective')}`),
     banner(view),
   ];
 }
@@ -40,7 +44,7 @@ class Page {
       forget(this.places[place]);
       const open = [...this.places[place].querySelectorAll('details')].map(one => one.open);
       const focused = focusable(this.places[place]).indexOf(document.activeElement);
-      const made = make(this.view);
+      const made = this.view.unused?.length && OF_GPUS.includes(make) ? null : make(this.view);
       this.places[place].replaceChildren(...made ? [made] : []);
       this.places[place].querySelectorAll('details').forEach((one, number) => { one.open = open[number] ?? false; });
       if (focused >= 0) focusable(this.places[place])[focused]?.focus({preventScroll: true});
@@ -54,11 +58,11 @@ class Page {
 const READS = new Map([
   [progress, view => view.live?.progress], [states, view => view.live?.states],
   [tiles, ({report: {simulated: s, simulator}}) => [s.step, s.work, s.memory, s.virtual_ns, s.ranks, simulator.wall_s]],
-  [steps, view => view.report.simulated.step], [breakdown, view => view.report.simulated.ranks],
+  [steps, view => view.report.simulated.step], [breakdown, ({report: {simulated: s}}) => [s.ranks, s.step]],
   [activity, ({report: {simulated: s}}) => [s.activity, s.step.from_ns]],
   [reasons, view => view.report.simulated.reasons],
   [memory, ({report: {simulated: s}}) => [s.ranks, s.memory, s.activity]],
-  [links, view => view.report.simulated.links], [kernels, ({report: {simulated: s}}) => [s.kernels, s.cost_sources]],
+  [links, view => view.report.simulated.links], [kernels, ({report: {simulated: s}}) => [s.kernels, s.cost_sources, s.step]],
   [configuration, ({report}) => [report.simulated.collectives, report.simulator, report.run]], [notes, view => view.notes],
 ]);
 

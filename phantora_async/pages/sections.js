@@ -15,15 +15,26 @@ function tiles(view) {
   const {step, work, memory, virtual_ns, world_size, gpu, ranks} = view.report.simulated, {interval} = step;
   const largest = Math.max(...ranks.map(rank => rank.memory.reserved_peak_nbytes));
   const tile = (name, value, more) => el('div', {}, el('dt', {}, name), el('dd', {}, value, more ? el('small', {}, more) : null));
-  const counted = step.counted > 1 ? `median of ${plural(step.counted, 'step')}` : '';
+  const counted = step.counted > 1 ? `median of ${countedSteps(step)}` : countedSteps(step);
   const capacity = memory?.capacity_nbytes;
   return el('dl', {class: 'tiles', id: 'key'},
     view.live && !hasSteps(step) ? null : tile('A step takes', seconds(step.median_ns), counted),
     interval ? tile(`${percent(interval.level, 0)} interval`, `${seconds(interval.low_ns)} to ${seconds(interval.high_ns)}`) : null,
-    work.flops ? tile('Model FLOPs utilisation', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU`) : null,
-    largest ? tile('Peak memory, reserved', gib(largest), capacity ? `${percent(largest / capacity)} of ${gib(capacity)}` : '') : null,
+    work.flops ? tile('Model FLOPs utilisation', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU in ${ranksWindow(view)}`) : null,
+    largest ? tile('Peak memory, reserved', gib(largest), capacity ? `of any rank in the whole run; ${percent(largest / capacity)} of ${gib(capacity)} that a program can have` : '') : null,
     tile('GPUs', `${count(world_size)} x ${gpu}`, plural(view.report.simulated.servers.length, 'server')),
-    tile('Simulated', seconds(virtual_ns), `in ${clock(view.report.simulator.wall_s)} on this machine`));
+    tile('Simulated', seconds(virtual_ns), `whole run, in ${clock(view.report.simulator.wall_s)} on this machine`));
+}
+
+// The windows of figures, in words: "steps 4 to 5".
+const stepsNamed = (first, last) => first === last ? `step ${first}` : `steps ${first} to ${last}`;
+const countedSteps = step => !hasSteps(step) ? 'the whole run'
+  : step.first_counted === undefined ? 'the steps that count' : stepsNamed(step.first_counted, step.last_counted);
+
+function ranksWindow(view) {
+  const {ranks, step} = view.report.simulated;
+  if (ranks.every(rank => rank.window === 'run')) return 'the whole run';
+  return countedSteps(step) + (ranks.some(rank => rank.window === 'run') ? ' (a rank without two optimizer steps: the whole run)' : '');
 }
 
 // A run that lasts may have none yet.
@@ -32,23 +43,24 @@ const hasSteps = step => !step.source.startsWith('the whole run');
 function steps(view) {
   const {step} = view.report.simulated, each = step.each_ns ?? [];
   if (!each.length || (view.live && !hasSteps(step))) return null;
-  const first = (step.warm_up + step.counted) - each.length;  // the number of the first one listed, from 0
-  const counts = place => place + first >= step.warm_up;
+  const first = step.first_listed ?? (step.warm_up + step.counted) - each.length + 1;  // the number of the first one listed
+  const counts = place => place + first >= (step.first_counted ?? step.warm_up + 1);
   const lines = [{value: step.median_ns, name: 'median', colour: '--text'}];
   const picture = new Columns(`Time of each of ${each.length} steps; median ${seconds(step.median_ns)}`, {
-    labels: place => `step ${place + first + 1}`, form: seconds, lines,
+    labels: place => `step ${place + first}`, form: seconds, lines,
     band: step.interval ? [step.interval.low_ns, step.interval.high_ns] : null,
     series: [{name: '', colour: '--compute', values: each, colourOf: place => counts(place) ? '--compute' : '--idle'}],
   });
   const host = step.host_median_ns === null ? '' : `, ${seconds(step.host_median_ns)} on the host`;
   const range = step.counted > 1 ? `; ${seconds(step.min_ns)} to ${seconds(step.max_ns)}` : '';
   return section('steps', 'Step times',
-    el('p', {}, `A step takes ${seconds(step.median_ns)}${host} (median of ${step.counted}${range}). Steps from: ${step.source}.`),
+    el('p', {}, `A step takes ${seconds(step.median_ns)}${host} (median of ${countedSteps(step)}${range}). Steps from: ${step.source}.` +
+      (first === 2 ? ' Step 1 begins with the run and is not timed.' : '')),
     picture.element,
     legend([['counted', '--compute'], ...(step.warm_up ? [['warm-up, not counted', '--idle']] : []),
       ...(step.interval ? [['shaded: 90% interval', '--accent']] : []), ['dashed: median', '--text']]),
     folded('Steps as a table', () => table([['step', row => row.step], ['time', row => seconds(row.for_ns)], ['ns', row => count(row.for_ns)],
-      ['', row => row.counted ? '' : 'warm-up', 'text']], each.map((for_ns, place) => ({step: place + first + 1, for_ns, counted: counts(place)})))));
+      ['', row => row.counted ? '' : 'warm-up', 'text']], each.map((for_ns, place) => ({step: place + first, for_ns, counted: counts(place)})))));
 }
 
 const spent = rank => TIMES.reduce((sum, [, key]) => sum + rank[key], 0);
@@ -62,10 +74,9 @@ function breakdown(view) {
     series: TIMES.map(([name, key, colour]) => ({name, colour, values: ranks.map(rank => share(rank, key))})),
   });
   const mean = key => ranks.reduce((sum, rank) => sum + share(rank, key), 0) / ranks.length;
-  const whole = ranks.some(rank => rank.window === 'run') ? ' For ranks without two optimizer steps, shares are of the whole run.' : '';
   return section('ranks', 'Where each GPU’s time goes',
-    el('p', {}, `Mean: ${TIMES.map(([name, key]) => `${percent(mean(key))} ${name}`).join(', ')}.`),
-    el('p', {class: 'faint'}, EXPLAINED + whole),
+    el('p', {}, `Mean over ranks, in ${ranksWindow(view)}: ${TIMES.map(([name, key]) => `${percent(mean(key))} ${name}`).join(', ')}.`),
+    el('p', {class: 'faint'}, EXPLAINED),
     picture.element, legend(TIMES.map(([name, , colour]) => [name, colour])),
     folded('Ranks as a table', () => table([['rank', rank => rank.rank],
       ...TIMES.map(([name, key]) => [name, rank => percent(share(rank, key))]),
@@ -128,7 +139,7 @@ function memory(view) {
       {name: 'allocated', colour: '--compute', values: ranks.map(rank => rank.memory.allocated_peak_nbytes)},
     ],
   });
-  const said = `Largest peak: ${gib(largest('allocated_peak_nbytes'))} allocated, ${gib(largest('reserved_peak_nbytes'))} reserved` +
+  const said = `Largest peak in the whole run: ${gib(largest('allocated_peak_nbytes'))} allocated, ${gib(largest('reserved_peak_nbytes'))} reserved` +
     (capacity ? ` of ${gib(capacity)} that the GPU has for them.` : '.');
   return section('memory', 'Memory', el('p', {}, said), picture.element,
     legend([['allocated', '--compute'], ['reserved', '--idle'], ...(capacity ? [['dashed: capacity', '--bad']] : [])]), growth(activity));

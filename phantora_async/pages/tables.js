@@ -34,7 +34,7 @@ function links(view) {
 const SHOWN_KERNELS = 20;
 
 function kernels(view) {
-  const {kernels, cost_sources} = view.report.simulated;
+  const {kernels, cost_sources, step} = view.report.simulated;
   if (!kernels?.gpu_ns) return null;
   const total = one => one.total_ns ?? one.launches * one.mean_ns;
   const all = kernels.signatures.reduce((sum, one) => sum + total(one), 0) || 1;
@@ -46,10 +46,10 @@ function kernels(view) {
     ['source', one => one.source, 'text'], ['bound by', one => one.bound ?? '', 'text'], ['GPU work', one => one.title, 'text long'],
   ];
   const sources = ['measured', 'interpolated', 'roofline', 'unrecognised'].filter(name => name in cost_sources)
-    .map(name => `${percent(cost_sources[name], name === 'unrecognised' ? 1 : 0)} ${name}`).join(', ');
-  const since = kernels.window === 'steps' ? 'in the steps that count' : 'in the whole run';
+    .map(name => `${percent(cost_sources[name])} ${name}`).join(', ');
+  const since = window => window === 'steps' ? countedSteps(step) : 'the whole run';
   return section('kernels', 'GPU work that takes most time',
-    el('p', {}, `${seconds(all)} of all ranks ${since}. Where kernel times come from: ${sources}.`),
+    el('p', {}, `${seconds(all)} of all ranks in ${since(kernels.window)}, each alone. Where kernel times in ${since(cost_sources.window)} come from: ${sources}.`),
     table(columns, sorted.slice(0, SHOWN_KERNELS)),
     sorted.length > SHOWN_KERNELS ? folded(`${count(sorted.length - SHOWN_KERNELS)} more`, () => table(columns, sorted.slice(SHOWN_KERNELS))) : null);
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phantora_async.report import notes
+from phantora_async.report import notes, unused_notes, used_no_gpu
 
 Document = Mapping[str, Any]
 DIVIDED = ("live", "report", "report.simulated")
@@ -14,7 +14,19 @@ DIVIDED = ("live", "report", "report.simulated")
 
 def view(document: Document, live: Document | None = None) -> dict[str, Any]:
     """`live`: what is known of a run that lasts; None: it has ended."""
-    return {"title": _title(document), "report": _shown(document), "notes": notes(document), "live": live}
+    return {
+        "title": _title(document),
+        "report": _shown(document),
+        "notes": notes(document),
+        "unused": _unused(document, live),
+        "live": live,
+    }
+
+
+def _unused(document: Document, live: Document | None) -> list[str]:
+    """What is said before all figures if no rank used a GPU; a run that lasts may come to it."""
+    simulated = document["simulated"]
+    return unused_notes(simulated) if live is None and used_no_gpu(simulated) else []
 
 
 def _shown(document: Document) -> Document:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from phantora_async.faults import paces_of
 from phantora_async.ingest.costs import Costs
 from phantora_async.reasons.contents import Contents
 from phantora_async.reasons.critical_path import walk
@@ -45,10 +46,11 @@ def _document(
     network_of: NetworkOf,
 ) -> Document:
     chosen = window(kept, figures)
-    recorder = play(chosen, chosen.facts, network_of(spec.cluster), spec.host.queue_depth)
+    network, paces = network_of(spec.cluster, chosen.begin_ns), paces_of(spec.faults, spec.servers)
+    recorder = play(chosen, chosen.facts, network, spec.host.queue_depth, paces)
     between = from_ns, to_ns = step_instants(chosen, recorder)
     if from_ns == to_ns:
-        raise NoStepError("the last steps take no time")
+        raise NoStepError("the last step takes no time")
     pieces = walk(recorder, recorder.steps[LOGGED_RANK, chosen.last], from_ns, waits(recorder, from_ns, to_ns))
     return {
         "missing": "",

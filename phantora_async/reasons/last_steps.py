@@ -9,8 +9,7 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind
-from phantora_async.reasons.recording import OUTSIDE_NBYTES
-from phantora_async.virtual_time import OutsideWait
+from phantora_async.virtual_time import OutsideWait, UnseenFact
 
 KEPT_STEPS = 4
 """Steps of a rank that are kept: one to warm up, the one that is explained, one after it, and one more because ranks
@@ -86,9 +85,7 @@ class LastSteps:
         if not self.missing and wait.for_ns:
             mine = self.ranks[wait.rank]
             place = len(mine.after) - (mine.fed - wait.facts_done)
-            mine.after.insert(
-                max(place, 0), records.HostAdvance(records.HOST_ADVANCE, 0, OUTSIDE_NBYTES, wait.for_ns, b"")
-            )
+            mine.after.insert(max(place, 0), UnseenFact.of(wait.for_ns))
 
     def _forget(self, rank: int) -> None:
         mine = self.ranks[rank]

@@ -128,8 +128,8 @@ def kernels(recorder: Recorder, pieces: Iterable[Piece], contents: Contents, win
 
 
 def collectives(recorder: Recorder, pieces: Iterable[Piece], window: tuple[int, int]) -> Document:
-    """The same of collectives; equal ones are one. `gpu_ns`: GPU time with the kernel resident; `waiting_ns`: the part
-    of it before data moves.
+    """The collectives that cost most, by GPU time and on the critical path; equal ones are one. `gpu_ns`: GPU time with
+    the kernel resident; `waiting_ns`: the part of it before data moves. `left_out`: how many are not in ``gpu``.
     """
     gpu_ns: Counter[str] = Counter()
     waiting_ns: Counter[str] = Counter()
@@ -157,7 +157,7 @@ def collectives(recorder: Recorder, pieces: Iterable[Piece], window: tuple[int, 
             "path_ns": path_ns[name],
         }
 
-    return {"gpu": _most(gpu_ns, row), "path": _most(path_ns, row)}
+    return {"gpu": _most(gpu_ns, row), "path": _most(path_ns, row), "left_out": max(len(gpu_ns) - MOST_LISTED, 0)}
 
 
 def _most(sums: Counter[Any], row: Any) -> list[Document]:

@@ -87,7 +87,7 @@ def _where_at_least(needed: int, idle: Iterable[Sequence[Span]]) -> Iterator[Spa
 
 
 def _one_after_another(ordered: Iterable[Wait]) -> Iterator[Wait]:
-    """The same time, nothing of it twice."""
+    """The waits without what an earlier one covers: no time counts twice."""
     reached_ns = 0
     for wait in ordered:
         start_ns = max(wait.start_ns, reached_ns)

@@ -2,7 +2,7 @@
 
 GPU work is priced again for a GPU with the other figures, collectives are planned again for a network with the other
 rates, and host time is halved. Work that depends on it (which algorithm NCCL chooses, who waits for whom, what overlaps
-what) follows. Not followed: the clock under the GPU's power limit, and time that the program sleeps.
+what, the GPUs' clock under their power limit) follows. Time that the program sleeps stays.
 """
 
 from __future__ import annotations
@@ -12,30 +12,34 @@ from dataclasses import replace
 from typing import Any
 
 from emu.contract import records
+from phantora_async.faults import paces_of
 from phantora_async.reasons.contents import Contents
+from phantora_async.reasons.power_clock import Busy, Loads, PowerClock
 from phantora_async.reasons.replay import play, step_instants
 from phantora_async.reasons.window import Facts, Window
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import NetworkModel
-from profiles import Cluster, CostModel, Gpu
+from phantora_async.virtual_time.facts import sleeps
+from profiles import Cluster, Cost, CostModel, Gpu
 
 FASTER = 2
-NetworkOf = Callable[[Cluster], NetworkModel]
-"""A network model of the run's servers in this cluster."""
-_SLEEP_NBYTES = len(records.HostAdvance.encode(0))
-"""Of a HOST_ADVANCE that a rank has sent. Others stand for records of which virtual time needs the host time alone."""
+NetworkOf = Callable[[Cluster, int], NetworkModel]
+"""A network model of the run's servers in this cluster, whose time begins at an instant of the run."""
 
 
 def what_if(window: Window, spec: RunSpec, contents: Contents, network_of: NetworkOf) -> list[dict[str, Any]]:
     """One entry for each resource. Raises NoStepError."""
-    cluster, depth = spec.cluster, spec.host.queue_depth
+    cluster, depth, paces = spec.cluster, spec.host.queue_depth, paces_of(spec.faults, spec.servers)
 
     def entry(resource: str, facts: Sequence[Facts], cluster: Cluster) -> dict[str, Any]:
-        begin_ns, end_ns = step_instants(window, play(window, facts, network_of(cluster), depth))
+        played = play(window, facts, network_of(cluster, window.begin_ns), depth, paces)
+        begin_ns, end_ns = step_instants(window, played)
         return {"resource": resource, "ns": end_ns - begin_ns}
 
+    before = Before(window, contents, spec.gpu)
+
     def priced(gpu: Gpu) -> list[Facts]:
-        return priced_for(window.facts, contents, spec.gpu, CostModel(gpu, *(times.on for times in spec.kernel_times)))
+        return before.on(gpu, CostModel(gpu, *(times.on for times in spec.kernel_times)), window.facts)
 
     found = [
         entry("GPU compute", priced(faster_compute(spec.gpu)), cluster),
@@ -46,7 +50,7 @@ def what_if(window: Window, spec: RunSpec, contents: Contents, network_of: Netwo
         found.append(entry("links in servers", window.facts, inside))
     if len(spec.servers) > 1:
         found.append(entry("network between servers", window.facts, between))
-    found.append(entry("host", faster_host(window.facts), cluster))
+    found.append(entry("host", before.on(spec.gpu, None, faster_host(window.facts)), cluster))
     return found
 
 
@@ -86,7 +90,7 @@ def faster_network(cluster: Cluster) -> Cluster:
 
 
 def _faster(table: Any) -> Any:
-    """The same with all rates FASTER times as high."""
+    """The table with all rates FASTER times as high."""
     if isinstance(table, list):
         return [_faster(one) for one in table]
     if not isinstance(table, dict):
@@ -106,48 +110,55 @@ def _host(fact: Any) -> Any:
         launched_ns = fact.tail_ns - fact.tail_work_ns
         tail_ns = max(launched_ns // FASTER + fact.tail_work_ns, fact.solo_ns)
         return fact._replace(host_ns=fact.host_ns // FASTER, tail_ns=tail_ns)
-    if fact.kind == records.HOST_ADVANCE and fact.nbytes <= _SLEEP_NBYTES:
+    if sleeps(fact):
         return fact
     return fact._replace(host_ns=fact.host_ns // FASTER)
 
 
-def priced_for(facts: Sequence[Facts], contents: Contents, gpu: Gpu, other: CostModel) -> list[Facts]:
-    """Segments take the time that their kernels cost by the other model; the gaps between them stay."""
-    reprice = _Repricing(contents, gpu, other)
-    return [[reprice.segment(fact) if fact.kind == records.SEGMENT else fact for fact in rank] for rank in facts]
+class Before:
+    """What the window's segments take on the run's own GPU, to be compared with what they take on another one."""
 
-
-class _Repricing:
-    def __init__(self, contents: Contents, gpu: Gpu, other: CostModel) -> None:
+    def __init__(self, window: Window, contents: Contents, gpu: Gpu) -> None:
+        self._window = window
         self._contents = contents
         self._gap_ns = gpu.achieved.launch_gap_ns
-        self._other = other
-        self._known: dict[tuple[int, int, int, int], tuple[int, int, int]] = {}
+        self._loads = Loads(contents, self._own_cost)
+        self._busy = [self._follow(gpu, self._loads, facts) for facts in window.facts]
 
-    def segment(self, segment: records.Segment) -> records.Segment:
-        durations = segment.content, segment.solo_ns, segment.contended_ns, segment.tail_work_ns
-        found = self._known.get(durations)
-        if found is None:
-            found = self._known[durations] = self._durations(segment)
-        solo_ns, contended_ns, tail_work_ns = found
-        tail_ns = max(segment.tail_ns - segment.tail_work_ns + tail_work_ns, solo_ns)
-        return segment._replace(solo_ns=solo_ns, contended_ns=contended_ns, tail_ns=tail_ns, tail_work_ns=tail_work_ns)
+    def on(self, gpu: Gpu, model: CostModel | None, facts: Sequence[Facts]) -> list[Facts]:
+        """The facts with segments that take the time which their kernels cost there, at the clock that they find; the
+        gaps between them stay. `model`: None: the costs are the same. `facts`: the window's, or those of another host.
+        """
+        loads = self._loads if model is None else Loads(self._contents, self._costs_of(model))
+        found = []
+        for before, rank in zip(self._busy, facts, strict=True):
+            pairs = iter(zip(before, self._follow(gpu, loads, rank), strict=True))
+            found.append([self._as(fact, *next(pairs)) if fact.kind == records.SEGMENT else fact for fact in rank])
+        return found
 
-    def _durations(self, segment: records.Segment) -> tuple[int, int, int]:
-        solo_ns = contended_ns = other_solo_ns = other_contended_ns = launches = 0
-        for key, count in self._contents.of(segment).items():
+    def _follow(self, gpu: Gpu, loads: Loads, facts: Facts) -> list[Busy]:
+        steps = self._window.last + 1
+        return PowerClock(gpu, loads, self._window.step - steps).follow(facts, steps)
+
+    def _own_cost(self, key: int) -> Cost | None:
+        priced = self._contents.priced(key)
+        return None if priced is None else priced.cost
+
+    def _costs_of(self, model: CostModel) -> Callable[[int], Cost | None]:
+        def cost(key: int) -> Cost | None:
             priced = self._contents.priced(key)
-            launches += count
-            if priced is not None:
-                cost, other = priced.cost, self._other.cost(priced.signature)
-                solo_ns += count * cost.solo_ns
-                contended_ns += count * cost.contended_ns
-                other_solo_ns += count * other.solo_ns
-                other_contended_ns += count * other.contended_ns
-        if not solo_ns:
-            return segment.solo_ns, segment.contended_ns, segment.tail_work_ns
-        gaps_ns = min(segment.solo_ns - solo_ns, self._gap_ns * launches) if segment.solo_ns > solo_ns else 0
-        solo = gaps_ns + (segment.solo_ns - gaps_ns) * other_solo_ns // solo_ns
-        contended = gaps_ns + (segment.contended_ns - gaps_ns) * other_contended_ns // contended_ns
-        tail_work = segment.tail_work_ns * solo // segment.solo_ns
-        return solo, max(contended, solo), tail_work
+            return None if priced is None else model.cost(priced.signature)
+
+        return cost
+
+    def _as(self, segment: records.Segment, before: Busy, after: Busy) -> records.Segment:
+        if not before.solo_ns:
+            return segment
+        work_ns, launches = self._loads.of(segment).solo_ns, self._contents.of(segment).total()
+        gaps_ns = max(min(segment.solo_ns - round(work_ns), self._gap_ns * launches), 0)
+        solo_ns = gaps_ns + round((segment.solo_ns - gaps_ns) * after.solo_ns / before.solo_ns)
+        contended_ns = gaps_ns + round((segment.contended_ns - gaps_ns) * after.contended_ns / before.contended_ns)
+        tail_work_ns = segment.tail_work_ns * solo_ns // segment.solo_ns
+        tail_ns = max(segment.tail_ns - segment.tail_work_ns + tail_work_ns, solo_ns)
+        contended_ns = max(contended_ns, solo_ns)
+        return segment._replace(solo_ns=solo_ns, contended_ns=contended_ns, tail_ns=tail_ns, tail_work_ns=tail_work_ns)

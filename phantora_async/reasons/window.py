@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from emu.contract import records
+from emu.contract.records import ScopeKind
 from phantora_async.reasons.last_steps import LastSteps
-from phantora_async.reasons.recording import OUTSIDE_NBYTES
-from phantora_async.virtual_time import Collective, NcclKernelFact, StepFigures
+from phantora_async.virtual_time import Collective, NcclKernelFact, StepFigures, UnseenFact
 from phantora_async.virtual_time.output import LOGGED_RANK
 
 Facts = list[Any]
@@ -33,6 +33,8 @@ class Window:
     """As the report counts: the first step of the run is 1."""
     step_ns: int
     """What the run found."""
+    begin_ns: int = 0
+    """The instant of the run at which the facts begin."""
 
 
 def window(kept: LastSteps, figures: Sequence[Sequence[StepFigures]]) -> Window:
@@ -40,33 +42,62 @@ def window(kept: LastSteps, figures: Sequence[Sequence[StepFigures]]) -> Window:
     if kept.missing:
         raise NoStepError(kept.missing)
     if not all(figures):
-        raise NoStepError("some rank has ended no optimizer step")
+        raise NoStepError("a rank has not finished an optimizer step")
     done = min(ends[-1].number for ends in figures)
     last = done - 1 if done >= 3 else done
     if last < 1:
-        raise NoStepError("there are not two ends of optimizer steps on every rank")
+        raise NoStepError("a rank has finished only one optimizer step")
     start = max(last - 2, -1) if last > 1 else -1
     if any(start + 1 < rank.first or last >= rank.first + len(rank.steps) for rank in kept.ranks):
-        raise NoStepError("ranks were too far ahead of each other when the run ended")
+        raise NoStepError("the ranks' last finished steps were too many steps apart when the run ended")
     own = {end.number: end.device_ns for end in figures[LOGGED_RANK]}
     if not {last - 1, last} <= own.keys():
-        raise NoStepError("rank 0 was too far ahead when the run ended")
+        raise NoStepError("rank 0 was too many steps ahead of the others when the run ended")
     begins = [_host_ns(ends, start) for ends in figures]
     facts = [
-        _begin(rank.streams_at(start), at_ns - min(begins)) + rank.since(start)
+        _begin(rank.streams_at(start), since := rank.since(start), at_ns - min(begins)) + since
         for rank, at_ns in zip(kept.ranks, begins, strict=True)
     ]
     before = last - 1 - (start + 1)
-    return Window(_complete(facts), before, before + 1, last + 1, own[last] - own[last - 1])
+    return Window(_complete(facts), before, before + 1, last + 1, own[last] - own[last - 1], min(begins))
 
 
 def _host_ns(ends: Sequence[StepFigures], number: int) -> int:
     return next((end.host_ns for end in ends if end.number == number), 0)
 
 
-def _begin(streams: Sequence[Any], for_ns: int) -> Facts:
-    """What brings a rank to where its facts begin."""
-    return [*streams, records.HostAdvance(records.HOST_ADVANCE, 0, OUTSIDE_NBYTES, for_ns, b"")]
+def _begin(streams: Sequence[Any], facts: Facts, for_ns: int) -> Facts:
+    """What brings a rank to where these facts begin: its streams, and events that were recorded before, complete."""
+    recordings = _recorded_before(facts)
+    if recordings and not streams:
+        raise NoStepError("a rank waits for an event on a stream that was destroyed before")
+    made = [
+        records.EventRecord(records.EVENT_RECORD, 0, 0, 0, streams[0].stream, 0, recording, 0, b"")
+        for recording in recordings
+    ]
+    return [*streams, *made, UnseenFact.of(for_ns)]
+
+
+def _recorded_before(facts: Facts) -> list[int]:
+    """Event recordings that the facts name and have not made."""
+    named: dict[int, None] = {}
+    made: set[int] = set()
+    uses: tuple[int, ...]
+    for fact in facts:
+        match fact.kind:
+            case records.EVENT_RECORD:
+                made.add(fact.recording)
+                uses = (fact.drop,)
+            case records.RECORDING_DROP | records.STREAM_WAIT:
+                uses = (fact.recording,)
+            case records.HOST_WAIT | records.QUERY if fact.scope == ScopeKind.EVENT:
+                uses = (fact.recording,)
+            case records.ELAPSED:
+                uses = fact.start_recording, fact.end_recording
+            case _:
+                continue
+        named.update((number, None) for number in uses if number and number not in made)
+    return list(named)
 
 
 def _complete(facts: list[Facts]) -> list[Facts]:

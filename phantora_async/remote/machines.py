@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
+from itertools import accumulate
 from typing import Any, Protocol, cast
 
 from emu.contract import records
@@ -20,8 +21,8 @@ class NotAMachine(Exception):
 class Streams(Protocol):
     """Takes the streams of ranks; the coordinator."""
 
-    def stream(self, pid: int) -> Channel:
-        """A rank has connected, whose process has this number."""
+    def stream(self, pid: int, ranks: Container[int]) -> Channel:
+        """A rank has connected, one of `ranks`, whose process has this number."""
 
 
 class Machines:
@@ -31,9 +32,11 @@ class Machines:
     """
 
     def __init__(self, servers: tuple[int, ...], count: int, token: str) -> None:
-        """`servers`: GPUs of each server of the run; `count`: of machines."""
+        """`servers`: GPUs of each server of the run; `count`: of machines. Raises EnvironmentUnusable."""
         self._streams: Streams | None = None
-        self._servers = servers
+        ends = accumulate(servers)
+        self._ranks = [range(end - gpus, end) for end, gpus in zip(ends, servers, strict=True)]
+        """Of each server."""
         self._count = count
         self._port = Port(token, self)
         self._machines: list[_Machine] = []
@@ -55,7 +58,7 @@ class Machines:
         await self._all_joined.wait()
         job = job | {"master_addr": self._machines[0].address}
         for number, machine in enumerate(self._machines):
-            machine.servers = _portion(len(self._servers), self._count, number)
+            machine.servers = _portion(len(self._ranks), self._count, number)
             machine.send("job", job=job | {"hosted": machine.servers}, machine=number, **others)
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
@@ -74,24 +77,21 @@ class Machines:
 
     def tell_end(self, rank: int) -> None:
         """See ``Launcher``."""
-        first = 0
-        for server, gpus in enumerate(self._servers):
-            if first <= rank < first + gpus:
-                for machine in self._machines:
-                    if server in machine.servers:
-                        machine.send("tell_end", rank=rank)
-            first += gpus
+        for machine in self._machines:
+            if rank in self._ranks_of(machine):
+                machine.send("tell_end", rank=rank)
 
     def kill(self) -> None:
         """See ``Launcher``."""
         for machine in self._machines:
             machine.send("kill")
 
-    async def close(self) -> None:
-        """Machines end what they have started when their connection closes."""
+    async def close(self) -> list[int]:
+        """Machines end what they have started when their connection closes, and say themselves what does not end."""
         self._port.close()
         for machine in self._machines:
             machine.close()
+        return []
 
     # ---- for the port and the machines -----------------------------------------------------------------------------
 
@@ -100,8 +100,12 @@ class Machines:
             if self._streams is None or opening.machine >= len(self._machines):
                 self._port.refuse(address, "no such machine has joined")
                 return None
-            return self._streams.stream(pid_of(opening.machine, opening.pid))
+            ranks = self._ranks_of(self._machines[opening.machine])
+            return self._streams.stream(pid_of(opening.machine, opening.pid), ranks)
         return _Machine(self, address)
+
+    def knows(self, address: str) -> bool:
+        return any(machine.address == address for machine in self._machines)
 
     def refused(self, remark: str) -> None:
         self._events.put_nowait({"event": "refused", "remark": remark})
@@ -119,10 +123,18 @@ class Machines:
             self._all_joined.set()
 
     def heard(self, machine: _Machine, message: dict[str, Any]) -> None:
+        """Raises ValueError."""
+        if "rank" in message and message["rank"] not in self._ranks_of(machine):
+            raise ValueError(f"{message['event']} of rank {message['rank']}, which is not on this machine")
+        if "server" in message and message["server"] not in machine.servers:
+            raise ValueError(f"{message['event']} of server {message['server']}, which is not on this machine")
         if message["event"] == "threads":
             self.processes.answered(self._machines.index(machine), message["pid"], message["threads"])
         else:
             self._events.put_nowait(message)
+
+    def _ranks_of(self, machine: _Machine) -> frozenset[int]:
+        return frozenset(rank for server in machine.servers for rank in self._ranks[server])
 
     def lost(self, machine: _Machine, why: str) -> None:
         if machine in self._machines:
@@ -154,16 +166,20 @@ class _Machine(asyncio.Protocol):
             *lines, rest = self._data.split(b"\n")
             if len(rest) > wire.LONGEST_LINE:
                 raise ValueError("a message that is too long")
-            self._data = bytearray(rest)
+            self._data = rest
             for line in lines:
                 self._take(wire.decode(bytes(line)))
         except NotAMachine as error:
             self.send("failed", message=str(error))
             self._lose(str(error))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             self._lose(f"it sent an impossible message ({error})")
 
     def _take(self, message: dict[str, Any]) -> None:
+        """Raises ValueError or NotAMachine."""
+        wire.check_machine_says(message)
+        if self._introduced == (message["event"] == "hello"):
+            raise ValueError(f"{message['event']} out of order")
         if self._introduced:
             self._over = self._over or message["event"] in ("done", "failed", "lost")
             self._machines.heard(self, message)
@@ -173,7 +189,7 @@ class _Machine(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._over:
-            self._lose(str(exc) if exc else "its connection closed")
+            self._lose(f"its connection broke ({exc})" if exc else "its connection closed")
 
     def _lose(self, why: str) -> None:
         self._over = True

@@ -1,26 +1,32 @@
-"""The coordinator's TCP port: connections that begin with the run's token are passed on, others are closed.
+"""The coordinator's TCP port. Whoever can reach it can connect: a *stranger*, until TLS has proved that it holds the
+run's token and it has said its opening.
 
-Whoever can reach the port can connect. A stranger gets no answer, is closed within PATIENCE_S, and holds at most one of
-MOST_WAITING places meanwhile; none of this reaches the run.
+Strangers have MOST_STRANGERS places and PATIENCE_S each. When all places are taken, one stranger has to go: the oldest
+one of the address that has most, those of machines that have joined last. A stranger gets no answer beyond TLS's own,
+and none of this reaches the run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+from collections import Counter
 from typing import Protocol, cast
 
-from phantora_async.remote import wire
+from phantora_async.entrance import BACKLOG, Entrance
+from phantora_async.remote import keys, wire
+from phantora_async.remote.sealed import Sealed
 
 PATIENCE_S = 10.0
-"""How long a connection may take to say its opening."""
-MOST_WAITING = 256
-"""Connections that have not said it."""
+"""How long a stranger may take."""
+MOST_STRANGERS = 64
 MOST_REMARKS = 5
 """Refused connections that the user is told of one by one."""
 
 
 class Passage(Protocol):
-    """Where connections go that know the token."""
+    """Where connections go that hold the token."""
 
     def admit(self, opening: wire.Opening, address: str) -> asyncio.Protocol | None:
         """Takes the connection over; None if it has no place for it."""
@@ -28,47 +34,72 @@ class Passage(Protocol):
     def refused(self, remark: str) -> None:
         """A connection was closed; ``remark`` is for the user."""
 
+    def knows(self, address: str) -> bool:
+        """Has a machine joined from there?"""
+
 
 class Port:
     def __init__(self, token: str, passage: Passage) -> None:
-        self._token = token
+        """Raises EnvironmentUnusable, see ``keys.context_of``."""
+        self._context = keys.context_of(token, keys.COORDINATOR)
         self._passage = passage
-        self._waiting: set[_Stranger] = set()
+        self._strangers: list[_Stranger] = []
+        """The oldest one first."""
         self._refused = 0
-        self._server: asyncio.Server | None = None
+        self._entrance: Entrance | None = None
         self.address = ""
         """``HOST:PORT``, once it listens."""
 
     async def listen(self, host: str, port: int) -> None:
         """Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Stranger(self), host, port, backlog=1024)
-        name = self._server.sockets[0].getsockname()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+        listening = socket.create_server(address, family=family, backlog=BACKLOG)
+        name = listening.getsockname()
         self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+        self._entrance = Entrance(listening, self)
+        self._entrance.open()
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for stranger in tuple(self._waiting):
-            stranger.close()
+        if self._entrance is not None:
+            self._entrance.close()
+        for stranger in tuple(self._strangers):
+            stranger.dismiss()
 
-    # ---- for the connections ---------------------------------------------------------------------------------------
+    # ---- for the entrance ------------------------------------------------------------------------------------------
 
-    def arrived(self, stranger: _Stranger) -> bool:
-        """False: there are too many."""
-        if len(self._waiting) >= MOST_WAITING:
-            self.refuse(stranger.address, "too many connections wait to be let in")
-            return False
-        self._waiting.add(stranger)
-        return True
+    def take_in(self, address: str) -> asyncio.BaseProtocol:
+        stranger = _Stranger(self, address)
+        stranger.connection = Sealed(self._context, stranger, server_side=True)
+        self._strangers.append(stranger)
+        if len(self._strangers) > MOST_STRANGERS:
+            self.send_one_away()
+        return stranger.connection
+
+    def lost(self, protocol: asyncio.BaseProtocol, error: OSError) -> None:
+        cast(Sealed, protocol).connection_lost(error)
+
+    def crowd(self) -> bool:
+        return len(self._strangers) >= MOST_STRANGERS // 2
+
+    def send_one_away(self) -> None:
+        if self._strangers:
+            held = Counter(stranger.address for stranger in self._strangers)
+            knows = self._passage.knows
+            given_up = max(self._strangers, key=lambda one: (not knows(one.address), held[one.address]))
+            given_up.refuse("others needed its place before it had shown that it holds the run's token")
+
+    # ---- for the strangers -----------------------------------------------------------------------------------------
 
     def gone(self, stranger: _Stranger) -> None:
-        self._waiting.discard(stranger)
+        if stranger in self._strangers:
+            self._strangers.remove(stranger)
 
-    def admit(self, data: bytes, address: str) -> asyncio.Protocol | None:
-        opening = wire.read_opening(data, self._token)
+    def admit(self, said: bytes, address: str) -> asyncio.Protocol | None:
+        opening = wire.read_opening(said)
         if opening is None:
-            self.refuse(address, "it does not know the run's token")
+            self.refuse(address, "it is of another version of phantora-async")
             return None
         return self._passage.admit(opening, address)
 
@@ -82,57 +113,56 @@ class Port:
 class _Stranger(asyncio.Protocol):
     """A connection that has not said its opening."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, address: str) -> None:
         self._port = port
-        self._data = b""
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self.address = "an unknown address"
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        if peer:
-            self.address = str(peer[0])
-        if not self._port.arrived(self):
-            self._transport.abort()
-            return
-        wire.prepare(transport.get_extra_info("socket"))
+        self._said = b""
+        self.over = False
         self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._too_late)
+        self.address = address
+        self.connection: Sealed | None = None
 
     def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
-        missing = wire.NBYTES - len(self._data)
-        self._data += data[:missing]
+        missing = wire.OPENING_NBYTES - len(self._said)
+        self._said += data[:missing]
         rest = data[missing:]
-        if len(self._data) < wire.NBYTES:
+        connection = self.connection
+        if len(self._said) < wire.OPENING_NBYTES or self.over or connection is None:
             return
         self._leave()
-        protocol = self._port.admit(self._data, self.address)
+        protocol = self._port.admit(self._said, self.address)
         if protocol is None:
-            self._transport.abort()
+            connection.abort()
             return
-        self._transport.set_protocol(protocol)
-        protocol.connection_made(self._transport)
+        connection.set_protocol(protocol)
+        protocol.connection_made(connection)
         if rest:
             protocol.data_received(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._timer is not None:
-            self._port.refuse(self.address, "it closed before it had said the run's token")
-        self._leave()
+        if not self.over:
+            failed = isinstance(exc, ssl.SSLError)
+            self.refuse(
+                "it does not hold the run's token"
+                if failed
+                else "it closed before it had shown that it holds the run's token"
+            )
 
     def _too_late(self) -> None:
-        self._port.refuse(self.address, f"it said nothing for {PATIENCE_S:g} s")
-        self.close()
+        self.refuse(f"it has not shown within {PATIENCE_S:g} s that it holds the run's token")
 
-    def _leave(self) -> None:
+    def refuse(self, why: str) -> None:
+        if not self.over:
+            self._port.refuse(self.address, why)
+            self.dismiss()
+
+    def dismiss(self) -> None:
+        connection = self._leave()
+        if connection is not None:
+            connection.abort()
+
+    def _leave(self) -> Sealed | None:
+        self.over = True
+        self._timer.cancel()
         self._port.gone(self)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def close(self) -> None:
-        self._leave()
-        if self._transport is not None:
-            self._transport.abort()
+        connection, self.connection = self.connection, None
+        return connection

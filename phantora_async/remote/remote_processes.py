@@ -41,9 +41,18 @@ class RemoteProcesses:
         return self._here.now_ns()
 
     def answered(self, machine: int, pid: int, threads: dict[str, list[Any]] | None) -> None:
-        """A machine has looked. `threads`: the fields of each thread; None if the process has ended."""
+        """A machine has looked. `threads`: the fields of each thread; None if the process has ended. Raises ValueError
+        for other fields.
+        """
         number = pid_of(machine, pid)
+        seen = None if threads is None else {int(thread): _thread(fields) for thread, fields in threads.items()}
         self._asked.discard(number)
-        self._seen[number] = (
-            None if threads is None else {int(thread): Thread(*fields) for thread, fields in threads.items()}
-        )
+        self._seen[number] = seen
+
+
+def _thread(fields: Any) -> Thread:
+    """Raises ValueError."""
+    match fields:
+        case [str() as name, bool() as main, bool() as sleeping, int() as used_ns, bool() as stopped]:
+            return Thread(name, main, sleeping, used_ns, stopped)
+    raise ValueError(f"a thread that is {fields!r:.40}")

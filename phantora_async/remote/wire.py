@@ -1,17 +1,14 @@
-"""What travels between machines. Every connection begins with an *opening* of fixed length, which proves that the other
-side knows the run's token: kind, SHA-256 of the token, the machine's number, a process id. After it comes, by kind,
+"""What travels between machines, inside TLS (``keys``). A connection begins with an *opening* of fixed length: kind,
+the machine's number, a process id. After it comes, by kind,
 
 - RANK: the records of one rank, and its answers, as on the Unix socket;
 - MACHINE: messages in JSON, one a line.
-
-Nothing is encrypted: whoever reads the network can take the token from it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
+import math
 import os
 import socket
 import struct
@@ -20,11 +17,15 @@ from typing import Any, NamedTuple
 
 from phantora_async.errors import UsageError
 
-RANK, MACHINE = b"phantora-rank-1\n", b"phantora-mach-1\n"
-_OPENING = struct.Struct(">16s32sII")
-NBYTES = _OPENING.size
+RANK, MACHINE = b"phantora-rank-2\n", b"phantora-mach-2\n"
+_OPENING = struct.Struct(">16sII")
+OPENING_NBYTES = _OPENING.size
 TOKEN_VARIABLE = "PHANTORA_TOKEN"
-SHORTEST_TOKEN = 16
+LEAST_BITS = 80
+"""Of a token's entropy. A stranger may try tokens against a handshake that it has seen, 10 a second on each core."""
+MOST_TOKEN_NBYTES = 4096
+MOST_HOST, MOST_PORT = 253, 65_535
+MAKE_TOKEN = "make one: openssl rand -hex 32 > token"
 KEEP_ALIVE_S = 10
 """After so long without a sign of the other machine, it is asked whether it is still there; four times."""
 LONGEST_LINE = 1 << 24
@@ -37,15 +38,14 @@ class Opening(NamedTuple):
     """Of the rank, as its machine sees it; 0 if the connection is no rank's."""
 
 
-def opening(kind: bytes, token: str, machine: int = 0, pid: int = 0) -> bytes:
-    return _OPENING.pack(kind, hashlib.sha256(token.encode()).digest(), machine, pid)
+def opening(kind: bytes, machine: int = 0, pid: int = 0) -> bytes:
+    return _OPENING.pack(kind, machine, pid)
 
 
-def read_opening(data: bytes, token: str) -> Opening | None:
-    """None if it is not an opening, or its token is another. Takes as long for every wrong token."""
-    kind, digest, machine, pid = _OPENING.unpack(data)
-    known = hmac.compare_digest(digest, hashlib.sha256(token.encode()).digest())
-    return Opening(kind, machine, pid) if known and kind in (RANK, MACHINE) else None
+def read_opening(data: bytes) -> Opening | None:
+    """None if it is none."""
+    kind, machine, pid = _OPENING.unpack(data)
+    return Opening(kind, machine, pid) if kind in (RANK, MACHINE) else None
 
 
 def read_token(file: Path | None) -> str:
@@ -56,28 +56,48 @@ def read_token(file: Path | None) -> str:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
     else:
         try:
-            token = file.read_text().strip()
+            with file.open("rb") as content:
+                read = content.read(MOST_TOKEN_NBYTES + 1)
+            token = read.decode().strip()
         except OSError as error:
             raise UsageError(f"--token-file {file}: {error.strerror or error}") from None
         except UnicodeDecodeError:
             raise UsageError(f"--token-file {file}: not text") from None
         if not token:
             raise UsageError(f"--token-file {file}: the file is empty")
-    if token and len(token) < SHORTEST_TOKEN:
-        raise UsageError(f"the token is too short: at least {SHORTEST_TOKEN} characters")
+        if len(read) > MOST_TOKEN_NBYTES:
+            raise UsageError(f"--token-file {file}: more than {MOST_TOKEN_NBYTES} bytes, which is no token")
+    if token and most_bits(token) < LEAST_BITS:
+        raise UsageError("the token can be guessed: it is too short, or has too few different characters", MAKE_TOKEN)
     return token
 
 
-def address(text: str) -> tuple[str, int]:
+def most_bits(token: str) -> float:
+    """The entropy of a token whose characters were drawn at random from those that it has. It may have less."""
+    return len(token) * math.log2(max(1, len(set(token))))
+
+
+def address(text: str, least_port: int = 1) -> tuple[str, int]:
     """``HOST:PORT``. Raises UsageError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
-        raise UsageError(f"{text}: expected HOST:PORT")
-    return host.strip("[]"), int(port)
+    host, _, digits = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    port = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= len(str(MOST_PORT)) else -1
+    possible = bool(host) and host.isprintable() and " " not in host and len(host) <= MOST_HOST
+    try:
+        host.encode("idna")
+    except UnicodeError:  # a part of the name is empty, or too long
+        possible = False
+    if not possible:
+        raise UsageError(f"{text!r:.60}: expected HOST:PORT, the name or the address of a machine and a port")
+    if not least_port <= port <= MOST_PORT:
+        raise UsageError(f"{text!r:.60}: expected HOST:PORT, with a port from {least_port} to {MOST_PORT}")
+    return host, port
 
 
-def prepare(end: socket.socket) -> None:
-    """Small messages leave at once, and a machine that has vanished is noticed."""
+def prepare(end: socket.socket | None) -> None:
+    """Small messages leave at once, and a machine that has vanished is noticed. None: it is no socket."""
+    if end is None:
+        return
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, KEEP_ALIVE_S), (socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 2)):
@@ -91,7 +111,40 @@ def encode(event: str, **fields: Any) -> bytes:
 
 def decode(line: bytes) -> dict[str, Any]:
     """Raises ValueError."""
-    message = json.loads(line)
+    try:
+        message = json.loads(line.decode())
+    except RecursionError:
+        raise ValueError("a message that is nested too deep") from None
     if not isinstance(message, dict) or not isinstance(message.get("event"), str):
         raise ValueError("not a message")
     return message
+
+
+_NUMBER, _TEXT = (int,), (str,)
+_MACHINE_SAYS: dict[str, dict[str, tuple[type, ...]]] = {
+    "hello": {"version": _NUMBER, "name": _TEXT},
+    "threads": {"pid": _NUMBER, "threads": (dict, type(None))},
+    "ready": {"torch": _TEXT, "python": _TEXT},
+    "left_out": {"text": _TEXT},
+    "isolation": {"level": _TEXT, "reason": _TEXT},
+    "started": {"rank": _NUMBER, "server": _NUMBER, "pid": _NUMBER},
+    "dismissed": {"rank": _NUMBER, "signal": _NUMBER},
+    "exited": {"rank": _NUMBER, "server": _NUMBER, "code": _NUMBER, "signal": (int, type(None)), "untold": (bool,)},
+    "command_ended": {"server": _NUMBER, "code": _NUMBER, "signal": _NUMBER},
+    "server_lost": {"server": _NUMBER, "code": _NUMBER, "signal": _NUMBER},
+    "failed": {"message": _TEXT, "hint": _TEXT},
+    "lost": {"signal": _NUMBER},
+    "done": {},
+}
+"""What a machine says to the coordinator: those of its forker's messages (``emu.contract.messages``), and its own."""
+
+
+def check_machine_says(message: dict[str, Any]) -> None:
+    """Raises ValueError unless it is one of these, with all its fields."""
+    expected = _MACHINE_SAYS.get(message["event"])
+    if expected is None:
+        raise ValueError(f"{message['event']!r:.40} is unknown")
+    for name, kinds in expected.items():
+        value = message.get(name)
+        if name not in message or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise ValueError(f"{message['event']} with {name} = {value!r:.40}")

@@ -7,17 +7,19 @@ Goes out: the document; its JSON; its text.
 May import: netsim, ingest, over_time, run_spec, virtual_time, wording.
 """
 
-from phantora_async.report.document import SCHEMA, Document, build, ranks_document, to_json
+from phantora_async.report.document import SCHEMA, Document, Seen, build, ranks_document, to_json
 from phantora_async.report.memory import memory_notes
+from phantora_async.report.notes import notes, unused_notes, used_no_gpu
 from phantora_async.report.reading import ReportError, read, read_whole
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
-from phantora_async.report.text import notes, terminal_report
+from phantora_async.report.text import terminal_report
 
 __all__ = [
     "SCHEMA",
     "Document",
     "ReportError",
+    "Seen",
     "Usage",
     "build",
     "memory_notes",
@@ -28,4 +30,6 @@ __all__ = [
     "step_document",
     "terminal_report",
     "to_json",
+    "unused_notes",
+    "used_no_gpu",
 ]

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+import netsim
+from phantora_async.faults import begin_ns
 from phantora_async.ingest.costs import Costs
 from phantora_async.ingest.fact_builder import FactBuilder
-from phantora_async.ingest.launch_counts import Counts, LaunchCounts
+from phantora_async.ingest.launch_counts import Counts
+from phantora_async.over_time import Activity, Traffic, activity_document, links_document
 from phantora_async.report.interval import interval, kernel_error, step_parts
-from phantora_async.report.kernels import kernels_document, source_shares, window_counts
-from phantora_async.report.logged import logged_rates
+from phantora_async.report.kernels import gpu_use_document, kernels_document, source_shares, window_counts
+from phantora_async.report.loading import loading_document
+from phantora_async.report.logged import Log, logged_rates
 from phantora_async.report.memory import memory_document
 from phantora_async.report.routing import routing_document
 from phantora_async.report.simulator import Usage
-from phantora_async.report.stated_values import stated_document
+from phantora_async.report.stated_values import (
+    checkpoint_warnings,
+    checkpoints_document,
+    decided_document,
+    stated_document,
+)
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import MemoryPeaks, RankSnapshot, Snapshot
@@ -29,23 +39,51 @@ MOST_WARNINGS = 500
 Document = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the report shows of virtual time and of the network, all of one instant."""
+
+    snapshot: Snapshot
+    activity: Activity
+    traffic: Traffic
+    links: Sequence[netsim.Link]
+    """Those of ``traffic``."""
+    restarts: Sequence[Document] = ()
+    reasons: Document | None = None
+    """Why a step takes as long as it does; None: not asked for, or not known."""
+
+
 def build(
     spec: RunSpec,
-    snapshot: Snapshot,
+    seen: Seen,
     fact_builder: FactBuilder,
     usage: Usage,
-    exit_code: int,
-    failure: Document | None,
+    exit_code: int = 0,
+    failure: Document | None = None,
     stopped: Document | None = None,
 ) -> Document:
     """The whole document. `failure` says why the run failed, `stopped` which option ended it; None if none did."""
+    snapshot, traffic = seen.snapshot, seen.traffic
     figures = snapshot.simulator
+    simulated = _simulated(spec, snapshot, fact_builder, exit_code == 0) | {
+        "restarts": list(seen.restarts),
+        "activity": activity_document(seen.activity),
+        "links": links_document(traffic.width_ns, snapshot.now_ns, seen.links, traffic.nbytes),
+    }
+    if seen.reasons is not None:
+        simulated["reasons"] = seen.reasons
     return {
         "schema": SCHEMA,
         "exit_code": exit_code,
         "failure": failure,
         "stopped": stopped,
-        "simulated": _simulated(spec, snapshot, fact_builder, exit_code == 0),
+        "simulated": simulated,
+        "loading": loading_document(
+            spec,
+            [info.loaders for info in fact_builder.rank_info],
+            [rank.steps for rank in snapshot.ranks],
+            simulated["step"],
+        ),
         "simulator": usage.document()
         | {
             "rank_cpu": _rank_cpu(fact_builder),
@@ -103,29 +141,32 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
     ranks = ranks_document(spec, snapshot, fact_builder)
     costs = fact_builder.costs
 
-    def launched(rank: RankSnapshot) -> LaunchCounts:
-        return fact_builder.rank_info[rank.rank].launches
-
-    warnings = [
+    checkpoints = checkpoints_document(fact_builder.reads)
+    warnings = checkpoint_warnings(checkpoints) + [
         {"text": text, "ranks": sorted(warned.ranks), "count": warned.count}
         for text, warned in sorted(fact_builder.warnings.items())[:MOST_WARNINGS]
     ]
-    kernels = kernels_document([window_counts(rank, launched(rank)) for rank in snapshot.ranks], costs)
+    launched = [info.launches for info in fact_builder.rank_info]
+    window = window_counts(snapshot.ranks, launched)
+    counted = [rank.counts for rank in window.ranks]
+    kernels = kernels_document(window, costs)
     step = step_document(snapshot)
     return {
+        "faults": _faults(spec, snapshot.now_ns),
         "world_size": len(ranks),
         "servers": list(spec.servers),
         "gpu": spec.gpu.name,
         "cluster": spec.cluster.name,
         "host": spec.host.name,
         "host_mode": spec.host_mode,
+        "gpu_use": gpu_use_document(snapshot.ranks, fact_builder.rank_info),
         "virtual_ns": snapshot.now_ns,
         "collectives": snapshot.collectives,
         "step": step | {"interval": _interval(spec, step, ranks, kernels)},
         "work": _work(spec, ranks) | {"unknown_share": _unknown_share(kernels)},
-        "logged": logged_rates([(rank, spec.run_dir / f"rank{rank}.log") for rank in (0, len(ranks) - 1)]),
-        "cost_sources": source_shares([info.launches.total for info in fact_builder.rank_info], costs)
-        | _unrecognised(costs, [info.launches.total for info in fact_builder.rank_info]),
+        "logged": logged_rates([_log(spec, snapshot, fact_builder, rank) for rank in (0, len(ranks) - 1)]),
+        "cost_sources": {"window": window.window} | source_shares(counted, costs) | _unrecognised(costs, counted),
+        "cost_sources_whole_run": source_shares([one.total for one in launched], costs),
         "kernel_times": [
             {
                 "file": times.file.name,
@@ -146,11 +187,28 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "unmodelled_reads": sum(rank.counters.unmodelled_reads for rank in snapshot.ranks),
         "refused_calls": sum(rank.counters.refused_calls for rank in snapshot.ranks),
         "routing": routing_document(spec.routing, fact_builder.routing),
+        "checkpoints": checkpoints,
         "stated_values": stated_document(spec.values, fact_builder.reads),
+        "decided": decided_document(fact_builder.reads),
+        "overflow_checks": sum(fact_builder.reads.checks.values()),
         "warnings": warnings,
-        "warnings_left_out": len(fact_builder.warnings) - len(warnings),
+        "warnings_left_out": max(len(fact_builder.warnings) - MOST_WARNINGS, 0),
         "ranks": ranks,
     }
+
+
+def _faults(spec: RunSpec, now_ns: int) -> list[Document]:
+    """What went wrong, in order of time. `reached`: before the run's end."""
+    listed = [
+        {"text": str(fault), "at_ns": begin_ns(fault), "reached": begin_ns(fault) <= now_ns} for fault in spec.faults
+    ]
+    return sorted(listed, key=lambda one: (one["at_ns"], one["text"]))
+
+
+def _log(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, rank: int) -> Log:
+    window = snapshot.ranks[rank].window
+    counted = None if window is None else (window.first.number, window.last.number)
+    return Log(rank, spec.run_dir / f"rank{rank}.log", fact_builder.rank_info[rank].log_ends, counted)
 
 
 def _interval(spec: RunSpec, step: Document, ranks: Sequence[Document], kernels: Document) -> Document | None:
@@ -170,8 +228,9 @@ def ranks_document(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder)
 
 
 def _rank(rank: RankSnapshot, now_ns: int, server: int, told: MemoryPeaks) -> Document:
-    """Time shares and work are those of its steps that count, or of the whole run if there are none. `told`: peaks that
-    virtual time has not reached, for a rank that was stopped before it told any.
+    """Time shares and work are those of its steps that count, or of the whole run if there are none; memory's peaks are
+    the whole run's. `told`: peaks that virtual time has not reached, for a rank that was stopped before it told any.
+    `counted_steps`: first and last; the step that ends at the marker of number 0 is step 1.
     """
     memory = rank.memory if any(rank.memory) else told
     counters, shares, window_ns = rank.counters, rank.shares, now_ns
@@ -189,6 +248,7 @@ def _rank(rank: RankSnapshot, now_ns: int, server: int, told: MemoryPeaks) -> Do
         "steps": rank.steps,
         "window": "run" if rank.window is None else "steps",
         "window_ns": window_ns,
+        "counted_steps": None if rank.window is None else [rank.window.first.number + 2, rank.window.last.number + 1],
         **shares._asdict(),
         "host_work_ns": host_work_ns,
         "launches": launches,

@@ -10,6 +10,11 @@ def _fields(shape: Shape, *names: str) -> dict[str, Shape]:
     return dict.fromkeys(names, shape)
 
 
+_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
+_SOURCES = Fields(
+    _fields(NUMBER, "measured", "interpolated", "roofline", "gpu_ns"),
+    {"window": TEXT, "unrecognised": NUMBER, "unrecognised_signatures": Each(_UNRECOGNISED)},
+)
 _SIGNATURE = Fields(
     _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"),
     _fields(TEXT, "bound", "signature", "model") | _fields(NUMBER, "share", "flops") | {"total_ns": WHOLE},
@@ -23,7 +28,8 @@ _RANK = Fields(
             {"device_peak_nbytes": NUMBER, "parts": Named(WHOLE)},
         ),
     },
-    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches") | {"flops": NUMBER},
+    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches")
+    | {"flops": NUMBER, "counted_steps": Maybe(Each(WHOLE, 2))},
 )
 _INTERVAL = Fields(
     _fields(
@@ -34,7 +40,7 @@ _INTERVAL = Fields(
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
     | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
-    {"each_ns": Each(WHOLE), "from_ns": WHOLE},
+    {"each_ns": Each(WHOLE)} | _fields(WHOLE, "from_ns", "first_listed", "first_counted", "last_counted"),
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
@@ -64,7 +70,6 @@ _LINKS = Fields(
     }
 )
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
-_UNRECOGNISED = Fields({"signatures": WHOLE, "reason": TEXT, "example": TEXT}, {"share": NUMBER})
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
 _KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
 _COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
@@ -75,7 +80,7 @@ REASONS = Fields(
         "parts": Each(Fields(_fields(TEXT, "kind", "name", "doing") | {"ns": WHOLE})),
         "path": Each(Fields(_fields(WHOLE, "rank", "start_ns", "end_ns") | _fields(TEXT, "kind", "name"))),
         "kernels": Fields({"gpu": Each(_KERNEL), "path": Each(_KERNEL)}),
-        "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}),
+        "collectives": Fields({"gpu": Each(_COLLECTIVE), "path": Each(_COLLECTIVE)}, {"left_out": WHOLE}),
         "what_if": Each(Fields({"resource": TEXT, "ns": WHOLE})),
     },
 )
@@ -104,7 +109,9 @@ _SIMULATED = Fields(
         "world_size": Whole(1),
         "servers": Each(Whole(1), 1),
         "step": _STEP,
-        "work": Fields(_fields(NUMBER, "flops", "tflops_per_gpu", "mfu"), {"unknown_share": NUMBER}),
+        "work": Fields(
+            _fields(NUMBER, "flops", "tflops_per_gpu", "mfu"), _fields(NUMBER, "unknown_share", "peak_tflops")
+        ),
         "ranks": Each(_RANK, 1),
         "kernels": Fields(
             {
@@ -115,18 +122,23 @@ _SIMULATED = Fields(
             },
             {"slowed_ns": WHOLE},
         ),
-        "cost_sources": Fields(
-            _fields(NUMBER, "measured", "interpolated", "roofline", "gpu_ns"),
-            {"unrecognised": NUMBER, "unrecognised_signatures": Each(_UNRECOGNISED)},
-        ),
+        "cost_sources": _SOURCES,
         "warnings": Each(Fields({"ranks": Each(WHOLE, 1), "text": TEXT, "count": WHOLE})),
     },
     {
         "kernel_times": Each(Fields({"file": TEXT, "gpu": TEXT, "signatures": WHOLE, "carried_over": FLAG})),
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "stated_values": Each(_STATED),
-        "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER})),
+        "decided": Each(Fields({"place": TEXT, "reads": WHOLE, "ranks": WHOLE})),
+        "overflow_checks": WHOLE,
+        "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER, "window": TEXT})),
+        "cost_sources_whole_run": _SOURCES,
+        "gpu_use": Fields(
+            {"unused_ranks": Each(WHOLE), "causes": Each(Fields({"text": TEXT, "ranks": Each(WHOLE, 1)}))}
+        ),
         "restarts": Each(_RESTART),
+        "faults": Each(Fields({"text": TEXT, "at_ns": WHOLE, "reached": FLAG})),
+        "without_faults": Fields({"median_ns": WHOLE}),
         "memory": _MEMORY,
         "activity": _ACTIVITY,
         "links": _LINKS,
@@ -138,7 +150,10 @@ _SPECULATION = Fields(
 )
 _SIMULATOR = Fields(
     _fields(NUMBER, "wall_s", "coordinator_cpu_s", "coordinator_peak_rss_nbytes")
-    | {"rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"))), "speculation": _SPECULATION},
+    | {
+        "rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"), {"ranks": WHOLE})),
+        "speculation": _SPECULATION,
+    },
     {
         "kept": Maybe(Fields(_fields(WHOLE, "peak_nbytes", "limit_nbytes", "refused_nbytes"))),
         "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
@@ -150,6 +165,13 @@ _RUN = Fields(
     | dict.fromkeys(("options", "versions", "environment", "descriptions"), AnyObject())
     | {"arguments": Each(TEXT), "trace": Maybe(TEXT)},
 )
+_LOADING = Fields(
+    _fields(TEXT, "policy", "dataset")
+    | _fields(WHOLE, "workers", "batches", "measured", "cpu_ns", "slept_ns", "waits", "waited_ns", "batch_ns")
+    | _fields(NUMBER, "scale", "cpus_per_rank")
+    | dict.fromkeys(("step_ns", "step_mean_ns", "asked_ns", "workers_enough"), Maybe(WHOLE))
+    | {"batches_per_step": Maybe(NUMBER), "binds": FLAG},
+)
 SHAPE = Fields(
     {
         "exit_code": WHOLE,
@@ -157,6 +179,6 @@ SHAPE = Fields(
         "simulated": _SIMULATED,
         "simulator": _SIMULATOR,
     },
-    {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN},
+    {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN, "loading": Maybe(_LOADING)},
 )
 """All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""

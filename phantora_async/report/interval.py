@@ -26,7 +26,7 @@ from profiles import HostModel
 Z = 1.645
 """Standard deviations on either side that hold 90 % of a normal distribution."""
 NETWORK = 0.05
-"""Of a collective that has the GPU to itself: docs/accuracy-network.md."""
+"""Of a collective that has the GPU to itself: docs/data/accuracy-network.md."""
 CONTENTION = 0.15
 """Of a collective beside computation, and of the computation beside it: docs/accuracy.md."""
 MACHINE = 0.02

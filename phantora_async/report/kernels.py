@@ -1,4 +1,6 @@
-"""Where the GPUs' time goes: every cost signature with its launches, its time and the source of its cost."""
+"""Which ranks used their GPUs, and where these' time goes: every cost signature with its launches, its time and the
+source of its cost.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from phantora_async.ingest.costs import Costs
+from phantora_async.ingest.fact_builder import RankInfo
 from phantora_async.ingest.launch_counts import NONE, Counts, LaunchCounts
 from phantora_async.virtual_time import RankSnapshot
 from profiles import Source, title
@@ -19,26 +22,37 @@ class RankCounts(NamedTuple):
 
     rank: int
     counts: Counts
-    whole_run: bool
-    """The window is the whole run: there are no steps, or the run ended before its steps were simulated."""
 
 
-def window_counts(rank: RankSnapshot, launched: LaunchCounts) -> RankCounts:
-    """Launches of the steps whose figures count, like the rank's other figures."""
-    if rank.window is not None:
-        counts = launched.between_steps(rank.window.first.number, rank.window.last.number)
-        if counts is not None:
-            return RankCounts(rank.rank, counts, False)
-    return RankCounts(rank.rank, launched.total, True)
+class WindowCounts(NamedTuple):
+    """What all ranks launched in one window."""
+
+    window: str
+    """`steps`: those whose figures count. `run`: all that ranks have told, as some rank has no such steps, or has gone
+    on beyond those that were simulated."""
+    ranks: Sequence[RankCounts]
 
 
-def kernels_document(ranks: Sequence[RankCounts], costs: Costs) -> Document:
+def window_counts(ranks: Sequence[RankSnapshot], launched: Sequence[LaunchCounts]) -> WindowCounts:
+    """Of one window for all ranks: sums of a step of one rank and the whole run of another would mean nothing."""
+    in_steps = []
+    for rank in ranks:
+        counts = None
+        if rank.window is not None:
+            counts = launched[rank.rank].between_steps(rank.window.first.number, rank.window.last.number)
+        if counts is None:
+            return WindowCounts("run", [RankCounts(one.rank, launched[one.rank].total) for one in ranks])
+        in_steps.append(RankCounts(rank.rank, counts))
+    return WindowCounts("steps", in_steps)
+
+
+def kernels_document(window: WindowCounts, costs: Costs) -> Document:
     """``signatures``: all of them, by time over all ranks, longest first. ``ranks``: ranks that launched the same, with
     the launches of each signature in that order.
     """
     launches: Counter[int] = Counter()
     slowed_ns: Counter[int] = Counter()
-    for rank in ranks:
+    for rank in window.ranks:
         for key, counted in rank.counts.items():
             launches[key] += counted.launches
             slowed_ns[key] += counted.slowed_ns
@@ -65,11 +79,11 @@ def kernels_document(ranks: Sequence[RankCounts], costs: Costs) -> Document:
         for key, known, count in priced
     ]
     return {
-        "window": "run" if any(rank.whole_run for rank in ranks) else "steps",
+        "window": window.window,
         "gpu_ns": gpu_ns,
         "slowed_ns": slowed_ns.total(),
         "signatures": signatures,
-        "ranks": _groups(ranks, [key for key, _, _ in priced]),
+        "ranks": _groups(window.ranks, [key for key, _, _ in priced]),
     }
 
 
@@ -81,8 +95,23 @@ def _groups(ranks: Sequence[RankCounts], order: Sequence[int]) -> list[Document]
     return [{"ranks": members, "launches": list(launches)} for launches, members in alike.items()]
 
 
+def gpu_use_document(ranks: Sequence[RankSnapshot], told: Sequence[RankInfo]) -> Document:
+    """Ranks that used no GPU in the whole run: no work, no memory. ``causes``: what these say may have kept them."""
+    unused = [
+        rank.rank
+        for rank, info in zip(ranks, told, strict=True)
+        if not (rank.counters.launches or info.launches.total or any(rank.shares))
+        and not (any(rank.memory) or any(info.told_memory))
+    ]
+    causes: dict[str, list[int]] = {}
+    for rank in unused:
+        for cause in told[rank].unused_gpu:
+            causes.setdefault(cause, []).append(rank)
+    return {"unused_ranks": unused, "causes": [{"text": text, "ranks": members} for text, members in causes.items()]}
+
+
 def source_shares(totals: Sequence[Counts], costs: Costs) -> Document:
-    """Shares of the GPU time of all launches of the run, by where their cost comes from, and that time."""
+    """Shares of the GPU time of these launches, by where their cost comes from, and that time."""
     by_source = dict.fromkeys(Source, 0)
     for counts in totals:
         for key, (launches, slowed_ns) in counts.items():

@@ -2,14 +2,26 @@
 
 Log lines are not an interface. What is found is repeated as it stands there, with the rank whose log has it; nothing
 else of the report depends on it. A form that is not known is not found.
+
+Only what belongs to training counts. The rank tells how long its log is at the end of each step, so that each line is
+known to be printed in some step, or before or after all of them:
+
+* in the steps that count: rates of named things (tokens/s), but on lines that speak of evaluation;
+* of iterations (`it/s`, any progress bar has them): if the same bar stands in the output of two steps or more, and has
+  come further from one to the next;
+* after the last step: what has the form of a line of an earlier step, and summaries of the whole training.
+
+Without steps, the rates of named things count, wherever they stand.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 READ_NBYTES = 1 << 20
 """The end of a log."""
@@ -40,19 +52,108 @@ _FORMS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     )
 )  # fmt: skip
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_SUMMARY = re.compile(r"train_\w+_per_second")
+"""Of the whole training, printed at its end."""
+_EVALUATION = re.compile(r"\b(?:eval|evaluat|valid|test|infer|predict|generat)", re.IGNORECASE)
+_COUNT = re.compile(r"(\d+)(?:/(\d+|\?))?")
+_ITERATIONS = re.compile(r"it/s$")
 
 
-def logged_rates(logs: Sequence[tuple[int, Path]]) -> list[dict[str, Any]]:
-    """The last of each rate in the first log that has any. `logs`: ranks and their files, in order of importance."""
-    for rank, path in logs:
-        found = dict(_rates(_end_of(path)))
-        if found:
-            return [{"rank": rank, "rate": rate, "value": value, "text": text} for rate, (value, text) in found.items()]
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Of one rank."""
+
+    rank: int
+    path: Path
+    ends: Sequence[int] = ()
+    """Its length, in bytes, at the end of each step; empty: not known."""
+    counted: tuple[int, int] | None = None
+    """Numbers, from 0, of the step ends between which steps count; None: there are none."""
+
+
+class _Found(NamedTuple):
+    """A rate on one line."""
+
+    rate: str
+    value: float
+    text: str
+    step: int
+    """How many steps had ended when it was printed."""
+    line: str
+    """What stands before it, without numbers."""
+    progress: tuple[int, str] | None
+    """The last `12/100` before it; `("12", "")` for a lone number."""
+
+
+def logged_rates(logs: Sequence[Log]) -> list[dict[str, Any]]:
+    """The last of each rate in the first log that has any. `logs`: in order of importance. ``window``: `steps` that
+    count, the whole `training`, or the `run`."""
+    for log in logs:
+        found = [one for one in _found(log) if not _EVALUATION.search(one.line)]
+        rates = {one.rate: (one, window) for one, window in _of_training(found, log)}
+        if rates:
+            return [
+                {"rank": log.rank, "rate": rate, "value": one.value, "text": one.text, "window": window}
+                for rate, (one, window) in rates.items()
+            ]
     return []
 
 
-def _rates(text: str) -> Iterator[tuple[str, tuple[float, str]]]:
-    """Of several forms of one rate the one that comes last in the text."""
+def _of_training(found: Sequence[_Found], log: Log) -> Iterator[tuple[_Found, str]]:
+    """Those that count, with their window, in order."""
+    if log.counted is None or not log.ends:
+        yield from ((one, "run") for one in found if not _ITERATIONS.search(one.text))
+        return
+    first, last = log.counted
+    lines: dict[str, list[_Found]] = {}
+    for one in found:
+        if one.step <= first:
+            lines.setdefault(one.line, []).append(one)
+            continue
+        before = lines.setdefault(one.line, [])
+        before.append(one)
+        if _SUMMARY.search(one.text):
+            yield one, "training"
+        elif _ITERATIONS.search(one.text):
+            if _advances(before):
+                yield one, "steps"
+        elif one.step <= last or len({each.step for each in before}) > 1:
+            yield one, "steps"
+
+
+def _advances(same: Sequence[_Found]) -> bool:
+    """Does a bar come further with the steps? One that is filled within a step stands at its end after each of them."""
+    at_ends = {one.step: one.progress for one in same}
+    if len(at_ends) < 2:
+        return False
+    before, now = list(at_ends.values())[-2:]
+    return before is not None and now is not None and before[1] == now[1] and before[0] < now[0]
+
+
+def _found(log: Log) -> Iterator[_Found]:
+    """Rates in order of their places; of several on one line with the same name the last one."""
+    begin, data = _end_of(log.path)
+    place = begin
+    for piece in re.split(rb"([\r\n]+)", data):
+        step = bisect_right(log.ends, place)
+        place += len(piece)
+        text = _COLOURS.sub("", piece.decode(errors="replace"))
+        for rate, (value, said, at) in sorted(_rates(text).items(), key=lambda item: item[1][2]):
+            before = text[:at]
+            counts = _COUNT.findall(before)
+            fractions = [count for count in counts if count[1]] or counts
+            count = (int(fractions[-1][0]), fractions[-1][1]) if fractions else None
+            yield _Found(rate, value, said, step, _without_numbers(before), count)
+
+
+def _without_numbers(text: str) -> str:
+    """The words of a line: numbers and what draws a bar change."""
+    return " ".join(re.findall(r"[A-Za-z_]{2,}", text))
+
+
+def _rates(text: str) -> dict[str, tuple[float, str, int]]:
+    """Value, text and place. Of several forms of one rate the one that comes last."""
+    found: dict[str, tuple[float, str, int]] = {}
     ends: dict[str, int] = {}
     for rate, form in _FORMS:
         last = None
@@ -61,14 +162,17 @@ def _rates(text: str) -> Iterator[tuple[str, tuple[float, str]]]:
         if last is not None and last.end() > ends.get(rate, -1):
             ends[rate] = last.end()
             said = " ".join(last[0].replace("'", "").replace('"', "").split())
-            yield rate, (float(last[1].replace(",", "")), said[:MOST_TEXT])
+            found[rate] = float(last[1].replace(",", "")), said[:MOST_TEXT], last.start()
+    return found
 
 
-def _end_of(path: Path) -> str:
+def _end_of(path: Path) -> tuple[int, bytes]:
+    """Where it begins in the log, and the bytes."""
     try:
         with path.open("rb") as log:
             log.seek(0, 2)
-            log.seek(max(log.tell() - READ_NBYTES, 0))
-            return _COLOURS.sub("", log.read().decode(errors="replace"))
+            begin = max(log.tell() - READ_NBYTES, 0)
+            log.seek(begin)
+            return begin, log.read()
     except OSError:
-        return ""
+        return 0, b""

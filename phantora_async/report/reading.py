@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from netsim import SpecError
-from netsim.json_files import line_of, name_of, parse, read_text
+from formats.files import MOST_DATA_NBYTES, read_text
+from formats.json_lines import line_of, name_of, parse
 from phantora_async.report.document import SCHEMA, Document
 from phantora_async.report.fields import REASONS, SHAPE
 from phantora_async.report.shapes import Fault, fault_in, only
@@ -24,13 +24,15 @@ def read(path: Path) -> Document:
 
 def read_whole(path: Path) -> Document:
     """The document with all its fields, of which those that ``SHAPE`` has are checked. Raises ReportError."""
-    try:
-        text = read_text(path)
-        document = parse(text, path)
-    except SpecError as error:
-        raise ReportError(str(error)) from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ReportError(f"{path}: not a report, or written by another version of phantora-async")
+    text = read_text(path, MOST_DATA_NBYTES, ReportError)
+    document = parse(text, path, ReportError)
+    if not isinstance(document, dict) or type(document.get("schema")) is not int:
+        raise ReportError(f"{path}: not a report of phantora-async")
+    if document["schema"] != SCHEMA:
+        raise ReportError(
+            f"{path}: written by another version of phantora-async: its schema is {document['schema']}, this version "
+            f"reads schema {SCHEMA}"
+        )
     fault = fault_in(document, SHAPE, ()) or _disagreement(document["simulated"])
     if fault is not None:
         raise ReportError(f"{path}:{line_of(text, fault.place)}: {name_of(fault.place)}: {fault.problem}")

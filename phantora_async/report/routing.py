@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from phantora_async.ingest.routing_loads import Place, RoutingLoads, Total
+from phantora_async.ingest.routing_loads import Router, RoutingLoads, Total
 
 Document = dict[str, Any]
 PLACES = 8
@@ -19,16 +19,16 @@ COUNTS = ("histc", "bincount")
 
 def routing_document(policy: str, loads: RoutingLoads) -> Document:
     """Loads are sums over ranks."""
-    return {"policy": policy, "places": [_place(place, totals) for place, totals in sorted(loads.places.items())]}
+    return {"policy": policy, "places": [_router(router, totals) for router, totals in sorted(loads.routers.items())]}
 
 
-def _place(place: Place, totals: Mapping[tuple[int, int], Total]) -> Document:
+def _router(router: Router, totals: Mapping[tuple[int, int], Total]) -> Document:
     layers = []
     for layer in sorted({layer for layer, _ in totals}):
         ranks = [total for (number, _), total in totals.items() if number == layer]
         loads = [sum(of) for of in zip(*(total.loads for total in ranks), strict=True)]
         layers.append({"layer": layer, "calls": sum(total.calls for total in ranks), "loads": loads})
-    return place._asdict() | {"ranks": len({rank for _, rank in totals}), "layers": layers}
+    return router._asdict() | {"ranks": len({rank for _, rank in totals}), "layers": layers}
 
 
 def routing_notes(routing: Mapping[str, Any]) -> list[str]:

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from netsim.json_files import Place
+from formats.json_lines import JsonPath
 from phantora_async.wording import printable
 
 MOST = 2**63 - 1
+MOST_CHARACTERS = 1_000_000
+"""Of a text."""
+MOST_LEVELS = 50
+"""Of objects and lists within each other where any are allowed. Our own have five."""
 MOST_SHOWN = 60
 """Characters of a wrong value that a message repeats."""
 
@@ -32,7 +36,7 @@ class Number:
 @dataclass(frozen=True, slots=True)
 class Text:
     def __str__(self) -> str:
-        return "text"
+        return f"text of at most {MOST_CHARACTERS:,} characters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class AnyObject:
     """An object with any fields, all of which are kept."""
 
     def __str__(self) -> str:
-        return "an object"
+        return f"an object with at most {MOST_LEVELS} levels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ WHOLE, NUMBER, TEXT, FLAG = Whole(), Number(), Text(), Flag()
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    place: Place
+    place: JsonPath
     problem: str
 
 
@@ -127,13 +131,33 @@ def fault_in(value: Any, shape: Shape, place: tuple[str | int, ...]) -> Fault | 
             return None
         case Number() if type(value) in (int, float) and 0 <= value <= MOST:
             return None
-        case Text() if isinstance(value, str):
+        case Text() if isinstance(value, str) and len(value) <= MOST_CHARACTERS:
             return None
-        case AnyObject() if isinstance(value, dict):
+        case AnyObject() if isinstance(value, dict) and _levels(value) <= MOST_LEVELS:
             return None
-    shown = printable(json.dumps(value, ensure_ascii=False))
+    shown = printable(_text(value))
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
     return Fault(place, f"expected {shape}, found {shown}")
+
+
+def _levels(value: Any) -> int:
+    """Of objects and lists within each other, counted no further than to the first that are too many."""
+    levels, level = 0, [value]
+    while level and levels <= MOST_LEVELS:
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
+        levels += bool(inner)
+        level = [one for values in inner for one in values]
+    return levels
+
+
+def _text(value: Any) -> str:
+    """At least its beginning."""
+    if isinstance(value, str):
+        value = value[: MOST_SHOWN + 1]
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "brackets within each other"
 
 
 def only(value: Any, shape: Shape) -> Any:

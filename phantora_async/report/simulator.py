@@ -57,12 +57,14 @@ class Usage:
             self._next += 1
 
     def _sample(self, rank: int) -> None:
-        """Private memory: what would become free if the process ended. Nothing if it has ended already."""
+        """Private memory: what would become free if the process ended. Nothing if it has ended already: a process that
+        waits for its parent has no memory."""
         try:
             private_nbytes = self._processes[rank].memory_full_info().uss
         except (KeyError, psutil.Error):
             return
-        self._private_nbytes[rank] = max(self._private_nbytes.get(rank, 0), private_nbytes)
+        if private_nbytes:
+            self._private_nbytes[rank] = max(self._private_nbytes.get(rank, 0), private_nbytes)
 
     def document(self) -> dict[str, Any]:
         """For the report."""

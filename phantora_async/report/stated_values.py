@@ -1,14 +1,18 @@
-"""What the user has stated that the script reads, and how often it did."""
+"""Values that nobody computed: what the user has stated, lines that decide by them, files that they are saved to."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emu.contract.stated_values import StatedValue
-from phantora_async.ingest.uncomputed_reads import UncomputedReads
+from phantora_async.ingest.uncomputed_reads import Checkpoint, UncomputedReads
+from phantora_async.wording import short
 
 Document = dict[str, Any]
+NAMED = 4
+"""Checkpoints that have a warning of their own."""
 
 
 def stated_document(values: Sequence[StatedValue], reads: UncomputedReads) -> list[Document]:
@@ -29,6 +33,52 @@ def _one(value: StatedValue, reads: UncomputedReads, number: int) -> Document:
     }
 
 
+def checkpoints_document(reads: UncomputedReads) -> list[Document]:
+    """Files that hold such values. Those of one folder are one checkpoint, with sums over ranks; a file that is alone
+    there is one by itself.
+    """
+    folders: dict[str, list[tuple[str, int, Checkpoint]]] = {}
+    for (path, rank), one in sorted(reads.checkpoints.items()):
+        if one.uncomputed:
+            folders.setdefault(os.path.dirname(path), []).append((path, rank, one))
+    found = []
+    for folder, files in folders.items():
+        paths = {path for path, _, _ in files}
+        found.append(
+            {
+                "path": f"{folder}{os.sep}" if len(paths) > 1 else next(iter(paths)),
+                "files": len(paths),
+                "ranks": sorted({rank for _, rank, _ in files}),
+                "times": sum(one.times for _, _, one in files),
+                "written_nbytes": sum(one.written for _, _, one in files),
+                "uncomputed_nbytes": sum(one.uncomputed for _, _, one in files),
+            }
+        )
+    return found
+
+
+def checkpoint_warnings(checkpoints: Sequence[Mapping[str, Any]]) -> list[Document]:
+    """As the report has warnings, one for each checkpoint, and one for those that are too many to be named."""
+    several = len(checkpoints) > NAMED + 1
+    named, left = (checkpoints[:NAMED], checkpoints[NAMED:]) if several else (checkpoints, ())
+    warnings = []
+    for one in named:
+        size, share = one["written_nbytes"], one["uncomputed_nbytes"] / max(one["written_nbytes"], 1)
+        what = f"{short(one['path'])} ({one['files']} files)" if one["files"] > 1 else short(one["path"])
+        text = (
+            f"checkpoint {what}: {share:.1%} of its {size:,} bytes are values that were not computed, zeros there; "
+            "its size is right, its values are of no use"
+        )
+        warnings.append({"text": text, "ranks": one["ranks"], "count": one["times"]})
+    if left:
+        uncomputed, size = (sum(one[key] for one in left) for key in ("uncomputed_nbytes", "written_nbytes"))
+        share = uncomputed / max(size, 1)
+        text = f"{len(left)} more checkpoints: {share:.1%} of {size:,} bytes are values that were not computed"
+        ranks = sorted({rank for one in left for rank in one["ranks"]})
+        warnings.append({"text": text, "ranks": ranks, "count": sum(one["times"] for one in left)})
+    return warnings
+
+
 def stated_notes(stated: Sequence[Mapping[str, Any]]) -> list[str]:
     """For the terminal."""
     notes = ["values stated by the user (--value), not computed:"] if stated else []
@@ -40,3 +90,28 @@ def stated_notes(stated: Sequence[Mapping[str, Any]]) -> list[str]:
             text += f"; {one['computed']} reads of computed values, which were left as they are"
         notes.append(text)
     return notes
+
+
+SHOWN = 3
+"""Lines that the terminal names."""
+
+
+def decided_document(reads: UncomputedReads) -> list[Document]:
+    """Lines that decide by values that nobody computed or read such integers, that with most reads first."""
+    lines = [
+        {"place": place, "reads": sum(by_rank.values()), "ranks": len(by_rank)}
+        for place, by_rank in reads.decided.items()
+    ]
+    return sorted(lines, key=lambda line: (-line["reads"], line["place"]))
+
+
+def decided_notes(decided: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For the terminal."""
+    if not decided:
+        return []
+    total, lines = sum(line["reads"] for line in decided), "line" if len(decided) == 1 else "lines"
+    named = ", ".join(f"{line['place']} ({line['reads']})" for line in decided[:SHOWN])
+    more = f" and {len(decided) - SHOWN} more" if len(decided) > SHOWN else ""
+    return [
+        f"{total} of them decide something in the program or are integers, at {len(decided)} {lines}: {named}{more}"
+    ]

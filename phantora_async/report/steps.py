@@ -1,8 +1,12 @@
-"""How long a training step takes: from markers, else from the period of rank 0's collectives, else the whole run."""
+"""How long a training step takes: from markers, else from the period of rank 0's collectives, else the whole run.
+
+Steps have one numbering, in text, page, JSON, traces and options: step 1 begins with the run and ends at the first
+marker. It is not timed, as what comes before training belongs to it. Periods of collectives are counted from 1, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -10,27 +14,30 @@ from typing import Any
 from phantora_async.virtual_time import Snapshot
 from phantora_async.virtual_time.output import WARM_UP, CompletedCollective
 
+WHOLE_RUN = "the whole run"
+"""How the source of a step begins that is none."""
 LISTED = 1000
 """How many steps the document lists one by one; of longer runs the last ones."""
 
 
 def step_document(snapshot: Snapshot) -> dict[str, Any]:
-    """``source`` says how steps were found. The first ``warm_up`` steps are listed but not counted. ``from_ns`` is when
-    the first step of ``each_ns`` begins.
+    """``source`` says how steps were found. ``each_ns`` are those timed, or the last of them; the first one is number
+    ``first_listed`` and begins at ``from_ns``. The figures are of steps ``first_counted`` to ``last_counted``: the
+    first ``warm_up`` that were timed are left out.
     """
     instants = snapshot.step_instants
     if len(instants) > 1:
         device = _intervals([step.device_ns for step in instants])
         host = _intervals([step.host_ns for step in instants])
         from_ns = instants[-1 - len(device[-LISTED:])].device_ns
-        return _figures("optimizer markers on rank 0", device, host) | {"from_ns": from_ns}
+        return _figures("optimizer markers on rank 0", device, host, first=2) | {"from_ns": from_ns}
     repeats = _repeats(snapshot.completed_collectives)
     if len(repeats) > 1:
         each = _intervals(repeats)
         from_ns = repeats[-1 - len(each[-LISTED:])]
         return _figures("period of rank 0's collectives", each, []) | {"from_ns": from_ns}
     return _figures(
-        "the whole run: neither optimizer steps nor a repeating sequence of collectives was found",
+        f"{WHOLE_RUN}: neither optimizer steps nor a repeating sequence of collectives was found",
         [snapshot.now_ns],
         [],
     ) | {"from_ns": 0}
@@ -64,13 +71,17 @@ def _intervals(instants: list[int]) -> list[int]:
     return [after - before for before, after in pairwise(instants)]
 
 
-def _figures(source: str, device: list[int], host: list[int]) -> dict[str, Any]:
+def _figures(source: str, device: list[int], host: list[int], first: int = 1) -> dict[str, Any]:
+    """`first`: the number of the first step that was timed."""
     warm_up = min(WARM_UP, len(device) - 1)
     counted = device[warm_up:]
     return {
         "source": source,
         "warm_up": warm_up,
         "counted": len(counted),
+        "first_listed": first + len(device) - len(device[-LISTED:]),
+        "first_counted": first + warm_up,
+        "last_counted": first + len(device) - 1,
         "median_ns": round(median(counted)),
         "mean_ns": round(sum(counted) / len(counted)),
         "min_ns": min(counted),
@@ -78,3 +89,21 @@ def _figures(source: str, device: list[int], host: list[int]) -> dict[str, Any]:
         "host_median_ns": round(median(host[warm_up:])) if host else None,
         "each_ns": device[-LISTED:],
     }
+
+
+def counted_steps(step: Mapping[str, Any]) -> str:
+    """The window of the figures, in words: `steps 4 to 5`."""
+    if step["source"].startswith(WHOLE_RUN):
+        return WHOLE_RUN
+    if "first_counted" not in step:
+        return "the steps that count"  # a report of an older version
+    return steps_named(step["first_counted"], step["last_counted"])
+
+
+def steps_named(first: int, last: int) -> str:
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def window(simulated: Mapping[str, Any], kind: str) -> str:
+    """A window of the document in words. `kind`: `steps` or `run`."""
+    return counted_steps(simulated["step"]) if kind == "steps" else WHOLE_RUN

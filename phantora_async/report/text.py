@@ -11,18 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from phantora_async.report.document import MOST_WARNINGS
-from phantora_async.report.memory import memory_notes
+from phantora_async.report.loading import binding_note
+from phantora_async.report.notes import notes, unused_notes, used_no_gpu
 from phantora_async.report.reasons import reasons_notes
-from phantora_async.report.routing import routing_notes
-from phantora_async.report.stated_values import stated_notes
-from phantora_async.wording import printable
+from phantora_async.report.steps import WHOLE_RUN, counted_steps, steps_named, window
+from phantora_async.wording import gib, printable, seconds
 
 ALL_RANKS = 16
 """Up to this many ranks, each has a row. Of more ranks the table shows quantiles and the busiest ones."""
 BUSIEST = 3
-WARNINGS = 10
-"""How many are shown. The JSON report has all."""
 TITLE = 62
 """Width of the column that names GPU work, where there is room."""
 FIGURES = 64
@@ -31,10 +28,6 @@ LEAST_UNKNOWN = 0.005
 """A smaller share of the GPU time is not worth a remark."""
 KERNELS = 20
 """How many signatures are listed. The JSON report has all."""
-LEAST_SHARE = 0.01
-"""Work that is not recognised is named if it takes such a share of the GPU time."""
-EXAMPLE = 160
-"""How many characters of a signature are shown."""
 COLUMNS = (
     ("compute", "compute_ns"),
     ("transfer", "transfer_ns"),
@@ -42,11 +35,6 @@ COLUMNS = (
     ("host-bound", "host_bound_ns"),
     ("idle", "idle_ns"),
 )
-MISSING = 3
-"""So many kernels without a measured time are named ..."""
-MATTERS = 0.01
-"""... if they take this share of the GPU time together."""
-SOURCES = {"measured": ".0%", "interpolated": ".0%", "roofline": ".0%", "unrecognised": ".1%"}
 Rank = Mapping[str, Any]
 
 
@@ -62,11 +50,18 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     elif (stopped := document.get("stopped")) is not None:
         console.print(stopped["text"], markup=False, highlight=False, soft_wrap=True)
+    for note in unused_notes(simulated) if used_no_gpu(simulated) else []:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print(_heading(simulated), soft_wrap=True)
-    console.print(_step(simulated["step"], simulated["work"], simulated["host"]), soft_wrap=True, highlight=False)
-    console.print(_ranks(simulated["ranks"]))
+    if not used_no_gpu(simulated):
+        step = _step(simulated["step"], simulated["work"], simulated["host"])
+        console.print(step, soft_wrap=True, highlight=False)
+        if loading := binding_note(document.get("loading")):
+            console.print(Text(loading, "bold"), soft_wrap=True, highlight=False)
+        console.print(_ranks_caption(simulated), soft_wrap=True, highlight=False)
+        console.print(_ranks(simulated["ranks"]))
     if simulated["kernels"]["gpu_ns"]:
-        console.print(_kernels(simulated["kernels"], rank, console.width))
+        console.print(_kernels(simulated, rank, console.width))
     for note in reasons_notes(simulated["reasons"]) if "reasons" in simulated else []:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     for note in notes(document):
@@ -75,13 +70,8 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
     return out.getvalue().rstrip()
 
 
-def notes(document: Mapping[str, Any]) -> list[str]:
-    """What else there is to say, warnings among it."""
-    return _notes(document["simulated"]) + _early(document["simulator"])
-
-
 def _printable(document: Any) -> Any:
-    """The same document, whose texts no terminal obeys: names and messages of the script are among them."""
+    """The document with texts that no terminal obeys: names and messages of the script are among them."""
     if isinstance(document, str):
         return printable(document)
     if isinstance(document, Mapping):
@@ -97,15 +87,14 @@ def _heading(simulated: Mapping[str, Any]) -> Text:
         (f"{simulated['world_size']} x {simulated['gpu']}", "bold"),
         f" on {servers} server{'s' * (servers != 1)} "
         f"({simulated['cluster']}), host {simulated['host']} ({simulated['host_mode']}); "
-        f"{seconds(simulated['virtual_ns'])} simulated, {simulated['collectives']} collectives",
+        f"whole run: {seconds(simulated['virtual_ns'])} simulated, {simulated['collectives']} collectives",
     )
 
 
 def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> Text:
-    text = ""
+    text = f" ({counted_steps(step)})"
     if step["counted"] > 1:
-        text += f" (median of {step['counted']} steps, {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
-        text += f", the first {step['warm_up']} not counted)" if step["warm_up"] else ")"
+        text = f" (median of {counted_steps(step)}: {seconds(step['min_ns'])} to {seconds(step['max_ns'])})"
     if step["host_median_ns"] is not None:
         text += f", {seconds(step['host_median_ns'])} on the host"
     if work["flops"]:
@@ -134,6 +123,20 @@ def _interval(found: Mapping[str, Any] | None, host: str) -> str:
     return text
 
 
+def _ranks_caption(simulated: Mapping[str, Any]) -> str:
+    """The windows of the table of ranks."""
+    step, ranks = simulated["step"], simulated["ranks"]
+    whole = sum(rank["window"] == "run" for rank in ranks)
+    windows = {tuple(rank["counted_steps"]) for rank in ranks if rank.get("counted_steps")}
+    if whole == len(ranks):
+        since = WHOLE_RUN
+    else:
+        since = steps_named(*windows.pop()) if len(windows) == 1 else counted_steps(step)
+        since += " (a rank without two optimizer steps: the whole run)" if whole else ""
+        since += " (of each rank its own)" if windows else ""
+    return f"GPU time in {since}; peaks of memory in the whole run"
+
+
 def _ranks(ranks: Sequence[Rank]) -> Table:
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     table.add_column("rank")
@@ -152,8 +155,9 @@ def _ranks(ranks: Sequence[Rank]) -> Table:
     return table
 
 
-def _kernels(kernels: Mapping[str, Any], rank: int | None, width: int) -> Table:
+def _kernels(simulated: Mapping[str, Any], rank: int | None, width: int) -> Table:
     """The signatures that take most GPU time, alone: without what NCCL kernels beside them cost."""
+    kernels = simulated["kernels"]
     signatures = kernels["signatures"]
     launches = [one["launches"] for one in signatures]
     if rank is not None:
@@ -162,14 +166,14 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None, width: int) -> Table:
     gpu_ns = sum(for_ns for for_ns, _, _ in times)
     times.sort(key=lambda row: -row[0])
     whose = "all ranks" if rank is None else f"rank {rank}"
-    since = "steps that count" if kernels["window"] == "steps" else "whole run"
+    since = window(simulated, kernels["window"])
     room = max(TITLE // 3, min(TITLE, width - FIGURES))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("share", "total", "launches", "mean"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("source", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
-    table.add_column(f"GPU work of {whose}, {since}", no_wrap=True, overflow="ellipsis", max_width=room)
+    table.add_column(f"GPU work of {whose} in {since}", no_wrap=True, overflow="ellipsis", max_width=room)
     for for_ns, count, one in times[:KERNELS]:
         cells: tuple[str | Text, ...] = (
             f"{for_ns / gpu_ns:.1%}",
@@ -184,22 +188,6 @@ def _kernels(kernels: Mapping[str, Any], rank: int | None, width: int) -> Table:
         rest_ns = sum(for_ns for for_ns, _, _ in times[KERNELS:])
         table.add_row(f"{rest_ns / gpu_ns:.1%}", seconds(rest_ns), "", "", "", "", f"{len(times) - KERNELS} others")
     return table
-
-
-def _measured(simulated: Mapping[str, Any]) -> list[str]:
-    """Which measured times were used, and what GPU work takes most time without any."""
-    notes = []
-    for times in simulated.get("kernel_times", []):
-        how = f"carried over from {times['gpu']} by the models' ratio" if times["carried_over"] else times["gpu"]
-        notes.append(f"measured times: {times['file']}, {times['signatures']:,} kernels, {how}")
-    if not notes:
-        return []
-    estimated = [one for one in simulated["kernels"]["signatures"] if one["source"] != "measured"]
-    estimated = sorted(estimated, key=lambda one: -one["share"])[:MISSING]
-    if sum(one["share"] for one in estimated) >= MATTERS:
-        listed = ", ".join(f"{one['title']} ({one['share']:.1%})" for one in estimated)
-        notes.append(f"most GPU time without a measured one: {listed}; see phantora-async profile --missing")
-    return notes
 
 
 def _busy(rank: Rank) -> float:
@@ -228,87 +216,6 @@ def share(rank: Rank, key: str) -> float:
     return float(rank[key]) / total if total else 0.0
 
 
-def _unrecognised(reasons: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Signatures whose cost is an estimate because the cost model does not recognise them. Those that hardly take time
-    are summed up in one line.
-    """
-    notes = []
-    large = sorted(
-        (one for one in reasons if one.get("share", 1.0) >= LEAST_SHARE), key=lambda one: -one.get("share", 1)
-    )
-    small = [one for one in reasons if one.get("share", 1.0) < LEAST_SHARE]
-    for one in large[:WARNINGS]:
-        count = f"{one['signatures']} cost signatures are" if one["signatures"] > 1 else "1 cost signature is"
-        what = f"{count} not recognised ({one['reason']}) and estimated"
-        if "share" in one:
-            what += f", {one['share']:.0%} of the GPU time"
-        notes.append(f"warning: {what}: {one['example'][:EXAMPLE]}")
-    if len(large) > WARNINGS:
-        notes.append(f"{len(large) - WARNINGS} more reasons in the JSON report")
-    if small:
-        count = sum(one["signatures"] for one in small)
-        what = f"{count} cost signatures are" if count > 1 else "1 cost signature is"
-        total = sum(one["share"] for one in small)
-        notes.append(f"{what} not recognised and estimated, {total:.1%} of the GPU time; the JSON report lists them")
-    return notes
-
-
-def _logged(rates: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not rates:
-        return []
-    return [f"rank {rates[0]['rank']}'s script logged last: {', '.join(one['text'] for one in rates)}"]
-
-
-def _notes(simulated: Mapping[str, Any]) -> list[str]:
-    sources = simulated["cost_sources"]
-    shares = ", ".join(f"{sources[name]:{form}} {name}" for name, form in SOURCES.items() if name in sources)
-    notes = [f"kernel times: {shares}"] if sources["gpu_ns"] else []
-    notes += _measured(simulated)
-    notes += _logged(simulated.get("logged", []))
-    notes += memory_notes(simulated["memory"]) if "memory" in simulated else []
-    if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
-        full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
-        notes.append(
-            f"the GPUs' power limit makes GPU work {slowed_ns / full_clock_ns:.1%} longer than at the full clock"
-        )
-    for restart in simulated.get("restarts", []):
-        end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"
-        notes.append(f"restart: {end}; its launcher started the ranks again at {seconds(restart['at_ns'])}")
-    notes += _unrecognised(sources.get("unrecognised_signatures", []))
-    if any(rank["window"] == "run" for rank in simulated["ranks"]):
-        notes.append("for ranks without two optimizer steps, shares are of the whole run")
-    if simulated["unmodelled_reads"]:
-        stated = any(one["reads"] for one in simulated.get("stated_values", []))
-        what = "0 was read, or what --value states" if stated else "0 was read"
-        notes.append(f"{simulated['unmodelled_reads']} reads of values that were not computed ({what})")
-    if simulated["refused_calls"]:
-        notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
-    notes += stated_notes(simulated.get("stated_values", []))
-    notes += routing_notes(simulated["routing"]) if "routing" in simulated else []
-    for warning in simulated["warnings"][:WARNINGS]:
-        who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
-        notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")
-    more = len(simulated["warnings"]) - WARNINGS + simulated["warnings_left_out"]
-    if more > 0:
-        notes.append(f"{more} more warnings in the ranks' logs; the JSON report has up to {MOST_WARNINGS}")
-    return notes
-
-
-def _early(simulator: Mapping[str, Any]) -> list[str]:
-    """Answers of ``--clock optimistic`` that were wrong."""
-    told = simulator["speculation"]
-    if not told["early_answers"]:
-        return []
-    revised, early = told["revised_answers"], told["early_answers"]
-    text = f"optimistic clock: {revised} of {early} answers that were given early were wrong"
-    if times := revised - told["revised_states"]:
-        error = f"by up to {seconds(told['revised_max_ns'])}, {seconds(told['revised_sum_ns'])} in total"
-        text += f"; {times} of them clock values or durations, {error}"
-    if told["revised_states"]:
-        text += f"; {told['revised_states']} of them whether work was done"
-    return [text]
-
-
 def _simulator(simulator: Mapping[str, Any]) -> str:
     text = f"simulator: {simulator['wall_s']:.1f} s; coordinator: {simulator['coordinator_cpu_s']:.1f} s of CPU time, "
     text += f"{simulator['coordinator_peak_rss_nbytes'] / 1e6:.0f} MB"
@@ -316,30 +223,17 @@ def _simulator(simulator: Mapping[str, Any]) -> str:
     if used and used["ranks"]:
         text += f"; CPU time per rank: {(used['user_s'] + used['system_s']) / used['ranks']:.1f} s"
     if private:
-        text += f"; private memory per rank: {private['median'] / 1e6:.0f} MB (largest {private['max'] / 1e6:.0f} MB)"
+        text += f"; private memory per rank: {private['median'] / 1e6:.0f} MB (largest {private['max'] / 1e6:.0f} MB"
+        text += f", {private['ranks']} measured)" if "ranks" in private else ")"
     kept = simulator.get("kept")
     if kept and kept["peak_nbytes"] >= 1e6:
-        text += f"; kept to be read back, for all ranks: {kept['peak_nbytes'] / 1e6:,.0f} MB"
+        limit = f"limit {kept['limit_nbytes'] / 1e6:,.0f} MB"
+        text += f"; kept to be read back, for all ranks: {kept['peak_nbytes'] / 1e6:,.0f} MB ({limit})"
     if kept and kept["refused_nbytes"]:
-        text += (
-            f", limit {kept['limit_nbytes'] / 1e6:,.0f} MB: {kept['refused_nbytes'] / 1e6:,.0f} MB more were not kept"
-        )
+        text += f"; {kept['refused_nbytes'] / 1e6:,.0f} MB more were not kept and read as 0"
     return text
-
-
-def seconds(for_ns: int) -> str:
-    """With at least three significant digits: ``1.234 s``, ``12.34 ms``, ``456.7 µs``."""
-    if for_ns >= 1_000_000_000:
-        return f"{for_ns / 1e9:.3f} s"
-    if for_ns >= 1_000_000:
-        return f"{for_ns / 1e6:.{2 if for_ns < 100_000_000 else 1}f} ms"
-    return f"{for_ns / 1e3:.1f} µs"
 
 
 def peak(nbytes: float) -> str:
     """A rank that has allocated nothing, or that was ended before it told its memory, has no peak."""
     return gib(nbytes) if nbytes else "-"
-
-
-def gib(nbytes: float) -> str:
-    return f"{nbytes / 2**30:.2f} GiB"

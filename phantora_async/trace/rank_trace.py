@@ -11,10 +11,10 @@ from emu.contract import records
 from emu.contract.records import TraceKind
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest.costs import Costs
-from phantora_async.trace import telling
 from phantora_async.trace.names import call_name
 from phantora_async.trace.placement import Launch, Rate, place
 from phantora_async.trace.spans import Call, Kernel, Memory, Moved, Nccl, Op, Span, Step, StreamWait
+from phantora_async.virtual_time import events
 
 
 @dataclass(slots=True)
@@ -123,25 +123,28 @@ class RankTrace:
         self._steps = 0
         self._step_from_ns = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
-            telling.Entries: self._entries,
-            telling.SegmentLaunched: self._segment_launched,
-            telling.SegmentStarted: self._segment_started,
-            telling.SegmentRate: self._segment_rate,
-            telling.SegmentEnded: self._segment_ended,
-            telling.NcclLaunched: self._nccl_launched,
-            telling.NcclStarted: self._nccl_started,
-            telling.CollectiveDone: self._collective_done,
-            telling.NcclEnded: self._nccl_ended,
-            telling.StreamBlocked: self._stream_blocked,
-            telling.StreamUnblocked: self._stream_unblocked,
-            telling.HostBlocked: self._host_blocked,
-            telling.HostWoken: self._host_woken,
-            telling.StepMarked: self._step_marked,
+            events.TraceSaid: self._entries,
+            events.SegmentLaunched: self._segment_launched,
+            events.SegmentBegan: self._segment_started,
+            events.SegmentRate: self._segment_rate,
+            events.SegmentEnded: self._segment_ended,
+            events.NcclLaunched: self._nccl_launched,
+            events.NcclBegan: self._nccl_started,
+            events.CollectiveDone: self._collective_done,
+            events.NcclEnded: self._nccl_ended,
+            events.StreamBlocked: self._stream_blocked,
+            events.StreamUnblocked: self._stream_unblocked,
+            events.HostBlocked: self._host_blocked,
+            events.HostWoken: self._host_woken,
+            events.StepMarked: self._step_marked,
+            events.Restarted: self._restarted,
         }
 
-    def tell(self, event: telling.TraceEvent) -> None:
+    def tell(self, event: events.Event) -> None:
         """Raises ProtocolError for entries that no working hook sends."""
-        self._handlers[type(event)](event)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event)
 
     def close(self) -> None:
         """The rank has ended, or the run: what is known of unfinished calls is written."""
@@ -150,7 +153,7 @@ class RankTrace:
 
     # ---- entries ---------------------------------------------------------------------------------------------------
 
-    def _entries(self, event: telling.Entries) -> None:
+    def _entries(self, event: events.TraceSaid) -> None:
         self._settle()
         self._release_call()
         self._nccl_entries.clear()  # of kernels that took part in nothing
@@ -226,7 +229,7 @@ class RankTrace:
 
     # ---- segments --------------------------------------------------------------------------------------------------
 
-    def _segment_launched(self, event: telling.SegmentLaunched) -> None:
+    def _segment_launched(self, event: events.SegmentLaunched) -> None:
         launched = self._launched.pop(event.stream, [])
         self._devices[event.stream] = event.device
         self._segments.setdefault(event.stream, deque()).append(_Segment(event.device, launched, event.at_ns))
@@ -246,18 +249,18 @@ class RankTrace:
         segments = self._segments.get(stream)
         return segments[0] if segments else None
 
-    def _segment_started(self, event: telling.SegmentStarted) -> None:
+    def _segment_started(self, event: events.SegmentBegan) -> None:
         segment = self._segment(event.stream)
         if segment is not None:
             segment.work = event.work
             segment.rates = []
 
-    def _segment_rate(self, event: telling.SegmentRate) -> None:
+    def _segment_rate(self, event: events.SegmentRate) -> None:
         segment = self._segment(event.stream)
         if segment is not None:
             segment.rates.append(Rate(event.at_ns, event.rate))
 
-    def _segment_ended(self, event: telling.SegmentEnded) -> None:
+    def _segment_ended(self, event: events.SegmentEnded) -> None:
         segments = self._segments.get(event.stream)
         if not segments:
             return
@@ -285,7 +288,7 @@ class RankTrace:
 
     # ---- NCCL ------------------------------------------------------------------------------------------------------
 
-    def _nccl_launched(self, event: telling.NcclLaunched) -> None:
+    def _nccl_launched(self, event: events.NcclLaunched) -> None:
         entries = self._nccl_entries.get(event.stream)
         correlation, external, number = 0, 0, -1
         if entries:
@@ -294,17 +297,17 @@ class RankTrace:
         self._devices[event.stream] = event.device
         self._nccl.setdefault(event.stream, deque()).append(_NcclKernel(event.device, correlation, external, number))
 
-    def _nccl_started(self, event: telling.NcclStarted) -> None:
+    def _nccl_started(self, event: events.NcclBegan) -> None:
         kernels = self._nccl.get(event.stream)
         if kernels:
             kernels[0].start_ns = event.at_ns
 
-    def _collective_done(self, event: telling.CollectiveDone) -> None:
+    def _collective_done(self, event: events.CollectiveDone) -> None:
         kernels = self._nccl.get(event.stream)
         if kernels:
             kernels[0].moved.append(Moved(event.collective, event.begun_ns, event.at_ns, event.last_rank))
 
-    def _nccl_ended(self, event: telling.NcclEnded) -> None:
+    def _nccl_ended(self, event: events.NcclEnded) -> None:
         kernels = self._nccl.get(event.stream)
         if kernels:
             it = kernels.popleft()
@@ -316,24 +319,33 @@ class RankTrace:
 
     # ---- waits and steps -------------------------------------------------------------------------------------------
 
-    def _stream_blocked(self, event: telling.StreamBlocked) -> None:
+    def _stream_blocked(self, event: events.StreamBlocked) -> None:
         self._blocked[event.stream] = event.at_ns, event.awaited
 
-    def _stream_unblocked(self, event: telling.StreamUnblocked) -> None:
+    def _stream_unblocked(self, event: events.StreamUnblocked) -> None:
         blocked = self._blocked.pop(event.stream, None)
         if blocked is not None and blocked[0] < event.at_ns:
             device = self._devices.get(event.stream, 0)
             self._emit(StreamWait(device, event.stream, blocked[0], event.at_ns, blocked[1]))
 
-    def _host_blocked(self, event: telling.HostBlocked) -> None:
+    def _host_blocked(self, event: events.HostBlocked) -> None:
         self._host_blocked_ns = event.at_ns
 
-    def _host_woken(self, event: telling.HostWoken) -> None:
+    def _host_woken(self, event: events.HostWoken) -> None:
         held = self._held
         if held is not None and held.end_ns == self._host_blocked_ns:
             self._held = held._replace(end_ns=event.at_ns)
 
-    def _step_marked(self, event: telling.StepMarked) -> None:
+    def _step_marked(self, event: events.StepMarked) -> None:
         self._steps += 1
         self._emit(Step(self._steps, self._step_from_ns, event.at_ns))
         self._step_from_ns = event.at_ns
+
+    def _restarted(self, event: events.Restarted) -> None:
+        """What the former process left undone has no end."""
+        self.close()
+        for of_former in (
+            self._ranges, self._launched, self._segments, self._nccl_entries, self._nccl, self._blocked, self._devices
+        ):  # fmt: skip
+            of_former.clear()
+        self._host_blocked_ns = -1

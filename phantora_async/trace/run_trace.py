@@ -11,9 +11,9 @@ from phantora_async.trace.chrome import ChromeFile
 from phantora_async.trace.profile import Profile
 from phantora_async.trace.rank_trace import RankTrace
 from phantora_async.trace.spans import Span, Step
-from phantora_async.trace.telling import TraceEvent
 from phantora_async.trace.writing import Context, Writer
 from phantora_async.trace_request import TraceRequest
+from phantora_async.virtual_time import Event
 from phantora_async.wording import short
 
 
@@ -47,7 +47,7 @@ def _writer(request: TraceRequest, spec: RunSpec, context: Context) -> Writer:
 
 
 class RunTrace:
-    """A ``virtual_time`` trace: of the ranks that `--trace` asks for, and of those whose scripts run a profiler.
+    """A ``Listener`` of virtual time: of the ranks that `--trace` asks for, and of those whose scripts run a profiler.
 
     ``failure`` says why the files are incomplete: then nothing more is written.
     """
@@ -65,8 +65,8 @@ class RunTrace:
         self._profiles: dict[int, Profile] = {}
         self.ranks |= self._written
 
-    def tell(self, rank: int, event: TraceEvent) -> None:
-        """Of one of ``ranks``, each rank's events in order."""
+    def on(self, rank: int, event: Event) -> None:
+        """It has happened to one of ``ranks``."""
         it = self._traces.get(rank)
         if it is None:
             it = self._traces[rank] = self._trace_of(rank)

@@ -45,7 +45,9 @@ def compare(path: Path, job: str, report: dict[str, Any]) -> KernelComparison:
     try:
         events = trace.load(path)
         real, steps = trace.works(events), trace.steps_in(events)
-    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"{path}: not a trace of torch.profiler ({type(error).__name__}: {error})",
             "export_chrome_trace of a profile with record_shapes=True makes one",

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from formats.files import MOST_DATA_NBYTES, read_text
 from phantora_async.errors import UsageError
 from phantora_async.wording import printable
 
@@ -84,11 +85,7 @@ def load(paths: Sequence[Path]) -> Truth:
 
 
 def _rows(path: Path) -> Iterable[tuple[str, dict[str, Any]]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path, MOST_DATA_NBYTES, UsageError).splitlines(), start=1):
         if not line.strip():
             continue
         where = f"{path}:{number}"

@@ -1,14 +1,30 @@
 """Virtual time: one discrete-event simulation of hosts, streams, collectives and flows. See docs/virtual-time.md.
 
 Comes in: facts, rank by rank (``Timeline.feed``); a ``NetworkModel``, which says how long collectives take.
-Goes out: answers to ranks (``Timeline.take_answers``), a ``Snapshot`` for reports and messages, ``ProtocolError`` for a
-fact that no working hook library sends.
+Goes out: answers to ranks (``Timeline.take_answers``), a ``Snapshot`` for reports and messages, events for whoever
+listens (``Timeline.listen``), ``ProtocolError`` for a fact that no working hook library sends.
 May import: emu.contract, errors, over_time.
 """
 
+from phantora_async.virtual_time import events
+from phantora_async.virtual_time.announcer import Listener
 from phantora_async.virtual_time.collectives import NetworkModel, Revised
 from phantora_async.virtual_time.entities import NO_MEMORY, Host, HostState, MemoryPeaks, StreamState
-from phantora_async.virtual_time.facts import Collective, Comm, CommCreation, CommCreationFact, NcclKernelFact
+from phantora_async.virtual_time.events import Event
+from phantora_async.virtual_time.facts import (
+    OPENS,
+    OUTSIDE,
+    UNSEEN,
+    Collective,
+    Comm,
+    CommCreation,
+    CommCreationFact,
+    Gate,
+    NcclKernelFact,
+    OpensFact,
+    OutsideFact,
+    UnseenFact,
+)
 from phantora_async.virtual_time.output import StepFigures
 from phantora_async.virtual_time.snapshot import (
     CollectiveSnapshot,
@@ -17,7 +33,7 @@ from phantora_async.virtual_time.snapshot import (
     StreamSnapshot,
     WaitSnapshot,
 )
-from phantora_async.virtual_time.speculation_policy import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy
+from phantora_async.virtual_time.speculation.policy import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy
 from phantora_async.virtual_time.timeline import OutsideWait, Stop, Timeline
 
 __all__ = [
@@ -25,17 +41,25 @@ __all__ = [
     "NEVER",
     "NO_MEMORY",
     "ON_DEMAND",
+    "OPENS",
+    "OUTSIDE",
     "POLICIES",
+    "UNSEEN",
     "Collective",
     "CollectiveSnapshot",
     "Comm",
     "CommCreation",
     "CommCreationFact",
+    "Event",
+    "Gate",
     "Host",
     "HostState",
+    "Listener",
     "MemoryPeaks",
     "NcclKernelFact",
     "NetworkModel",
+    "OpensFact",
+    "OutsideFact",
     "OutsideWait",
     "RankSnapshot",
     "Revised",
@@ -46,5 +70,7 @@ __all__ = [
     "StreamSnapshot",
     "StreamState",
     "Timeline",
+    "UnseenFact",
     "WaitSnapshot",
+    "events",
 ]

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
-from phantora_async.virtual_time.entities import Host, NcclKernel, Segment, Stream, StreamState, Transfer
+from phantora_async.virtual_time.announcer import Announcer
+from phantora_async.virtual_time.entities import Host, NcclKernel, Stream, StreamState, Transfer
 from phantora_async.virtual_time.event_queue import NEVER, EventQueue
+from phantora_async.virtual_time.events import CollectiveDone
 from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.output import LOGGED_RANK, Output
 from phantora_async.virtual_time.rollback_log import RollbackLog
-from phantora_async.virtual_time.streams import Streams
-
-_NOTHING = Segment(1, 0, 0, 0, 0)
-"""What takes the place of an aborted kernel that its stream has not reached."""
+from phantora_async.virtual_time.streams import ABORTED, Streams
 
 
 class Revised(NamedTuple):
@@ -64,6 +63,7 @@ class Collectives:
 
     __slots__ = (
         "_again",
+        "_announcer",
         "_completed",
         "_event_queue",
         "_in_network",
@@ -79,12 +79,19 @@ class Collectives:
     )
 
     def __init__(
-        self, event_queue: EventQueue, log: RollbackLog, streams: Streams, output: Output, network: NetworkModel
+        self,
+        event_queue: EventQueue,
+        log: RollbackLog,
+        streams: Streams,
+        output: Output,
+        announcer: Announcer,
+        network: NetworkModel,
     ) -> None:
         self._event_queue = event_queue
         self._streams = streams
         self._log = log
         self._output = output
+        self._announcer = announcer
         self._network = network
         self._network_ns = NEVER
         self._in_network: dict[Collective, Transfer] = {}
@@ -266,6 +273,8 @@ class Collectives:
     def _deliver(self, transfer: Transfer) -> None:
         """Tells the members, or those of them that do not know."""
         now_ns, log = self._event_queue.now_ns, self._log
+        if self._announcer.heard:
+            self._tell_done(transfer, now_ns)
         del self.under_way[transfer.collective]
         if not log.on:
             del self._in_network[transfer.collective]
@@ -291,6 +300,15 @@ class Collectives:
                 logged = device.host
         if logged is not None:
             self._output.collective_completed(logged, transfer.collective, now_ns)
+
+    def _tell_done(self, transfer: Transfer, now_ns: int) -> None:
+        last = max(transfer.kernels, key=lambda kernel: (kernel.arrived_ns, kernel.host.rank))
+        for kernel in transfer.kernels:
+            if kernel.host.rank in self._announcer.heard and kernel not in transfer.delivered:
+                done = CollectiveDone(
+                    now_ns, kernel.stream.id, transfer.collective, transfer.begun_ns, last.host.rank, last.stream.id
+                )
+                self._announcer.tell(kernel.host, done)
 
     def _undo_deliver(self, transfer: Transfer, kernel: NcclKernel) -> None:
         transfer.delivered.discard(kernel)
@@ -332,7 +350,7 @@ class Collectives:
 
         for stream in streams:
             stream.items = [
-                _NOTHING if place > stream.head and isinstance(item, NcclKernel) and concerns(item) else item
+                ABORTED if place > stream.head and isinstance(item, NcclKernel) and concerns(item) else item
                 for place, item in enumerate(stream.items)
             ]
             if stream.state != StreamState.COLLECTIVE:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from phantora_async.virtual_time.entities import Entry, Host, NcclKernel, StepEnd, Stream
+from phantora_async.virtual_time.entities import Entry, Host, NcclKernel, Stream
 
 NEVER = 1 << 62
 NETWORK = -1
@@ -21,18 +21,18 @@ STALE_ENTRIES = 4096
 """The queue is cleared of entries that are no longer valid when it has grown by so many."""
 
 
-class Place(NamedTuple):
-    """In the total order."""
+class Timestamp(NamedTuple):
+    """Of an event: its place in the total order."""
 
     at_ns: int
     order: int
 
 
-NOWHERE = Place(NEVER, 0)
+AFTER_ALL = Timestamp(NEVER, 0)
 
 
 class EventQueue:
-    __slots__ = ("_tidy_at", "arrived", "ended", "heap", "now_ns", "seq", "woken")
+    __slots__ = ("_tidy_at", "arrived", "heap", "now_ns", "seq", "woken")
 
     def __init__(self) -> None:
         self.heap: list[Entry] = []
@@ -42,8 +42,6 @@ class EventQueue:
         """Kernels that have reached the head of their stream now: their collectives may begin."""
         self.woken: list[Host] = []
         """Hosts that go on now."""
-        self.ended: list[StepEnd] = []
-        """Steps all of whose work is done now."""
         self._tidy_at = STALE_ENTRIES
 
     def push(self, at_ns: int, target: Stream | Host) -> None:
@@ -57,15 +55,15 @@ class EventQueue:
         """The target's event does not come."""
         target.due = None
 
-    def first_place(self) -> Place:
+    def first_timestamp(self) -> Timestamp:
         """Of the first event; its instant is NEVER if there is none."""
         heap = self.heap
         while heap:
             at_ns, order, _, target = entry = heap[0]
             if target.due is entry:
-                return Place(at_ns, order)
+                return Timestamp(at_ns, order)
             heappop(heap)
-        return NOWHERE
+        return AFTER_ALL
 
     def put_back(self, target: Stream | Host) -> None:
         """The event that it had before is to come again; it may be in the queue still, and is taken only once."""

@@ -8,8 +8,9 @@ be thrown away and found out again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from emu.contract import records
 from emu.contract.records import NcclKind
 
 _DTYPES = {
@@ -44,7 +45,7 @@ class Comm:
     """World ranks, in the communicator's rank order."""
     devices: tuple[int, ...]
     """Each member's device number on its server."""
-    place: dict[int, int]
+    rank_of: dict[int, int]
     """World rank -> rank in the communicator."""
     label: str
     """What a person can recognise it by, the same in every run."""
@@ -119,6 +120,68 @@ class NcclKernelFact(NamedTuple):
     host_ns: int
     stream: int
     collectives: tuple[Collective, ...]
+
+
+class Gate:
+    """Where hosts wait until another host has come to a certain fact."""
+
+    __slots__ = ("open", "waiting")
+
+    def __init__(self) -> None:
+        self.open = False
+        self.waiting: list[Any] = []
+        """Hosts."""
+
+
+OUTSIDE, OPENS, UNSEEN = range(1 << 16, (1 << 16) + 3)
+"""Kinds of facts that no record has."""
+
+
+class OutsideFact(NamedTuple):
+    """Of a recorded run: the host sleeps where no record tells, until ``gate`` opens or, without one, for so long."""
+
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    gate: Gate | None
+    for_ns: int
+
+
+class UnseenFact(NamedTuple):
+    """Time passes for the host, and no record tells of it: it waited in a socket or for a file, or its process has
+    ended and nobody has noticed yet.
+    """
+
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    """For so long."""
+
+    @classmethod
+    def of(cls, for_ns: int) -> UnseenFact:
+        return cls(UNSEEN, 0, 0, for_ns)
+
+
+class OpensFact(NamedTuple):
+    """Of a recorded run: here the host has been answered what wakes those that wait at ``gate``."""
+
+    kind: int
+    site: int
+    nbytes: int
+    host_ns: int
+    gate: Gate
+
+
+SLEEP_NBYTES = len(records.HostAdvance.encode(0))
+"""Of a HOST_ADVANCE that a rank has sent. Others stand for records of which virtual time needs the host time alone."""
+
+
+def sleeps(fact: Any) -> bool:
+    """Is the time before this fact one in which the host does nothing, so that a slow host takes no longer?"""
+    kind: int = fact.kind
+    return kind >= OUTSIDE or (kind == records.HOST_ADVANCE and fact.nbytes == SLEEP_NBYTES)
 
 
 class CommCreationFact(NamedTuple):

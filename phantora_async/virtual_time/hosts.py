@@ -8,7 +8,10 @@ from typing import Any
 from emu.contract import records
 from emu.contract.records import MarkerKind, ScopeKind
 from phantora_async.errors import ProtocolError
+from phantora_async.faults.pace import NO_PACES, Paces
 from phantora_async.over_time import LEAST_PARTS, MemoryChange, Samples
+from phantora_async.virtual_time import events
+from phantora_async.virtual_time.announcer import Announcer
 from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import (
@@ -26,8 +29,17 @@ from phantora_async.virtual_time.entities import (
     Wait,
 )
 from phantora_async.virtual_time.event_queue import EventQueue
-from phantora_async.virtual_time.facts import CommCreationFact, NcclKernelFact
-from phantora_async.virtual_time.output import Output, is_delayed
+from phantora_async.virtual_time.facts import (
+    OPENS,
+    OUTSIDE,
+    UNSEEN,
+    CommCreationFact,
+    NcclKernelFact,
+    OpensFact,
+    OutsideFact,
+    UnseenFact,
+)
+from phantora_async.virtual_time.output import Output, delay_poll
 from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.streams import Streams, fill_of
@@ -40,11 +52,14 @@ class Hosts:
     """
 
     __slots__ = (
+        "_announcer",
         "_collectives",
         "_comm_creations",
         "_event_queue",
+        "_heard",
         "_log",
         "_output",
+        "_paces",
         "_parts",
         "_queue_depth",
         "_streams",
@@ -59,23 +74,24 @@ class Hosts:
         collectives: Collectives,
         comm_creations: CommCreations,
         output: Output,
+        announcer: Announcer,
         queue_depth: int,
         parts: int = LEAST_PARTS,
+        paces: Paces = NO_PACES,
     ) -> None:
         """`parts`: of time, of which it is noted what devices did."""
+        self._paces = paces
         self._event_queue = event_queue
         self._log = log
         self._streams = streams
         self._collectives = collectives
         self._comm_creations = comm_creations
         self._output = output
+        self._announcer = announcer
+        self._heard = announcer.heard
         self._queue_depth = queue_depth
         self._parts = parts
-        self.handlers: dict[int, Callable[[Host, Any], bool]] = {}
-        self.set_handlers()
-
-    def set_handlers(self) -> None:
-        self.handlers |= {
+        self.handlers: dict[int, Callable[[Host, Any], bool]] = {
             records.HELLO: self._pass,
             records.WARNING: self._pass,
             records.HOST_ADVANCE: self._pass,
@@ -100,18 +116,25 @@ class Hosts:
             records.CLOCK_READ: self._clock_read,
             records.ELAPSED: self._elapsed,
             records.QUERY: self._query,
+            UNSEEN: self._unseen,
+            OUTSIDE: self._outside,
+            OPENS: self._opens,
         }
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
 
     def block(self, host: Host, state: HostState, waits_for: Any = None) -> bool:
         """The host stops here. Returns False, as the handler does that calls it."""
+        if self._heard and host.rank in self._heard:
+            self._announcer.tell(host, events.HostBlocked.of(self._event_queue.now_ns, state, waits_for))
         self._set_state(host, state)
         host.waits_for = waits_for
         return False
 
     def wake(self, host: Host) -> None:
         """The host goes on at this instant."""
+        if self._heard and host.rank in self._heard:
+            self._announcer.tell(host, events.HostWoken(self._event_queue.now_ns))
         self._set_state(host, HostState.RUNNING)
         host.waits_for = None
         host.clock_ns = self._event_queue.now_ns
@@ -136,6 +159,11 @@ class Hosts:
         return True
 
     def _trace(self, host: Host, record: records.Trace) -> bool:
+        self._announcer.tell(host, events.TraceSaid(self._event_queue.now_ns, record))
+        return True
+
+    def _unseen(self, host: Host, fact: UnseenFact) -> bool:
+        self._announcer.tell(host, events.UnseenPassed(self._event_queue.now_ns, fact.host_ns))
         return True
 
     def _bye(self, host: Host, record: records.Bye) -> bool:
@@ -160,6 +188,7 @@ class Hosts:
 
     def _marker(self, host: Host, record: records.Marker) -> bool:
         if record.marker == MarkerKind.STEP:
+            self._announcer.tell(host, events.StepMarked(self._event_queue.now_ns))
             step = StepEnd(host, host.steps, self._event_queue.now_ns, host.counters)
             host.steps += 1
             busy = [stream for stream in host.ordered_streams() if stream.state]
@@ -167,7 +196,30 @@ class Hosts:
             for stream in busy:
                 self._streams.submit(stream, step)
             if not busy:
-                self._event_queue.ended.append(step)
+                self._streams.step_done(step)
+        return True
+
+    # ---- recorded runs, which are simulated in order ---------------------------------------------------------------
+
+    def _outside(self, host: Host, fact: OutsideFact) -> bool:
+        if fact.gate is None:
+            if host.state == HostState.PASSED_OVER:
+                self._set_state(host, HostState.RUNNING)
+                return True
+            self._set_state(host, HostState.PASSED_OVER)
+            host.retry = True
+            host.clock_ns += fact.for_ns
+            self._event_queue.push(host.clock_ns, host)
+            return False
+        if fact.gate.open:
+            return True
+        fact.gate.waiting.append(host)
+        host.cursor += 1
+        return self.block(host, HostState.PASSED_OVER)
+
+    def _opens(self, host: Host, fact: OpensFact) -> bool:
+        fact.gate.open = True
+        self._event_queue.woken.extend(fact.gate.waiting)
         return True
 
     # ---- streams and events ----------------------------------------------------------------------------------------
@@ -189,7 +241,7 @@ class Hosts:
             raise ProtocolError(host.rank, f"stream {record.stream} created twice")
         device = host.devices.get(record.device)
         if device is None:
-            device = Device(host, record.device)
+            device = Device(host, record.device, self._paces.devices.get((host.rank, record.device)))
             device.samples = Samples(self._parts)
             host.devices = host.devices | {record.device: device}
         host.streams[record.stream] = Stream(device, record.stream, host.rank)
@@ -213,10 +265,27 @@ class Hosts:
         stream.launches += launches
         solo_ns, contended_ns = record.solo_ns, record.contended_ns
         floor_ns = self._event_queue.now_ns + record.tail_ns
+        if host.pace is not None or stream.device.pace is not None:
+            floor_ns = self._paced_floor(host, stream.device, record)
         contended_ns = max(contended_ns, solo_ns)
         segment = Segment(launches, solo_ns, contended_ns, floor_ns, fill_of(solo_ns, contended_ns))
+        if self._heard and host.rank in self._heard:
+            launched = events.SegmentLaunched(self._event_queue.now_ns, stream.device.number, stream.id, record)
+            self._announcer.tell(host, launched)
         self._streams.submit(stream, segment)
         return True
+
+    def _paced_floor(self, host: Host, device: Device, record: records.Segment) -> int:
+        """The launch from which `tail_ns` is counted comes at the host's pace, the work behind it is done at the GPU's.
+
+        Another launch of the segment may then leave less room. It is not known here: the segment ends no earlier than
+        all of its work at the GPU's pace.
+        """
+        launched_ns = now_ns = self._event_queue.now_ns
+        after_ns = max(record.tail_ns - record.tail_work_ns, 0)
+        launched_ns = now_ns + after_ns if host.pace is None else host.pace.lasts(now_ns, after_ns)
+        work_ns = record.tail_ns - after_ns
+        return launched_ns + work_ns if device.pace is None else device.pace.lasts(launched_ns, work_ns)
 
     def _event_record(self, host: Host, record: records.EventRecord) -> bool:
         stream = host.streams.get(record.stream) or self._stream(host, record.stream)
@@ -285,6 +354,8 @@ class Hosts:
         if not self._fits(host, stream, 1):
             return False
         stream.launches += 1
+        if self._heard and host.rank in self._heard:
+            self._announcer.tell(host, events.NcclLaunched(self._event_queue.now_ns, stream.device.number, stream.id))
         self._streams.submit(stream, NcclKernel(stream, fact.collectives))
         return True
 
@@ -294,6 +365,7 @@ class Hosts:
         return True
 
     def _comm_creation(self, host: Host, fact: CommCreationFact) -> bool:
+        self._announcer.tell(host, events.CommAsked(self._event_queue.now_ns))
         if self._comm_creations.arrive(host, fact.creation):
             return True
         host.cursor += 1
@@ -302,7 +374,7 @@ class Hosts:
     # ---- questions -------------------------------------------------------------------------------------------------
 
     def _clock_read(self, host: Host, record: records.ClockRead) -> bool:
-        if is_delayed(host, self._event_queue):
+        if delay_poll(host, self._event_queue):
             return False
         self._output.answer(host, records.Clock.encode(record.qid, self._event_queue.now_ns))
         return True
@@ -310,7 +382,7 @@ class Hosts:
     def _elapsed(self, host: Host, record: records.Elapsed) -> bool:
         start, end = self._recording(host, record.start_recording), self._recording(host, record.end_recording)
         ready = start.done_ns >= 0 and end.done_ns >= 0
-        if not ready and is_delayed(host, self._event_queue):
+        if not ready and delay_poll(host, self._event_queue):
             return False
         elapsed_ns = end.done_ns - start.done_ns if ready else 0
         self._output.answer(host, records.ElapsedNs.encode(record.qid, elapsed_ns, int(ready), 0))
@@ -326,7 +398,7 @@ class Hosts:
             done = device is None or not device.busy_streams
         else:
             raise ProtocolError(host.rank, f"QUERY with scope {record.scope}")
-        if not done and is_delayed(host, self._event_queue):
+        if not done and delay_poll(host, self._event_queue):
             return False
         self._output.answer(host, records.Done.encode(record.qid, int(done), 0))
         return True

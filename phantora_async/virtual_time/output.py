@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from emu.contract import records
 from emu.contract.records import NcclKind
-from phantora_async.virtual_time.entities import Host, Shares, StepEnd
+from phantora_async.virtual_time.announcer import Announcer
+from phantora_async.virtual_time.entities import Host, Shares
 from phantora_async.virtual_time.event_queue import EventQueue
+from phantora_async.virtual_time.events import Event, StepDone
 from phantora_async.virtual_time.facts import Collective
 from phantora_async.virtual_time.rollback_log import Answer, Checkpoint, RollbackLog
 
@@ -31,7 +33,7 @@ FREE = 64
 SHORT_NS = 1_000
 MANY = 1_000
 LONG_NS = 100_000
-"""Of ``is_delayed``."""
+"""Of ``delay_poll``."""
 
 
 class StepFigures(NamedTuple):
@@ -81,11 +83,12 @@ class Results:
         self.completed_collectives: list[CompletedCollective] = []
         """Of LOGGED_RANK, the first LOGGED_COLLECTIVES."""
 
-    def add_step(self, step: StepEnd) -> None:
-        rank = step.host.rank
-        figures = StepFigures(step.number, step.host_ns, step.device_ns, step.counters, step.shares)
+    def on(self, rank: int, event: Event) -> None:
+        """A ``Listener`` to ends of steps."""
+        assert isinstance(event, StepDone)
+        figures = StepFigures(event.number, event.host_ns, event.at_ns, event.counters, event.shares)
         if rank == LOGGED_RANK:
-            self.step_instants.append(StepInstants(step.device_ns, step.host_ns))
+            self.step_instants.append(StepInstants(event.at_ns, event.host_ns))
         first = self._first_steps.setdefault(rank, [])
         if len(first) <= WARM_UP:
             first.append(figures)
@@ -134,15 +137,19 @@ class Revisions(NamedTuple):
 class Output:
     """``results`` of the run so far, and answers, which wait for ``take_answers``."""
 
-    def __init__(self, log: RollbackLog, optimistic: bool) -> None:
+    def __init__(self, log: RollbackLog, announcer: Announcer, optimistic: bool) -> None:
         self._log = log
+        self._announcer = announcer
         self._leaving: list[tuple[int, bytes]] = []
         self._early: dict[tuple[int, int], bytes] = {}
         """By rank and number of the fact."""
         self.optimistic = optimistic
         self.results = Results()
+        announcer.listen_to_steps(self.results)
         self.revisions = Revisions()
         self.answers_sent = 0
+        self.latest = 0
+        """The rank that has been answered last."""
         self.answered_early = 0
         """Answers of an exact run that left before their question's instant."""
 
@@ -171,12 +178,6 @@ class Output:
         self._send(host, Answer(host.facts_done, encoded))
         self.answered_early += 1
 
-    def step_ended(self, step: StepEnd) -> None:
-        if self._log.on:
-            self._log.checkpoint(step.host).step_ends.append(step)
-        else:
-            self.results.add_step(step)
-
     def collective_completed(self, host: Host, collective: Collective, at_ns: int) -> None:
         """`host` is that of LOGGED_RANK."""
         if self._log.on:
@@ -189,14 +190,12 @@ class Output:
     def release(self, host: Host, checkpoint: Checkpoint) -> None:
         """The checkpoint's instant is final for this rank."""
         self.release_answers(host, checkpoint)
-        for step in checkpoint.step_ends:
-            self.results.add_step(step)
         for collective in checkpoint.completed:
             self.results.add_collective(collective, checkpoint.at_ns)
 
     def release_answers(self, host: Host, checkpoint: Checkpoint) -> None:
         """May be called again for the same checkpoint: each answer leaves once."""
-        self._log.release_traced(host, checkpoint)
+        self._announcer.release(host, checkpoint)
         for answer in checkpoint.answers:
             self._answer_finally(host, answer)
 
@@ -212,6 +211,7 @@ class Output:
     def _send(self, host: Host, answer: Answer) -> None:
         host.answered = answer.fact + 1
         self.answers_sent += 1
+        self.latest = host.rank
         self._leaving.append((host.rank, answer.encoded))
 
     def _revise(self, early: bytes, final: bytes) -> None:
@@ -233,8 +233,8 @@ def polls_by(host: Host, at_ns: int) -> int:
     return 1 if at_ns - host.polled_ns > CLOSE_NS else host.polls + 1
 
 
-def is_delayed(host: Host, event_queue: EventQueue) -> bool:
-    """Counts a question of the host. If it has to take time, the host will ask it again then.
+def delay_poll(host: Host, event_queue: EventQueue) -> bool:
+    """Counts a question of the host. True if it has to take time: the host then asks it again when that has passed.
 
     ``while not event.query(): pass`` and ``while time.time() < deadline: pass`` end because each turn takes time. Where
     the host model says that a turn takes none, virtual time would stand still and the program ask for ever; where it

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from emu.contract import records
 from phantora_async.virtual_time.entities import Host, HostState
+from phantora_async.virtual_time.events import Restarted
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.hosts import Hosts
@@ -41,6 +42,7 @@ def restart(timeline: Timeline, hosts: Hosts, first: int, ranks: Collection[int]
         host.clock_ns = at_ns
         host.state = HostState.RUNNING
         event_queue.push(at_ns, host)
+        timeline.announcer.tell(host, Restarted(at_ns))
     return at_ns
 
 
@@ -53,6 +55,7 @@ def begin_again(timeline: Timeline, host: Host) -> None:
     host.clock_ns = at_ns
     host.state = HostState.RUNNING
     timeline.event_queue.push(at_ns, host)
+    timeline.announcer.tell(host, Restarted(at_ns))
 
 
 def _execute_up_to_the_end_of(timeline: Timeline, hosts: Hosts, failed: Host) -> None:

@@ -12,12 +12,13 @@ Without speculation nothing is written: ``on`` is False.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from phantora_async.virtual_time.entities import Device, Host, StepEnd, Stream
+from phantora_async.virtual_time.entities import Device, Host, Stream
 from phantora_async.virtual_time.entities.fields import Saver
 from phantora_async.virtual_time.event_queue import EventQueue
+from phantora_async.virtual_time.events import Event
 from phantora_async.virtual_time.facts import Collective
 
 Undo = list[tuple[Callable[..., Any], tuple[Any, ...]]]
@@ -42,9 +43,8 @@ class Checkpoint:
         "events",
         "facts",
         "host",
-        "step_ends",
         "streams",
-        "traced",
+        "told",
         "undo",
     )
 
@@ -54,10 +54,9 @@ class Checkpoint:
         """Events of the rank at this instant."""
         self.undo: Undo = []
         self.answers: list[Answer] = []
-        self.step_ends: list[StepEnd] = []
         self.completed: list[Collective] = []
-        self.traced: Sequence[Any] = ()
-        """What a trace is told."""
+        self.told: list[Event] = []
+        """For listeners, see ``announcer``."""
         self.facts = host.facts_done
         self.host = _HOST.save(host)
         self.streams = [(stream, _STREAM.save(stream)) for stream in (*host.streams.values(), *host.draining)]
@@ -79,17 +78,6 @@ class Checkpoint:
         event_queue.put_back(host)
 
 
-class Trace(Protocol):
-    """What is told of ranks once it is final; see ``phantora_async.trace.telling``."""
-
-    @property
-    def ranks(self) -> Set[int]:
-        """Those that are traced."""
-
-    def tell(self, rank: int, event: Any) -> None:
-        """Of one of these ranks, each rank's events in order."""
-
-
 class RollbackLog:
     __slots__ = (
         "_demands",
@@ -100,8 +88,6 @@ class RollbackLog:
         "on",
         "restored",
         "rollbacks",
-        "trace",
-        "traced_ranks",
         "undo",
     )
 
@@ -121,8 +107,6 @@ class RollbackLog:
         """Facts that were taken back."""
         self.kept = 0
         """Checkpoints that are held."""
-        self.trace: Trace | None = None
-        self.traced_ranks: Set[int] = frozenset()
 
     def checkpoint(self, host: Host) -> Checkpoint:
         """The host's checkpoint of the present instant, opened before anything of the host changes."""
@@ -137,34 +121,15 @@ class RollbackLog:
         self.kept += 1
         return opened
 
-    def tell(self, host: Host, event: Any) -> None:
-        """Tells the trace, now or when it is final."""
-        assert self.trace is not None, "nothing is traced"
-        if not self.on:
-            self.trace.tell(host.rank, event)
-            return
-        checkpoint = self.checkpoint(host)
-        if not checkpoint.traced:
-            checkpoint.traced = []
-        checkpoint.traced.append(event)  # type: ignore[attr-defined]
-
-    def release_traced(self, host: Host, checkpoint: Checkpoint) -> None:
-        """What the checkpoint holds for the trace is final."""
-        if checkpoint.traced:
-            assert self.trace is not None, "nothing is traced"
-            for event in checkpoint.traced:
-                self.trace.tell(host.rank, event)
-            checkpoint.traced = ()
-
     def act(self, host: Host) -> Checkpoint:
-        """The same, for an event of the host's own: the undo entries of what follows go there."""
+        """The checkpoint for an event of the host's own: the undo entries of what follows go there."""
         checkpoint = self.checkpoint(host)
         checkpoint.events += 1
         self.undo = checkpoint.undo
         return checkpoint
 
     def reach(self, host: Host) -> Checkpoint:
-        """The same, for what another rank's event does to the host: if the host is ahead, it goes back to now."""
+        """The checkpoint for what another rank's event does to the host: if the host is ahead, it goes back to now."""
         self.go_back(host, self._event_queue.now_ns + 1)
         return self.checkpoint(host)
 

@@ -13,18 +13,20 @@ from enum import Enum
 from heapq import heappop
 from typing import Any, NamedTuple
 
+from phantora_async.faults.pace import NO_PACES, Paces
 from phantora_async.over_time import Activity, parts_for
+from phantora_async.virtual_time.announcer import Announcer, Listener
 from phantora_async.virtual_time.collectives import Collectives, NetworkModel
 from phantora_async.virtual_time.comm_creations import CommCreations
 from phantora_async.virtual_time.entities import KEPT_FACTS, Host, HostState, Stream
 from phantora_async.virtual_time.event_queue import HOSTS, NETWORK, NEVER, EventQueue
-from phantora_async.virtual_time.foresight import Foresight
 from phantora_async.virtual_time.hosts import Hosts
 from phantora_async.virtual_time.output import Output
 from phantora_async.virtual_time.restart import begin_again, restart
 from phantora_async.virtual_time.rollback_log import RollbackLog
 from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
-from phantora_async.virtual_time.speculation import Speculation
+from phantora_async.virtual_time.speculation.foresight import Foresight
+from phantora_async.virtual_time.speculation.speculation import Speculation
 from phantora_async.virtual_time.streams import Streams
 
 
@@ -35,6 +37,8 @@ class OutsideWait(NamedTuple):
     facts_done: int
     """How many facts of the rank came before the wait."""
     for_ns: int
+    cause: tuple[int, int] | None = None
+    """The rank whose answer has ended it, and how many facts that rank had executed then; None: no answer has."""
 
 
 class Stop(Enum):
@@ -47,14 +51,25 @@ class Stop(Enum):
 class Timeline:
     """``feed`` facts, ``run``, ``take_answers``. Not thread-safe: the caller must serialise calls."""
 
-    def __init__(self, world_size: int, network: NetworkModel, queue_depth: int, *, optimistic: bool = False) -> None:
+    def __init__(
+        self,
+        world_size: int,
+        network: NetworkModel,
+        queue_depth: int,
+        *,
+        optimistic: bool = False,
+        paces: Paces = NO_PACES,
+    ) -> None:
         """`optimistic`: answers leave as soon as they are simulated, though they may be revised."""
-        self.hosts = [Host(rank, HOSTS + rank) for rank in range(world_size)]
+        self.hosts = [Host(rank, HOSTS + rank, paces.hosts.get(rank)) for rank in range(world_size)]
         self.event_queue = EventQueue()
         self.rollback_log = RollbackLog(self.event_queue)
-        self.output = Output(self.rollback_log, optimistic)
-        self.streams = Streams(self.event_queue, self.rollback_log)
-        self.collectives = Collectives(self.event_queue, self.rollback_log, self.streams, self.output, network)
+        self.announcer = Announcer(self.rollback_log)
+        self.output = Output(self.rollback_log, self.announcer, optimistic)
+        self.streams = Streams(self.event_queue, self.rollback_log, self.announcer)
+        self.collectives = Collectives(
+            self.event_queue, self.rollback_log, self.streams, self.output, self.announcer, network
+        )
         self.comm_creations = CommCreations(self.event_queue, self.rollback_log)
         self.host_rules = Hosts(
             self.event_queue,
@@ -63,8 +78,10 @@ class Timeline:
             self.collectives,
             self.comm_creations,
             self.output,
+            self.announcer,
             queue_depth,
             parts_for(world_size),
+            paces,
         )
         self.speculation = Speculation(self.hosts, self.event_queue, self.collectives, self.rollback_log, self.output)
         self.foresight = Foresight(self.event_queue, self.collectives, self.output)
@@ -106,6 +123,10 @@ class Timeline:
     def activity(self) -> Activity:
         """What every rank's GPUs have done over time, until now."""
         return take_activity(self)
+
+    def listen(self, listener: Listener, ranks: Iterable[int]) -> None:
+        """From now on the listener is told of all that happens to these ranks, too: see ``announcer``."""
+        self.announcer.listen(listener, ranks)
 
     def feed(self, rank: int, facts: Iterable[Any]) -> None:
         """Appends facts of one rank, in the rank's order."""
@@ -192,7 +213,7 @@ class Timeline:
     def _execute(self, budget: int, ahead: bool) -> tuple[Stop, int]:
         """Event by event in their total order. Returns what is left of the budget."""
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
-        heap, arrived, woken, ended = event_queue.heap, event_queue.arrived, event_queue.woken, event_queue.ended
+        heap, arrived, woken = event_queue.heap, event_queue.arrived, event_queue.woken
         limit_ns = self.limit_ns
         while budget > 0:
             network_ns = collectives.refresh() if collectives.stale else collectives.next_ns
@@ -222,6 +243,8 @@ class Timeline:
                 event_queue.now_ns = at_ns
                 # As Host.next_ns, without the call.
                 due_ns = target.clock_ns if target.retry else target.clock_ns + target.log[target.cursor].host_ns
+                if target.pace is not None:
+                    due_ns = target.next_ns()
                 if due_ns > at_ns:
                     event_queue.push(due_ns, target)
                     if not log.on:
@@ -244,7 +267,7 @@ class Timeline:
                 event_queue.now_ns = at_ns
                 collectives.complete()
                 budget -= 1
-            if arrived or woken or ended:
+            if arrived or woken:
                 self._follow_up()
             if self._passing and self.output.answers_sent != self._answers_before:
                 self._return_all()
@@ -256,7 +279,7 @@ class Timeline:
         """The host's facts from the present instant on, while nothing else comes first. Returns how many."""
         event_queue, collectives, log = self.event_queue, self.collectives, self.rollback_log
         heap, handlers = event_queue.heap, self.host_rules.handlers
-        order, facts, first = host.order, host.log, host.cursor
+        order, facts, first, pace = host.order, host.log, host.cursor, host.pace
         executed = 0
         while True:
             fact = facts[host.cursor]
@@ -266,12 +289,12 @@ class Timeline:
             if not handlers[fact.kind](host, fact):
                 break
             host.cursor = cursor = host.cursor + 1
-            if event_queue.arrived or event_queue.woken or event_queue.ended:
+            if event_queue.arrived or event_queue.woken:
                 self._follow_up()
             if cursor >= len(facts):
                 event_queue.push(now_ns, host)
                 break
-            due_ns = now_ns + facts[cursor].host_ns
+            due_ns = now_ns + facts[cursor].host_ns if pace is None else host.next_ns()
             if (
                 log.on
                 or (heap and heap[0] < (due_ns, order))
@@ -290,17 +313,12 @@ class Timeline:
 
     def _follow_up(self) -> None:
         """Executes what an event has made possible at the same instant."""
-        arrived, woken, ended = self.event_queue.arrived, self.event_queue.woken, self.event_queue.ended
-        while arrived or woken or ended:
+        arrived, woken = self.event_queue.arrived, self.event_queue.woken
+        while arrived or woken:
             while arrived:
                 self.collectives.arrive(arrived.pop(0))
             while woken:
                 self.host_rules.wake(woken.pop(0))
-            while ended:
-                step = ended.pop(0)
-                step.device_ns = self.event_queue.now_ns
-                step.shares = step.host.shares_at(step.device_ns)
-                self.output.step_ended(step)
 
     # ---- missing facts ---------------------------------------------------------------------------------------------
 
@@ -331,9 +349,12 @@ class Timeline:
 
     def _return_all(self) -> None:
         """An answer has left, or nothing else can happen: hosts that were passed over go on at this instant."""
+        cause = None
+        if self.output.answers_sent != self._answers_before:
+            cause = self.output.latest, self.hosts[self.output.latest].facts_done
         for host in self._passed_over:
             waited_ns = self.event_queue.now_ns - host.clock_ns
-            self._outside_waits.append(OutsideWait(host.rank, host.facts_done, waited_ns))
+            self._outside_waits.append(OutsideWait(host.rank, host.facts_done, waited_ns, cause))
             self.host_rules.wake(host)
         self._passed_over.clear()
         self._passing = False

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from profiles.descriptions.fields import Fields, read_toml
+from profiles.descriptions.fields import Fields, read_fields
 from profiles.errors import ProfileError, UnknownProfile
 
 Kind = Literal["gpu", "cluster", "host"]
@@ -61,4 +61,10 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
 
 def read(kind: Kind, name_or_path: str | os.PathLike[str]) -> Fields:
     """The file that `name_or_path` means, upon its base if it names one. Raises UnknownProfile or ProfileError."""
-    return read_toml(find(kind, name_or_path), partial(find, kind))
+    return read_fields(find(kind, name_or_path), partial(find, kind))
+
+
+def base_of(path: Path) -> str | None:
+    """What the file is based on, as it says it; None if it stands alone. Raises ProfileError."""
+    table = read_fields(path)
+    return table.text("base") if "base" in table else None

@@ -11,6 +11,9 @@ from profiles.descriptions.catalog import read
 from profiles.descriptions.fields import Fields
 
 MOST_GPUS = 1024
+MOST_CPUS = 8192
+CPUS_PER_GPU = 16
+"""Where a description does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,8 @@ class Cluster:
     gpu: str
     """A GPU's name or path, for load_gpu."""
     gpus_per_server: int
+    cpus_per_server: int
+    """Logical ones: what its operating system counts."""
     servers_per_nvlink_domain: int
     """How many servers one NVLink network joins: 1, or the servers of a rack (NVL72). To `network` they are one."""
     host: str
@@ -52,24 +57,26 @@ class Cluster:
 def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
     """Reads a shipped cluster by name or a user's file by path. Raises UnknownProfile or ProfileError."""
     top = read("cluster", name_or_path)
+    gpus_per_server = top.integer("gpus_per_server", least=1, most=MOST_GPUS)
     cluster = Cluster(
         name=top.path.stem,
         gpu=top.text("gpu"),
-        gpus_per_server=top.integer("gpus_per_server", least=1, most=MOST_GPUS),
+        gpus_per_server=gpus_per_server,
+        cpus_per_server=top.integer("cpus_per_server", CPUS_PER_GPU * gpus_per_server, least=1, most=MOST_CPUS),
         servers_per_nvlink_domain=top.integer("servers_per_nvlink_domain", 1, least=1, most=MOST_GPUS),
         host=top.text("host"),
         nccl=top.text("nccl"),
-        network=top.raw("network"),
+        network=top.unchecked("network"),
         path=top.path,
     )
-    top.done()
+    top.end()
     _check_gpus(cluster, top)
     return cluster
 
 
 def load_network(name_or_path: str | os.PathLike[str]) -> dict[str, Any]:
     """The [network] table of a cluster, or of a file that has nothing else. Raises UnknownProfile or ProfileError."""
-    return read("cluster", name_or_path).raw("network")
+    return read("cluster", name_or_path).unchecked("network")
 
 
 def _check_gpus(cluster: Cluster, top: Fields) -> None:

@@ -67,7 +67,7 @@ class Achieved:
     described, else at the clock that power allows.
     """
     vector_fraction: float
-    """The same for arithmetic outside the tensor cores."""
+    """Share of the peak that arithmetic outside the tensor cores sustains."""
     sm_gb_per_s: float
     """Bandwidth that one SM can draw by itself, which bounds kernels of few blocks."""
     kernel_floor_ns: int
@@ -75,7 +75,7 @@ class Achieved:
     launch_gap_ns: int
     """Between the end of a kernel and the start of the next one, which waits in the stream's queue."""
     graph_gap_ns: int
-    """The same between nodes of a CUDA graph."""
+    """Between the end of a node of a CUDA graph and the start of the next one."""
     uncertainty: float
     """How many times as far off the models are as on an H200."""
 
@@ -178,7 +178,7 @@ def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:
     """Reads a shipped GPU by name or a user's file by path. Raises UnknownProfile or ProfileError."""
     top = read("gpu", name_or_path)
     gpu = _gpu(top)
-    top.done()
+    top.end()
     if gpu.memory.reserved_nbytes >= gpu.memory.total_nbytes:
         raise ProfileError(f"{top.path}: memory.reserved_nbytes: expected less than total_nbytes")
     if gpu.nccl.sms >= gpu.sm_count:
@@ -250,11 +250,11 @@ def _gpu(top: Fields) -> Gpu:
             graph_gap_ns=achieved.integer("graph_gap_ns", 0),
             uncertainty=achieved.number("uncertainty", NOT_MEASURED),
         ),
-        nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", least=0.0, most=0.9)),
+        nccl=NcclKernel(nccl.integer("sms"), nccl.number("memory_share", most=0.9)),
         power=_power(top),
         peaks=tuple(
             (dtype, peaks.number(dtype) * 1e12)
-            for dtype in (*PEAK_DTYPES, *(one for one in OPTIONAL_PEAKS if one in peaks.keys()))  # noqa: SIM118
+            for dtype in (*PEAK_DTYPES, *(one for one in OPTIONAL_PEAKS if one in peaks))
         ),
         attributes=tuple(sorted((known | _overrides(top)).items())),
         path=top.path,
@@ -263,7 +263,7 @@ def _gpu(top: Fields) -> Gpu:
 
 def _power(top: Fields) -> Power | None:
     """[power], which a file may leave out."""
-    if "power" not in top.keys():  # noqa: SIM118 - Fields is no mapping
+    if "power" not in top:
         return None
     table = top.table("power")
     return Power(

@@ -69,7 +69,7 @@ class Cursor:
         return int(digits, 36) + 1 if digits else 0
 
     def _index(self) -> int:
-        """The same in base 10: T_, T0_, Ul...E_, Ul...E0_."""
+        """An index in base 10: T_, T0_, Ul...E_, Ul...E0_."""
         if self._take("_"):
             return 0
         number = self._number() + 1

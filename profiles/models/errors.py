@@ -1,6 +1,8 @@
 """How far each model's estimates are from kernels on an H200: `python -m profiles.tools.model_error` prints this table.
 
-Mean of |ln(modelled / measured)| over the measured kernels, long ones counting more.
+Mean of |ln(modelled / measured)| over the measured kernels, long ones counting more. Most of these kernels also served
+to fit the models, so work of other shapes may be further off: docs/data/kernel-models.md has errors of times that were
+left out.
 """
 
 from __future__ import annotations

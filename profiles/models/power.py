@@ -35,7 +35,7 @@ OTHERS = {
 HALF_PRECISION = 0.62
 """Element-wise kernels of 16-bit numbers: twice the instructions for the same bytes."""
 FUNCTIONS = 0.77
-"""The same, with exponentials and their like."""
+"""Element-wise kernels of 16-bit numbers with exponentials and their like."""
 MEMORY = 0.55
 """Any other kernel that keeps the memory busy."""
 SHORT_NS = 20_000

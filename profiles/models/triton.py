@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
+from formats.ttir import Program, read_program
 from profiles.descriptions.gpu import Gpu
-from profiles.errors import ProfileError
 from profiles.models.kernels.by_name import by_grid
 from profiles.models.machine import Estimate, Machine, both, overlapped
 from profiles.models.products.engines import ENGINES, MULTIPLIED_AS
 from profiles.signature import Triton
 from profiles.triton.interpreter import launch_work
-from profiles.triton.program import Program, read_program
 from profiles.triton.work import Work
 
 ROUND_NS = 156.0  # a round of dependent loads
@@ -29,12 +29,14 @@ PRODUCT_L2 = 1.7
 STREAM = 1.05  # of the streaming bandwidth
 DTYPES = {"f8E4M3FN": "f8e4m3", "f8E5M2": "f8e5m2", "i8": "i8"}
 
+_read = lru_cache(maxsize=512)(read_program)
+
 
 def triton(gpu: Gpu, what: Triton) -> Estimate:
     try:
-        program = read_program(what.program)
+        program = _read(what.program)
         work = launch_work(program, what.grid, integers_of(program, what.arguments))
-    except (ProfileError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
         return by_grid(gpu, what, f"Triton program of {what.name}: {error}")
     found = both(
         gpu,
@@ -50,8 +52,8 @@ def triton(gpu: Gpu, what: Triton) -> Estimate:
 def integers_of(program: Program, arguments: str) -> dict[str, int]:
     """Integer arguments by name. `arguments`: in the program's order, `-` for those that are no known integer."""
     values = arguments.split(",")
-    named = zip(program.arguments, values, strict=False)
-    return {argument.name: int(value) for argument, value in named if value.lstrip("-").isdecimal()}
+    named = zip(program.parameters, values, strict=False)
+    return {parameter.name: int(value) for parameter, value in named if value.lstrip("-").isdecimal()}
 
 
 def work_ns(machine: Machine, what: Triton, work: Work) -> float:

@@ -1,4 +1,4 @@
-"""Prints the table of kinds in docs/architecture.md: `python -m profiles.signature`."""
+"""Prints the table of kinds in docs/data/signatures.md: `python -m profiles.signature`."""
 
 from profiles.signature.definition import table
 

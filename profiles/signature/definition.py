@@ -95,7 +95,7 @@ DEFINITION = read_definition(PATH.read_text(encoding="utf-8"))
 
 
 def table() -> Iterator[str]:
-    """The kinds as a table of docs/architecture.md. `python -m profiles.signature` prints it."""
+    """The kinds as a table of docs/data/signatures.md. `python -m profiles.signature` prints it."""
     yield "| kind | what it is | fields in order; those in bold name the family |"
     yield "| --- | --- | --- |"
     for name, kind in DEFINITION.kinds.items():

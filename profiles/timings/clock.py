@@ -26,13 +26,29 @@ class Clock:
         self._idle = gpu.power.idle_w / gpu.power_limit_w
         self._clocked = self._clocked_energy = 0.0
         self._energy = self._idle * self._window
+        self._left, self._since = 1.0, (self._clocked, self._energy, self._clocked_energy)
 
     def add(self, ns: float, power: float, clocked: float) -> None:
         """Work of that duration at the full clock, or, without power and clocked, of a GPU that waits."""
+        self.add_sums(ns, ns * power, ns * clocked, ns * power * clocked)
+
+    def add_sums(self, ns: float, energy: float, clocked: float, clocked_energy: float) -> None:
+        """Several pieces of work: sums of their time, and of this by their power, by clocked, by both."""
         left = self._window / (self._window + ns)
-        self._clocked = (self._clocked + ns * clocked) * left
-        self._energy = (self._energy + ns * power) * left
-        self._clocked_energy = (self._clocked_energy + ns * power * clocked) * left
+        self._clocked = (self._clocked + clocked) * left
+        self._energy = (self._energy + energy) * left
+        self._clocked_energy = (self._clocked_energy + clocked_energy) * left
+        self._left *= left
+
+    def repeat(self, times: float) -> None:
+        """As if all that was added since the beginning had been added so often."""
+        now = self._clocked, self._energy, self._clocked_energy
+        left, power = self._left, self._left**times
+        if left < 1:
+            more = (1 - power) / (1 - left)
+            self._clocked, self._energy, self._clocked_energy = (
+                power * begun + more * (reached - left * begun) for begun, reached in zip(self._since, now, strict=True)
+            )
 
     def idle(self, ns: float) -> None:
         self.add(ns, self._idle, 0.0)

@@ -16,11 +16,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from formats.files import read_text
 from profiles.errors import ProfileError
 from profiles.signature import parse
 from profiles.timings.keys import key_of
 
 HEADER = "phantora-kernel-times 2"
+MOST_TABLE_NBYTES = 64 << 20
+"""280,000 signatures."""
 ORIGIN = "origin "
 Origin = Mapping[str, str]
 """`gpu`, `driver`, `torch`, `cuda`, `date`, `command` ...: what is known."""
@@ -75,12 +78,7 @@ def load_table(path: str | os.PathLike[str], trusted: bool = False) -> Table:
     is known to be right; its signatures are taken as they stand, which is thirty times as fast.
     """
     path = Path(path)
-    try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ProfileError(f"{path}: cannot be read: {error}") from error
-    lines = text.splitlines(keepends=True)
+    lines = read_text(path, MOST_TABLE_NBYTES, ProfileError).splitlines(keepends=True)
     if not lines or lines[0].strip() != HEADER:
         raise ProfileError(f"{path}:1: expected the line {HEADER!r}")
     table = Table()
@@ -121,7 +119,7 @@ def save_table(path: str | os.PathLike[str], table: Table) -> None:
 def _origin(where: str, text: str) -> Origin:
     try:
         origin = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProfileError(f"{where}: origin: {error}") from None
     if not isinstance(origin, dict) or not all(isinstance(value, str) for value in origin.values()):
         raise ProfileError(f"{where}: origin: expected a JSON object of texts")

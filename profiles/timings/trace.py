@@ -4,7 +4,6 @@ for each.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from bisect import bisect_right
@@ -14,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from formats.files import read_bytes
 from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Sdpa, Shape, Signature, format_signature
 
 Event = dict[str, Any]
+MOST_TRACE_NBYTES = 512 << 20
 Span = tuple[float, float]
 """Start and end, in microseconds."""
 DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
@@ -47,9 +48,8 @@ class Work:
 
 
 def load(path: Path) -> list[Event]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt") as file:
-        events: list[Event] = json.load(file)["traceEvents"]
+    """Raises OSError, or what json, a missing key or another type raises, for what is no trace."""
+    events: list[Event] = json.loads(read_bytes(path, MOST_TRACE_NBYTES))["traceEvents"]
     return events
 
 

@@ -1,19 +1,27 @@
-"""How far host descriptions are from real jobs: `python -m profiles.tools.host_error JOBS.jsonl`.
+"""How far host descriptions are from real jobs: `python -m profiles.tools.host_error JOBS.jsonl [--machines FILE]`.
 
 A line of the file is a job on a machine: `job`, `host` (the description of that machine), `run`, `counts` (units of
 each kind of host work in a step, as emu.hostbench counts them) and `host_s` (seconds of host time of measured steps).
 Prints a Markdown table of model beside measurement, and the mean errors.
+
+`--machines`: a line is a kind of machine: `machine`, and the `median` of its jobs' real over modelled host time. Prints
+the range in which another machine is expected nine times in ten, from all machines and, for each machine, from all
+others: what belongs into a description's [spread], and whether it would have held.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import exp, log, sqrt
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, stdev
 
 from profiles.host import HostModel, load_host
+
+STUDENT = {2: 2.920, 3: 2.353, 4: 2.132, 5: 2.015, 6: 1.943, 7: 1.895, 8: 1.860, 9: 1.833}
+"""95 % quantiles of Student's distribution, by degrees of freedom."""
 
 
 def host_ns(host: HostModel, counts: Mapping[str, float]) -> float:
@@ -37,10 +45,35 @@ def table(lines: list[str]) -> str:
     return "\n".join(rows)
 
 
+def expected(medians: Sequence[float]) -> tuple[float, float]:
+    """Where the median of another machine lies with a probability of 90 %, if logarithms are normal."""
+    logarithms = [log(one) for one in medians]
+    n = len(logarithms)
+    half = STUDENT[n - 1] * stdev(logarithms) * sqrt(1 + 1 / n)
+    return exp(mean(logarithms) - half), exp(mean(logarithms) + half)
+
+
+def machines(lines: Sequence[str]) -> str:
+    """Markdown."""
+    found = {one["machine"]: float(one["median"]) for one in map(json.loads, lines)}
+    rows = ["| machine | median | expected from the others |", "| --- | ---: | ---: |"]
+    held = 0
+    for name, median_ratio in found.items():
+        fast, slow = expected([other for one, other in found.items() if one != name])
+        held += fast <= median_ratio <= slow
+        rows.append(f"| {name} | {median_ratio:.2f} | {fast:.2f} to {slow:.2f} |")
+    fast, slow = expected(list(found.values()))
+    return "\n".join([*rows, "", f"{held} of {len(found)} held. Expected from all: {fast:.2f} to {slow:.2f}."])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m profiles.tools.host_error", description=__doc__)
     parser.add_argument("jobs", type=Path, metavar="JOBS.jsonl")
-    print(table(parser.parse_args().jobs.read_text().splitlines()))
+    parser.add_argument("--machines", type=Path, metavar="FILE")
+    given = parser.parse_args()
+    print(table(given.jobs.read_text().splitlines()))
+    if given.machines:
+        print("\n" + machines(given.machines.read_text().splitlines()))
 
 
 if __name__ == "__main__":

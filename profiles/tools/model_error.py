@@ -51,7 +51,7 @@ class Errors:
     error: float
     """Mean of its absolute values."""
     left_out: float
-    """The same where each kernel is corrected by the bias of all others: what a correction factor would gain."""
+    """Error if each kernel is corrected by the bias of all others: what a correction factor would gain."""
     of_time: float
     """Sum of absolute errors over the sum of measured times."""
 

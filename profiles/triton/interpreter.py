@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from profiles.triton.program import Operation, Program
+from formats.ttir import Operation, Program
 from profiles.triton.text import axis_of, constant, elements, pointed, reshaped, result_of, tensors_of
 from profiles.triton.values import (
     BINARY,
@@ -95,9 +95,9 @@ class _Run:
         self.multiplies = False
         """Whether the block being run is the loop of a product, whose addresses the compiler advances by constants."""
         self.values: dict[str, Value] = {}
-        for argument in program.arguments:
-            name = f"%{argument.name}"
-            self.values[name] = Pointer(argument.name, 0) if argument.is_pointer else integers.get(argument.name)
+        for parameter in program.parameters:
+            known = Pointer(parameter.name, 0) if parameter.is_pointer else integers.get(parameter.name)
+            self.values[f"%{parameter.name}"] = known
 
     def block(self, operations: Any, weight: float) -> list[Value]:
         """Runs the operations; the values that the block yields."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from profiles.triton.program import Operation
+from formats.ttir import Operation
 from profiles.triton.values import Loaded, Pointer, Share, Value
 
 

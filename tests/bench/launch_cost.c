@@ -3,7 +3,7 @@
  * launch_cost.py runs it as a rank.
  */
 #define _GNU_SOURCE
-#include "core/cuda_types.h"
+#include "cuda/types.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -22,7 +22,7 @@ from tests.unit.hook.conftest import HOOK, build_script
 from tests.unit.hook.coordinator import device_file
 
 HERE = Path(__file__).parent
-CAPACITY, ENTRY_NBYTES = 1 << 10, 40
+CAPACITY, ENTRY_NBYTES = 1 << 10, records.CostEntry.size()
 HEADER, QID = struct.Struct("<HHIQ"), struct.Struct("<Q")
 
 
@@ -52,7 +52,9 @@ class CostAnswers(threading.Thread):
                         break
                     if kind == records.COST:
                         (qid,) = QID.unpack_from(pending, HEADER.size)
-                        connection.sendall(records.CostOf.encode(qid, 1000, 1500, 1.0, records.SourceKind.ROOFLINE, 0))
+                        connection.sendall(
+                            records.CostOf.encode(qid, 1000, 1500, 1.0, records.SourceKind.ROOFLINE, 0, 0, 0)
+                        )
                     pending = pending[padded:]
 
 

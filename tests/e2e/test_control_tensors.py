@@ -32,21 +32,36 @@ def test_computing_them_is_no_work_of_the_script_s(run: Run, tmp_path: Path) -> 
     assert "OPS aten::add\n" in done.log(0)
 
 
+UNKNOWN = """
+import os, torch
+import torch.distributed as dist
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+dist.barrier()
+store = dist.distributed_c10d._get_default_store()
+x = torch.randn(2000, 2000, device="cuda")
+unknown = (x @ x).argmax()
+table = torch.arange(3, device="cuda")
+if rank == 1:
+    store.wait(["deferred"])
+dist.all_reduce(unknown)
+moved = unknown + 5
+taken = table.take(moved)
+if rank == 0:
+    store.set("deferred", "")
+print("VALUE", taken.item(), moved.item())
+"""
+
+
 def test_deferred_operations_on_unknown_values_are_not_computed(run: Run, tmp_path: Path) -> None:
     """The operations wait for values of another rank; when these arrive it turns out that no rank knows them."""
     script = tmp_path / "unknown.py"
-    script.write_text(
-        "import os, torch\nimport torch.distributed as dist\n"
-        "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\ndist.init_process_group('nccl')\n"
-        "unknown = torch.randn(2000, 2000, device='cuda').argmax()\n"
-        "table = torch.arange(3, device='cuda')\n"
-        "dist.all_reduce(unknown)\n"
-        "taken = table.take(unknown + 5)\n"
-        "print('VALUE', taken.item())\n"
-    )
+    script.write_text(UNKNOWN)
     done = run(script, n=2)
     assert done.exit_code == 0, done.output
-    assert "VALUE 0\n" in done.log(0)
+    assert "VALUE 0 5\n" in done.log(0)
     assert "IndexError" not in done.output + done.log(0), "5 would be out of range"
     (warning,) = done.simulated["warnings"]
     assert "reads int64 values that depend on kernels that are not executed" in warning["text"]
+    assert done.simulated["unmodelled_reads"] == 2 * 2, "two values on each of two ranks"

@@ -1,4 +1,4 @@
-"""Streams, events, graphs, copies and the launch queue in a PyTorch program, by CUDA's rules: docs/cuda-semantics.md.
+"""Streams, events, graphs, copies and the launch queue in a PyTorch program, by CUDA's rules: docs/data/cuda-rules.md.
 
 The host costs nothing here (``--host none``) but for what reading clocks takes: times are whole multiples of a kernel.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,21 +76,83 @@ def test_workers_of_a_data_loader_make_no_difference(run: Run, tmp_path: Path, i
     assert batches == [f"batch {number}.0" for number in range(0, 24, 4)] * 2
 
 
-def test_a_thread_that_polls_clocks_makes_no_difference(run: Run, tmp_path: Path) -> None:
-    script = tmp_path / "polls.py"
-    script.write_text(
-        "import threading, time, torch\n"
-        "def poll():\n    while True:\n        time.perf_counter()\n"
-        "threading.Thread(target=poll, daemon=True).start()\n"
-        "layer = torch.nn.Linear(64, 64, device='cuda')\n"
-        "for _ in range(20):\n    layer(torch.ones(8, 64, device='cuda')).sum().backward()\n"
-        "torch.cuda.synchronize()\nprint(time.perf_counter())\n"
-    )
+ANYWHERE = """
+import argparse, multiprocessing, os, sys, threading, time, torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+argparse.ArgumentParser().parse_args()
+print('here', os.path.dirname(os.path.realpath(__file__)) == os.path.abspath(sys.path[0]))
+dict(os.environ)
+print('cpus', os.cpu_count(), len(os.sched_getaffinity(0)), multiprocessing.cpu_count(), torch.get_num_threads())
+print('cpus', os.sysconf('SC_NPROCESSORS_ONLN'), torch.get_num_interop_threads())
+dist.init_process_group('nccl')
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 24
+    def __getitem__(self, number):
+        return torch.full((64,), float(number))
+stream, event, stop = torch.cuda.Stream(), torch.cuda.Event(), threading.Event()
+def poll():
+    while not stop.is_set():
+        time.perf_counter(), stream.query(), event.query()
+threads = [threading.Thread(target=poll, daemon=daemon) for daemon in (False, True)]
+for thread in threads:
+    thread.start()
+layer = torch.nn.Linear(64, 64, device='cuda')
+for batch in DataLoader(Data(), batch_size=4, num_workers=3, pin_memory=True):
+    layer(batch.cuda()).sum().backward()
+    event.record()
+stop.set()
+for thread in threads:
+    thread.join()
+torch.cuda.synchronize()
+before = time.perf_counter()
+def wait():
+    while time.perf_counter() < before + 2:
+        pass
+    torch.ones(8, device='cuda')
+waiting = threading.Thread(target=wait)
+waiting.start()
+waiting.join()
+print('waited', time.perf_counter() - before)
+"""
+"""Threads that only ask move no clock, unless the program waits for one of them."""
+
+
+def test_neither_load_nor_place_nor_surroundings_make_a_difference(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ANYWHERE)
     quiet = run(script, n=1)
-    with load():
-        busy = run(script, n=1)
     assert quiet.exit_code == 0, quiet.output
-    assert quiet.simulated == busy.simulated
+    deep = tmp_path / "folder" / "within" / "a" / "folder" / "script.py"
+    packages = tmp_path / "packages"
+    for folder in (deep.parent, packages / "some-1.0.dist-info"):
+        folder.mkdir(parents=True)
+    deep.write_text(ANYWHERE)
+    (packages / "some-1.0.dist-info" / "METADATA").write_text("Name: some\nVersion: 1.0\n")
+    changed = {
+        "PYTHONPATH": packages,
+        "LANGUAGE": "de_DE:fr:it",
+        "TERM": "dumb",
+        "TZ": "Asia/Tokyo",
+        "HOME": deep.parent,
+    }
+    for name, value in {**changed, **{f"VARIABLE{number}": "x" * 1000 for number in range(20)}}.items():
+        monkeypatch.setenv(name, str(value))
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        with load():
+            busy = run(deep, n=1)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert busy.exit_code == 0, busy.output
+    assert simulated(quiet.simulated) == simulated(busy.simulated).replace("folder/within/a/folder/script", "script")
+    assert quiet.log(0) == busy.log(0)
+    assert "cpus 224 224 224 1\ncpus 224 112\n" in quiet.log(0)
+    assert 2 < float(quiet.log(0).rpartition("waited ")[2]) < 2.01
 
 
 def test_threads_that_launch_side_by_side_are_named(run: Run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`--steps` and `--until`: a run ends in good order before its script does."""
+"""`--steps` and `--until`: a run ends before its script does, with a complete report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lines(done: Finished) -> list[str]:
 
 
 def test_steps_are_those_of_a_script_that_stops_there(run: Run, tmp_path: Path) -> None:
-    """The same figures as with a script of three steps; no line is lost, nor one that is not flushed."""
+    """The figures are those of a script of three steps; no line is lost, nor one that is not flushed."""
     held = run("stepping.py", "--clock", "--log", str(tmp_path / "log"), options=("--steps", "3"))
     assert held.exit_code == 0, held.output
     assert "stopped by --steps 3; the script did not end" in held.output

@@ -173,3 +173,64 @@ def test_a_rank_that_ends_first_gives_what_its_collectives_have_promised(run: Ru
     done = run("ends_first.py", n=2)
     assert done.exit_code == 0, done.output
     assert "x is [15.0, 15.0, 15.0, 15.0]" in done.output
+
+
+C_EXIT = """
+import ctypes, subprocess, torch
+from common import start
+rank, _, device = start()
+ctypes.CDLL({library!r})
+x = torch.arange(100, device=device)
+torch.distributed.all_reduce(x)
+torch.cuda.synchronize()
+torch.distributed.barrier()
+if rank == 1:
+    subprocess.run(["sleep", "0.7"])
+    torch.distributed.send(x, 0)
+else:
+    torch.distributed.irecv(x, 1).wait()
+    late = [x + i for i in range(2000)]
+    ctypes.CDLL(None).exit(3)
+"""
+
+
+def test_nothing_deferred_runs_while_c_s_exit_takes_libraries_down(run: Run, tmp_path: Path) -> None:
+    """Rank 0's sums wait for rank 1's message, which comes after the destructors of torch's objects have run."""
+    source, library = tmp_path / "slow_end.c", tmp_path / "slow_end.so"
+    source.write_text("#include <unistd.h>\n__attribute__((destructor)) static void end(void) { usleep(1500000); }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    (tmp_path / "common.py").write_text((SCRIPTS / "common.py").read_text())
+    script = tmp_path / "c_exit.py"
+    script.write_text(C_EXIT.format(library=str(library)))
+    done = run(script, n=2)
+    assert done.exit_code == 3, done.output
+    assert "the program has called C's exit" in done.output
+    assert "Error" not in done.log(0), done.log(0)
+    assert done.report["simulated"]["ranks"][0]["memory"]["allocated_peak_nbytes"] > 0
+
+
+MADE_AGAIN = """
+import os, subprocess, torch, torch.distributed as dist
+rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+for late in (0, world_size - 1, 0):
+    dist.init_process_group("nccl")
+    group = dist.new_group([0, world_size - 1])
+    x = torch.tensor([rank], device=device)
+    dist.all_reduce(x)
+    if rank in (0, world_size - 1):
+        dist.all_reduce(x, group=group)
+    if rank == late:
+        subprocess.run(["sleep", "0.7"])
+    dist.destroy_process_group()
+print("made again", int(x))
+"""
+
+
+def test_process_groups_are_made_again_although_ranks_are_far_apart(run: Run, tmp_path: Path) -> None:
+    """In real time: a rank finds the store of the former groups as long as rank 0 has not ended them."""
+    script = tmp_path / "made_again.py"
+    script.write_text(MADE_AGAIN)
+    done = run(script, n=2)
+    assert done.exit_code == 0, done.output
+    assert "made again 2" in done.output

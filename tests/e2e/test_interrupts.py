@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,13 +73,14 @@ def command(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subproce
 def test_the_report_of_an_interrupted_run_has_the_memory_of_its_steps(
     command: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    """Three Ctrl-C in a row: the later ones lose nothing."""
+    """Three interrupts in a row, as `timeout` sends them to a process and to its group: the later ones lose nothing."""
     assert command.stdout is not None
     for line in command.stdout:
         if "STEPS" in line:
             break
     for _ in range(3):
         command.send_signal(signal.SIGINT)
+        time.sleep(0.05)
     output, _ = command.communicate()
     assert command.returncode == 130, output
     assert "error: interrupted" in output

@@ -72,6 +72,16 @@ def test_servers_see_nothing_of_each_other(run: Run, tmp_path: Path) -> None:
     assert not Path("/tmp/trace-of-node000").exists()
 
 
+@pytest.mark.parametrize("network", ["private", "host"])
+def test_a_rank_changes_no_files_of_the_kernel_or_of_other_servers(run: Run, network: str) -> None:
+    options = ("--isolation", "full", "--nproc-per-node", "1", "--network", network)
+    done = run("intruder.py", n=2, options=options)
+    skip_if_forbidden(done)
+    assert done.exit_code == 0, done.output
+    for rank in range(2):
+        assert json.loads(done.log(rank)) == []
+
+
 def test_with_this_machine_s_network(run: Run, tmp_path: Path) -> None:
     with listening() as port:
         options = ("--isolation", "full", "--network", "host", "--nproc-per-node", "1")
@@ -200,3 +210,31 @@ def test_nothing_is_left(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert state() == before
     assert not Path("/dev/shm", mark).exists()
     assert not Path("/tmp", mark).exists()
+
+
+@pytest.fixture
+def few_processes() -> Iterator[Path]:
+    """The list of a control group that permits four processes."""
+    groups = Path("/sys/fs/cgroup")
+    group = next((groups / name for name in ("pids", "") if (groups / name / "cgroup.procs").is_file()), groups) / "few"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made: {error.strerror}")
+    try:
+        if not (group / "pids.max").is_file():
+            pytest.skip("control groups do not count processes here")
+        (group / "pids.max").write_text("4")
+        yield group / "cgroup.procs"
+    finally:
+        group.rmdir()
+
+
+def test_where_no_process_can_be_started(tmp_path: Path, few_processes: Path) -> None:
+    run = f"{sys.executable} -m phantora_async run -n 4 --python {RANKS_PYTHON} {SCRIPTS / 'servers.py'}"
+    command = f"echo $$ > {few_processes} && exec {run} --run-dir {tmp_path / 'run'}"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 69, done.stderr
+    assert "no further process or thread" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not few_processes.read_text()

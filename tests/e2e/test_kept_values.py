@@ -48,12 +48,16 @@ def test_updated_parameters_are_reported_once(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "UPDATED 0.0 FROZEN True" in done.log(0)
     assert "SAVED 0.0 True" in done.log(0)
-    texts = [warning["text"] for warning in done.simulated["warnings"]]
-    assert sorted(text.split(" reads values that were not computed")[0] for text in texts) == [
-        f"{script}:10",
-        f"{script}:9",
-    ]
-    assert all("2,880,000 bytes of a tensor of 2,880,000 bytes are 0" in text for text in texts), texts
+    saved, read = (warning["text"] for warning in done.simulated["warnings"])
+    assert read.startswith(f"{script}:9 reads values that were not computed")
+    assert "8,640,000 bytes of 3 tensors of 8,640,000 bytes are 0" in read
+    (checkpoint,) = done.simulated["checkpoints"]
+    size = (tmp_path / "saved.pt").stat().st_size
+    assert checkpoint == {
+        "path": str(tmp_path / "saved.pt"), "files": 1, "ranks": [0], "times": 1,
+        "written_nbytes": size, "uncomputed_nbytes": 2_880_000 + 900 * 4,
+    }  # fmt: skip
+    assert saved.startswith(f"checkpoint saved.pt: {2_883_600 / size:.1%} of its {size:,} bytes")
 
 
 def test_the_report_says_what_is_kept(run: Run, tmp_path: Path) -> None:
@@ -70,3 +74,4 @@ def test_the_report_says_what_is_kept(run: Run, tmp_path: Path) -> None:
     assert kept["peak_nbytes"] == 1024 * 1024 * 4, "equal bytes of four ranks are kept once, constants not at all"
     assert kept["limit_nbytes"] > kept["peak_nbytes"]
     assert kept["refused_nbytes"] == 0
+    assert f"for all ranks: 4 MB (limit {kept['limit_nbytes'] / 1e6:,.0f} MB)" in done.output

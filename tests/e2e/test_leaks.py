@@ -65,7 +65,7 @@ class Running:
 
     @property
     def server(self) -> int:
-        return child(self.forker)
+        return next(one.pid for one in psutil.Process(self.forker).children() if one.children())  # not the keeper
 
     @property
     def first_of_server(self) -> int:
@@ -185,13 +185,15 @@ CODES = {"coordinator": -9, "forker": 70, "server": 70, "launcher": 137, "stub":
 """Of the command."""
 
 
-@pytest.mark.parametrize("isolation", ["full", "none"])
+@pytest.mark.parametrize("isolation", ["full", pytest.param("none", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(("how", "victim"), VICTIMS)
 def test_nothing_is_left(tmp_path: Path, how: str, victim: str, isolation: str) -> None:
     fails = victim.startswith("nothing")
     with running(tmp_path, "--isolation", isolation, *HOW[how], fails=fails) as job:
         end(job, victim)
-        assert job.wait() == CODES.get(victim, 3)
+        code = job.wait()
+        # torchrun ends the other rank by SIGTERM, and that may be known first.
+        assert code == CODES.get(victim, 3) or (victim == "stub" and code == 128 + signal.SIGTERM)
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "server", "Ctrl-C"])

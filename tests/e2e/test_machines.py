@@ -93,21 +93,41 @@ def test_strangers_do_not_disturb_the_run(machines: Machines, tmp_path: Path) ->
     wrong = tmp_path / "wrong"
     wrong.write_text("another token, as long as it takes")
     coordinator = machines.run(str(SCRIPTS / "launched.py"), "ranks")
-    with machines.connect() as silent, machines.connect() as talks, machines.connect() as half:
+    with contextlib.ExitStack() as strangers:
+        talks = strangers.enter_context(machines.connect())
         talks.sendall(b"GET / HTTP/1.1\r\nHost: coordinator\r\n\r\n" + bytes(1000))
-        assert talks.recv(1) == b"", "closed, with no answer"
-        half.sendall(b"phantora-rank-1\n")
-        half.close()
+        with contextlib.suppress(ConnectionResetError):
+            assert talks.recv(1) == b"", "closed, with no answer"
         refused = machines.finish(machines.join(wrong))
         assert refused.exit_code == 69
-        assert "is the token the right one?" in refused.output
+        assert refused.output.startswith("error: what listens at 127.0.0.1:")
+        assert "does not hold this token" in refused.output
+        for _ in range(300):
+            strangers.enter_context(machines.connect()).sendall(b"\x16\x03\x01")
         joined = [machines.join(), machines.join()]
         done = machines.finish(coordinator)
-        silent.close()
     assert done.exit_code == 0, done.output
-    assert done.output.count("refused a connection from 127.0.0.1: it does not know the run's token") == 2
-    assert "refused a connection from 127.0.0.1: it closed before it had said the run's token" in done.output
+    assert done.output.count("refused a connection from 127.0.0.1: it does not hold the run's token") == 2
+    assert done.output.count("refused a connection") == 5
+    assert "Traceback" not in done.output
     assert [process.wait() for process in joined] == [0, 0]
+
+
+def test_nothing_is_executed_for_who_does_not_hold_the_token(machines: Machines, tmp_path: Path) -> None:
+    """A coordinator that owns the port: with the wrong key it is left before it can say anything."""
+    script = tmp_path / "evil.py"
+    script.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    other = tmp_path / "other"
+    other.write_text("another token, as long as it takes")
+    machines.token, right = other, machines.token
+    coordinator = machines.run(str(script), n=4)
+    machines.connect().close()
+    joined = machines.finish(machines.join(right))
+    assert joined.exit_code == 69, joined.output
+    assert "does not hold this token" in joined.output
+    assert not (tmp_path / "executed").exists()
+    coordinator.send_signal(signal.SIGINT)
+    assert "has joined" not in machines.finish(coordinator).output
 
 
 def test_a_third_machine_has_no_place(machines: Machines) -> None:
@@ -165,6 +185,12 @@ def test_launchers_on_each_machine(machines: Machines) -> None:
     [
         (("join", "somewhere", "--token-file", "/dev/null"), "the file is empty"),
         (("join", "localhost:1"), "no token"),
+        (("join", "localhost:１２", "--token-file", "TOKEN"), "with a port from 1 to 65535"),
+        (("join", "localhost:0", "--token-file", "TOKEN"), "with a port from 1 to 65535"),
+        (("join", f"{'h' * 300}:1", "--token-file", "TOKEN"), "expected HOST:PORT"),
+        (("join", "localhost:1", "--token-file", "TOKEN", "--wait", "nan"), "--wait nan: expected seconds"),
+        (("join", "localhost:1", "--token-file", "TOKEN", "--wait=-1"), "--wait -1: expected seconds"),
+        (("join", "localhost:1", "--token-file", "/dev/zero"), "which is no token"),
         (("run", "--listen", "here", "-n", "2", "x.py"), "expected HOST:PORT"),
         (("run", "--machines", "2", "-n", "2", "x.py"), "--machines and --token-file need --listen"),
         (("run", "--listen", "localhost:0", "--machines", "3", "-n", "2", "x.py"), "this run has 1 servers"),
@@ -173,6 +199,8 @@ def test_launchers_on_each_machine(machines: Machines) -> None:
 )
 def test_wrong_usage(machines: Machines, arguments: tuple[str, ...], said: str) -> None:
     (machines.folder / "x.py").touch()
-    done = machines.finish(machines.command(*arguments))
+    given = [str(machines.token) if argument == "TOKEN" else argument for argument in arguments]
+    done = machines.finish(machines.command(*given))
     assert done.exit_code == 2, done.output
+    assert "Traceback" not in done.output
     assert said in done.output

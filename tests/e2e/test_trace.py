@@ -85,7 +85,7 @@ def test_a_trace_agrees_with_the_report_and_changes_nothing(run: Run, tmp_path: 
         assert arguments["algorithm"] in ("ring", "tree", "nvls")
         assert arguments["bus bandwidth (GB/s)"] > 0
     total = sum(event["to_ns"] - event["from_ns"] for event in on_gpu if "nccl" not in event["name"])
-    costs = traced.simulated["cost_sources"]["gpu_ns"]
+    costs = traced.simulated["cost_sources_whole_run"]["gpu_ns"]
     both = total + sum(
         event["to_ns"] - event["from_ns"]
         for event in events_of(tmp_path / "t.rank1.json")

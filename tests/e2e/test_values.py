@@ -26,6 +26,36 @@ def test_so_is_every_value_of_compiled_functions(run: Run) -> None:
 
 
 @pytest.mark.versions
+def test_large_values_that_are_known_are_computed_when_they_are_read(run: Run) -> None:
+    done = run("large_values.py", n=1)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED" in done.log(0), done.log(0)
+
+
+def test_a_loss_scaler_finds_infinities_in_large_gradients(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "scaler.py"
+    script.write_text(
+        "import itertools, math, torch\n"
+        "large = torch.ones(300, 300, device='cuda')\n"
+        "for number, known in itertools.product((1.0, math.inf, math.nan), (True, False)):\n"
+        "    p, q = (torch.nn.Parameter(torch.ones(n, device='cuda')) for n in (10_000, 90_000))\n"
+        "    optimizer, scaler = torch.optim.SGD([p, q], lr=0.1), torch.amp.GradScaler(init_scale=4.0)\n"
+        "    scaler.scale(torch.zeros(1, device='cuda'))\n"
+        "    p.grad, q.grad = torch.ones_like(p), torch.ones_like(q) if known else (large @ large).flatten()\n"
+        "    p.grad[3] = number\n"
+        "    scaler.step(optimizer)\n"
+        "    scaler.update()\n"
+        "    print('SCALE', number, known, scaler.get_scale(), p.grad[4].item())\n"
+    )
+    done = run(script, n=1)
+    assert done.exit_code == 0, done.output
+    scales = [line.split()[1:] for line in done.log(0).splitlines() if line.startswith("SCALE")]
+    assert scales == [
+        [f, k, "4.0" if f == "1.0" else "2.0", "0.25"] for f in ("1.0", "inf", "nan") for k in ("True", "False")
+    ]
+
+
+@pytest.mark.versions
 def test_sparse_nested_and_other_tensors_have_the_cpu_s_values(run: Run) -> None:
     done = run("other_tensors.py", n=1)
     assert done.exit_code == 0, done.output + done.log(0)

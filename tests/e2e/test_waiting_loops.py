@@ -1,4 +1,4 @@
-"""Loops that only a value can end which nobody computed: they end the run, and other loops do not."""
+"""Loops that wait for a value that is not computed end the run, and other loops do not."""
 
 from __future__ import annotations
 
@@ -52,6 +52,17 @@ ENDS = {
         "best, bad = float('inf'), 0\nwhile True:\n    loss = step().item()\n"
         "    best, bad = (loss, 0) if loss < best else (best, bad + 1)\n    if bad > 200:\n        break\n"
     ),
+    "a counter behind a variable": (
+        "done, i = False, 0\nwhile not done:\n    loss = step().item()\n    i += 1\n"
+        "    if loss > 0.5 or i >= 200:\n        done = True\n"
+    ),
+    "a counter in what is assigned": (
+        "done, i = False, 0\nwhile not done:\n    i += 1\n    done = step().item() > 0.5 or i >= 200\n"
+    ),
+    "a counter behind two variables": (
+        "done, late, i = False, False, 0\nwhile not done:\n    i += 1\n    late = i >= 200\n"
+        "    if late or step().item() > 0.5:\n        done = True\n"
+    ),
     "an iterator's end": (
         "batches = iter(range(200))\ntry:\n    while True:\n        next(batches)\n"
         "        if step().item() > 0.5:\n            break\nexcept StopIteration:\n    pass\n"
@@ -86,8 +97,8 @@ def test_a_loop_that_waits_for_an_uncomputed_value(name: str, run: Run, tmp_path
     at = places(text)
     done = run(script, n=1, options=("--loop-turns", "20"))
     assert done.exit_code == UNCOMPUTED, done.output
-    assert f"rank 0 has gone round the loop at {at['A']}" in done.output
-    assert f"only what {at['B']}" in done.output
+    assert f"rank 0 has repeated the loop at {at['A']}" in done.output
+    assert f"it can end only by what is read at {at['B']}" in done.output
     assert f"--value '{at['B']}=EXPRESSION'" in done.output
     assert done.report["failure"]["kind"] == "uncomputed_value"
     (loop,) = done.report["failure"]["loops"]
@@ -123,7 +134,7 @@ def test_all_ranks_of_a_job(run: Run, tmp_path: Path) -> None:
     (tmp_path / "common.py").write_text((Path(__file__).parent / "scripts" / "common.py").read_text())
     done = run(script, n=2, options=("--loop-turns", "20"))
     assert done.exit_code == UNCOMPUTED, done.output
-    assert "ranks 0-1 have gone round the loop at case.py:" in done.output
+    assert "ranks 0-1 have repeated the loop at case.py:" in done.output
 
 
 def test_stated_values_end_a_loop(run: Run, tmp_path: Path) -> None:

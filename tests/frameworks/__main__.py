@@ -1,4 +1,4 @@
-"""Runs jobs of frameworks and writes docs/frameworks.md.
+"""Runs jobs of frameworks and writes docs/data/frameworks.md.
 
 python -m tests.frameworks --list
 python -m tests.frameworks --write 'torchtitan-*'
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="jobs, also as patterns (default: all)")
     parser.add_argument("--list", action="store_true", help="print the jobs and end")
     parser.add_argument("--small", action="store_true", help="only the small ones")
-    parser.add_argument("--write", action="store_true", help="write the results into docs/frameworks.md")
+    parser.add_argument("--write", action="store_true", help="write the results into docs/data/frameworks.md")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="keep what each job printed in DIR/NAME.txt")
     arguments = parser.parse_args()
     jobs = chosen(arguments.names, arguments.small)

@@ -1,4 +1,4 @@
-"""docs/frameworks.md: reads its results, and writes it from the jobs and their results."""
+"""docs/data/frameworks.md: reads its results, and writes it from the jobs and their results."""
 
 from __future__ import annotations
 
@@ -12,20 +12,13 @@ from pathlib import Path
 from .job import Framework, Job, Outcome
 from .running import words
 
-PATH = Path(__file__).parents[2] / "docs" / "frameworks.md"
+PATH = Path(__file__).parents[2] / "docs" / "data" / "frameworks.md"
 HEAD = """\
 # Frameworks
 
-Training frameworks as they are, at small sizes, on emulated GPUs. `python -m tests.frameworks --write NAME ...` runs
-rows of these tables and writes their results here; rows that were not run keep theirs. Rows marked * run in every test
-run, as do the existing tests that are named; `python -m pytest -m frameworks` runs all others.
-
-A row runs if its command ends with exit code 0, the report has its steps and every rank's peak memory, the log has the
-lines that prove that the feature ran (`tests/frameworks/rows/`), and nothing warns but what the row expects. Wall times
-are those of a busy machine with two cores.
-
-What a row needs and `.[frameworks]` does not bring is skipped unless it is there: packages on `PYTHONPATH`, another
-interpreter in `PHANTORA_TEST_PYTHON`, clones of repositories in the folder `PHANTORA_FRAMEWORK_CHECKOUTS`.
+What was run of training frameworks, at small sizes, on emulated GPUs. [frameworks.md](../frameworks.md) says how rows
+are run and when they count as running. Rows marked * run as `pytest -m thorough`; tests that are named run with all
+others. Wall times are those of a busy machine with two cores.
 """
 COLUMNS = ("feature", "ranks", "result", "versions", "test", "command", "wall time", "date")
 

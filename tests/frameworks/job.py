@@ -26,9 +26,9 @@ class Framework:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-UPDATED = ("reads values that were not computed",)
-"""The warning that a job expects which copies parameters or gradients to the host: what an optimizer or a backward pass
-makes of them is not computed (docs/limitations.md).
+UPDATED = ("reads values that were not computed", "bytes are values that were not computed")
+"""Warnings that a job expects which copies parameters or gradients to the host, or saves them: what an optimizer or a
+backward pass makes of them is not computed (docs/limitations.md).
 """
 
 
@@ -38,7 +38,7 @@ class Job:
     the feature ran. `steps`: at least so many must be found on each rank. `warns`: the warnings of the report that are
     expected because they are true; any other is a fault.
 
-    `small` jobs run in every test run. `fails` says why a job fails, in a sentence; its test expects the failure.
+    `small` jobs are thorough tests. `fails` says why a job fails, in a sentence; its test expects the failure.
     `test` is an existing test that covers the row: it is not run a second time.
     """
 

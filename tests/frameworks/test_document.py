@@ -1,4 +1,4 @@
-"""docs/frameworks.md is what the runner writes, and agrees with the table of jobs."""
+"""docs/data/frameworks.md is what the runner writes, and agrees with the table of jobs."""
 
 from __future__ import annotations
 

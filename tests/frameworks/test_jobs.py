@@ -1,6 +1,6 @@
-"""The jobs of `table.py`: small ones in every test run, the others as `pytest -m frameworks`.
+"""The jobs of `table.py`: small ones as `pytest -m thorough`, the others as `pytest -m frameworks`.
 
-`PHANTORA_FRAMEWORKS_TABLE=FILE` writes docs/frameworks.md anew to FILE, with the results of this test run.
+`PHANTORA_FRAMEWORKS_TABLE=FILE` writes docs/data/frameworks.md anew to FILE, with the results of this test run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .table import JOBS
 
 
 def parameter(job: Job) -> object:
-    marks = [pytest.mark.torch] if job.small else [pytest.mark.torch, pytest.mark.frameworks]
+    marks = [pytest.mark.torch, pytest.mark.thorough if job.small else pytest.mark.frameworks]
     if job.fails:
         marks.append(pytest.mark.xfail(reason=job.fails, strict=True))
     return pytest.param(job, id=job.name, marks=marks)

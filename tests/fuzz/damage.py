@@ -95,7 +95,7 @@ def damaged_document(draw: st.DrawFn, document: Any) -> Any:
         elif isinstance(within, list) and draw(st.booleans()):
             within.append(within[key])
         else:
-            within[key] = draw(st.sampled_from(VALUES))
+            within[key] = copy.deepcopy(draw(st.sampled_from(VALUES)))
     return document
 
 

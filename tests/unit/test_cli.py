@@ -28,11 +28,12 @@ def test_help_imports_nothing_heavy() -> None:
     [
         (["fly"], "unknown command 'fly'"),
         (["run"], "no script given"),
-        (["compare", "x"], "x: No such file"),
+        (["compare", "x"], "x: cannot be read: No such file"),
         (["run", "--np", "3", "x.py"], "--np"),
         (["run", "--host", "slow", "x.py"], "slow"),
         (["profiles", "show"], "no name given"),
         (["profiles", "show", "h300"], "h200"),
+        (["report", "--rank", "9" * 5000], "[4,"),
     ],
 )
 def test_errors_are_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,6 +41,7 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
     shown = capsys.readouterr()
     assert shown.err.startswith("error: ")
     assert message in shown.err
+    assert len(shown.err) < 2000
     assert "Traceback" not in shown.err
 
 

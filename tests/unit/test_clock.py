@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
-from emu.clock.callers import TimeSource, time_source_of
+from emu.clock.callers import REAL_TIME_MODULES, TimeSource, time_source_of
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
@@ -40,6 +42,8 @@ class Host:
     def advance_ns(self, for_ns):
         self.now += for_ns
     def is_uncounted(self):
+        return False
+    def looks_on(self):
         return False
 
 host = Host()
@@ -265,3 +269,21 @@ def test_a_package_stands_for_all_of_its_modules() -> None:
     assert time_source_of("logging.handlers") is TimeSource.LAST_KNOWN
     assert time_source_of("__main__") is TimeSource.VIRTUAL
     assert time_source_of(None) is TimeSource.VIRTUAL
+
+
+def test_modules_that_get_real_time_ask_for_it() -> None:
+    """Else they need not be listed. Looked at are those that are installed."""
+    imports = re.compile(r"^\s*(import (\w+, )*time\b|from time import)", re.MULTILINE)
+    silent = []
+    for module in REAL_TIME_MODULES:
+        try:
+            found = importlib.util.find_spec(module)
+        except ModuleNotFoundError:
+            continue
+        if found is None or found.origin is None:
+            continue
+        origin = Path(found.origin)
+        files = sorted(origin.parent.rglob("*.py")) if found.submodule_search_locations else [origin]
+        if not any(imports.search(file.read_text(errors="replace")) for file in files):
+            silent.append(module)
+    assert silent == []

@@ -24,7 +24,7 @@ def gpu() -> Gpu:
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the folders whose content is part of the key."""
     root = tmp_path / "installation"
-    for folder in (installed.EMU, installed.EMU.parent / "profiles"):
+    for folder in (installed.EMU, *(installed.EMU.parent / room for room in ("formats", "profiles"))):
         shutil.copytree(folder, root / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "emu" / "lib").mkdir(exist_ok=True)
     library = root / "emu" / "lib" / "libcuda.so.1"
@@ -43,7 +43,14 @@ def test_another_gpu_has_another_folder(gpu: Gpu, sources: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", ["profiles/models/triton.py", "profiles/cost.py", "emu/contract/signature.def", "emu/lib/libcuda.so.1"]
+    "changed",
+    [
+        "profiles/models/triton.py",
+        "profiles/cost.py",
+        "formats/ttir.py",
+        "emu/contract/signature.def",
+        "emu/lib/libcuda.so.1",
+    ],
 )
 def test_another_cost_model_has_another_folder(gpu: Gpu, sources: Path, changed: str) -> None:
     before = compile_cache.key(gpu)

@@ -14,7 +14,8 @@ import pytest
 from emu.start import supported
 from phantora_async import cli
 from phantora_async.errors import EnvironmentUnusable, ExitCode
-from phantora_async.launch.runtime import HOOK, check_open_files, make_runtime
+from phantora_async.launch import limits
+from phantora_async.launch.runtime import HOOK, make_runtime
 
 
 def shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -68,17 +69,46 @@ def test_a_long_tmpdir_is_not_used_for_sockets(tmp_path: Path, monkeypatch: pyte
         runtime.folder.rmdir()
 
 
-def test_too_few_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = {"now": (64, 100)}
-    monkeypatch.setattr(resource, "getrlimit", lambda which: limits["now"])
-    monkeypatch.setattr(resource, "setrlimit", lambda which, values: limits.update(now=values))
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, int]]:
+    """Limits that the test sets; all others are infinite."""
+    now: dict[int, tuple[int, int]] = {}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: now.get(which, (resource.RLIM_INFINITY,) * 2))
+    monkeypatch.setattr(resource, "setrlimit", lambda which, values: now.update({which: values}))
+    return now
+
+
+def test_too_few_open_files(limited: dict[int, tuple[int, int]]) -> None:
+    limited[resource.RLIMIT_NOFILE] = (64, 100)
     with pytest.raises(EnvironmentUnusable, match="needs 130 open files, but a process may open 100"):
-        check_open_files(1)
-    limits["now"] = (64, 1000)
-    check_open_files(1)
-    assert limits["now"] == (130, 1000)
-    check_open_files(256)
-    assert limits["now"] == (640, 1000)
+        limits.check(1)
+    limited[resource.RLIMIT_NOFILE] = (64, 1000)
+    limits.check(1)
+    assert limited[resource.RLIMIT_NOFILE] == (130, 1000)
+    limits.check(256)
+    assert limited[resource.RLIMIT_NOFILE] == (640, 1000)
+
+
+@pytest.mark.parametrize(
+    ("which", "most", "hint"),
+    [
+        (resource.RLIMIT_AS, 64 << 30, "ulimit -v"),
+        (resource.RLIMIT_FSIZE, 1 << 20, "ulimit -f"),
+        (resource.RLIMIT_CPU, 10, "ulimit -t"),
+        (resource.RLIMIT_NPROC, 2, "ulimit -u"),
+    ],
+)
+def test_limits_that_no_run_can_keep_are_raised_or_named(
+    limited: dict[int, tuple[int, int]], monkeypatch: pytest.MonkeyPatch, which: int, most: int, hint: str
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    limited[which] = (most, most)
+    with pytest.raises(EnvironmentUnusable) as raised:
+        limits.check(4)
+    assert raised.value.hint.startswith(hint)
+    limited[which] = (most, resource.RLIM_INFINITY)
+    limits.check(4)
+    assert limited[which][0] > most or limited[which][0] == resource.RLIM_INFINITY
 
 
 OTHER_VERSION = """

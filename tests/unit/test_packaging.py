@@ -28,6 +28,7 @@ def test_the_build_environment_has_what_netsim_imports() -> None:
     """setup.py asks netsim how its core is compiled, which imports netsim."""
     requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     built_with = {re.split(r"[<>=~! ]", requirement)[0] for requirement in requires}
-    modules = [path for path in (ROOT / "netsim").rglob("*.py") if not LATER & set(path.relative_to(ROOT).parts)]
-    needed = set().union(*map(imported_when_loaded, modules)) - {"netsim"} - sys.stdlib_module_names
+    paths = [path for room in ("netsim", "formats") for path in (ROOT / room).rglob("*.py")]
+    modules = [path for path in paths if not LATER & set(path.relative_to(ROOT).parts)]
+    needed = set().union(*map(imported_when_loaded, modules)) - {"netsim", "formats"} - sys.stdlib_module_names
     assert needed <= built_with

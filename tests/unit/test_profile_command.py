@@ -86,7 +86,7 @@ def test_bad_options(measured: list[int], options: list[str], fault: str, capsys
 
 def test_it_says_what_it_is_to_measure(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["profile"]) == 2
-    assert "nothing to measure is named: --host" in capsys.readouterr().err
+    assert "say what to measure: --host" in capsys.readouterr().err
 
 
 def test_one_thing_at_a_time(measured: list[int], capsys: pytest.CaptureFixture[str]) -> None:

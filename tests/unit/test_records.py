@@ -105,7 +105,7 @@ def test_a_malformed_definition_is_refused(text: str, message: str) -> None:
 
 
 PROGRAM = r"""
-#include "channel/records.h"
+#include "core/records.h"
 #include <stdio.h>
 int main(void) {
     printf("version %d\n", PH_RECORD_VERSION);

@@ -1,166 +1,27 @@
-"""Connections of other machines: who is let in, and what is done with the others."""
+"""Machines that join: the token, addresses, which servers they get, and what they may say."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import struct
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emu.contract import records
 from phantora_async.errors import UsageError
+from phantora_async.ingest.channel import Channel
 from phantora_async.liveness.sleep_detector import NotKnownYet, SleepDetector
-from phantora_async.remote import machines, port, wire
+from phantora_async.remote import keys, machines, wire
 from phantora_async.remote.remote_processes import RemoteProcesses, pid_of
 
 TOKEN = "a token that nobody guesses"
 
 
-class Taken(asyncio.Protocol):
-    def __init__(self, opening: wire.Opening) -> None:
-        self.opening = opening
-        self.data = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.data += data
-
-
-class Hall:
-    """A passage that takes everybody."""
-
-    def __init__(self) -> None:
-        self.taken: list[Taken] = []
-        self.remarks: list[str] = []
-
-    def admit(self, opening: wire.Opening, address: str) -> asyncio.Protocol | None:
-        self.taken.append(Taken(opening))
-        return self.taken[-1]
-
-    def refused(self, remark: str) -> None:
-        self.remarks.append(remark)
-
-
-def with_port(scenario: Any) -> Hall:
-    """Runs ``scenario(connect, hall)`` beside a port."""
-    hall = Hall()
-
-    async def run() -> None:
-        found = port.Port(TOKEN, hall)
-        await found.listen("127.0.0.1", 0)
-        host, number = wire.address(found.address)
-
-        async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            return await asyncio.open_connection(host, number)
-
-        try:
-            await scenario(connect, hall)
-        finally:
-            found.close()
-
-    asyncio.run(run())
-    return hall
-
-
-def test_who_knows_the_token_is_let_in_however_its_bytes_arrive() -> None:
-    async def scenario(connect: Any, hall: Hall) -> None:
-        _, writer = await connect()
-        for byte in wire.opening(wire.RANK, TOKEN, 3, 77) + b"rec":
-            writer.write(bytes([byte]))
-            await writer.drain()
-            await asyncio.sleep(0)
-        _, other = await connect()
-        other.write(wire.opening(wire.MACHINE, TOKEN) + b"hello")
-        while len(hall.taken) < 2 or sum(len(taken.data) for taken in hall.taken) < 8:
-            await asyncio.sleep(0)
-        for end in (writer, other):
-            end.close()
-
-    hall = with_port(scenario)
-    found = {taken.opening: taken.data for taken in hall.taken}
-    assert found == {wire.Opening(wire.RANK, 3, 77): b"rec", wire.Opening(wire.MACHINE, 0, 0): b"hello"}
-    assert hall.remarks == []
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        wire.opening(wire.RANK, "another token"),
-        wire.opening(b"something else\n\n", TOKEN),
-        b"GET / HTTP/1.1\r\nHost: here\r\n\r\n" + bytes(100),
-        bytes(1 << 20),
-    ],
-)
-def test_others_are_closed_without_an_answer(said: bytes) -> None:
-    async def scenario(connect: Any, hall: Hall) -> None:
-        reader, writer = await connect()
-        writer.write(said)
-        with contextlib.suppress(ConnectionResetError):
-            assert await reader.read() == b""
-        writer.close()
-
-    hall = with_port(scenario)
-    assert hall.taken == []
-    assert hall.remarks == ["refused a connection from 127.0.0.1: it does not know the run's token"]
-
-
-def test_silent_connections_take_no_more_than_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "MOST_WAITING", 4)
-
-    async def scenario(connect: Any, hall: Hall) -> None:
-        silent = [await connect() for _ in range(6)]
-        while len(hall.remarks) < 2:
-            await asyncio.sleep(0)
-        silent[0][1].close()
-        while len(hall.remarks) < 3:
-            await asyncio.sleep(0)
-        _, writer = await connect()
-        writer.write(wire.opening(wire.RANK, TOKEN))
-        while not hall.taken:
-            await asyncio.sleep(0)
-        for _, end in silent:
-            end.close()
-        writer.close()
-
-    hall = with_port(scenario)
-    assert sum("too many connections wait" in remark for remark in hall.remarks[:2]) == 2
-    assert "it closed before it had said the run's token" in hall.remarks[2]
-
-
-def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "PATIENCE_S", 0.01)
-
-    async def scenario(connect: Any, hall: Hall) -> None:
-        reader, writer = await connect()
-        assert await reader.read() == b""
-        writer.close()
-
-    assert with_port(scenario).remarks == ["refused a connection from 127.0.0.1: it said nothing for 0.01 s"]
-
-
-def test_only_the_first_refusals_are_told() -> None:
-    async def scenario(connect: Any, hall: Hall) -> None:
-        for _ in range(8):
-            reader, writer = await connect()
-            writer.write(bytes(wire.NBYTES))
-            assert await reader.read() == b""
-            writer.close()
-
-    remarks = with_port(scenario).remarks
-    assert len(remarks) == port.MOST_REMARKS
-    assert remarks[-1].endswith("; more of them are not shown")
-
-
-def test_the_opening_does_not_contain_the_token() -> None:
-    opening = wire.opening(wire.RANK, TOKEN, 1, 2)
-    assert len(opening) == wire.NBYTES == struct.calcsize(">16s32sII")
-    assert TOKEN.encode() not in opening
-    assert wire.read_opening(opening, TOKEN) == wire.Opening(wire.RANK, 1, 2)
-    assert wire.read_opening(opening, TOKEN + " ") is None
+@pytest.fixture(autouse=True)
+def quick_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "SCRYPT_N", 2)
 
 
 def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +31,8 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypa
     assert (wire.read_token(file), wire.read_token(None)) == (TOKEN, "")
     monkeypatch.setenv(wire.TOKEN_VARIABLE, TOKEN)
     assert wire.read_token(None) == TOKEN
-    for content, said in ((b"", "empty"), (b"short", "too short"), (b"\xff\xfe" * 20, "not text")):
+    wrong = ((b"", "empty"), (b"short", "too short"), (b"password-password", "too short"), (b"a" * 70, "too short"))
+    for content, said in (*wrong, (b"\xff\xfe" * 20, "not text"), (bytes(5000), "no token")):
         file.write_bytes(content)
         with pytest.raises(UsageError, match=said):
             wire.read_token(file)
@@ -178,10 +40,23 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypa
         wire.read_token(tmp_path / "none")
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:65536"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "host", "host:", ":1", "host:x", "host:65536", "host:0", "host:-1", "host:１２", "host:²", "host:1_0"),
+        *("host:" + "9" * 5000, "h" * 64 + ":1", "h." * 200 + ":1", "a..b:1", "a b:1", "a\nb:1", "a\0:1", "[]:1"),
+    ],
+)
 def test_impossible_addresses(text: str) -> None:
-    with pytest.raises(UsageError, match="expected HOST:PORT"):
+    with pytest.raises(UsageError, match="expected HOST:PORT") as raised:
         wire.address(text)
+    assert len(str(raised.value)) < 200
+
+
+def test_addresses() -> None:
+    assert wire.address("node-1.cluster:65535") == ("node-1.cluster", 65_535)
+    assert wire.address("[::1]:1") == ("::1", 1)
+    assert wire.address("10.0.0.1:0", least_port=0) == ("10.0.0.1", 0)
 
 
 def test_servers_are_spread_evenly() -> None:
@@ -190,6 +65,83 @@ def test_servers_are_spread_evenly() -> None:
             parts = [machines._portion(servers, count, number) for number in range(count)]
             assert [server for part in parts for server in part] == list(range(servers))
             assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+class Transport(asyncio.Transport):
+    """Of a machine that a test speaks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def write(self, data: Any) -> None:
+        pass
+
+
+async def say(*messages: dict[str, Any] | bytes) -> list[dict[str, Any]]:
+    """What the session hears of the first of two machines, which has server 0 with ranks 0 and 1."""
+    found = machines.Machines((2, 2), 2, TOKEN)
+    speakers = [found.admit(wire.Opening(wire.MACHINE, 0, 0), address) for address in ("10.0.0.8", "10.0.0.9")]
+    for speaker in speakers:
+        assert speaker is not None
+        speaker.connection_made(Transport())
+        speaker.data_received(wire.encode("hello", version=records.VERSION, name="x"))
+    await found.start({})
+    for message in messages:
+        encoded = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+        speakers[0].data_received(encoded)  # type: ignore[union-attr]
+    heard = []
+    while not found._events.empty():
+        heard.append(found._events.get_nowait())
+    return heard[2:]
+
+
+EXITED = {"event": "exited", "rank": 1, "server": 0, "code": 1, "signal": None, "untold": False}
+
+
+async def test_a_machine_speaks_of_its_own_servers() -> None:
+    assert await say(EXITED) == [EXITED]
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (EXITED | {"rank": 2}, "exited of rank 2, which is not on this machine"),
+        (EXITED | {"server": 1}, "exited of server 1, which is not on this machine"),
+        (EXITED | {"code": "no"}, "exited with code = 'no'"),
+        (EXITED | {"rank": True}, "exited with rank = True"),
+        ({"event": "exited"}, "exited with rank = None"),
+        ({"event": "machine_lost", "address": "x", "servers": [], "why": ""}, "'machine_lost' is unknown"),
+        ({"event": "hello", "version": records.VERSION, "name": "x"}, "hello out of order"),
+        (b"[" * 100_000 + b"\n", "nested too deep"),
+        (b"\xff\xfe\n", "can't decode"),
+        (b"{}\n", "not a message"),
+    ],
+)
+async def test_other_messages_end_the_run_naming_the_machine(message: Any, said: str) -> None:
+    (lost,) = await say(message)
+    assert (lost["event"], lost["address"], lost["servers"]) == ("machine_lost", "10.0.0.8", [0])
+    assert said in lost["why"]
+
+
+async def test_a_rank_of_another_machine_is_none_of_its_own() -> None:
+    found = machines.Machines((2, 2), 1, TOKEN)
+    failures: list[Exception] = []
+
+    class Failed:
+        def failed(self, error: Exception) -> None:
+            failures.append(error)
+
+    channel = Channel(Failed(), 77, found._ranks[0])  # type: ignore[arg-type]
+    channel.data_received(records.Hello.encode(0, records.VERSION, 2, 4, 0, 0, 1, 0, 0, payload=b"node000"))
+    assert "rank 2: " in str(failures[0])
+    assert "not one of the ranks of the machine that sent it" in str(failures[0])
 
 
 def test_threads_of_another_machine_are_asked_for_and_used_once() -> None:
@@ -201,7 +153,7 @@ def test_threads_of_another_machine_are_asked_for_and_used_once() -> None:
     with pytest.raises(NotKnownYet):
         processes.threads(number)
     assert asked == [(1, 4711)], "one question at a time"
-    sleeping = {"4711": ["python", True, True, 5_000]}
+    sleeping = {"4711": ["python", True, True, 5_000, False]}
     for _ in range(2):
         processes.answered(1, 4711, sleeping)
         slept = detector.look(0, number, 0)

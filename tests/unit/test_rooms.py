@@ -11,132 +11,199 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("emu", "netsim", "profiles", "phantora_async")
+ROOMS = ("formats", "emu", "netsim", "profiles", "phantora_async")
 MAY_IMPORT = {
+    # Readers of formats that more than one room reads: of their own each would have a copy.
+    "formats": [],
     # Everything inside an emulated server.
     "emu": [],
     "emu.contract": [],
+    "emu.private": [],
     "emu.interpreter.hook_library": ["emu.contract"],
-    "emu.interpreter": ["emu.contract", "emu.interpreter.hook_library"],
-    "emu.clock": ["emu.interpreter"],
+    "emu.interpreter": ["formats.ttir", "emu.contract", "emu.interpreter.hook_library", "emu.private"],
+    "emu.clock": ["emu.interpreter", "emu.private"],
+    "emu.folding": ["emu.contract", "emu.interpreter.hook_library", "emu.private"],
     "emu.control.random_numbers": ["emu.interpreter", "emu.interpreter.hook_library", "emu.control.computed_op",
                                    "emu.control.control_tensors", "emu.control.host_views", "emu.control.references"],
     "emu.reads": ["emu.contract", "emu.interpreter", "emu.interpreter.hook_library"],
     "emu.control.routing": ["emu.contract", "emu.interpreter", "emu.interpreter.hook_library",
                             "emu.control.computed_op", "emu.control.control_tensors", "emu.control.host_views"],
     "emu.control.sparse": ["emu.control.computed_op", "emu.control.control_tensors", "emu.control.host_views"],
-    "emu.control": ["emu.contract", "emu.interpreter", "emu.interpreter.hook_library", "emu.reads",
+    "emu.control": ["emu.contract", "emu.interpreter", "emu.interpreter.hook_library", "emu.reads", "emu.private",
                     "emu.control.random_numbers", "emu.control.routing", "emu.control.sparse"],
-    "emu.compiler": ["emu.interpreter", "emu.interpreter.hook_library"],
+    "emu.compiler": ["emu.interpreter", "emu.interpreter.hook_library", "emu.private"],
     "emu.hostbench": ["emu.interpreter", "emu.interpreter.hook_library"],
     "emu.real_run": ["emu.contract", "emu.start.early_end", "emu.start.program", "emu.start.script"],
     "emu.gpubench": ["emu.contract"],
     "emu.servers": ["emu.contract"],
-    "emu.weights": ["emu.interpreter", "emu.interpreter.hook_library"],
-    "emu.preload": ["emu.contract"],
-    "emu.sharding": ["emu.interpreter", "emu.interpreter.hook_library"],
-    "emu.compiled": ["emu.control.control_tensors", "emu.control.host_views", "emu.interpreter",
+    "emu.keeping": [],
+    "emu.weights": ["emu.interpreter", "emu.interpreter.hook_library", "emu.keeping", "emu.private"],
+    "emu.preload": ["emu.contract", "emu.private"],
+    "emu.loading": ["emu.clock", "emu.contract", "emu.interpreter", "emu.interpreter.hook_library", "emu.private"],
+    "emu.sharding": ["emu.interpreter", "emu.interpreter.hook_library", "emu.keeping", "emu.private"],
+    "emu.compiled": ["formats.ttir", "emu.control.control_tensors", "emu.control.host_views", "emu.interpreter",
                      "emu.interpreter.hook_library"],
     "emu.start": ["emu.contract", "emu.interpreter", "emu.interpreter.hook_library", "emu.clock", "emu.compiled",
-                  "emu.control", "emu.compiler", "emu.preload", "emu.reads", "emu.servers", "emu.sharding",
-                  "emu.weights"],
+                  "emu.control", "emu.compiler", "emu.keeping", "emu.loading", "emu.preload", "emu.private",
+                  "emu.reads", "emu.servers", "emu.sharding", "emu.weights",
+                  "emu.folding"],
     # The network simulator.
     "netsim.native": ["netsim.errors"],
-    "netsim.topology": ["netsim.errors", "netsim.fields", "netsim.json_files", "netsim.units"],
+    "netsim.topology": ["formats", "netsim.errors", "netsim.fields", "netsim.units"],
     "netsim.simulation": ["netsim.errors", "netsim.units", "netsim.native", "netsim.topology"],
-    "netsim.collectives": ["netsim.errors", "netsim.fields", "netsim.units", "netsim.simulation", "netsim.topology"],
-    "netsim": ["netsim.collectives", "netsim.simulation", "netsim.topology"],
-    "netsim.tools": ["netsim", "netsim.collectives", "netsim.simulation", "netsim.topology"],
+    "netsim.collectives": ["formats", "netsim.errors", "netsim.fields", "netsim.units", "netsim.simulation",
+                           "netsim.topology"],
+    "netsim": ["formats", "netsim.collectives", "netsim.simulation", "netsim.topology"],
+    "netsim.tools": ["formats", "netsim", "netsim.collectives", "netsim.simulation", "netsim.topology"],
     "netsim.bench": ["netsim", "netsim.simulation", "netsim.topology"],
     # GPU and cluster descriptions, cost models.
     "profiles.kernel_names": [],
     "profiles.signature": ["profiles.errors"],
-    "profiles.descriptions": ["profiles.errors"],
-    "profiles.triton": ["profiles.errors"],
+    "profiles.descriptions": ["formats", "profiles.errors"],
+    "profiles.triton": ["formats.ttir"],
     "profiles.models.products": ["profiles.descriptions", "profiles.kernel_names", "profiles.signature",
                                  "profiles.models.machine"],
     "profiles.models.kernels": ["profiles.descriptions", "profiles.kernel_names", "profiles.signature",
                                 "profiles.models.machine", "profiles.models.products"],
-    "profiles.models": ["profiles.descriptions", "profiles.errors", "profiles.kernel_names", "profiles.signature",
-                        "profiles.triton", "profiles.models.kernels", "profiles.models.products"],
-    "profiles.timings": ["profiles.descriptions", "profiles.errors", "profiles.kernel_names", "profiles.models",
-                         "profiles.models.products", "profiles.signature"],
+    "profiles.models": ["formats.ttir", "profiles.descriptions", "profiles.errors", "profiles.kernel_names",
+                        "profiles.signature", "profiles.triton", "profiles.models.kernels",
+                        "profiles.models.products"],
+    "profiles.timings": ["formats", "profiles.descriptions", "profiles.errors", "profiles.kernel_names",
+                         "profiles.models", "profiles.models.products", "profiles.signature"],
     "profiles": ["profiles.descriptions", "profiles.kernel_names", "profiles.models", "profiles.signature",
                  "profiles.timings"],
     "profiles.tools": ["profiles", "profiles.descriptions", "profiles.models", "profiles.signature",
                        "profiles.timings"],
     # The product, from records to reports.
+    "phantora_async.faults": ["formats", "emu.contract", "netsim", "profiles", "phantora_async.errors",
+                              "phantora_async.wording"],
     "phantora_async.over_time": ["netsim", "netsim.collectives"],
+    "phantora_async.folding": ["emu.contract", "phantora_async.errors",
+                               "phantora_async.ingest", "phantora_async.virtual_time"],
     "phantora_async.virtual_time.entities": ["emu.contract", "phantora_async.over_time",
                                              "phantora_async.virtual_time.facts",
-                                             "phantora_async.virtual_time.rollback_log"],
+                                             "phantora_async.virtual_time.rollback_log",
+                                             "phantora_async.faults"],
+    "phantora_async.virtual_time.speculation": ["emu.contract", "phantora_async.virtual_time.collectives",
+                                                "phantora_async.virtual_time.entities",
+                                                "phantora_async.virtual_time.event_queue",
+                                                "phantora_async.virtual_time.output",
+                                                "phantora_async.virtual_time.rollback_log",
+                                                "phantora_async.virtual_time.streams",
+                                                "phantora_async.virtual_time.timeline",
+                                                "phantora_async.faults"],
     "phantora_async.virtual_time": ["emu.contract", "phantora_async.errors", "phantora_async.over_time",
-                                    "phantora_async.virtual_time.entities"],
+                                    "phantora_async.virtual_time.entities", "phantora_async.virtual_time.speculation",
+                                    "phantora_async.faults"],
     "phantora_async.ingest": ["emu.contract", "profiles", "phantora_async.errors", "phantora_async.wording",
                               "phantora_async.virtual_time", "phantora_async.virtual_time.entities"],
     "phantora_async.liveness": ["emu.contract", "phantora_async.wording", "phantora_async.ingest",
                                 "phantora_async.virtual_time"],
     "phantora_async.diagnosis": ["emu.contract", "phantora_async.errors", "phantora_async.wording",
                                  "phantora_async.ingest", "phantora_async.virtual_time"],
-    "phantora_async.report": ["emu.contract", "netsim", "profiles", "phantora_async.run_spec", "phantora_async.wording",
-                              "phantora_async.ingest", "phantora_async.over_time", "phantora_async.virtual_time"],
-    "phantora_async.pages": ["phantora_async.errors", "phantora_async.report", "phantora_async.wording"],
+    "phantora_async.report": ["formats", "emu.contract", "netsim", "profiles", "phantora_async.run_spec",
+                              "phantora_async.wording", "phantora_async.ingest", "phantora_async.over_time",
+                              "phantora_async.virtual_time",
+                              "phantora_async.faults"],
+    "phantora_async.pages": ["phantora_async.entrance", "phantora_async.errors", "phantora_async.report",
+                             "phantora_async.wording"],
     "phantora_async.trace": ["emu.contract", "netsim.collectives", "profiles", "phantora_async.errors",
                              "phantora_async.run_spec", "phantora_async.trace_request", "phantora_async.wording",
                              "phantora_async.ingest", "phantora_async.virtual_time",
                              "phantora_async.virtual_time.entities"],
-    "phantora_async.reasons": ["emu.contract", "profiles", "phantora_async.over_time", "phantora_async.run_spec",
-                               "phantora_async.ingest", "phantora_async.virtual_time",
-                               "phantora_async.virtual_time.entities"],
+    "phantora_async.reasons": ["emu.contract", "profiles", "profiles.timings", "phantora_async.over_time",
+                               "phantora_async.run_spec", "phantora_async.ingest", "phantora_async.virtual_time",
+                               "phantora_async.virtual_time.entities",
+                               "phantora_async.faults"],
+    "phantora_async.recording": ["formats", "emu.contract", "netsim", "profiles", "phantora_async.errors",
+                                 "phantora_async.run_spec", "phantora_async.ingest", "phantora_async.virtual_time"],
+    "phantora_async.replaying.native": [],
+    "phantora_async.replaying": ["formats", "emu.contract", "netsim", "profiles", "phantora_async.errors",
+                                 "phantora_async.run_spec", "phantora_async.coordinator", "phantora_async.ingest",
+                                 "phantora_async.kernel_times", "phantora_async.over_time", "phantora_async.recording",
+                                 "phantora_async.replaying.native", "phantora_async.report",
+                                 "phantora_async.virtual_time", "phantora_async.virtual_time.entities",
+                                 "phantora_async.faults"],
+    "phantora_async.coordinator.ranks": ["emu.contract", "phantora_async.entrance", "phantora_async.errors",
+                                         "phantora_async.ingest", "phantora_async.reasons", "phantora_async.recording",
+                                         "phantora_async.virtual_time",
+                                         "phantora_async.folding"],
     "phantora_async.coordinator": ["emu.contract", "netsim", "netsim.collectives", "profiles",
-                                   "phantora_async.errors", "phantora_async.run_spec", "phantora_async.trace_request",
-                                   "phantora_async.wording", "phantora_async.trace", "phantora_async.diagnosis",
-                                   "phantora_async.ingest", "phantora_async.liveness", "phantora_async.over_time",
-                                   "phantora_async.reasons",
-                                   "phantora_async.report", "phantora_async.virtual_time"],
-    "phantora_async.remote": ["emu.contract", "phantora_async.errors", "phantora_async.ingest",
-                              "phantora_async.liveness"],
-    "phantora_async.config": ["emu.contract", "netsim", "profiles", "phantora_async.compile_cache",
-                              "phantora_async.errors", "phantora_async.kernel_times", "phantora_async.options",
-                              "phantora_async.remote.wire", "phantora_async.run_dir", "phantora_async.trace_request",
-                              "phantora_async.virtual_time.speculation_policy", "phantora_async.wording"],
+                                   "phantora_async.entrance", "phantora_async.errors", "phantora_async.run_spec",
+                                   "phantora_async.trace_request", "phantora_async.wording", "phantora_async.trace",
+                                   "phantora_async.diagnosis", "phantora_async.ingest", "phantora_async.liveness",
+                                   "phantora_async.over_time", "phantora_async.reasons", "phantora_async.recording",
+                                   "phantora_async.report", "phantora_async.virtual_time",
+                                   "phantora_async.coordinator.ranks",
+                                   "phantora_async.faults",
+                                   "phantora_async.folding"],
+    "phantora_async.remote": ["emu.contract", "phantora_async.entrance", "phantora_async.errors",
+                              "phantora_async.ingest", "phantora_async.liveness"],
+    "phantora_async.config": ["emu.contract", "netsim", "profiles", "phantora_async.budget",
+                              "phantora_async.compile_cache", "phantora_async.errors", "phantora_async.kernel_times",
+                              "phantora_async.options", "phantora_async.remote.wire", "phantora_async.run_dir",
+                              "phantora_async.trace_request", "phantora_async.virtual_time.speculation.policy",
+                              "phantora_async.wording",
+                              "phantora_async.faults",
+                              "phantora_async.folding"],
     "phantora_async": ["emu.contract", "netsim", "profiles", "phantora_async.api", "phantora_async.comparison",
                        "phantora_async.config", "phantora_async.coordinator", "phantora_async.gpu_profile",
-                       "phantora_async.launch", "phantora_async.liveness",
-                       "phantora_async.pages", "phantora_async.remote", "phantora_async.virtual_time"],
+                       "phantora_async.launch", "phantora_async.liveness", "phantora_async.pages",
+                       "phantora_async.remote", "phantora_async.virtual_time",
+                       "phantora_async.virtual_time.speculation.policy",
+                       "phantora_async.faults"],
     "phantora_async.launch": ["emu.contract", "phantora_async.compile_cache", "phantora_async.config",
-                              "phantora_async.errors", "phantora_async.liveness", "phantora_async.remote"],
+                              "phantora_async.errors", "phantora_async.liveness", "phantora_async.remote",
+                              "phantora_async.faults"],
     "phantora_async.comparison": ["phantora_async.errors", "phantora_async.options", "phantora_async.wording",
                                   "phantora_async.report"],
-    "phantora_async.api": ["emu.contract", "phantora_async.bench", "phantora_async.comparison",
-                           "phantora_async.config", "phantora_async.errors", "phantora_async.options",
-                           "phantora_async.report", "phantora_async.session", "phantora_async.trace_request",
-                           "phantora_async.wording"],
-    "phantora_async.validation": ["netsim.collectives", "netsim.tools", "profiles", "profiles.timings",
+    "phantora_async.api": ["emu.contract", "phantora_async.bench", "phantora_async.budget",
+                           "phantora_async.comparison", "phantora_async.config", "phantora_async.errors",
+                           "phantora_async.options", "phantora_async.recording", "phantora_async.replaying",
+                           "phantora_async.run_spec", "phantora_async.report", "phantora_async.session",
+                           "phantora_async.trace_request", "phantora_async.wording"],
+    "phantora_async.goodput": [],
+    "phantora_async.gate": ["formats", "profiles", "phantora_async.api", "phantora_async.budget",
+                            "phantora_async.config", "phantora_async.errors", "phantora_async.options",
+                            "phantora_async.wording"],
+    "phantora_async.validation": ["formats", "netsim.collectives", "netsim.tools", "profiles", "profiles.timings",
                                   "profiles.tools", "phantora_async.child_process", "phantora_async.errors",
                                   "phantora_async.wording"],
     "phantora_async.host_profile": ["emu.contract", "profiles", "phantora_async.child_process",
                                     "phantora_async.errors"],
-    "phantora_async.gpu_profile": ["emu.contract", "profiles", "profiles.kernel_names", "profiles.signature",
-                                   "profiles.timings", "phantora_async.child_process", "phantora_async.errors",
-                                   "phantora_async.wording"],
-    "phantora_async.commands": ["netsim", "netsim.collectives", "netsim.tools", "netsim.topology", "profiles",
-                                "phantora_async.api", "phantora_async.config",
-                                "phantora_async.errors", "phantora_async.launch", "phantora_async.local_gpus",
-                                "phantora_async.options",
-                                "phantora_async.remote", "phantora_async.terminal", "phantora_async.wording",
-                                "phantora_async.report",
+    "phantora_async.gpu_profile": ["formats", "emu.contract", "profiles", "profiles.kernel_names",
+                                   "profiles.signature", "profiles.timings", "phantora_async.child_process",
+                                   "phantora_async.errors", "phantora_async.wording"],
+    "phantora_async.commands.profiling": ["profiles", "phantora_async.config", "phantora_async.errors",
+                                          "phantora_async.gpu_profile", "phantora_async.host_profile",
+                                          "phantora_async.local_gpus", "phantora_async.terminal",
+                                          "phantora_async.wording"],
+    "phantora_async.commands": ["formats", "netsim", "netsim.collectives", "netsim.tools", "netsim.topology",
+                                "profiles", "phantora_async.api", "phantora_async.budget", "phantora_async.config",
+                                "phantora_async.errors", "phantora_async.gate", "phantora_async.goodput",
+                                "phantora_async.launch", "phantora_async.local_gpus", "phantora_async.options",
+                                "phantora_async.remote",
+                                "phantora_async.terminal", "phantora_async.wording", "phantora_async.report",
                                 "phantora_async.validation", "phantora_async.host_profile",
-                                "phantora_async.gpu_profile",
-                                "phantora_async.virtual_time", "phantora_async.bench", "phantora_async.pages"],
+                                "phantora_async.gpu_profile", "phantora_async.virtual_time", "phantora_async.bench",
+                                "phantora_async.pages", "phantora_async.commands.profiling", "phantora_async.doctor",
+                                "phantora_async.recording", "phantora_async.replaying"],
+    "phantora_async.doctor": ["emu.contract", "phantora_async.compile_cache", "phantora_async.config",
+                              "phantora_async.errors", "phantora_async.launch", "phantora_async.wording"],
     "phantora_async.bench": ["emu.contract", "netsim", "profiles", "phantora_async.coordinator",
                              "phantora_async.child_process", "phantora_async.errors", "phantora_async.ingest",
-                             "phantora_async.liveness",
-                             "phantora_async.virtual_time"],
+                             "phantora_async.liveness", "phantora_async.virtual_time"],
 }  # fmt: skip
 """Package -> what its modules may import besides each other: a package means the modules directly in it, a module means
 this one alone. Each package stands below those that it imports."""
-FROM_OTHER_ROOMS = {"phantora_async": ("emu.contract", "netsim", "profiles")}
+FROM_OTHER_ROOMS = {
+    "phantora_async": ("emu.contract", "formats", "netsim", "profiles"),
+    "emu": ("formats.ttir",),
+    "netsim": ("formats",),
+    "profiles": ("formats",),
+}
+LINK = "emu.formats"
+"""emu runs in other interpreters, where it finds nothing beside its own folder: `formats` is linked there."""
 DOCSTRING_PARTS = ("Comes in:", "Goes out:", "May import:")
 """Of a package's docstring; its first paragraph says what lives there."""
 MAX_SOURCE_FILES = 16
@@ -173,6 +240,7 @@ def imports(module: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             above = package_of(module).split(".")[: 1 - node.level or None] if node.level else []
             base = ".".join([*above, *filter(None, [node.module])])
+            base = base.removeprefix("emu.") if f"{base}.".startswith(f"{LINK}.") else base
             for alias in node.names:
                 yield f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base
 
@@ -214,6 +282,78 @@ def test_the_product_never_imports_torch() -> None:
             assert "torch" not in {room_of(name) for name in imports(module)}, module
 
 
+def test_nobody_changes_the_class_of_an_object() -> None:
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            names = [target.attr for target in targets if isinstance(target, ast.Attribute)]
+            assert "__class__" not in names, f"{module}:{node.lineno}"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("package", [package for package in PACKAGES if room_of(package) == "phantora_async"])
+def test_what_is_private_to_a_package_stays_there(package: str) -> None:
+    """Names with one underscore, of objects, modules and base classes."""
+    trees = {name: ast.parse(MODULES[name].read_text()) for name in MODULES if package_of(name) == package}
+    own = {name for tree in trees.values() for name in _private_names(tree)}
+    reached = [
+        f"{module}:{node.lineno} {node.attr}"
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and _is_private(node.attr) and node.attr not in own | NOT_PRIVATE
+    ]
+    reached += [
+        f"{module}:{node.lineno} {alias.name}"
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if _is_private(alias.name) and alias.name not in own
+    ]
+    reached += [f"{module}: {base}" for module, tree in trees.items() for base in _overridden(module, tree)]
+    assert reached == []
+
+
+NOT_PRIVATE = frozenset(
+    (
+        "_asdict", "_fields", "_make", "_replace",  # a NamedTuple's
+        "_value_",  # an Enum's
+        "_ArgumentGroup", "_actions",  # argparse's: it has no public names for them
+    )
+)  # fmt: skip
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _private_names(tree: ast.AST) -> Iterator[str]:
+    """What the module itself defines: functions, classes, variables, attributes of ``self`` and slots."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            yield node.attr
+
+
+def _overridden(module: str, tree: ast.AST) -> Iterator[str]:
+    """Private methods that classes define over those of a base class in another package."""
+    elsewhere: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and room_of(node.module or "") in ROOMS:
+            elsewhere |= {alias.asname or alias.name: node.module or "" for alias in node.names}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for base in node.bases:
+            source = MODULES.get(elsewhere.get(base.id, "")) if isinstance(base, ast.Name) else None
+            if source is not None and package_of(elsewhere[base.id]) != package_of(module):  # type: ignore[attr-defined]
+                theirs = {name for name in _private_names(ast.parse(source.read_text())) if _is_private(name)}
+                mine = {name for name in _private_names(node) if _is_private(name)}
+                yield from (f"{node.name} overrides {name}" for name in sorted(mine & theirs))
+
+
 def test_emu_runs_in_another_interpreter() -> None:
     """It needs the standard library and torch (with Triton) only, and finds itself under another name."""
     allowed = {*sys.stdlib_module_names, "torch", "triton"}
@@ -223,6 +363,13 @@ def test_emu_runs_in_another_interpreter() -> None:
                 assert {room_of(alias.name) for alias in node.names} <= allowed, path
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 assert room_of(node.module or "") in allowed, path
+
+
+def test_a_format_has_one_reader() -> None:
+    assert [name for name in MODULES if "tomllib" in imports(name)] == ["formats.toml"]
+    assert (ROOT / LINK.replace(".", "/")).resolve() == ROOT / "formats"
+    for name in (name for name in MODULES if room_of(name) == "formats"):
+        assert {room_of(imported) for imported in imports(name)} <= {*sys.stdlib_module_names, "formats"}, name
 
 
 @pytest.mark.parametrize("package", PACKAGES)

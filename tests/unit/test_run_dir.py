@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import stat
 from pathlib import Path
 
 import pytest
 
-from phantora_async.errors import UsageError
+from phantora_async.errors import NotWritten, UsageError
 from phantora_async.run_dir import MARKER, claim
 
 
@@ -32,7 +33,7 @@ def test_one_that_the_user_has_made_keeps_its_mode(tmp_path: Path) -> None:
 def test_files_of_the_user_s_stay_and_the_run_does_not_start(tmp_path: Path) -> None:
     for name in ("report.json", "rank1.log", "notes.txt"):
         (tmp_path / name).write_text("mine")
-    with pytest.raises(UsageError, match=r"rank1\.log, report\.json in it would be lost"):
+    with pytest.raises(UsageError, match=r"rank1\.log, report\.json in it would be overwritten"):
         claim(tmp_path, 2)
     assert names(tmp_path) == {"report.json", "rank1.log", "notes.txt"}
 
@@ -45,7 +46,7 @@ def test_files_of_an_earlier_run_go(tmp_path: Path) -> None:
         (tmp_path / "rank7.log").write_text("the user's: that run had four ranks")
     with claim(tmp_path, 2).lock:
         assert names(tmp_path) == {MARKER, "device.txt", "rank7.log"}
-    with pytest.raises(UsageError, match=r"rank7\.log in it would be lost"):
+    with pytest.raises(UsageError, match=r"rank7\.log in it would be overwritten"):
         claim(tmp_path, 8)
 
 
@@ -62,3 +63,14 @@ def test_two_runs_do_not_share_one(tmp_path: Path) -> None:
         claim(tmp_path / "run", 2)
     first.lock.close()
     claim(tmp_path / "run", 2)
+
+
+def test_where_nothing_can_be_written_nothing_is_left(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    try:
+        with pytest.raises(NotWritten, match="--run-dir"):
+            claim(tmp_path / "run", 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (tmp_path / "run").exists()

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from ...interpreter.hook_library import Hook
 
 
-class Place(NamedTuple):
-    """A choice of the program, in one layer."""
+class RouterLayer(NamedTuple):
+    """What chooses among candidates by scores, such as a router of a mixture of experts, in one layer."""
 
     module: str
     """The class of the module that chooses; "" if unknown."""
@@ -25,8 +25,8 @@ class CountedChoice:
     they become known again at each launch.
     """
 
-    def __init__(self, loads: RoutingLoads, place: Place, line: str) -> None:
-        self._loads, self._place, self._line = loads, place, line
+    def __init__(self, loads: RoutingLoads, router: RouterLayer, line: str) -> None:
+        self._loads, self._router, self._line = loads, router, line
         self._used = False
         self._chosen: list[int] | None = None
 
@@ -34,7 +34,7 @@ class CountedChoice:
         """The program uses the indices."""
         self._used = True
         if self._count():
-            self._loads.send(self._place)
+            self._loads.send(self._router)
 
     def known(self, chosen: list[int]) -> None:
         """How often each candidate was chosen. It may be called on the hook's thread, which must not send records."""
@@ -47,7 +47,7 @@ class CountedChoice:
             if not self._used or chosen is None:
                 return False
             self._chosen = None
-            self._loads.add(self._place, self._line, chosen)
+            self._loads.add(self._router, self._line, chosen)
             return True
 
 
@@ -57,31 +57,31 @@ class RoutingLoads:
     def __init__(self, hook: Hook) -> None:
         self.lock = threading.Lock()
         self._hook = hook
-        self._totals: dict[Place, tuple[int, list[int]]] = {}
-        self._sent: dict[Place, int] = {}
-        self._lines: dict[Place, str] = {}
+        self._totals: dict[RouterLayer, tuple[int, list[int]]] = {}
+        self._sent: dict[RouterLayer, int] = {}
+        self._lines: dict[RouterLayer, str] = {}
 
-    def add(self, place: Place, line: str, loads: list[int]) -> None:
+    def add(self, router: RouterLayer, line: str, loads: list[int]) -> None:
         """One call at `line`, `file:line` of the script ("" if unknown). The caller holds the lock."""
-        self._lines.setdefault(place, line)
-        calls, before = self._totals.get(place, (0, None))
+        self._lines.setdefault(router, line)
+        calls, before = self._totals.get(router, (0, None))
         total = loads if before is None else [a + b for a, b in zip(before, loads, strict=True)]
-        self._totals[place] = calls + 1, total
+        self._totals[router] = calls + 1, total
 
-    def send(self, place: Place) -> None:
-        """Sends the totals of the place, after 1, 2, 4, 8 ... calls."""
-        if self._totals[place][0] >= 2 * self._sent.get(place, 0):
-            self._send(place)
+    def send(self, router: RouterLayer) -> None:
+        """Sends the totals of the router, after 1, 2, 4, 8 ... calls."""
+        if self._totals[router][0] >= 2 * self._sent.get(router, 0):
+            self._send(router)
 
     def report(self) -> None:
         """Sends all totals, at the rank's end."""
-        for place in list(self._totals):
-            self._send(place)
+        for router in list(self._totals):
+            self._send(router)
 
-    def _send(self, place: Place) -> None:
-        calls, loads = self._totals[place]
-        if calls == self._sent.get(place, 0):
+    def _send(self, router: RouterLayer) -> None:
+        calls, loads = self._totals[router]
+        if calls == self._sent.get(router, 0):
             return
-        self._sent[place] = calls
-        text = f"{self._lines[place]}\n{place.module}\n{place.operation}"
-        self._hook.routing(calls, place.layer, place.chosen, loads, text)
+        self._sent[router] = calls
+        text = f"{self._lines[router]}\n{router.module}\n{router.operation}"
+        self._hook.routing(calls, router.layer, router.chosen, loads, text)

@@ -22,17 +22,19 @@ from typing import TYPE_CHECKING, Any
 from ...contract.routing_policy import RoutingPolicy
 from ...interpreter.code_owner import Owner, owner_of
 from ..computed_op import Kernel, as_tuple
-from ..control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
+from ..control_tensors import ASSUMED, KEPT, KNOWN, UNKNOWN, ControlTensors
 from ..host_views import Place
 from . import expert_choice, groups
-from .loads import CountedChoice, RoutingLoads
-from .loads import Place as ChoicePlace
+from .loads import CountedChoice, RouterLayer, RoutingLoads
 from .score_masks import MAX_NUMEL, Exclusion, ScoreMasks, excluded_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 MAX_CANDIDATES = 1024
+_MODULE_CALLS = ("_call_impl", "_wrapped_call_impl")
+_STEPS = ("_step", "compute", "update")
+"""Ends of names of methods by which frameworks have a module train, or a metric (a module, too) count."""
 _CACHED = 256
 
 
@@ -110,6 +112,7 @@ class Routing:
     def _choosing(self, choice: _Choice, schema: Any, call: Kernel) -> Kernel:
         places = {argument.name: i for i, argument in enumerate(schema.arguments)}
         defaults = {argument.name: argument.default_value for argument in schema.arguments}
+        control = self._control
         verb = schema.name.removeprefix("aten::")
 
         def argument(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -132,7 +135,7 @@ class Routing:
             if candidates < 2 or (candidates > MAX_CANDIDATES and excluded is None):
                 return result
             arriving = self._computed_from(scores)
-            if arriving is True:
+            if arriving is True or control.peek(Place(indices)) in (KNOWN, KEPT):
                 return result
             last = indices
             if choice.count == "" and not choice.ordered and indices.dim() < scores.dim():
@@ -196,13 +199,13 @@ class Routing:
     ) -> CountedChoice | None:
         """Writes the indices, whose last dimension is that of the candidates; None if they cannot be written."""
         control = self._control
-        module, layer = self._place(candidates)
+        module, layer, routes = self._place(candidates)
         rows, chosen_by_row = indices.numel() // indices.size(-1), 1 if count is None else count
         view = control.unrecorded(lambda: control.find_view(indices))
         if view is None:
             return None
-        place = ChoicePlace(module, verb, layer, chosen_by_row, candidates)
-        counted = CountedChoice(self.loads, place, control.hook.line())
+        router = RouterLayer(module, verb, layer, chosen_by_row, candidates)
+        counted = CountedChoice(self.loads, router, control.hook.line())
 
         def fill(_: bool) -> None:
             if isinstance(arriving, Place) and control.state_of(arriving) == KNOWN:
@@ -213,7 +216,8 @@ class Routing:
             counted.known(loads)
 
         self._scores.chosen(indices)
-        control.compute_when_arrived([] if excluded is None else list(excluded.arriving), [indices], fill)
+        arriving_masks = [] if excluded is None else list(excluded.arriving)
+        control.compute_when_arrived(arriving_masks, [indices], fill, chosen=not routes)
         return counted
 
     def _when_used(self, indices: Tensor, report: Callable[[], None]) -> None:
@@ -246,10 +250,10 @@ class Routing:
                 self._cache.popitem(last=False)
         return chosen, loads
 
-    def _place(self, candidates: int) -> tuple[str, int]:
+    def _place(self, candidates: int) -> tuple[str, int, bool]:
         """The class of the innermost module whose code chooses, and the number of this layer among those that choose
         from so many candidates, in the order of their first choice. ("", 0) if there is none. A graph that Inductor
-        compiled may have the routers of many layers.
+        compiled may have the routers of many layers. Then: is it a router's choice, as far as can be seen?
         """
         frame: Any = sys._getframe(3)
         ordinal = 0
@@ -267,6 +271,21 @@ class Routing:
                     of_owner = layers.setdefault(owner, {})
                     if ordinal not in of_owner:
                         of_owner[ordinal] = sum(map(len, layers.values()))
-                    return type(owner).__name__, of_owner[ordinal]
+                    return type(owner).__name__, of_owner[ordinal], self._routes(frame)
             frame = frame.f_back
-        return "", ordinal
+        return "", ordinal, False
+
+    def _routes(self, frame: Any) -> bool:
+        """Is a module being called? Else the program chooses by itself: a class in a metric, the next word."""
+        for _ in range(64):
+            if frame is None:
+                return False
+            code = frame.f_code
+            if owner_of(code.co_filename) is Owner.GENERATED or code.co_name in _MODULE_CALLS:
+                return True
+            if code.co_varnames[:1] == ("self",) and code.co_name.endswith(_STEPS):
+                owner = frame.f_locals.get("self")
+                if isinstance(owner, self._module):
+                    return False
+            frame = frame.f_back
+        return False

@@ -110,7 +110,7 @@ class SparseOp:
         return found
 
     def _on_host(self, value: Any) -> Any:
-        """The same with tensors of the CPU: copies, as the operation may write to them."""
+        """The value with tensors of the CPU in place of its tensors: copies, as the operation may write to them."""
         import torch
 
         control = self._control

@@ -10,8 +10,8 @@
  * x86-64 and AArch64 the caller removes its arguments.
  */
 #include "calls/lists.h"
-#include "core/host.h"
-#include "core/warn.h"
+#include "threads/host.h"
+#include "op_stream/warn.h"
 
 enum {
     SUPPORTED_CUDART = 0,

@@ -1,15 +1,15 @@
 /*
  * Addresses of functions by name, for programs that ask the driver or the runtime for them.
  */
-#include "calls/lookup.h"
 #include "calls/lists.h"
 #include "core/base.h"
-#include "core/cuda_types.h"
+#include "cuda/types.h"
 
 #include <stdio.h>
 #include <string.h>
 
-void *ph_symbol(const char *name) {
+/* The address of a hooked call by its name; NULL if the call is not hooked. */
+static void *ph_symbol(const char *name) {
     for (size_t i = 0; i < ph_ncalls; i++)
         if (strcmp(ph_calls[i].name, name) == 0) return ph_calls[i].address;
     return NULL;

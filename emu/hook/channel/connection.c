@@ -2,10 +2,10 @@
  * The socket to the coordinator: opened at the rank's start, closed at its end, dropped in children that a rank forks.
  */
 #include "channel/channel.h"
+#include "core/lock.h"
 #include "channel/internal.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -26,11 +26,12 @@ int ph_channel_open(const char *path) {
     ph_channel.fd = fd;
     ph_channel.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (ph_channel.wake < 0) return -errno;
-    ph_channel.last_instant = 0;
     ph_channel.ended = false;
     ph_channel.open = true;
     return ph_reader_start();
 }
+
+bool ph_channel_is_open(void) { return ph_channel.open; }
 
 void ph_channel_end(void) {
     ph_record_lock();
@@ -40,22 +41,12 @@ void ph_channel_end(void) {
 
 void ph_channel_close(void) {
     if (!ph_channel.open) return;
-    ph_flush();
+    ph_send_now();
     ph_channel.open = false;
     shutdown(ph_channel.fd, SHUT_WR); /* the reader still takes what comes, and ends with the process */
 }
 
-/* fork(): the child has only the forking thread, so no other thread may hold a lock of the channel. */
-void ph_channel_fork_lock(void) {
-    pthread_mutex_lock(&ph_channel.send);
-    pthread_mutex_lock(&ph_channel.records);
-}
-
-void ph_channel_fork_unlock(void) {
-    pthread_mutex_unlock(&ph_channel.records);
-    pthread_mutex_unlock(&ph_channel.send);
-}
-
+/* Under all locks. */
 void ph_channel_drop_in_child(void) {
     if (ph_channel.fd < 0) return;
     ph_channel.open = false;

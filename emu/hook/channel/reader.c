@@ -1,18 +1,12 @@
 /*
  * The reader: a thread that takes what the coordinator sends, and sends what nobody else sends. It never blocks for
  * long: it sends late batches only as far as the socket takes them.
- *
- * It also closes open segments of a rank that sleeps, so that the coordinator learns of work that nothing follows. Only
- * if the whole process sleeps: a rank that merely waits for a processor will launch more, and where its segments end
- * must not depend on this machine's load.
  */
 #define _GNU_SOURCE
 #include "channel/channel.h"
+#include "core/lock.h"
 #include "channel/internal.h"
-#include "core/warn.h"
-#include "process/process.h"
-#include "process/thread.h"
-#include "streams/segment.h"
+#include "core/run.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -25,7 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LATE_AFTER_MS = 2, LEAST_PATIENCE_MS = 20, MOST_PATIENCE_MS = 320, FOREVER = -1 };
+enum { LATE_AFTER_MS = 2 };
+
+struct ph_reader_functions ph_reader_functions;
 
 __thread bool ph_on_reader __attribute__((tls_model("initial-exec")));
 
@@ -33,6 +29,10 @@ void ph_reader_wake(void) {
     ph_channel.armed = true;
     uint64_t one = 1;
     while (write(ph_channel.wake, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+void ph_reader_look(void) {
+    if (ph_channel.open && !ph_channel.armed) ph_reader_wake();
 }
 
 /* ---- from the coordinator ---------------------------------------------------------------------------------------- */
@@ -63,39 +63,19 @@ static void receive(ph_buffer *in) {
 
 /* ---- to the coordinator ------------------------------------------------------------------------------------------ */
 
-/* How long open segments may stay open without a new launch. Grows while the process is found awake. */
-static int patience_ms = LEAST_PATIENCE_MS;
-
-/* Closes and sends the open segments if the rank sleeps. */
-static void close_segments_if_asleep(uint64_t launches, int waited_ms) {
-    static uint64_t launches_seen;
-    bool launched = launches != launches_seen;
-    launches_seen = launches;
-    if (launched) {
-        patience_ms = LEAST_PATIENCE_MS;
-    } else if (waited_ms >= patience_ms) {
-        if (!atomic_load(&ph_channel.asking_out_of_band) && ph_other_threads_sleep()) {
-            ph_flush();
-            patience_ms = LEAST_PATIENCE_MS;
-        } else if (patience_ms < MOST_PATIENCE_MS)
-            patience_ms *= 2;
-    }
-}
-
-/* Returns for how many milliseconds to sleep then; FOREVER: until a record is appended or a segment opened. */
+/* Returns for how many milliseconds to sleep then. */
 static int late_work(int waited_ms) {
     ph_record_lock();
-    bool gathered = ph_channel.gathering.n > 0, segments = ph_segments_open();
-    uint64_t launches = ph_launch_count();
-    pthread_mutex_unlock(&ph_channel.records);
+    bool gathered = ph_channel.gathering.n > 0;
+    ph_unlock(PH_LOCK_RECORDS);
     if (gathered) ph_send_now();
-    if (segments) close_segments_if_asleep(launches, waited_ms);
+    ph_reader_functions.idle(waited_ms);
     ph_record_lock();
     bool unsent = ph_channel.gathering.n > 0;
     ph_channel.armed = unsent; /* if not, the next record that is appended wakes the reader again */
-    segments = ph_segments_open();
-    pthread_mutex_unlock(&ph_channel.records);
-    return unsent ? LATE_AFTER_MS : segments ? patience_ms : FOREVER;
+    int patience_ms = ph_reader_functions.patience_ms();
+    ph_unlock(PH_LOCK_RECORDS);
+    return unsent ? LATE_AFTER_MS : patience_ms;
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
@@ -103,10 +83,10 @@ static int late_work(int waited_ms) {
 static void *reader(void *unused) {
     (void)unused;
     ph_on_reader = true;
-    ph_self()->kind = PH_THREAD_WATCHES;
+    ph_reader_functions.begins();
     pthread_setname_np(pthread_self(), "ph_reader");
     ph_buffer in = {0};
-    int timeout_ms = FOREVER;
+    int timeout_ms = PH_FOREVER;
     for (;;) {
         struct pollfd files[2] = {{.fd = ph_channel.fd, .events = POLLIN}, {.fd = ph_channel.wake, .events = POLLIN}};
         int n = poll(files, 2, timeout_ms);

@@ -1,16 +1,13 @@
 /*
- * Which thread waits for which answer, and what becomes of a record from the coordinator.
+ * What becomes of a record from the coordinator: the answer of a thread that waits, or one for the handler of its kind.
  */
 #define _GNU_SOURCE
 #include "channel/internal.h"
-#include "core/warn.h"
-#include "data/data.h"
-#include "process/process.h"
-#include "trace/profile.h"
+#include "core/lock.h"
+#include "core/run.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,19 +15,18 @@
 #include <unistd.h>
 
 static struct {
-    pthread_mutex_t lock;
     uint64_t last_qid;
     ph_waiter *first;
-} waiters = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} waiters;
 
 void ph_questions_number_from(uint64_t first) { waiters.last_qid = first; }
 
 uint64_t ph_waiter_add(ph_waiter *waiter) {
-    pthread_mutex_lock(&waiters.lock);
+    ph_lock(PH_LOCK_WAITERS);
     waiter->qid = ++waiters.last_qid;
     waiter->next = waiters.first;
     waiters.first = waiter;
-    pthread_mutex_unlock(&waiters.lock);
+    ph_unlock(PH_LOCK_WAITERS);
     return waiter->qid;
 }
 
@@ -38,39 +34,39 @@ void ph_waiter_wait(ph_waiter *waiter) {
     while (!atomic_load(&waiter->done)) syscall(SYS_futex, &waiter->done, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
 }
 
-void ph_waiters_forget(void) {
-    pthread_mutex_init(&waiters.lock, NULL);
-    waiters.first = NULL;
-}
+void ph_waiters_forget(void) { waiters.first = NULL; }
 
 static ph_waiter *take(uint64_t qid) {
-    pthread_mutex_lock(&waiters.lock);
+    ph_lock(PH_LOCK_WAITERS);
     ph_waiter **at = &waiters.first;
     while (*at && (*at)->qid != qid) at = &(*at)->next;
     ph_waiter *waiter = *at;
     if (waiter) *at = waiter->next;
-    pthread_mutex_unlock(&waiters.lock);
+    ph_unlock(PH_LOCK_WAITERS);
     return waiter;
 }
 
+/* Kinds that answer no question. */
+enum { MOST_HANDLERS = 8 };
+static struct {
+    uint16_t kind;
+    void (*take)(const unsigned char *body, size_t nbytes);
+} handlers[MOST_HANDLERS];
+
+void ph_on_record(uint16_t kind, void (*take)(const unsigned char *body, size_t nbytes)) {
+    size_t i = 0;
+    while (i < MOST_HANDLERS && handlers[i].take && handlers[i].kind != kind) i++;
+    if (i == MOST_HANDLERS || handlers[i].take) ph_die("record %u has a handler, or there are too many", kind);
+    handlers[i].kind = kind;
+    handlers[i].take = take;
+}
+
 void ph_reply_arrived(const struct ph_header *header, const unsigned char *body, size_t nbytes) {
-    if (header->kind == PH_KIND_DATA) {
-        struct ph_DATA data;
-        memcpy(&data, body, sizeof data);
-        ph_data_arrived(data.token, body + sizeof data, nbytes - sizeof data, data.assumed != 0);
-        return;
-    }
-    if (header->kind == PH_KIND_TRACED || header->kind == PH_KIND_TRACED_WORK) {
-        (header->kind == PH_KIND_TRACED ? ph_profile_traced : ph_profile_work)(body, nbytes);
-        return;
-    }
-    if (header->kind == PH_KIND_STOP) {
-        if (ph_run.ending)
-            ph_data_nobody_listens();
-        else
-            ph_stop();
-        return;
-    }
+    for (size_t i = 0; i < MOST_HANDLERS && handlers[i].take; i++)
+        if (handlers[i].kind == header->kind) {
+            handlers[i].take(body, nbytes);
+            return;
+        }
     ph_waiter *waiter = take(header->last);
     if (!waiter)
         ph_die("the coordinator answered a question that this rank has not asked (kind %u, qid %llu)", header->kind,

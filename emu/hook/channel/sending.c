@@ -2,10 +2,10 @@
  * Batches leave. Whoever sends takes the whole batch that has gathered and leaves an empty one in its place.
  */
 #include "channel/internal.h"
-#include "process/process.h"
+#include "core/lock.h"
+#include "core/run.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,12 +18,12 @@ _Noreturn void ph_coordinator_is_gone(void) {
 
 /* Under the send lock. */
 static void take_batch(void) {
-    pthread_mutex_lock(&ph_channel.records);
+    ph_lock(PH_LOCK_RECORDS);
     ph_buffer empty = ph_channel.leaving;
     ph_channel.leaving = ph_channel.gathering;
     ph_channel.gathering = empty;
     ph_channel.gathering.n = 0;
-    pthread_mutex_unlock(&ph_channel.records);
+    ph_unlock(PH_LOCK_RECORDS);
     ph_channel.left = 0;
 }
 
@@ -47,13 +47,13 @@ static void send_gathered(bool may_block) {
 
 void ph_send_now(void) {
     if (ph_on_reader) {
-        if (pthread_mutex_trylock(&ph_channel.send) != 0) return;
+        if (!ph_trylock(PH_LOCK_SEND)) return;
         send_gathered(false);
     } else {
-        pthread_mutex_lock(&ph_channel.send);
+        ph_lock(PH_LOCK_SEND);
         send_gathered(true);
     }
-    pthread_mutex_unlock(&ph_channel.send);
+    ph_unlock(PH_LOCK_SEND);
 }
 
 void ph_send_if_full(size_t gathered_nbytes) {
@@ -62,7 +62,7 @@ void ph_send_if_full(size_t gathered_nbytes) {
         ph_send_now();
         return;
     }
-    if (pthread_mutex_trylock(&ph_channel.send) != 0) return;
+    if (!ph_trylock(PH_LOCK_SEND)) return;
     send_gathered(true);
-    pthread_mutex_unlock(&ph_channel.send);
+    ph_unlock(PH_LOCK_SEND);
 }

@@ -1,6 +1,6 @@
 /* See alloc.h. */
 #include "core/alloc.h"
-#include "core/warn.h"
+#include "core/run.h"
 
 #include <stdlib.h>
 

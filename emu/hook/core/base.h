@@ -1,8 +1,7 @@
 /*
- * core/: what every other folder builds on. The description of the run's GPUs and hosts (config), the rank's host
- * clock and counters (host, counters), warnings and refusals (warn), CUDA's types and numbers (cuda_types), memory that
- * must be there (alloc), hashes (hash).
- * Comes in: the device file. Goes out: values; the records COUNTERS, HOST_ADVANCE and WARNING, the question CLOCK_READ.
+ * core/: what every other folder builds on. The description of the run's GPUs and hosts (config), counters (counters),
+ * memory that must be there (alloc), hashes (hash), sets of numbers (number_set), the records as C structs (records).
+ * Comes in: the device file. Goes out: values; the record COUNTERS.
  *
  * This header: the few macros and limits that all files share.
  */

@@ -16,13 +16,14 @@
  *   trace_ranks=A-B                  ranks that the run's trace shows; may be repeated
  *   trace_first_step trace_last_step steps of theirs that it shows
  *   segment_contents                 1: the run wants to know what segments consist of
+ *   history                          1: the run is recorded, see op_stream/history.h
  *   attr.<cudaDeviceAttr>            a device attribute, by its number
  *
  * Unknown keys are errors: a misspelt one would silently describe another machine.
  */
 #include "core/config.h"
 #include "core/alloc.h"
-#include "device/attributes.h"
+#include "cuda/attributes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -46,6 +47,17 @@ ph_config ph_cfg = {
     .trace_first_step = 1,
     .trace_last_step = UINT64_MAX,
 };
+
+PH_EXPORT const char *phantora_host_kind(int kind) {
+    static const char *const names[] = {
+#define CALL(NAME, name, text) #name,
+#define WORK(NAME, name, text) #name,
+#include "core/host_costs.def"
+#undef CALL
+#undef WORK
+    };
+    return kind >= 0 && kind < PH_HOST_KINDS ? names[kind] : NULL;
+}
 
 enum { MAX_ATTRIBUTES = 256 };
 
@@ -167,6 +179,7 @@ static int set_key(const char *key, char *value) {
     KEY(trace_first_step, parse_u64(value, &ph_cfg.trace_first_step));
     KEY(trace_last_step, parse_u64(value, &ph_cfg.trace_last_step));
     KEY(segment_contents, parse_bool(value, &ph_cfg.segment_contents));
+    KEY(history, parse_bool(value, &ph_cfg.history));
     KEY(power_limit_w, parse_u32(value, &ph_cfg.power_limit_w));
     KEY(nvml_driver, parse_text(value, ph_cfg.nvml_driver, sizeof ph_cfg.nvml_driver));
 #undef KEY

@@ -3,7 +3,20 @@
 #define PHANTORA_CONFIG_H
 
 #include "core/base.h"
-#include "core/host.h"
+
+/* What takes host time. The names are those of the host description's keys. */
+typedef enum {
+#define CALL(NAME, name, text) PH_CALL_##NAME,
+#define WORK(NAME, name, text) PH_WORK_##NAME,
+#include "core/host_costs.def"
+#undef CALL
+#undef WORK
+    PH_HOST_KINDS
+} ph_host_kind;
+typedef ph_host_kind ph_call_kind;
+
+/* As the device file calls it. */
+const char *phantora_host_kind(int kind);
 
 typedef struct ph_config {
     char device_name[256];
@@ -26,6 +39,7 @@ typedef struct ph_config {
     int runtime_version, driver_version; /* as CUDA numbers them: 13000; no runtime_version: 0 */
     char nvml_driver[32];
     uint64_t trace_first_step, trace_last_step; /* of the ranks that are traced; the first step is 1 */
+    bool history;                               /* it is recorded */
     bool segment_contents;                      /* the run wants to know what segments consist of */
     uint32_t power_limit_w;
     int nvlink_count; /* links of a GPU, each to a switch of its server; 0: none */

@@ -7,13 +7,13 @@
  */
 #define _GNU_SOURCE
 #include "costs/cost.h"
-#include "channel/channel.h"
+#include "core/lock.h"
+#include "op_stream/emit.h"
 #include "core/alloc.h"
-#include "process/process.h"
+#include "core/run.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -25,10 +25,9 @@ _Static_assert(offsetof(ph_cost, flops) == offsetof(struct ph_COST_ENTRY, flops)
 static struct {
     const ph_cost *entries; /* shared, read only */
     uint64_t mask;
-    pthread_mutex_t lock; /* of the own entries: answers that the shared table had no room for */
     ph_cost **own;
     size_t nown, own_capacity;
-} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} table;
 
 /* Before the rank's start work takes no time; with PHANTORA_DETACHED it takes a fixed time. */
 static const ph_cost untimed = {.key = 1},
@@ -83,14 +82,14 @@ static void grow_own(void) {
 }
 
 static const ph_cost *find_own(uint64_t key) {
-    pthread_mutex_lock(&table.lock);
+    ph_lock(PH_LOCK_COSTS);
     const ph_cost *found = table.nown ? *own_slot(key) : NULL;
-    pthread_mutex_unlock(&table.lock);
+    ph_unlock(PH_LOCK_COSTS);
     return found;
 }
 
 static const ph_cost *keep(const ph_cost *cost) {
-    pthread_mutex_lock(&table.lock);
+    ph_lock(PH_LOCK_COSTS);
     if (table.nown * 2 >= table.own_capacity) grow_own();
     ph_cost **slot = own_slot(cost->key);
     if (!*slot) {
@@ -99,7 +98,7 @@ static const ph_cost *keep(const ph_cost *cost) {
         table.nown++;
     }
     const ph_cost *kept = *slot;
-    pthread_mutex_unlock(&table.lock);
+    ph_unlock(PH_LOCK_COSTS);
     return kept;
 }
 

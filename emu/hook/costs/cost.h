@@ -1,6 +1,6 @@
 /*
  * costs/: how long a piece of GPU work takes. A signature's hash is looked up in the table that all ranks share; a new
- * one is asked of the coordinator. signature.h: their text. library.h: matrix products and library calls known by name.
+ * one is asked of the coordinator. signature.h: their text. power.h: the clock under the power limit.
  * Comes in: what a launch is made of. Goes out: a ph_cost; COST questions.
  */
 #ifndef PHANTORA_COST_H

@@ -15,6 +15,7 @@
  */
 #include "costs/power.h"
 #include "core/config.h"
+#include "core/lock.h"
 
 #include <math.h>
 
@@ -48,6 +49,7 @@ static double solved(int device) {
 }
 
 double ph_power_launch(int device, uint32_t stream, const ph_cost *cost, uint64_t now_ns, uint64_t gap_ns) {
+    ph_lock_needed(PH_LOCK_RECORDS);
     if (ph_cfg.power_window_ns == 0 || device < 0 || device >= PH_MAX_DEVICES) return 1;
     double idle = ph_cfg.power_idle * THOUSANDTHS;
     if (UNLIKELY(gpus[device].stretch == 0)) {

@@ -13,10 +13,10 @@
 #ifndef PHANTORA_CUBLAS_H
 #define PHANTORA_CUBLAS_H
 
-#include "costs/library.h"
+#include "kernels/library.h"
 
 enum { CUBLAS_OK = 0, CUBLAS_NOT_INITIALIZED = 1, CUBLAS_INVALID_VALUE = 7, CUBLAS_NOT_SUPPORTED = 15 };
-enum { CUBLAS_POINTER_HOST = 0, CUBLAS_POINTER_DEVICE = 1 };
+enum { CUBLAS_POINTER_DEVICE = 1 }; /* CUBLAS_POINTER_HOST is 0 */
 enum { CUBLAS_TF32_MATH = 3 };
 
 typedef struct cublas_handle {

@@ -1,6 +1,6 @@
 /* cuBLAS: the handle and its settings, versions, errors. */
-#include "calls/versions.h"
-#include "core/host.h"
+#include "device/versions.h"
+#include "threads/host.h"
 #include "cublas/cublas.h"
 
 #include <stdlib.h>

@@ -4,9 +4,9 @@
  * Attributes are stored by number, as bytes, and are returned as they were set. Only those that are part of the
  * signature are interpreted.
  */
-#include "calls/versions.h"
+#include "device/versions.h"
 #include "core/config.h"
-#include "core/host.h"
+#include "threads/host.h"
 #include "cublas/cublas.h"
 #include "graphs/capture.h"
 

@@ -3,8 +3,8 @@
  * them. Their time is that of the bytes that they move. Floats are not computed, but status words and pivots, which
  * programs read, are written.
  */
-#include "core/host.h"
-#include "core/warn.h"
+#include "threads/host.h"
+#include "op_stream/warn.h"
 #include "cublas/cublas.h"
 #include "data/data.h"
 #include "streams/wait.h"

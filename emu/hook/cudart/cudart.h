@@ -11,7 +11,7 @@
 #define PHANTORA_CUDART_H
 
 #include "device/device.h"
-#include "process/thread.h"
+#include "threads/thread.h"
 #include "streams/event.h"
 
 static inline int result(int status) {

@@ -1,11 +1,11 @@
 /*
  * Runtime: devices, their properties, peers, versions.
  */
-#include "calls/versions.h"
-#include "core/host.h"
-#include "core/warn.h"
+#include "device/versions.h"
+#include "threads/host.h"
+#include "op_stream/warn.h"
 #include "cudart/cudart.h"
-#include "device/attributes.h"
+#include "cuda/attributes.h"
 #include "streams/wait.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
  * Names and texts of errors. Where the runtime and the driver both have an error its number is the same; the names
  * differ.
  */
-#include "core/cuda_types.h"
-#include "process/thread.h"
+#include "cuda/types.h"
+#include "threads/thread.h"
 
 static const struct {
     int code;

@@ -1,10 +1,10 @@
 /*
  * Runtime: stream capture and graphs.
  */
-#include "calls/versions.h"
-#include "channel/channel.h"
+#include "device/versions.h"
+#include "op_stream/emit.h"
 #include "core/alloc.h"
-#include "core/host.h"
+#include "threads/host.h"
 #include "cudart/cudart.h"
 #include "graphs/graph.h"
 #include "streams/watch.h"

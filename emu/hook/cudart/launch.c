@@ -1,7 +1,7 @@
 /*
  * Runtime: launches, function attributes, occupancy.
  */
-#include "core/host.h"
+#include "threads/host.h"
 #include "cudart/cudart.h"
 #include "kernels/registry.h"
 

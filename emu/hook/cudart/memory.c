@@ -1,13 +1,13 @@
 /*
  * Runtime: memory, copies and sets, pointers, variables of modules.
  */
-#include "calls/versions.h"
-#include "core/host.h"
+#include "device/versions.h"
+#include "threads/host.h"
 #include "cudart/cudart.h"
 #include "graphs/capture.h"
 #include "kernels/registry.h"
-#include "memory/copy.h"
-#include "memory/host_memory.h"
+#include "copies/copy.h"
+#include "memory/pinned.h"
 #include "memory/managed.h"
 #include "memory/memory.h"
 #include "streams/wait.h"

@@ -1,10 +1,10 @@
 /*
  * Programs that are compiled with a default stream per thread call these names. Their NULL stream is stream 2.
  */
-#include "core/host.h"
+#include "threads/host.h"
 #include "cudart/cudart.h"
 #include "kernels/kernel.h"
-#include "memory/copy.h"
+#include "copies/copy.h"
 
 #define STREAM(handle) ((handle) ? (handle) : (void *)2)
 

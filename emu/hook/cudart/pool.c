@@ -2,13 +2,13 @@
  * Stream-ordered allocation (memory pools). Memory is taken when the call is made and given back when the free is
  * called, not in stream order: bytes are handled in program order anyway.
  */
-#include "core/host.h"
-#include "core/warn.h"
+#include "threads/host.h"
+#include "core/lock.h"
+#include "op_stream/warn.h"
 #include "cudart/cudart.h"
 #include "graphs/capture.h"
 #include "memory/memory.h"
 
-#include <pthread.h>
 #include <string.h>
 
 enum {
@@ -28,9 +28,8 @@ typedef struct pool {
 } pool;
 
 static struct {
-    pthread_mutex_t lock;
     pool defaults[PH_MAX_DEVICES];
-} pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pools;
 
 static pool *default_pool(int device) {
     pool *p = &pools.defaults[device];
@@ -62,10 +61,10 @@ static int allocate(void **out, size_t nbytes, pool *p, void *stream) {
     void *start;
     size_t taken;
     if (status == CUDA_OK && ph_memory_range_of(*out, &start, &taken) == CUDA_OK) {
-        pthread_mutex_lock(&pools.lock);
+        ph_lock(PH_LOCK_POOLS);
         p->used += taken;
         p->high = p->used > p->high ? p->used : p->high;
-        pthread_mutex_unlock(&pools.lock);
+        ph_unlock(PH_LOCK_POOLS);
     }
     return result(status);
 }
@@ -89,10 +88,10 @@ PH_EXPORT int cudaFreeAsync(void *p, void *stream) {
     size_t taken = 0;
     if (!p) return CUDA_OK;
     if (device < 0 || ph_memory_range_of(p, &start, &taken) != CUDA_OK) return result(CUDA_INVALID_VALUE);
-    pthread_mutex_lock(&pools.lock);
+    ph_lock(PH_LOCK_POOLS);
     pool *own = default_pool(device);
     own->used -= taken < own->used ? taken : own->used;
-    pthread_mutex_unlock(&pools.lock);
+    ph_unlock(PH_LOCK_POOLS);
     return result(ph_device_free(p));
 }
 

@@ -4,8 +4,7 @@
  * Managed memory can be used by host and device. Its pages are taken to be where they are needed: moving them takes no
  * time, and more may be allocated than the device has. It takes none of the device's capacity.
  */
-#include "core/host.h"
-#include "core/warn.h"
+#include "threads/host.h"
 #include "cudart/cudart.h"
 #include "graphs/capture.h"
 #include "memory/managed.h"

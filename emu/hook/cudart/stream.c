@@ -2,7 +2,7 @@
  * Runtime: streams, events, host functions.
  */
 #include "core/alloc.h"
-#include "core/host.h"
+#include "threads/host.h"
 #include "cudart/cudart.h"
 #include "graphs/capture.h"
 #include "streams/host_function.h"

@@ -9,7 +9,7 @@
 #include "cudnn/backend.h"
 #include "core/alloc.h"
 #include "core/config.h"
-#include "core/warn.h"
+#include "op_stream/warn.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -24,6 +24,7 @@ typedef enum backend_kind {
     BACKEND_OP_RNG = 33,
     BACKEND_OP_SDPA_FORWARD = 41,
     BACKEND_OP_SDPA_BACKWARD = 43,
+    BACKEND_OP_BAND_MASK = 44,
     BACKEND_KINDS = 64
 } backend_kind;
 
@@ -73,9 +74,13 @@ typedef enum backend_attribute {
     ATTR_SDPA_FORWARD_Q = 2800,
     ATTR_SDPA_FORWARD_K = 2801,
     ATTR_SDPA_FORWARD_V = 2802,
+    ATTR_SDPA_FORWARD_SUBGRAPH = 2811,     /* what is done to the scores, since cuDNN 9.21 */
+    ATTR_SDPA_FORWARD_DROPOUT_SEED = 2815, /* since cuDNN 9.21 */
     ATTR_SDPA_BACKWARD_Q = 2851,
     ATTR_SDPA_BACKWARD_K = 2852,
-    ATTR_SDPA_BACKWARD_V = 2853
+    ATTR_SDPA_BACKWARD_V = 2853,
+    ATTR_SDPA_BACKWARD_SUBGRAPH = 2867,
+    ATTR_BAND_MASK_MODE = 3007
 } backend_attribute;
 
 /* cudnnBackendAttributeType_t, where the size is not 4 or the meaning matters */

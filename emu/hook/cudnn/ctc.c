@@ -1,5 +1,5 @@
 /* cuDNN: CTC loss. Its time is that of the bytes of its probabilities and gradients; its values are not computed. */
-#include "costs/library.h"
+#include "kernels/library.h"
 #include "cudnn/cudnn.h"
 
 #include <stdlib.h>

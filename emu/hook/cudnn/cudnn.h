@@ -15,7 +15,7 @@
 #ifndef PHANTORA_CUDNN_H
 #define PHANTORA_CUDNN_H
 
-#include "core/host.h"
+#include "threads/host.h"
 #include "costs/signature.h"
 
 enum {

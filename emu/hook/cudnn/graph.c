@@ -8,7 +8,7 @@
  * generator is dropout. Any other graph takes the time of the bytes of its real tensors.
  */
 #include "core/config.h"
-#include "costs/library.h"
+#include "kernels/library.h"
 #include "cudnn/backend.h"
 
 #include <string.h>
@@ -85,6 +85,25 @@ static void four(const backend *tensor, bool transposed, int64_t out[MATH_SIZES]
     if (dtype) *dtype = it.dtype;
 }
 
+/* Rows are compared with columns. */
+static bool is_causal_mask(const backend *node) {
+    if (backend_kind_of(node) == BACKEND_OP_BAND_MASK)
+        return backend_int(node, ATTR_BAND_MASK_MODE, 0) == POINTWISE_CMP_GE;
+    return backend_kind_of(node) == BACKEND_OP_POINTWISE &&
+           backend_int(backend_child(node, ATTR_OP_POINTWISE, 0), ATTR_POINTWISE_MODE, 0) == POINTWISE_CMP_GE;
+}
+
+/* What the operation does to the scores is a graph of its own. */
+static void scores(const backend *node, backend_attribute name, sdpa_problem *out) {
+    const backend *graph = backend_child(node, name, 0);
+    int64_t nops = 0;
+    if (graph) backend_get(graph, ATTR_GRAPH_OPS, &nops);
+    for (int64_t i = 0; i < nops; i++) {
+        out->causal |= is_causal_mask(operation(graph, i));
+        out->dropout |= backend_kind_of(operation(graph, i)) == BACKEND_OP_RNG;
+    }
+}
+
 static bool attention_node(const backend *node, sdpa_problem *out) {
     bool forward = backend_kind_of(node) == BACKEND_OP_SDPA_FORWARD,
          backward = backend_kind_of(node) == BACKEND_OP_SDPA_BACKWARD;
@@ -93,6 +112,8 @@ static bool attention_node(const backend *node, sdpa_problem *out) {
     four(backend_child(node, forward ? ATTR_SDPA_FORWARD_Q : ATTR_SDPA_BACKWARD_Q, 0), false, out->q, &out->dtype);
     four(backend_child(node, forward ? ATTR_SDPA_FORWARD_K : ATTR_SDPA_BACKWARD_K, 0), false, out->k, NULL);
     four(backend_child(node, forward ? ATTR_SDPA_FORWARD_V : ATTR_SDPA_BACKWARD_V, 0), false, out->v, NULL);
+    scores(node, forward ? ATTR_SDPA_FORWARD_SUBGRAPH : ATTR_SDPA_BACKWARD_SUBGRAPH, out);
+    if (forward && backend_child(node, ATTR_SDPA_FORWARD_DROPOUT_SEED, 0)) out->dropout = 1;
     return true;
 }
 
@@ -106,9 +127,8 @@ static bool attention(const backend *graph, int64_t nops, sdpa_problem *out) {
             whole = true;
         else if (backend_kind_of(node) == BACKEND_OP_RNG)
             out->dropout = 1;
-        else if (backend_kind_of(node) == BACKEND_OP_POINTWISE)
-            out->causal |=
-                backend_int(backend_child(node, ATTR_OP_POINTWISE, 0), ATTR_POINTWISE_MODE, 0) == POINTWISE_CMP_GE;
+        else if (is_causal_mask(node))
+            out->causal = 1;
         if (backend_kind_of(node) != BACKEND_OP_MATMUL) continue;
         const backend *a = backend_child(node, ATTR_MATMUL_A, 0), *b = backend_child(node, ATTR_MATMUL_B, 0);
         products++;

@@ -1,5 +1,5 @@
 /* cuDNN: handle, versions, errors. */
-#include "calls/versions.h"
+#include "device/versions.h"
 #include "cudnn/cudnn.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * Reserve space and workspace of batch norm are 0 bytes here. Their true sizes, a few kilobytes per block of channels,
  * are not documented and make no difference to the memory of a training job.
  */
-#include "costs/library.h"
+#include "kernels/library.h"
 #include "cudnn/backend.h"
 
 #include <stdlib.h>

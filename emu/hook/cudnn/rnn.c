@@ -6,11 +6,10 @@
  */
 #include "core/config.h"
 #include "core/hash.h"
-#include "costs/cost.h"
-#include "costs/library.h"
+#include "kernels/library.h"
 #include "cudnn/cudnn.h"
 #include "nvtx/nvtx.h"
-#include "streams/segment.h"
+#include "streams/launch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -285,7 +284,7 @@ static int run(cudnn_handle *handle, ph_field_conv_direction direction, const rn
     what.tf32 = it->dtype == CUDNN_DTYPE_F32 && it->math_type != MATH_FMA;
     uint64_t key = ph_hash(0x726e6e, &what, sizeof what);
     what.op = ph_current_op();
-    ph_launch(stream, ph_cost_of(ph_mix(key, what.op->key), describe_rnn, &what));
+    ph_launch_work(stream, ph_mix(key, what.op->key), describe_rnn, &what);
     ph_host_work(PH_CALL_LAUNCH, launches(it, x, direction)); /* the GPU begins with the first one */
     return CUDNN_OK;
 }

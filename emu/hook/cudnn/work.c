@@ -11,7 +11,7 @@
 #include "costs/cost.h"
 #include "cudnn/cudnn.h"
 #include "nvtx/nvtx.h"
-#include "streams/segment.h"
+#include "streams/launch.h"
 
 #include <string.h>
 
@@ -71,7 +71,7 @@ static int launch(void *handle, uint64_t seed, ph_describe describe, const void 
     if (!stream) return CUDNN_BAD_PARAM;
     ph_host_call(PH_CALL_LIBRARY);
     described it = {problem, ph_current_op()};
-    ph_launch(stream, ph_cost_of(ph_hash(it.op->key ^ seed, problem, nbytes), describe, &it));
+    ph_launch_work(stream, ph_hash(it.op->key ^ seed, problem, nbytes), describe, &it);
     return CUDNN_OK;
 }
 

@@ -3,10 +3,10 @@
  * workspace that a plan asks for. An out-of-place transform over powers of two needs about the size of its output.
  * Comes in: calls. Goes out: library calls by name and bytes to costs/.
  */
-#include "core/host.h"
-#include "costs/library.h"
+#include "threads/host.h"
+#include "core/lock.h"
+#include "kernels/library.h"
 
-#include <pthread.h>
 #include <string.h>
 
 enum { FFT_OK = 0, FFT_INVALID_PLAN = 1, FFT_INVALID_VALUE = 4, FFT_INVALID_SIZE = 8, PLANS = 4096, MAX_RANK = 3 };
@@ -18,18 +18,17 @@ typedef struct plan {
 } plan;
 
 static plan plans[PLANS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static plan *find(int number) { return number > 0 && number < PLANS && plans[number].used ? &plans[number] : NULL; }
 
 PH_EXPORT int cufftCreate(int *out) {
     ph_host_call(PH_CALL_QUERY);
     if (!out) return FFT_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_CUFFT);
     int number = 1;
     while (number < PLANS && plans[number].used) number++;
     if (number < PLANS) plans[number] = (plan){.used = true};
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_CUFFT);
     *out = number < PLANS ? number : 0;
     return number < PLANS ? FFT_OK : FFT_INVALID_PLAN;
 }
@@ -38,9 +37,9 @@ PH_EXPORT int cufftDestroy(int number) {
     ph_host_call(PH_CALL_QUERY);
     plan *it = find(number);
     if (!it) return FFT_INVALID_PLAN;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_CUFFT);
     memset(it, 0, sizeof *it);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_CUFFT);
     return FFT_OK;
 }
 

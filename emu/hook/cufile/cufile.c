@@ -1,6 +1,6 @@
 /* cufile/: cuFile (GPUDirect Storage). Every call says that the platform does not support it, as on most machines. */
 #include "core/base.h"
-#include "core/warn.h"
+#include "op_stream/warn.h"
 
 #include <errno.h>
 #include <sys/types.h>

@@ -5,15 +5,15 @@
  *
  * Callbacks (cuptiSubscribe) are never called. Flushing asks the coordinator for all that has ended by now.
  */
-#include "calls/versions.h"
+#include "device/versions.h"
+#include "core/lock.h"
 #include "cupti/cupti.h"
 #include "core/config.h"
-#include "core/host.h"
-#include "core/warn.h"
-#include "trace/profile.h"
-#include "trace/trace.h"
+#include "threads/host.h"
+#include "op_stream/warn.h"
+#include "cupti/profile.h"
+#include "op_stream/trace.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,14 +23,13 @@ typedef void (*complete_function)(void *context, uint32_t stream, uint8_t *buffe
 enum { RECORD_ROOM = 64 }; /* behind a kernel's record: later versions of it are longer */
 
 static struct {
-    pthread_mutex_t lock;
     request_function request;
     complete_function complete;
     uint64_t enabled, wanted; /* bits by kind; wanted: enabled since all was flushed */
     bool converted;           /* the profiler turns time stamps into Unix time itself */
     uint8_t *buffer;
     size_t nbytes, used;
-} cupti = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} cupti;
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
@@ -301,30 +300,31 @@ PH_EXPORT int cuptiActivityEnable(uint32_t kind) {
     default:
         return ph_refuse("cuptiActivityEnable of this kind of activity", CUPTI_NOT_SUPPORTED);
     }
-    pthread_mutex_lock(&cupti.lock);
+    ph_lock(PH_LOCK_CUPTI);
     cupti.enabled |= 1ull << kind;
     cupti.wanted |= 1ull << kind;
     request();
-    pthread_mutex_unlock(&cupti.lock);
+    ph_unlock(PH_LOCK_CUPTI);
     return CUPTI_OK;
 }
 
 PH_EXPORT int cuptiActivityDisable(uint32_t kind) {
     if (kind >= 64) return CUPTI_INVALID_PARAMETER;
-    pthread_mutex_lock(&cupti.lock);
+    ph_lock(PH_LOCK_CUPTI);
     cupti.enabled &= ~(1ull << (kind == KIND_KERNEL ? KIND_CONCURRENT_KERNEL : kind));
-    pthread_mutex_unlock(&cupti.lock);
+    ph_unlock(PH_LOCK_CUPTI);
     return CUPTI_OK;
 }
 
 PH_EXPORT int cuptiActivityFlushAll(uint32_t flags) {
     (void)flags;
-    pthread_mutex_lock(&cupti.lock);
+    ph_profile_update();
+    ph_lock(PH_LOCK_CUPTI);
     ph_profile_collect(add_activity, NULL);
     complete();
     cupti.wanted = cupti.enabled;
     if (cupti.enabled) request(); /* the profiler flushes only while it has lent a buffer */
-    pthread_mutex_unlock(&cupti.lock);
+    ph_unlock(PH_LOCK_CUPTI);
     return CUPTI_OK;
 }
 

@@ -15,7 +15,7 @@
 #define PHANTORA_CUSOLVER_H
 
 #include "core/base.h"
-#include "costs/library.h"
+#include "kernels/library.h"
 
 enum { SOLVER_OK = 0, SOLVER_NOT_INITIALIZED = 1, SOLVER_INVALID_VALUE = 3 };
 enum { SOLVER_BLOCK = 64 }; /* columns that a blocked algorithm works on at once */

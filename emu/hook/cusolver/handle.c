@@ -1,5 +1,5 @@
 /* cuSOLVER: handles and parameters. */
-#include "core/host.h"
+#include "threads/host.h"
 #include "cusolver/cusolver.h"
 #include "data/data.h"
 

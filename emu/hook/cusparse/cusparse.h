@@ -14,7 +14,7 @@
 #define PHANTORA_CUSPARSE_H
 
 #include "core/base.h"
-#include "costs/library.h"
+#include "kernels/library.h"
 
 enum {
     SPARSE_OK = 0,
@@ -40,7 +40,7 @@ typedef struct sparse_matrix {
 
 /* What one pass over a sparse matrix reads. */
 int64_t sparse_matrix_nbytes(const sparse_matrix *it);
-/* The same for a dense one. */
+/* What one pass over a dense matrix reads. */
 int64_t dense_matrix_nbytes(const sparse_matrix *it);
 /* A call that moves so many bytes. */
 int sparse_charge(const sparse_handle *handle, const char *name, int64_t nbytes);

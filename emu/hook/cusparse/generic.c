@@ -2,7 +2,7 @@
  * cuSPARSE's generic API. A product with a dense matrix reads a row of it for each entry of the sparse one; rows that
  * are read again come from the caches, which the cost model knows.
  */
-#include "core/host.h"
+#include "threads/host.h"
 #include "cusparse/cusparse.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* cuSPARSE: handles, descriptors of matrices and vectors, names of errors. */
-#include "core/host.h"
+#include "threads/host.h"
 #include "cusparse/cusparse.h"
 #include "graphs/capture.h"
 #include "streams/stream.h"

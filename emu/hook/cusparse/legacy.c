@@ -1,5 +1,5 @@
 /* cuSPARSE: block matrices, conversions and sorts of indices. */
-#include "core/host.h"
+#include "threads/host.h"
 #include "cusparse/cusparse.h"
 #include "graphs/capture.h"
 #include "streams/stream.h"

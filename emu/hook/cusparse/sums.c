@@ -3,8 +3,8 @@
  * the operands are, which is not looked at. As many are assumed as entries at random places give, and a warning says
  * so.
  */
-#include "core/host.h"
-#include "core/warn.h"
+#include "threads/host.h"
+#include "op_stream/warn.h"
 #include "cusparse/cusparse.h"
 #include "data/data.h"
 #include "graphs/capture.h"

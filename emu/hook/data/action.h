@@ -1,9 +1,9 @@
-/* The action: one unit of work on bytes, which may have to wait for earlier ones. For the files of data/. */
+/* The action: one unit of work on bytes, which may have to wait for earlier ones. */
 #ifndef PHANTORA_ACTION_H
 #define PHANTORA_ACTION_H
 
 #include "data/data.h"
-#include "sources/source.h"
+#include "sources/source_map.h"
 
 enum ph_action_kind {
     PH_ACTION_COPY,   /* bytes of `source`, or of `staged` (copied when the call was made), to writes[0] */
@@ -24,8 +24,8 @@ typedef struct ph_action {
     int blockers; /* earlier actions it waits for, plus one while an EXPECT's bytes are missing */
     enum ph_action_kind kind;
     bool arrived;
-    bool assumed; /* what has arrived */
-    bool large;   /* of a copy, see moves.h */
+    int assumed; /* of what has arrived: see the record DATA */
+    bool large;  /* of a copy, see ph_move_copy */
     int value;
     uint64_t token;
     const void *source;
@@ -53,15 +53,28 @@ bool ph_action_submit(ph_action *action);
 bool ph_action_conflicts(const ph_range *reads, int nreads, const ph_range *writes, int nwrites);
 /* Does the calling thread run an action? What that does to its ranges happens at once. */
 bool ph_action_running(void);
-/* Blocks until a Python action can run. */
-void ph_action_python_wait(void);
+/* For the thread that runs Python actions. Blocks until one can run; from then on it runs some, until it ends that. */
+void ph_action_python_begin(void);
 /* Takes the next such action, NULL if there is none. The caller performs and finishes it. */
 ph_action *ph_action_python_take(void);
+void ph_action_python_end(void);
+/* The bytes have arrived; `assumed`: as in the record DATA. Called on the channel's reader thread. */
+void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, int assumed);
 void ph_action_finish(ph_action *action);
 /* Performs and finishes the action on this thread. What it waits for meanwhile does not include itself. */
 void ph_action_complete(ph_action *action);
 
+/* The turn of a host function has come; called under the lock of pending actions. Set by streams/. */
+extern void (*ph_host_action_ready)(ph_action *action);
+
 /* data.c */
 void ph_action_perform(ph_action *action);
+
+/* moves.c: what a copy or a set does to bytes, at once. */
+void ph_move_set(void *dst, int value, size_t nbytes);
+/* `large`: to the device, and too large to write bytes there. */
+void ph_move_copy(void *dst, const void *src, size_t nbytes, bool large);
+/* The range refers to the source, whose reference passes on, from an offset on; NULL: it becomes unknown. */
+void ph_move_refer(void *dst, ph_source *source, uint64_t offset, size_t nbytes);
 
 #endif

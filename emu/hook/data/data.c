@@ -3,15 +3,30 @@
  * beyond that references to sources.
  */
 #include "data/data.h"
+#include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/config.h"
-#include "core/warn.h"
+#include "core/run.h"
 #include "data/action.h"
-#include "data/moves.h"
-#include "memory/host_memory.h"
+#include "memory/pinned.h"
 #include "memory/memory.h"
 
 #include <string.h>
+
+size_t ph_data_mask_nbytes(size_t nbytes) { return (nbytes + 63) / 64 * 8; }
+
+static bool has_bit(const unsigned char *mask, size_t i) { return mask[i / 8] >> i % 8 & 1; }
+
+/* `mask`: a bit for each byte of the range. */
+static void mark_known_bytes(const ph_range *to, const unsigned char *mask) {
+    unsigned char *start = to->start;
+    ph_data_forget(start, to->nbytes);
+    for (size_t i = 0; i < to->nbytes; i++) {
+        size_t from = i;
+        while (i < to->nbytes && has_bit(mask, i)) i++;
+        if (i > from) ph_data_mark_known(start + from, i - from);
+    }
+}
 
 static void arrive_now(const ph_action *action) {
     const ph_range *to = &action->ranges[action->nreads];
@@ -19,11 +34,17 @@ static void arrive_now(const ph_action *action) {
         ph_data_forget(to->start, to->nbytes);
         return;
     }
-    if (action->staged_nbytes < to->nbytes ||
-        action->staged_nbytes - to->nbytes >= 8) /* up to 7 bytes of a record's padding may be counted */
+    size_t before = action->assumed == PH_SOME_KNOWN ? ph_data_mask_nbytes(to->nbytes) : 0;
+    const unsigned char *bytes = action->staged + before;
+    if (action->staged_nbytes < before + to->nbytes ||
+        action->staged_nbytes - before - to->nbytes >= 8) /* up to 7 bytes of a record's padding may be counted */
         ph_die("the coordinator sent %zu bytes under token %llu, but %zu were expected", action->staged_nbytes,
-               (unsigned long long)action->token, to->nbytes);
-    if (memcmp(to->start, action->staged, to->nbytes) != 0) memcpy(to->start, action->staged, to->nbytes);
+               (unsigned long long)action->token, before + to->nbytes);
+    if (memcmp(to->start, bytes, to->nbytes) != 0) memcpy(to->start, bytes, to->nbytes);
+    if (before) {
+        mark_known_bytes(to, action->staged);
+        return;
+    }
     (action->assumed ? ph_data_mark_assumed : ph_data_mark_known)(to->start, to->nbytes);
 }
 
@@ -147,4 +168,15 @@ void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, i
     action->run = run;
     action->arg = arg;
     ph_action_submit(action);
+}
+
+static void arrived(const unsigned char *body, size_t nbytes) {
+    struct ph_DATA data;
+    memcpy(&data, body, sizeof data);
+    ph_data_arrived(data.token, body + sizeof data, nbytes - sizeof data, (int)data.assumed);
+}
+
+void ph_data_connect(void) {
+    PH_CONNECT(ph_pages_dropped, ph_data_forget);
+    ph_on_record(PH_KIND_DATA, arrived);
 }

@@ -9,11 +9,12 @@
  *   known.c           which device bytes are known, over the sets of intervals.c
  *   blocks.c          the blocks of PyTorch's allocator
  *   strided.c         the same for the elements of a tensor
+ *   taken.c           what large tensors refer to, for emu's Python side
  *   reads.c           what emu/reads tells of values that nobody computed
  *   routing.c         what the routing policy chose, for the report
  *   python_actions.c  the functions for emu's Python side, and the thread that runs deferred Python actions
  *
- * Comes in: copies and sets from memory/, collectives' bytes from nccl/ and channel/, control tensors from emu/control.
+ * Comes in: copies and sets from copies/, collectives' bytes from nccl/ and channel/, control tensors from emu/control.
  * Goes out: bytes in memory; counts of reads of bytes that nothing modelled wrote.
  */
 #ifndef PHANTORA_DATA_H
@@ -35,22 +36,31 @@ void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, i
                     void *arg);
 /* The coordinator will send the bytes of this range under the token. */
 void ph_data_expect(uint64_t token, void *dst, size_t nbytes);
-/* The bytes have arrived; `assumed`: they follow from such bytes of a member. Called on the channel's reader thread. */
-void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, bool assumed);
 
-/* The same for Python code, see python_actions.c. */
+enum { PH_ALL_ASSUMED = 1, PH_SOME_KNOWN = 2 }; /* of the record DATA */
+size_t ph_data_mask_nbytes(size_t nbytes);      /* of the bits before so many bytes, of which some are known */
+
+/* ph_data_action for Python code, see python_actions.c. */
 int phantora_data_action(const uint64_t *reads, int nreads, const uint64_t *writes, int nwrites, void (*run)(uint64_t),
                          uint64_t arg);
 
+/* Gives memory/ and channel/ what they call here. */
+void ph_data_connect(void);
+
 /* Blocks, in real time, until no pending write overlaps the range. */
 void ph_data_wait(const void *start, size_t nbytes);
-/* The same for all pending writes to host memory. For calls that synchronise and queries that answer "done". One atomic
- * load if nothing is pending. */
+/* Blocks, in real time, until no write to host memory is pending: for calls that synchronise and queries that answer
+ * "done". One atomic load if nothing is pending. */
 void ph_data_wait_host(void);
 /* Blocks until no action is pending that tells other ranks what it has read: one that writes nothing. */
 void ph_data_wait_told(void);
 /* Ends that wait, and every later one: all ranks have ended. */
 void ph_data_nobody_listens(void);
+/* Is any action pending? */
+bool ph_data_any_pending(void);
+/* Waits for deferred Python code that runs now, and lets none run any more. From now on the calling thread, which ends
+ * the process, waits for no action. */
+void ph_data_end_python(void);
 /* Is a write to part of the range pending? */
 bool ph_data_pending(const void *start, size_t nbytes);
 
@@ -66,8 +76,6 @@ bool ph_data_refer_all(void *start, size_t nbytes);
 /* How many bytes of the range are unknown and refer to no source? Those that are assumed count if `assumed`. */
 size_t ph_data_unknown(const void *start, size_t nbytes, bool assumed);
 
-/* How often bytes have become known or assumed, came to refer to a source, or will when a pending write is done. */
-extern _Atomic(uint64_t) ph_data_marks;
 /* A launch that is not executed writes to the range: its bytes are unknown after the writes that are pending. */
 void ph_data_overwrite(const void *start, size_t nbytes);
 /* The calling thread's operation does so: see reads.c. */
@@ -89,5 +97,8 @@ bool ph_data_next_readable(const void *start, size_t nbytes, ph_range *out);
 void ph_data_mark_known(const void *start, size_t nbytes);
 void ph_data_mark_assumed(const void *start, size_t nbytes);
 void ph_data_forget(const void *start, size_t nbytes);
+/* The range, which is known, follows from a choice of the program's by the routing policy. */
+void ph_data_mark_chosen(const void *start, size_t nbytes);
+bool ph_data_chosen(const void *start, size_t nbytes); /* Does a part of it? */
 
 #endif

@@ -6,23 +6,24 @@
  *            them, and is told
  *   unknown  all others, whatever they hold
  *
+ * Some known bytes follow from a choice by the routing policy, which the program made by itself: they are noted, too.
+ *
  * Bytes that refer to a source (sources/) are none of these until ph_data_settle has made them known.
  *
  * Bytes of a block that PyTorch's allocator gives out are unknown (blocks.c), so what a launch writes to a new tensor
  * is unknown unless it is computed. If the sets grow too large, the shortest intervals become unknown.
  */
 #include "data/data.h"
+#include "core/lock.h"
 #include "data/intervals.h"
 #include "memory/memory.h"
 #include "sources/source_map.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #define CAPACITY ((size_t)1 << 17)
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static ph_intervals known, assumed;
+static ph_intervals known, assumed, chosen;
 static atomic_size_t n; /* intervals in both, to be read without the lock */
 
 /* Drops the shortest intervals until at most half of the capacity is used. */
@@ -40,19 +41,18 @@ static void shed(ph_intervals *set) {
         }
 }
 
-PH_EXPORT _Atomic(uint64_t) ph_data_marks;
-
 static void mark(ph_intervals *set, ph_intervals *other, const void *start, size_t nbytes) {
     if (!nbytes || !ph_is_device_pointer(start)) return;
     ph_data_marks++;
     uintptr_t from = (uintptr_t)start;
     ph_sources_cut(start, nbytes);
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_KNOWN);
     if (set->n >= CAPACITY) shed(set);
     ph_intervals_add(set, from, from + nbytes);
     ph_intervals_cut(other, from, from + nbytes);
+    if (chosen.n) ph_intervals_cut(&chosen, from, from + nbytes);
     n = known.n + assumed.n;
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_KNOWN);
 }
 
 void ph_data_mark_known(const void *start, size_t nbytes) { mark(&known, &assumed, start, nbytes); }
@@ -62,11 +62,12 @@ void ph_data_forget(const void *start, size_t nbytes) {
     ph_sources_cut(start, nbytes);
     if (!nbytes || !n) return;
     uintptr_t from = (uintptr_t)start;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_KNOWN);
     ph_intervals_cut(&known, from, from + nbytes);
     ph_intervals_cut(&assumed, from, from + nbytes);
+    if (chosen.n) ph_intervals_cut(&chosen, from, from + nbytes);
     n = known.n + assumed.n;
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_KNOWN);
 }
 
 static bool ask(const ph_intervals *set, bool (*question)(const ph_intervals *, uintptr_t, uintptr_t),
@@ -74,9 +75,9 @@ static bool ask(const ph_intervals *set, bool (*question)(const ph_intervals *, 
     if (!nbytes || !ph_is_device_pointer(start))
         return true; /* all host memory is known: the program writes it itself */
     if (!n) return false;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_KNOWN);
     bool answer = question(set, (uintptr_t)start, (uintptr_t)start + nbytes);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_KNOWN);
     return answer;
 }
 
@@ -84,19 +85,40 @@ bool ph_data_known(const void *start, size_t nbytes) { return ask(&known, ph_int
 bool ph_data_known_any(const void *start, size_t nbytes) { return ask(&known, ph_intervals_touch, start, nbytes); }
 bool ph_data_assumed(const void *start, size_t nbytes) { return ask(&assumed, ph_intervals_cover, start, nbytes); }
 
+void ph_data_mark_chosen(const void *start, size_t nbytes) {
+    if (!nbytes || !ph_is_device_pointer(start)) return;
+    ph_lock(PH_LOCK_KNOWN);
+    if (chosen.n >= CAPACITY) shed(&chosen);
+    ph_intervals_add(&chosen, (uintptr_t)start, (uintptr_t)start + nbytes);
+    ph_unlock(PH_LOCK_KNOWN);
+}
+
+bool ph_data_chosen(const void *start, size_t nbytes) {
+    if (!chosen.n || !ph_is_device_pointer(start)) return false;
+    return ask(&chosen, ph_intervals_touch, start, nbytes);
+}
+
+PH_EXPORT void phantora_data_mark_chosen(uint64_t address, uint64_t nbytes) {
+    ph_data_mark_chosen((const void *)(uintptr_t)address, nbytes);
+}
+
+PH_EXPORT int phantora_data_chosen(uint64_t address, uint64_t nbytes) {
+    return ph_data_chosen((const void *)(uintptr_t)address, nbytes);
+}
+
 bool ph_data_next_readable(const void *start, size_t nbytes, ph_range *out) {
     if (!nbytes || !n) return false;
     uintptr_t from = (uintptr_t)start, to = from + nbytes;
     ph_interval best = {to, to};
     const ph_intervals *sets[] = {&known, &assumed};
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_KNOWN);
     for (int i = 0; i < 2; i++) {
         const ph_interval *at = ph_intervals_at(sets[i], ph_intervals_after(sets[i], from));
         if (!at || at->start >= best.start) continue;
         best.start = at->start > from ? at->start : from;
         best.end = at->end < to ? at->end : to;
     }
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_KNOWN);
     *out = (ph_range){(void *)best.start, best.end - best.start};
     return best.start < to;
 }

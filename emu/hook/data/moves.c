@@ -6,10 +6,10 @@
  * shared page of zeros, writing it would take a page. Copies to the device of more than the limit write no bytes: their
  * destination refers to what the source refers to, or to a copy of its bytes in the store.
  */
-#include "data/moves.h"
+#include "data/action.h"
 #include "core/alloc.h"
 #include "core/config.h"
-#include "core/counters.h"
+#include "core/run.h"
 #include "data/data.h"
 #include "memory/memory.h"
 #include "sources/source_map.h"
@@ -164,9 +164,11 @@ static void move_bytes(unsigned char *dst, const unsigned char *src, size_t nbyt
         return;
     }
     if (memcmp(dst, src, nbytes) != 0) memmove(dst, src, nbytes);
-    if (known)
+    if (known) {
+        bool chosen = ph_data_chosen(src, nbytes);
         ph_data_mark_known(dst, nbytes);
-    else
+        if (chosen) ph_data_mark_chosen(dst, nbytes);
+    } else
         copy_states(dst, src, nbytes);
 }
 

@@ -9,22 +9,19 @@
  * The lock guards the lists only and is never held while an action runs, because an action may emit records, take
  * Python's lock or submit actions. A running action stays in the list, so threads that need its result keep waiting.
  */
-#include "channel/channel.h"
+#include "op_stream/emit.h"
+#include "core/lock.h"
 #include "core/alloc.h"
 #include "data/action.h"
 #include "memory/memory.h"
-#include "process/python.h"
-#include "streams/host_function.h"
+#include "threads/python.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t finished = PTHREAD_COND_INITIALIZER;
-static pthread_cond_t python_ready = PTHREAD_COND_INITIALIZER;
 static ph_action *first, *last;
+void (*ph_host_action_ready)(ph_action *action);
 static atomic_size_t npending, nhost_writes;
 static ph_action *python_queue, **python_tail = &python_queue;
 
@@ -33,7 +30,7 @@ typedef struct early {
     struct early *next;
     uint64_t token;
     size_t nbytes;
-    bool assumed;
+    int assumed;
     unsigned char bytes[];
 } early;
 static early *early_arrivals;
@@ -71,10 +68,10 @@ static bool blocks(const ph_action *earlier, const ph_range *reads, int nreads, 
 bool ph_action_conflicts(const ph_range *reads, int nreads, const ph_range *writes, int nwrites) {
     if (!npending) return false;
     bool found = false;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_PENDING);
     for (ph_action *earlier = first; earlier && !found; earlier = earlier->next)
         found = blocks(earlier, reads, nreads, writes, nwrites);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_PENDING);
     return found;
 }
 
@@ -106,14 +103,14 @@ static void enqueue(ph_action *action) {
  */
 static ph_action *dispatch(ph_action *action) {
     if (action->kind == PH_ACTION_HOST) {
-        ph_host_function_ready(action);
+        ph_host_action_ready(action);
         return NULL;
     }
     if (action->kind != PH_ACTION_PYTHON) return action;
     action->ready_next = NULL;
     *python_tail = action;
     python_tail = &action->ready_next;
-    pthread_cond_signal(&python_ready);
+    ph_wake_all(PH_CONDITION_PYTHON_READY);
     return NULL;
 }
 
@@ -133,7 +130,7 @@ static ph_action *retire(ph_action *action) {
     *(action->next ? &action->next->prev : &last) = action->prev;
     npending--;
     if (writes_host(action)) nhost_writes--;
-    pthread_cond_broadcast(&finished);
+    ph_wake_all(PH_CONDITION_FINISHED);
     free(action->dependents);
     free(action->staged);
     free(action);
@@ -147,9 +144,9 @@ static void run_all(ph_action *ready) {
         running_here++;
         ph_action_perform(action);
         running_here--;
-        pthread_mutex_lock(&lock);
+        ph_lock(PH_LOCK_PENDING);
         freed = retire(action);
-        pthread_mutex_unlock(&lock);
+        ph_unlock(PH_LOCK_PENDING);
         ph_action **tail = &rest;
         while (*tail) tail = &(*tail)->ready_next;
         *tail = freed;
@@ -158,7 +155,7 @@ static void run_all(ph_action *ready) {
 }
 
 bool ph_action_submit(ph_action *action) {
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_PENDING);
     if (action->kind == PH_ACTION_EXPECT) {
         action->blockers = 1;
         for (early **at = &early_arrivals; *at; at = &(*at)->next)
@@ -179,15 +176,15 @@ bool ph_action_submit(ph_action *action) {
     bool now = action->blockers == 0; /* Python actions too: the calling thread holds Python's lock */
     action->ready_next = NULL;
     if (now && action->kind == PH_ACTION_HOST) now = dispatch(action) != NULL;
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_PENDING);
     if (now) run_all(action);
     return now;
 }
 
 void ph_action_finish(ph_action *action) {
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_PENDING);
     ph_action *ready = retire(action);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_PENDING);
     run_all(ready);
 }
 
@@ -198,8 +195,8 @@ void ph_action_complete(ph_action *action) {
     ph_action_finish(action);
 }
 
-void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, bool assumed) {
-    pthread_mutex_lock(&lock);
+void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, int assumed) {
+    ph_lock(PH_LOCK_PENDING);
     ph_action *action = first;
     while (action && (action->kind != PH_ACTION_EXPECT || action->token != token)) action = action->next;
     if (!action) {
@@ -210,7 +207,7 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, bool assu
         if (nbytes) memcpy(it->bytes, bytes, nbytes);
         it->next = early_arrivals;
         early_arrivals = it;
-        pthread_mutex_unlock(&lock);
+        ph_unlock(PH_LOCK_PENDING);
         return;
     }
     action->staged = ph_allocate(nbytes ? nbytes : 1);
@@ -220,18 +217,20 @@ void ph_data_arrived(uint64_t token, const void *bytes, size_t nbytes, bool assu
     action->arrived = true;
     bool now = --action->blockers == 0;
     action->ready_next = NULL;
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_PENDING);
     if (now) run_all(action);
 }
+
+bool ph_data_any_pending(void) { return npending != 0; }
 
 bool ph_data_pending(const void *start, size_t nbytes) {
     ph_range range = {(void *)(uintptr_t)start, nbytes};
     if (!npending || running_here) return false;
     bool found = false;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_PENDING);
     for (ph_action *action = first; action && !found; action = action->next)
         found = any_overlap(action->ranges + action->nreads, action->nwrites, &range, 1);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_PENDING);
     return found;
 }
 
@@ -260,16 +259,19 @@ static bool writes_outstanding(const void *start, size_t nbytes) {
     return false;
 }
 
+static _Thread_local bool ends_process;
+
 static void wait_while(outstanding *any, const void *start, size_t nbytes) {
-    pthread_mutex_lock(&lock);
+    if (ends_process) return; /* what it would wait for may need Python */
+    ph_lock(PH_LOCK_PENDING);
     bool must = any(start, nbytes);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_PENDING);
     if (!must) return;
     ph_flush(); /* other ranks may wait for records that are still in the batch */
     void *interpreter = ph_python_release();
-    pthread_mutex_lock(&lock);
-    while (any(start, nbytes)) pthread_cond_wait(&finished, &lock);
-    pthread_mutex_unlock(&lock);
+    ph_lock(PH_LOCK_PENDING);
+    while (any(start, nbytes)) ph_wait(PH_CONDITION_FINISHED, NULL);
+    ph_unlock(PH_LOCK_PENDING);
     ph_python_restore(interpreter);
 }
 
@@ -286,22 +288,44 @@ void ph_data_wait_told(void) {
 }
 
 void ph_data_nobody_listens(void) {
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_PENDING);
     nobody_listens = true;
-    pthread_cond_broadcast(&finished);
-    pthread_mutex_unlock(&lock);
+    ph_wake_all(PH_CONDITION_FINISHED);
+    ph_unlock(PH_LOCK_PENDING);
 }
 
-void ph_action_python_wait(void) {
-    pthread_mutex_lock(&lock);
-    while (!python_queue) pthread_cond_wait(&python_ready, &lock);
-    pthread_mutex_unlock(&lock);
+/* ---- Python actions ---------------------------------------------------------------------------------------------- */
+
+static bool python_runs, python_ended;
+
+void ph_action_python_begin(void) {
+    ph_lock(PH_LOCK_PENDING);
+    while (!python_queue || python_ended) ph_wait(PH_CONDITION_PYTHON_READY, NULL);
+    python_runs = true;
+    ph_unlock(PH_LOCK_PENDING);
 }
 
 ph_action *ph_action_python_take(void) {
-    pthread_mutex_lock(&lock);
-    ph_action *action = python_queue;
+    ph_lock(PH_LOCK_PENDING);
+    ph_action *action = python_ended ? NULL : python_queue;
     if (action && !(python_queue = action->ready_next)) python_tail = &python_queue;
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_PENDING);
     return action;
+}
+
+void ph_action_python_end(void) {
+    ph_lock(PH_LOCK_PENDING);
+    python_runs = false;
+    ph_wake_all(PH_CONDITION_FINISHED);
+    ph_unlock(PH_LOCK_PENDING);
+}
+
+void ph_data_end_python(void) {
+    void *interpreter = ph_python_release();
+    ph_lock(PH_LOCK_PENDING);
+    python_ended = true;
+    while (python_runs && !running_here) ph_wait(PH_CONDITION_FINISHED, NULL);
+    ph_unlock(PH_LOCK_PENDING);
+    ph_python_restore(interpreter);
+    ends_process = true;
 }

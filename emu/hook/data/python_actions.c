@@ -7,9 +7,9 @@
  */
 #define _GNU_SOURCE
 #include "core/alloc.h"
-#include "core/warn.h"
+#include "core/run.h"
 #include "data/action.h"
-#include "process/python.h"
+#include "threads/python.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,10 +20,11 @@
 static void *worker(void *unused) {
     (void)unused;
     for (;;) {
-        ph_action_python_wait();
+        ph_action_python_begin();
         int entered = ph_python_enter();
         for (ph_action *action; (action = ph_action_python_take());) ph_action_complete(action);
         ph_python_leave(entered);
+        ph_action_python_end();
     }
     return NULL;
 }

@@ -46,6 +46,12 @@ PH_EXPORT void phantora_stated_value(uint32_t number, uint64_t reads, uint64_t c
     ph_emit_out_of_band(PH_KIND_STATED_VALUE, &record, sizeof record, NULL, 0);
 }
 
+/* place: file:line; "" for checks for overflow. */
+PH_EXPORT void phantora_decided(uint64_t reads, const char *place) {
+    struct ph_DECIDED record = {.reads = reads};
+    ph_emit_out_of_band(PH_KIND_DECIDED, &record, sizeof record, place, strlen(place));
+}
+
 /* text: six lines, see LOOP in records.def. */
 PH_EXPORT void phantora_loop(uint64_t turns, uint32_t line, int stated, const char *text) {
     struct ph_LOOP record = {.turns = turns, .line = line, .stated = (uint32_t)stated};

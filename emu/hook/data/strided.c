@@ -1,11 +1,11 @@
-/* The same questions and marks for the elements of a tensor, which may lie apart. emu's Python side calls them. */
+/* What is known of the bytes of a tensor, whose elements may lie apart, and marks on them: for emu's Python side. */
 #include "data/strided.h"
 #include "data/data.h"
 #include "sources/source_map.h"
 
 #include <stdlib.h>
 
-enum state { UNKNOWN, KNOWN, PENDING, ASSUMED };
+enum state { UNKNOWN, KNOWN, PENDING, ASSUMED, KEPT };
 enum mark { MARK_UNKNOWN, MARK_KNOWN, MARK_ASSUMED };
 
 bool ph_runs_begin(ph_runs *r, uint64_t address, int64_t item, int ndims, const int64_t *sizes,
@@ -42,6 +42,27 @@ bool ph_runs_next(ph_runs *r) {
     return false;
 }
 
+/* Without making bytes of what refers to a source. KEPT: some do, the others are known or assumed. */
+static int peek(const void *start, size_t nbytes) {
+    if (ph_data_pending(start, nbytes)) return PENDING;
+    if (ph_data_known(start, nbytes)) return KNOWN;
+    if (ph_data_unknown(start, nbytes, false)) return UNKNOWN;
+    return ph_sources_touch(start, nbytes) ? KEPT : ASSUMED;
+}
+
+/* So many runs are read one by one, and spans up to this size as a whole. */
+enum { FEW_RUNS = 16384, SHORT_SPAN = 64 << 20 };
+
+/* What refers to a source would become as many pieces as there are runs. */
+static void settle_span(const ph_runs *r) {
+    size_t runs = 1, span = r->inner;
+    for (int i = 0; i < r->nouter; i++) {
+        runs *= (size_t)r->size[i];
+        span += (size_t)((r->size[i] - 1) * r->stride[i]);
+    }
+    if (runs > FEW_RUNS && span <= SHORT_SPAN) ph_data_settle(r->start, span);
+}
+
 static int state_of(const void *start, size_t nbytes) {
     if (ph_data_pending(start, nbytes)) return PENDING;
     ph_data_settle(start, nbytes);
@@ -57,17 +78,40 @@ PH_EXPORT int phantora_data_state(uint64_t address, uint64_t nbytes) {
     return state_of((const void *)(uintptr_t)address, nbytes);
 }
 
-PH_EXPORT int phantora_data_strided_state(uint64_t address, int64_t item, int ndims, const int64_t *sizes,
-                                          const int64_t *strides) {
+/* phantora_data_state that makes no bytes: of a range that refers to a source it returns KEPT. */
+PH_EXPORT int phantora_data_peek(uint64_t address, uint64_t nbytes) {
+    return peek((const void *)(uintptr_t)address, nbytes);
+}
+
+static int strided(int (*ask)(const void *, size_t), uint64_t address, int64_t item, int ndims, const int64_t *sizes,
+                   const int64_t *strides) {
     ph_runs r;
     int worst = KNOWN;
     if (!ph_runs_begin(&r, address, item, ndims, sizes, strides)) return KNOWN;
+    if (ask == state_of) settle_span(&r);
     do {
-        int state = state_of(r.start, r.inner);
+        int state = ask(r.start, r.inner);
         if (state == UNKNOWN || state == PENDING) return state;
-        if (state == ASSUMED) worst = ASSUMED;
+        if (state > worst) worst = state;
     } while (ph_runs_next(&r));
     return worst;
+}
+
+PH_EXPORT int phantora_data_strided_state(uint64_t address, int64_t item, int ndims, const int64_t *sizes,
+                                          const int64_t *strides) {
+    return strided(state_of, address, item, ndims, sizes, strides);
+}
+
+PH_EXPORT int phantora_data_strided_peek(uint64_t address, int64_t item, int ndims, const int64_t *sizes,
+                                         const int64_t *strides) {
+    return strided(peek, address, item, ndims, sizes, strides);
+}
+
+/* Has the byte a value, or will it have one? */
+PH_EXPORT int phantora_data_begins(uint64_t address) {
+    const void *at = (const void *)(uintptr_t)address;
+    ph_range piece;
+    return ph_sources_touch(at, 1) || ph_data_next_readable(at, 1, &piece) || ph_data_pending(at, 1);
 }
 
 PH_EXPORT void phantora_data_strided_mark(int mark, uint64_t address, int64_t item, int ndims, const int64_t *sizes,

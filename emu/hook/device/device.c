@@ -2,10 +2,10 @@
  * What a device is: attributes, names, addresses; and whether this process may use it.
  */
 #include "device/device.h"
-#include "core/cuda_types.h"
+#include "cuda/types.h"
 #include "core/hash.h"
-#include "device/attributes.h"
-#include "process/process.h"
+#include "cuda/attributes.h"
+#include "core/run.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -59,6 +59,23 @@ void ph_device_uuid_text(int gpu, char text[PH_UUID_TEXT]) {
 /* ---- contexts and peers ------------------------------------------------------------------------------------------ */
 
 static atomic_bool used[PH_MAX_DEVICES];
+
+typedef void (*ph_join_function)(int device);
+
+/* Python's, see emu/start/warm_children.py. */
+static _Atomic(ph_join_function) joining;
+
+PH_EXPORT void phantora_join_later(uint32_t server, ph_join_function join) {
+    ph_visible_forget();
+    ph_run.server = server;
+    atomic_store(&joining, join);
+}
+
+void ph_join(int device) {
+    if (LIKELY(!atomic_load_explicit(&joining, memory_order_relaxed))) return;
+    ph_join_function join = atomic_exchange(&joining, NULL);
+    if (join && !ph_run.started && !ph_run.orphan) join(device);
+}
 
 void ph_context_use(int device) {
     ph_join(ph_visible_gpu(device));

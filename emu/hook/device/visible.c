@@ -2,21 +2,19 @@
  * CUDA_VISIBLE_DEVICES: which GPUs of its server a process sees, and in which order. As in CUDA, the list ends at the
  * first entry that names no GPU, and a GPU that is named twice makes all invisible.
  */
-#include "device/visible.h"
 #include "core/config.h"
+#include "core/lock.h"
 #include "device/device.h"
 
 #include <ctype.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct {
-    pthread_mutex_t lock;
     atomic_int count; /* UNREAD until the process first asks, as with real CUDA */
     int gpus[PH_MAX_DEVICES];
-} visible = {PTHREAD_MUTEX_INITIALIZER, -1, {0}};
+} visible = {.count = -1};
 enum { UNREAD = -1, NONE = -1 };
 
 /* The GPU that an entry names by its number or by the beginning of its UUID; NONE if there is no such GPU. */
@@ -59,7 +57,7 @@ static int read_list(const char *list) {
 }
 
 static int read_once(void) {
-    pthread_mutex_lock(&visible.lock);
+    ph_lock(PH_LOCK_VISIBLE);
     int count = atomic_load(&visible.count);
     if (count == UNREAD) {
         const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -70,7 +68,7 @@ static int read_once(void) {
         }
         atomic_store(&visible.count, count);
     }
-    pthread_mutex_unlock(&visible.lock);
+    ph_unlock(PH_LOCK_VISIBLE);
     return count;
 }
 

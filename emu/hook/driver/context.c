@@ -1,8 +1,7 @@
 /*
  * Driver: initialisation, devices, contexts.
  */
-#include "core/host.h"
-#include "core/warn.h"
+#include "threads/host.h"
 #include "driver/driver.h"
 #include "streams/wait.h"
 

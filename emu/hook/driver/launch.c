@@ -2,9 +2,8 @@
  * Driver: modules, functions, launches, occupancy, tensor maps.
  */
 #include "core/hash.h"
-#include "core/host.h"
+#include "threads/host.h"
 #include "driver/driver.h"
-#include "kernels/module.h"
 #include "kernels/registry.h"
 #include "streams/host_function.h"
 

@@ -2,13 +2,13 @@
  * Driver: memory, copies, sets, virtual memory.
  */
 #include "core/alloc.h"
-#include "core/host.h"
-#include "core/warn.h"
+#include "threads/host.h"
+#include "op_stream/warn.h"
 #include "data/data.h"
 #include "driver/driver.h"
 #include "graphs/capture.h"
-#include "memory/copy.h"
-#include "memory/host_memory.h"
+#include "copies/copy.h"
+#include "memory/pinned.h"
 #include "memory/managed.h"
 #include "memory/memory.h"
 #include "memory/shared.h"

@@ -2,7 +2,7 @@
  * Driver: multicast objects, by whose addresses a GPU writes to the memory of all members of a group. Their bytes are
  * not followed; which kernels use them nccl/symmetric.c knows.
  */
-#include "core/host.h"
+#include "threads/host.h"
 #include "device/device.h"
 #include "driver/driver.h"
 #include "memory/memory.h"

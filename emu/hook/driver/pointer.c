@@ -1,9 +1,9 @@
 /*
  * Driver: attributes of pointers.
  */
-#include "core/host.h"
+#include "threads/host.h"
 #include "driver/driver.h"
-#include "memory/host_memory.h"
+#include "memory/pinned.h"
 #include "memory/memory.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * Driver: streams, events, capture.
  */
-#include "core/host.h"
+#include "threads/host.h"
 #include "driver/driver.h"
 #include "graphs/capture.h"
 #include "streams/wait.h"

@@ -3,9 +3,11 @@
  * one of its events. `tails` are the items that the next one of a branch depends on.
  */
 #include "core/alloc.h"
-#include "core/cuda_types.h"
+#include "core/run.h"
+#include "cuda/types.h"
 #include "data/data.h"
 #include "graphs/graph.h"
+#include "nvtx/nvtx.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +39,7 @@ static void depend(ph_graph_item *item, const ph_tails *tails) {
 }
 
 static ph_graph_item *add_node(ph_stream *stream, enum ph_graph_item_kind kind) {
-    ph_capture *capture = stream->capture;
+    ph_graph_capture *capture = ph_graph_capture_of(stream);
     ph_graph_item *item = ph_graph_add(capture->graph, kind, stream->branch);
     depend(item, &capture->tails[stream->branch]);
     set_tails(&capture->tails[stream->branch], &item, 1);
@@ -46,10 +48,7 @@ static ph_graph_item *add_node(ph_stream *stream, enum ph_graph_item_kind kind) 
 
 /* ---- items ------------------------------------------------------------------------------------------------------- */
 
-bool ph_capture_launch(ph_stream *stream, const ph_cost *cost) {
-    add_node(stream, ITEM_LAUNCH)->cost = cost;
-    return true;
-}
+static void capture_launch(ph_stream *stream, const ph_cost *cost) { add_node(stream, ITEM_LAUNCH)->cost = cost; }
 
 bool ph_capture_copy(ph_stream *stream, const ph_cost *cost, void *dst, const void *src, size_t nbytes) {
     ph_graph_item *item = add_node(stream, ITEM_COPY);
@@ -69,12 +68,10 @@ bool ph_capture_set(ph_stream *stream, const ph_cost *cost, void *dst, int value
     return true;
 }
 
-bool ph_capture_host_function(ph_stream *stream, void (*function)(void *), void *arg) {
-    if (!stream->capture) return false;
+static void capture_host_function(ph_stream *stream, void (*function)(void *), void *arg) {
     ph_graph_item *item = add_node(stream, ITEM_HOST);
     item->function = function;
     item->arg = arg;
-    return true;
 }
 
 bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (*release)(void *), void *arg) {
@@ -88,7 +85,7 @@ bool ph_capture_call(ph_stream *stream, void (*run)(ph_stream *, void *), void (
 
 bool ph_capture_data(ph_stream *stream, void (*run)(ph_stream *, void *), void (*release)(void *), void *arg) {
     if (!stream->capture) return false;
-    ph_graph_item *item = ph_graph_add(stream->capture->graph, ITEM_DATA, stream->branch);
+    ph_graph_item *item = ph_graph_add(ph_graph_capture_of(stream)->graph, ITEM_DATA, stream->branch);
     item->run = run;
     item->function = release;
     item->arg = arg;
@@ -133,22 +130,21 @@ int ph_stream_wait_event_flags(ph_stream *stream, ph_event *event, unsigned flag
 
 /* ---- events within a capture ------------------------------------------------------------------------------------- */
 
-bool ph_capture_event(ph_stream *stream, ph_event *event) {
-    ph_capture *capture = stream->capture;
+static void capture_event(ph_stream *stream, ph_event *event) {
+    ph_graph_capture *capture = ph_graph_capture_of(stream);
     ph_graph_item *fork = ph_graph_add(capture->graph, ITEM_FORK, stream->branch);
     depend(fork, &capture->tails[stream->branch]);
-    event->capture = capture;
-    event->capture_id = capture->id;
+    event->capture = &capture->capture;
+    event->capture_id = capture->capture.id;
     event->capture_slot = (int)capture->graph->nitems - 1;
     event->recorded = true;
-    return true;
 }
 
-static int join_capture(ph_stream *stream, ph_capture *capture) {
+static int join_capture(ph_stream *stream, ph_graph_capture *capture) {
     int branch = capture->graph->nbranches++;
     capture->tails = ph_reallocate(capture->tails, (size_t)capture->graph->nbranches * sizeof *capture->tails);
     capture->tails[branch] = (ph_tails){0};
-    return ph_capture_enlist(stream, capture, branch) ? CUDA_OK : CUDA_CAPTURE_UNSUPPORTED;
+    return ph_capture_enlist(stream, &capture->capture, branch) ? CUDA_OK : CUDA_CAPTURE_UNSUPPORTED;
 }
 
 /* For a wait that cannot be captured: invalidates the captures of both sides. */
@@ -159,20 +155,29 @@ static int refuse_wait(ph_stream *stream, ph_capture *capture, int status) {
 }
 
 /* Called if the stream is being captured, or if the last record of the event is in a capture. */
-int ph_capture_wait(ph_stream *stream, ph_event *event) {
+static int capture_wait(ph_stream *stream, ph_event *event) {
     ph_capture *capture = event->capture;
     if (!capture) return event->recording ? refuse_wait(stream, NULL, CUDA_CAPTURE_ISOLATION) : CUDA_OK;
     if (!ph_capture_running(event)) return CUDA_INVALID_VALUE;
     if (capture->invalid) return CUDA_CAPTURE_INVALIDATED;
     if (stream->legacy) return refuse_wait(stream, capture, CUDA_CAPTURE_IMPLICIT);
     if (stream->capture && stream->capture != capture) return refuse_wait(stream, capture, CUDA_CAPTURE_MERGE);
-    int status = stream->capture ? CUDA_OK : join_capture(stream, capture);
+    ph_graph_capture *kept = (ph_graph_capture *)capture;
+    int status = stream->capture ? CUDA_OK : join_capture(stream, kept);
     if (status) return status;
-    ph_graph_item *fork = capture->graph->items[event->capture_slot];
+    ph_graph_item *fork = kept->graph->items[event->capture_slot];
     if (fork->branch != stream->branch) {
-        ph_graph_add(capture->graph, ITEM_JOIN, stream->branch)->fork = event->capture_slot;
+        ph_graph_add(kept->graph, ITEM_JOIN, stream->branch)->fork = event->capture_slot;
         fork->joined = true;
     }
-    add_tails(&capture->tails[stream->branch], fork->after, fork->nafter);
+    add_tails(&kept->tails[stream->branch], fork->after, fork->nafter);
     return CUDA_OK;
+}
+
+void ph_graphs_connect(void) {
+    PH_CONNECT(ph_capture_functions.launch, capture_launch);
+    PH_CONNECT(ph_capture_functions.event, capture_event);
+    PH_CONNECT(ph_capture_functions.wait, capture_wait);
+    PH_CONNECT(ph_capture_functions.host_function, capture_host_function);
+    PH_CONNECT(ph_step_captured, ph_capture_step);
 }

@@ -8,12 +8,12 @@
 #include "graphs/graph.h"
 #include "channel/channel.h"
 #include "core/alloc.h"
-#include "core/cuda_types.h"
+#include "cuda/types.h"
 #include "data/data.h"
 #include "nvtx/nvtx.h"
-#include "process/process.h"
+#include "core/run.h"
 #include "streams/host_function.h"
-#include "streams/segment.h"
+#include "streams/launch.h"
 
 #include <stdlib.h>
 

@@ -8,8 +8,6 @@
 
 #include "graphs/capture.h"
 
-#include <pthread.h>
-
 enum ph_graph_item_kind {
     ITEM_LAUNCH,
     ITEM_COPY,
@@ -84,28 +82,23 @@ typedef struct ph_tails {
     size_t n;
 } ph_tails; /* the items that the next one of a branch depends on */
 
-typedef struct ph_capture ph_capture;
-struct ph_capture {
-    uint64_t id;
-    int mode;
-    bool invalid;
+/* A capture, with the graph that it makes. */
+typedef struct ph_graph_capture {
+    ph_capture capture; /* the first member: stream->capture points to it */
     ph_graph *graph;
-    ph_stream *origin;
     ph_tails *tails; /* by branch */
-    pthread_t thread;
-};
+} ph_graph_capture;
 
+static inline ph_graph_capture *ph_graph_capture_of(const ph_stream *stream) {
+    return (ph_graph_capture *)stream->capture;
+}
+
+/* replayed.c: for ph_step_captured (nvtx.h). */
+bool ph_capture_step(const char *name);
 ph_graph *ph_graph_new(int device);
 ph_graph_item *ph_graph_add(ph_graph *graph, enum ph_graph_item_kind kind, int branch);
 void ph_graph_release(ph_graph *graph);
 int ph_graph_launch(ph_graph_exec *exec, ph_stream *stream);
 int ph_user_object_release(ph_user_object *object, int count);
-
-/* Makes the stream a member of the capture. False if there are too many. */
-bool ph_capture_enlist(ph_stream *stream, ph_capture *capture, int branch);
-/* The latest of the captures that this thread has begun and that are going on, or NULL. */
-ph_capture *ph_capture_of_thread(void);
-/* Is the capture that the event was recorded in still going on? */
-bool ph_capture_running(const ph_event *event);
 
 #endif

@@ -35,7 +35,7 @@ PH_EXPORT int phantora_capture_action(uint64_t stream_handle, const uint64_t *re
     *it = (computed){.run = run, .arg = arg, .nreads = nreads, .nwrites = nwrites};
     memcpy(it->ranges, reads, 2 * (size_t)nreads * sizeof *reads);
     memcpy(it->ranges + 2 * nreads, writes, 2 * (size_t)nwrites * sizeof *writes);
-    ph_graph_item *item = ph_graph_add(stream->capture->graph, ITEM_DATA, stream->branch);
+    ph_graph_item *item = ph_graph_add(ph_graph_capture_of(stream)->graph, ITEM_DATA, stream->branch);
     item->run = replay_computed;
     item->function = free;
     item->arg = it;
@@ -56,7 +56,7 @@ static void replay_step(ph_stream *stream, void *name) {
 bool ph_capture_step(const char *name) {
     ph_capture *capture = ph_captured_streams ? ph_capture_of_thread() : NULL;
     if (!capture) return false;
-    ph_graph_item *item = ph_graph_add(capture->graph, ITEM_DATA, 0);
+    ph_graph_item *item = ph_graph_add(((ph_graph_capture *)capture)->graph, ITEM_DATA, 0);
     item->run = replay_step;
     item->arg = (void *)(uintptr_t)name;
     return true;

@@ -1,4 +1,4 @@
-#include "holders/groups.h"
+#include "holders/holders.h"
 #include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/hash.h"

@@ -14,20 +14,20 @@
  */
 #define _GNU_SOURCE
 #include "holders/holders.h"
+#include "core/lock.h"
 #include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/config.h"
 #include "core/hash.h"
-#include "core/host.h"
+#include "threads/host.h"
 #include "data/data.h"
-#include "holders/groups.h"
 #include "nvtx/nvtx.h"
-#include "process/process.h"
-#include "process/sites.h"
-#include "process/thread.h"
+#include "core/run.h"
+#include "../private/symbols.h"
+#include "threads/sites.h"
+#include "threads/thread.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,6 @@ typedef struct device_state {
 } device_state;
 
 static struct {
-    pthread_mutex_t lock;
     holder **buckets, *unused;
     size_t nbuckets, n;
     uint64_t number;
@@ -64,7 +63,7 @@ static struct {
     bool grew_in_step;  /* since a step has ended */
     atomic_bool steady; /* lines are not looked up */
     device_state devices[PH_MAX_DEVICES];
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} state;
 
 /* ---- live blocks by address, under the lock ------------------------------------------------------------------------
  */
@@ -135,7 +134,7 @@ static bool autograd_records(void) {
     bool (*known)(void) = is_enabled;
     if (UNLIKELY(!known)) {
         void *library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
-        void *found = library ? dlsym(library, "_ZN3c108GradMode10is_enabledEv") : NULL;
+        void *found = library ? dlsym(library, ph_symbol_name(PH_SYMBOL_GRAD_MODE)) : NULL;
         if (library) dlclose(library);
         if (!found) return true;
         memcpy(&known, &found, sizeof known);
@@ -168,7 +167,7 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
     uint16_t site = counted && !atomic_load_explicit(&state.steady, memory_order_relaxed) ? ph_site() : 0;
     const char *op = ph_current_work();
     uint8_t guess = first_guess(thread);
-    pthread_mutex_lock(&state.lock);
+    ph_lock(PH_LOCK_HOLDERS);
     holder *it = new_holder();
     *it = (holder){.start = start,
                    .nbytes = nbytes,
@@ -198,12 +197,12 @@ static void given_out(int device, uintptr_t start, uint64_t nbytes, uint64_t res
     } else if (it->number - state.grew_at > MANY_BLOCKS) {
         atomic_store_explicit(&state.steady, true, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&state.lock);
+    ph_unlock(PH_LOCK_HOLDERS);
 }
 
 static void taken_back(uintptr_t start) {
     const ph_thread *thread = ph_self();
-    pthread_mutex_lock(&state.lock);
+    ph_lock(PH_LOCK_HOLDERS);
     holder *it = take_out(start);
     device_state *own = it ? &state.devices[it->device] : NULL;
     if (it && it->counted) own->live -= it->nbytes;
@@ -215,7 +214,7 @@ static void taken_back(uintptr_t start) {
     } else if (it) {
         drop(it);
     }
-    pthread_mutex_unlock(&state.lock);
+    ph_unlock(PH_LOCK_HOLDERS);
 }
 
 void ph_holders_block(int device, const void *start, int64_t nbytes, uint64_t reserved) {
@@ -229,7 +228,7 @@ void ph_holders_block(int device, const void *start, int64_t nbytes, uint64_t re
 void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved) {
     if (ph_run.orphan || device < 0 || device >= PH_MAX_DEVICES || ph_uncounted()) return;
     uint16_t site = ph_site();
-    pthread_mutex_lock(&state.lock);
+    ph_lock(PH_LOCK_HOLDERS);
     device_state *own = &state.devices[device];
     own->missing = nbytes;
     own->missing_live = own->live;
@@ -237,7 +236,7 @@ void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved) {
     own->missing_site = site;
     own->failures++;
     own->grew = true;
-    pthread_mutex_unlock(&state.lock);
+    ph_unlock(PH_LOCK_HOLDERS);
 }
 
 /* ---- called by ctypes ----------------------------------------------------------------------------------------------
@@ -245,19 +244,19 @@ void ph_holders_missing(int device, uint64_t nbytes, uint64_t reserved) {
 
 /* Is there a peak that has not been told? */
 PH_EXPORT int phantora_memory_grew(void) {
-    pthread_mutex_lock(&state.lock);
+    ph_lock(PH_LOCK_HOLDERS);
     bool grew = false;
     for (int device = 0; device < ph_cfg.device_count; device++) grew |= state.devices[device].grew;
-    pthread_mutex_unlock(&state.lock);
+    ph_unlock(PH_LOCK_HOLDERS);
     return grew;
 }
 
 /* A step ends. Returns phantora_memory_grew. */
 PH_EXPORT int phantora_memory_step(void) {
-    pthread_mutex_lock(&state.lock);
+    ph_lock(PH_LOCK_HOLDERS);
     if (!state.grew_in_step) atomic_store_explicit(&state.steady, true, memory_order_relaxed);
     state.grew_in_step = false;
-    pthread_mutex_unlock(&state.lock);
+    ph_unlock(PH_LOCK_HOLDERS);
     return phantora_memory_grew();
 }
 
@@ -265,11 +264,11 @@ PH_EXPORT int phantora_memory_step(void) {
 PH_EXPORT void phantora_memory_held(uint32_t held_as, const uint64_t *addresses, int n) {
     for (int i = 0; i < n; i++) {
         uintptr_t within = ph_data_block_start((const void *)(uintptr_t)addresses[i]);
-        pthread_mutex_lock(&state.lock);
+        ph_lock(PH_LOCK_HOLDERS);
         holder *it = find(within ? within : (uintptr_t)addresses[i]);
         if (it) it->in_python = true;
         if (it && held_as) it->held_as = (uint8_t)held_as;
-        pthread_mutex_unlock(&state.lock);
+        ph_unlock(PH_LOCK_HOLDERS);
     }
 }
 
@@ -296,7 +295,7 @@ static ph_holder_groups groups_of(int device) {
 static void tell(int device) {
     ph_holder_group told[PH_MOST_HOLDER_GROUPS];
     char payload[PH_MOST_HOLDER_GROUPS * (sizeof(struct ph_MEMORY_HOLDER) + MOST_OP_NAME)];
-    pthread_mutex_lock(&state.lock);
+    ph_lock(PH_LOCK_HOLDERS);
     device_state *own = &state.devices[device];
     ph_holder_groups groups = groups_of(device);
     size_t n = ph_holder_groups_take(&groups, told), nbytes = n * sizeof(struct ph_MEMORY_HOLDER);
@@ -310,7 +309,7 @@ static void tell(int device) {
                                     .failures = (uint32_t)own->failures,
                                     .missing_site = own->missing_site};
     own->grew = false;
-    pthread_mutex_unlock(&state.lock);
+    ph_unlock(PH_LOCK_HOLDERS);
     for (size_t i = 0; i < n; i++) {
         struct ph_MEMORY_HOLDER entry = {
             .nbytes = told[i].nbytes, .blocks = told[i].blocks, .held_as = told[i].held_as, .site = told[i].site};
@@ -326,13 +325,13 @@ static void tell(int device) {
 
 /* `step_ends`: blocks that outlive a step although Python has no tensor of them are libraries' workspaces. */
 PH_EXPORT void phantora_memory_tell(int step_ends) {
-    pthread_mutex_lock(&state.lock);
+    ph_lock(PH_LOCK_HOLDERS);
     for (size_t i = 0; i < state.nbuckets; i++)
         for (holder *it = state.buckets[i]; it; it = it->next) {
             if (step_ends && !it->in_python && it->held_as == PH_HELD_ACTIVATIONS) it->held_as = PH_HELD_TEMPORARIES;
             it->in_python = false;
         }
-    pthread_mutex_unlock(&state.lock);
+    ph_unlock(PH_LOCK_HOLDERS);
     for (int device = 0; device < ph_cfg.device_count; device++)
         if (state.devices[device].grew) tell(device);
 }

@@ -1,13 +1,13 @@
 /*
  * kernels/: the kernels of the program. Their registration (registry), modules that are loaded at run time (module),
  * programs of Triton's kernels (program), what those of other libraries may write (stores), their launch (launch),
- * their attributes and occupancy (occupancy). Comes in: registrations by nvcc's stubs, cubins, launches from cudart/
- * and driver/. Goes out: launches to streams/.
+ * their attributes and occupancy (occupancy); launches of the math libraries (library). Comes in: registrations by
+ * nvcc's stubs, cubins, launches from cudart/ and driver/, calls of the math libraries. Goes out: launches to streams/.
  */
 #ifndef PHANTORA_KERNEL_H
 #define PHANTORA_KERNEL_H
 
-#include "core/cuda_types.h"
+#include "cuda/types.h"
 #include "streams/stream.h"
 
 typedef struct ph_program ph_program;
@@ -42,5 +42,28 @@ void ph_kernel_attributes(const ph_kernel *kernel, struct cudaFuncAttributes *ou
 int ph_kernel_set_attribute(ph_kernel *kernel, int attribute, int value);
 int ph_kernel_attribute(const ph_kernel *kernel, int attribute, int *value);
 int ph_occupancy_blocks(const ph_kernel *kernel, int block_threads, size_t dynamic_shared);
+
+/* ---- program.c: kernels that Triton compiled, whose cost depends on what the program does ------------------------ */
+struct ph_program {
+    uint64_t hash; /* of text and widths */
+    const char *text, *widths;
+    uint32_t computed;   /* the program's number for emu/compiled, which computes what it stores; 0: it does not */
+    const char *nbytes;  /* of each parameter, a character */
+    const char *written; /* a character for each parameter: 'w' if the kernel stores through this pointer */
+};
+
+/* Around a launch's ph_program_overwrites: computes what the kernel stores, and stores it. */
+void ph_program_compute(const ph_program *program, dim3 grid, void *const *params);
+void ph_program_store(const ph_program *program);
+/* What the kernel's stores may have written is unknown afterwards. */
+void ph_program_overwrites(const ph_program *program, void *const *params, ph_stream *stream);
+/* Mixes the values of the parameters that decide the work into `hash`. params: as cuLaunchKernel gets them. */
+uint64_t ph_program_mix(const ph_program *program, void *const *params, uint64_t hash);
+/* Writes these values, as a `triton` signature has them (emu/contract/signature.def). The caller frees the text. */
+char *ph_program_arguments(const ph_program *program, void *const *params);
+
+/* ---- stores.c: what launches may write to that belong to no operation of ATen ------------------------------------ */
+/* The blocks behind the launch's pointers are unknown. params: as cuLaunchKernel gets them. */
+void ph_kernel_stores(ph_kernel *kernel, void *const *params, ph_stream *stream);
 
 #endif

@@ -4,18 +4,15 @@
  * the cost; the signature's text is only made if the hash is new.
  */
 #include "core/hash.h"
-#include "core/host.h"
-#include "core/warn.h"
+#include "threads/host.h"
+#include "op_stream/warn.h"
 #include "costs/signature.h"
 #include "graphs/capture.h"
-#include "kernels/groups.h"
 #include "kernels/kernel.h"
 #include "kernels/peers.h"
-#include "kernels/program.h"
-#include "kernels/stores.h"
 #include "nvtx/nvtx.h"
-#include "process/thread.h"
-#include "streams/segment.h"
+#include "threads/thread.h"
+#include "streams/launch.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -142,7 +139,7 @@ int ph_kernel_launch(ph_kernel *kernel, dim3 grid, dim3 block, size_t shared_nby
     if (LIKELY(status == CUDA_OK)) status = ph_stream_usable(stream);
     if (UNLIKELY(status)) return status;
     if (UNLIKELY(kernel->peers) && ph_peer_functions.launch(kernel, params, stream)) return CUDA_OK;
-    ph_launch(stream, ph_cost_of(key_of(&l), describe(&l), &l));
+    ph_launch_work(stream, key_of(&l), describe(&l), &l);
     if (UNLIKELY(kernel->program != NULL)) {
         ph_program_compute(kernel->program, grid, params);
         ph_program_overwrites(kernel->program, params, stream);

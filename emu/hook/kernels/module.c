@@ -3,7 +3,6 @@
  * sections tell its kernels, their registers and their shared memory. Other images (PTX, fat binaries) are not read:
  * any kernel name is found in them.
  */
-#include "kernels/module.h"
 #include "core/alloc.h"
 #include "device/device.h"
 #include "kernels/registry.h"

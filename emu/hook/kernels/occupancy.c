@@ -2,7 +2,7 @@
  * A kernel's attributes, and its occupancy: how many of its blocks fit an SM.
  */
 #include "core/config.h"
-#include "device/attributes.h"
+#include "cuda/attributes.h"
 #include "kernels/kernel.h"
 
 /* Kernels registered by nvcc's stubs do not tell how many registers they take. */

@@ -1,6 +1,6 @@
 /*
  * Kernels that work on memory of several processes: those of torch.distributed._symmetric_memory. nccl/symmetric.c sets
- * these functions; without memory of other processes they are never called.
+ * these functions.
  */
 #ifndef PHANTORA_PEERS_H
 #define PHANTORA_PEERS_H

@@ -1,12 +1,12 @@
 /* Programs of Triton's kernels: emu/interpreter/triton_programs.py tells them, see there. */
-#include "kernels/program.h"
+#include "kernels/kernel.h"
 #include "core/alloc.h"
 #include "core/hash.h"
 #include "data/data.h"
 #include "graphs/capture.h"
 #include "kernels/registry.h"
 #include "memory/memory.h"
-#include "process/thread.h"
+#include "threads/thread.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,14 +6,14 @@
  */
 #define _GNU_SOURCE
 #include "kernels/registry.h"
+#include "core/lock.h"
 #include "kernels/peers.h"
 #include "core/alloc.h"
 #include "core/hash.h"
 #include "memory/memory.h"
-#include "process/thread.h"
+#include "threads/thread.h"
 
 #include <link.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,13 +30,12 @@ typedef struct variable {
 } variable;
 
 static struct {
-    pthread_mutex_t lock;
     entry *slots;
     size_t n, capacity;
     ph_kernel *arena;
     size_t arena_left;
     variable *variables;
-} registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} registry;
 
 static entry *slot_of(const void *address) {
     size_t mask = registry.capacity - 1, slot = (size_t)ph_mix((uintptr_t)address, 7) & mask;
@@ -72,27 +71,27 @@ static ph_kernel *from_arena(const char *name) {
 ph_kernel *ph_kernel_make(const char *name) {
     char *copy = ph_allocate(strlen(name) + 1);
     strcpy(copy, name);
-    pthread_mutex_lock(&registry.lock);
+    ph_lock(PH_LOCK_REGISTRY);
     ph_kernel *kernel = from_arena(copy);
-    pthread_mutex_unlock(&registry.lock);
+    ph_unlock(PH_LOCK_REGISTRY);
     return kernel;
 }
 
 void ph_register_kernel(const void *address, const char *name) {
-    pthread_mutex_lock(&registry.lock);
+    ph_lock(PH_LOCK_REGISTRY);
     if (registry.n * 2 >= registry.capacity) grow();
     entry *at = slot_of(address);
     registry.n += !at->address;
     *at = (entry){address, from_arena(name)};
-    pthread_mutex_unlock(&registry.lock);
+    ph_unlock(PH_LOCK_REGISTRY);
 }
 
 /* Older stubs of nvcc launch by the address of the host function, newer ones by the handle from __cudaGetKernel. */
 ph_kernel *ph_kernel_of(const void *function) {
     if (!function) return NULL;
-    pthread_mutex_lock(&registry.lock);
+    ph_lock(PH_LOCK_REGISTRY);
     ph_kernel *kernel = registry.capacity ? slot_of(function)->kernel : NULL;
-    pthread_mutex_unlock(&registry.lock);
+    ph_unlock(PH_LOCK_REGISTRY);
     if (kernel) return kernel;
     kernel = (ph_kernel *)(uintptr_t)function;
     return (uintptr_t)function % _Alignof(ph_kernel) == 0 && kernel->magic == PH_KERNEL_MAGIC ? kernel : NULL;
@@ -102,10 +101,10 @@ void ph_register_variable(const void *address, size_t nbytes) {
     variable *added = ph_allocate(sizeof *added);
     added->address = address;
     added->nbytes = nbytes;
-    pthread_mutex_lock(&registry.lock);
+    ph_lock(PH_LOCK_REGISTRY);
     added->next = registry.variables;
     registry.variables = added;
-    pthread_mutex_unlock(&registry.lock);
+    ph_unlock(PH_LOCK_REGISTRY);
 }
 
 /* The variable's place on the calling thread's device, allocated at its first use. */
@@ -113,7 +112,7 @@ int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
     *address = NULL;
     *nbytes = 0;
     int device = ph_self()->device;
-    pthread_mutex_lock(&registry.lock);
+    ph_lock(PH_LOCK_REGISTRY);
     variable *at = registry.variables;
     while (at && at->address != symbol) at = at->next;
     if (at) {
@@ -121,9 +120,11 @@ int ph_variable_of(const void *symbol, void **address, size_t *nbytes) {
         *address = at->on_device[device];
         *nbytes = at->nbytes;
     }
-    pthread_mutex_unlock(&registry.lock);
+    ph_unlock(PH_LOCK_REGISTRY);
     return !at ? CUDA_INVALID_SYMBOL : *address ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
+
+ph_peers ph_peer_functions;
 
 bool ph_is_peer_kernel(const char *name) {
     return strstr(name, "CUDASymmetricMemoryOps") || strstr(name, "c10d16symmetric_memory");
@@ -157,14 +158,14 @@ static int look_at(struct dl_phdr_info *info, size_t nbytes, void *unused) {
 }
 
 static bool in_pytorch(const void *code) {
-    pthread_mutex_lock(&registry.lock);
+    ph_lock(PH_LOCK_REGISTRY);
     library.code = (uintptr_t)code;
     if (library.code < library.begin || library.code >= library.end) {
         library.of_pytorch = false;
         dl_iterate_phdr(look_at, NULL);
     }
     bool answer = library.of_pytorch;
-    pthread_mutex_unlock(&registry.lock);
+    ph_unlock(PH_LOCK_REGISTRY);
     return answer;
 }
 

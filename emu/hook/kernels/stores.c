@@ -8,7 +8,7 @@
  * not be there is read by the kernel, which refuses what it cannot read. Marking too much is allowed, too little not.
  */
 #define _GNU_SOURCE
-#include "kernels/stores.h"
+#include "kernels/kernel.h"
 #include "core/alloc.h"
 #include "data/data.h"
 #include "graphs/capture.h"

@@ -1,12 +1,12 @@
 /* Managed memory: see managed.h. Its addresses are some of those for virtual memory management. */
 #include "memory/managed.h"
+#include "core/lock.h"
 #include "core/alloc.h"
-#include "core/cuda_types.h"
+#include "cuda/types.h"
 #include "device/device.h"
 #include "memory/memory.h"
 #include "memory/vmm.h"
 
-#include <pthread.h>
 #include <string.h>
 
 typedef struct allocation {
@@ -15,10 +15,9 @@ typedef struct allocation {
 } allocation;
 
 static struct {
-    pthread_mutex_t lock;
     allocation *allocations;
     size_t n, capacity;
-} managed = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} managed;
 
 int ph_managed_alloc(void **out, size_t nbytes) {
     *out = NULL;
@@ -27,24 +26,24 @@ int ph_managed_alloc(void **out, size_t nbytes) {
     size_t reserved = (nbytes + PH_PAGE - 1) / PH_PAGE * PH_PAGE;
     if (status == CUDA_OK) status = ph_vmm_reserve(out, reserved, 0);
     if (status) return status;
-    pthread_mutex_lock(&managed.lock);
+    ph_lock(PH_LOCK_MANAGED);
     managed.allocations =
         ph_room_for_one(managed.allocations, managed.n, &managed.capacity, sizeof *managed.allocations);
     managed.allocations[managed.n++] = (allocation){*out, nbytes, reserved};
-    pthread_mutex_unlock(&managed.lock);
+    ph_unlock(PH_LOCK_MANAGED);
     return CUDA_OK;
 }
 
 int ph_managed_free(void *p) {
     allocation freed = {0};
-    pthread_mutex_lock(&managed.lock);
+    ph_lock(PH_LOCK_MANAGED);
     for (size_t i = 0; i < managed.n; i++)
         if (managed.allocations[i].start == p) {
             freed = managed.allocations[i];
             managed.allocations[i] = managed.allocations[--managed.n];
             break;
         }
-    pthread_mutex_unlock(&managed.lock);
+    ph_unlock(PH_LOCK_MANAGED);
     if (!freed.start) return CUDA_INVALID_VALUE;
     ph_memory_drop_pages(freed.start, freed.reserved);
     return ph_vmm_unreserve(freed.start, freed.reserved);
@@ -52,7 +51,7 @@ int ph_managed_free(void *p) {
 
 bool ph_managed_range(const void *p, void **start, size_t *nbytes) {
     bool found = false;
-    pthread_mutex_lock(&managed.lock);
+    ph_lock(PH_LOCK_MANAGED);
     for (size_t i = 0; i < managed.n && !found; i++) {
         const allocation *it = &managed.allocations[i];
         if ((size_t)((const unsigned char *)p - it->start) >= it->nbytes) continue;
@@ -60,6 +59,6 @@ bool ph_managed_range(const void *p, void **start, size_t *nbytes) {
         if (nbytes) *nbytes = it->nbytes;
         found = true;
     }
-    pthread_mutex_unlock(&managed.lock);
+    ph_unlock(PH_LOCK_MANAGED);
     return found;
 }

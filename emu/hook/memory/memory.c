@@ -10,16 +10,15 @@
  */
 #define _GNU_SOURCE
 #include "memory/memory.h"
+#include "core/lock.h"
 #include "core/alloc.h"
 #include "core/config.h"
-#include "core/host.h"
-#include "costs/signature.h"
-#include "data/data.h"
+#include "op_stream/history.h"
+#include "threads/host.h"
 #include "device/device.h"
 #include "memory/search.h"
 #include "memory/vmm.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -47,10 +46,10 @@ typedef struct device_memory {
 } device_memory;
 
 struct ph_memory_map ph_mem;
+void (*ph_pages_dropped)(const void *start, size_t nbytes);
 static struct {
-    pthread_mutex_t lock;
     device_memory devices[PH_MAX_DEVICES];
-} memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} memory;
 
 static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -81,7 +80,7 @@ static int slice_of(const void *p) {
 void ph_memory_drop_pages(void *start, size_t nbytes) {
     uintptr_t from = round_up((uintptr_t)start, 4096), to = ((uintptr_t)start + nbytes) & ~(uintptr_t)4095;
     if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
-    ph_data_forget(start, nbytes);
+    ph_pages_dropped(start, nbytes);
 }
 
 /* ---- capacity ---------------------------------------------------------------------------------------------------- */
@@ -94,26 +93,27 @@ static int take(device_memory *device, size_t nbytes) {
 }
 
 int ph_memory_take(int device, size_t nbytes) {
-    pthread_mutex_lock(&memory.lock);
+    ph_lock(PH_LOCK_MEMORY);
     int status = take(&memory.devices[device], nbytes);
-    pthread_mutex_unlock(&memory.lock);
+    ph_unlock(PH_LOCK_MEMORY);
     return status;
 }
 
 void ph_memory_give(int device, size_t nbytes) {
-    pthread_mutex_lock(&memory.lock);
+    ph_lock(PH_LOCK_MEMORY);
     memory.devices[device].used -= nbytes;
-    pthread_mutex_unlock(&memory.lock);
+    ph_unlock(PH_LOCK_MEMORY);
 }
 
 uint64_t ph_memory_used(int device) { return memory.devices[device].used; }
 uint64_t ph_memory_peak(int device) { return memory.devices[device].peak; }
 
 void ph_memory_info(int device, size_t *free_nbytes, size_t *total_nbytes) {
-    pthread_mutex_lock(&memory.lock);
+    if (UNLIKELY(ph_cfg.history)) ph_history_looked(device);
+    ph_lock(PH_LOCK_MEMORY);
     *free_nbytes = ph_mem.capacity - memory.devices[device].used;
     *total_nbytes = ph_cfg.memory_nbytes;
-    pthread_mutex_unlock(&memory.lock);
+    ph_unlock(PH_LOCK_MEMORY);
 }
 
 /* ---- blocks of whole pages, under the lock ----------------------------------------------------------------------- */
@@ -177,14 +177,14 @@ int ph_device_alloc(int device, size_t nbytes, void **out) {
     ph_context_use(device);
     unsigned char *slice = ph_mem.base + ph_mem.slice_nbytes * (size_t)device;
     device_memory *own = &memory.devices[device];
-    pthread_mutex_lock(&memory.lock);
+    ph_lock(PH_LOCK_MEMORY);
     if (nbytes <= SMALL)
         *out = alloc_small(own, slice, nbytes);
     else if (nbytes <= ph_mem.capacity) {
         block *pages = insert(own, round_up(nbytes, PH_PAGE));
         *out = pages ? slice + pages->offset : NULL;
     }
-    pthread_mutex_unlock(&memory.lock);
+    ph_unlock(PH_LOCK_MEMORY);
     return *out ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
@@ -204,19 +204,20 @@ static block *find(device_memory *device, size_t offset, ptrdiff_t *index, int *
     return found;
 }
 
+/* The pages are dropped before another thread can be given the addresses. */
 int ph_device_free(void *p) {
     if (!p) return CUDA_OK;
     int slice = slice_of(p), unit;
     if (slice < 0) return CUDA_INVALID_VALUE;
     device_memory *device = &memory.devices[slice];
-    size_t offset = (size_t)((unsigned char *)p - ph_mem.base) - ph_mem.slice_nbytes * (size_t)slice, nbytes = 0;
+    size_t offset = (size_t)((unsigned char *)p - ph_mem.base) - ph_mem.slice_nbytes * (size_t)slice;
     ptrdiff_t index;
-    pthread_mutex_lock(&memory.lock);
+    ph_lock(PH_LOCK_MEMORY);
     block *found = find(device, offset, &index, &unit);
     bool begins = found && found->offset + (size_t)unit * ALIGNMENT == offset;
     if (begins && found->small) {
         chunk *c = found->small;
-        nbytes = (size_t)c->nunits[unit] * ALIGNMENT;
+        ph_memory_drop_pages(p, (size_t)c->nunits[unit] * ALIGNMENT);
         for (int at = unit; at < unit + c->nunits[unit]; at++) flip(c, at);
         c->nunits[unit] = 0;
         if (--c->live == 0) {
@@ -224,13 +225,11 @@ int ph_device_free(void *p) {
             erase(device, index);
         }
     } else if (begins) {
-        nbytes = found->nbytes;
+        ph_memory_drop_pages(p, found->nbytes);
         erase(device, index);
     }
-    pthread_mutex_unlock(&memory.lock);
-    if (!begins) return CUDA_INVALID_VALUE;
-    ph_memory_drop_pages(p, nbytes);
-    return CUDA_OK;
+    ph_unlock(PH_LOCK_MEMORY);
+    return begins ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
 int ph_memory_device_of(const void *p) {
@@ -245,23 +244,23 @@ int ph_memory_range_of(const void *p, void **start, size_t *nbytes) {
     if (slice < 0) return ph_vmm_range_of(p, &device, start, nbytes) ? CUDA_OK : CUDA_INVALID_VALUE;
     unsigned char *base = ph_mem.base + ph_mem.slice_nbytes * (size_t)slice;
     ptrdiff_t index;
-    pthread_mutex_lock(&memory.lock);
+    ph_lock(PH_LOCK_MEMORY);
     block *found = find(&memory.devices[slice], (size_t)((const unsigned char *)p - base), &index, &unit);
     if (found) {
         *start = base + found->offset + (size_t)unit * ALIGNMENT;
         *nbytes = found->small ? (size_t)found->small->nunits[unit] * ALIGNMENT : found->nbytes;
     }
-    pthread_mutex_unlock(&memory.lock);
+    ph_unlock(PH_LOCK_MEMORY);
     return found ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
 void *ph_memory_static(int device, size_t nbytes) {
     device_memory *own = &memory.devices[device];
-    pthread_mutex_lock(&memory.lock);
+    ph_lock(PH_LOCK_MEMORY);
     size_t from = own->static_used;
     bool fits = nbytes <= STATIC_NBYTES && from <= STATIC_NBYTES - nbytes;
     if (fits) own->static_used = from + round_up(nbytes, ALIGNMENT);
-    pthread_mutex_unlock(&memory.lock);
+    ph_unlock(PH_LOCK_MEMORY);
     return fits ? ph_mem.base + ph_mem.slice_nbytes * (size_t)(device + 1) - STATIC_NBYTES + from : NULL;
 }
 

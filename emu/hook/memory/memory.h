@@ -1,7 +1,6 @@
 /*
- * memory/: the device address space (memory), virtual memory management (vmm), pinned host memory (host_memory), copies
- * and sets (copy), whose bytes are handled in data/.
- * Comes in: calls of the API folders. Goes out: addresses; launches to streams/, bytes to data/.
+ * memory/: the device address space (memory), virtual memory management (vmm), managed memory (managed), memory of
+ * other processes (shared). Comes in: calls of the API folders. Goes out: addresses.
  */
 #ifndef PHANTORA_MEMORY_H
 #define PHANTORA_MEMORY_H
@@ -33,5 +32,7 @@ uint64_t ph_memory_peak(int device);
 /* Memory for variables of modules: part of what the context takes, never freed. */
 void *ph_memory_static(int device, size_t nbytes);
 void ph_memory_drop_pages(void *start, size_t nbytes);
+/* The bytes of dropped pages are gone; set by data/. */
+extern void (*ph_pages_dropped)(const void *start, size_t nbytes);
 
 #endif

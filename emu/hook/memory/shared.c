@@ -1,14 +1,14 @@
 /* Identities of memory that other processes import: see shared.h. */
 #define _GNU_SOURCE
 #include "memory/shared.h"
+#include "core/lock.h"
 #include "core/alloc.h"
-#include "core/cuda_types.h"
-#include "device/visible.h"
+#include "cuda/types.h"
+#include "device/device.h"
 #include "memory/memory.h"
 #include "memory/vmm.h"
-#include "process/process.h"
+#include "core/run.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,16 +24,15 @@ typedef struct exported {
 } exported;
 
 static struct {
-    pthread_mutex_t lock;
     uint64_t made;
     exported *allocations;
     size_t n, capacity;
-} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} shared;
 
 ph_shared ph_shared_make(int device, size_t nbytes) {
     ph_shared it = {.magic = SHARED_MAGIC,
                     .number = __atomic_add_fetch(&shared.made, 1, __ATOMIC_RELAXED),
-                    .rank = ph_rank(),
+                    .rank = ph_run.rank,
                     .process = ph_run.process,
                     .gpu = ph_visible_gpu(device),
                     .nbytes = nbytes};
@@ -53,7 +52,7 @@ bool ph_shared_import(int fd, ph_shared *out) {
     return pread(fd, out, sizeof *out, 0) == (ssize_t)sizeof *out && out->magic == SHARED_MAGIC;
 }
 
-bool ph_shared_foreign(const ph_shared *it) { return it->rank != ph_rank() || it->process != ph_run.process; }
+bool ph_shared_foreign(const ph_shared *it) { return it->rank != ph_run.rank || it->process != ph_run.process; }
 
 /* ---- CUDA IPC ---------------------------------------------------------------------------------------------------- */
 
@@ -62,7 +61,7 @@ int ph_ipc_get(ph_ipc_handle *out, const void *p) {
     size_t nbytes;
     int device = ph_memory_device_of(p);
     if (device < 0 || ph_memory_range_of(p, &start, &nbytes) != CUDA_OK) return CUDA_INVALID_VALUE;
-    pthread_mutex_lock(&shared.lock);
+    ph_lock(PH_LOCK_SHARED);
     size_t i = 0;
     while (i < shared.n && shared.allocations[i].start != start) i++;
     bool same = i < shared.n && shared.allocations[i].identity.nbytes == nbytes;
@@ -74,7 +73,7 @@ int ph_ipc_get(ph_ipc_handle *out, const void *p) {
     if (!same) shared.allocations[i] = (exported){start, ph_shared_make(device, nbytes)};
     memset(out, 0, sizeof *out);
     memcpy(out, &shared.allocations[i].identity, sizeof shared.allocations[i].identity);
-    pthread_mutex_unlock(&shared.lock);
+    ph_unlock(PH_LOCK_SHARED);
     return CUDA_OK;
 }
 

@@ -8,15 +8,15 @@
  * no capacity (shared.h).
  */
 #include "memory/vmm.h"
+#include "core/lock.h"
 #include "core/alloc.h"
 #include "core/config.h"
-#include "core/warn.h"
+#include "op_stream/warn.h"
 #include "device/device.h"
-#include "process/thread.h"
+#include "threads/thread.h"
 #include "memory/memory.h"
 #include "memory/search.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,12 +42,11 @@ typedef struct range {
 } range;
 
 static struct {
-    pthread_mutex_t lock;
     mapping *mappings; /* sorted by start */
     size_t nmappings, capacity;
     range *ranges; /* reserved addresses, sorted */
     size_t nranges, ranges_capacity;
-} vmm = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} vmm;
 
 static physical *physical_of(uint64_t handle) {
     physical *p = (physical *)(uintptr_t)handle;
@@ -66,7 +65,7 @@ int ph_vmm_reserve(void **out, size_t nbytes, size_t alignment) {
     if (nbytes == 0 || nbytes % PH_PAGE) return CUDA_INVALID_VALUE;
     size_t unit = alignment > PH_PAGE ? alignment : PH_PAGE;
     if (unit & (unit - 1)) return CUDA_INVALID_VALUE;
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     uintptr_t at = (uintptr_t)ph_mem.mapped_area, end = at + ph_mem.mapped_nbytes;
     size_t i = 0;
     at = (at + unit - 1) & ~(unit - 1);
@@ -80,20 +79,20 @@ int ph_vmm_reserve(void **out, size_t nbytes, size_t alignment) {
         vmm.ranges[i] = (range){(unsigned char *)at, nbytes};
         *out = (void *)at;
     }
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
     return fits ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
 int ph_vmm_unreserve(void *start, size_t nbytes) {
     int status = CUDA_INVALID_VALUE;
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     for (size_t i = 0; i < vmm.nranges; i++)
         if (vmm.ranges[i].start == start && vmm.ranges[i].nbytes == nbytes) {
             memmove(vmm.ranges + i, vmm.ranges + i + 1, (--vmm.nranges - i) * sizeof *vmm.ranges);
             status = CUDA_OK;
             break;
         }
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
     return status;
 }
 
@@ -116,14 +115,14 @@ int ph_vmm_create(uint64_t *handle, size_t nbytes, const struct CUmemAllocationP
 }
 
 int ph_vmm_release(uint64_t handle) {
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     physical *p = physical_of(handle);
     if (p && p->references > 0) {
         p->references--;
         drop_if_unused(p);
     } else
         p = NULL;
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
     return p ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
@@ -139,15 +138,14 @@ static bool reserved(const unsigned char *start, size_t nbytes) {
 
 int ph_vmm_map(void *start, size_t nbytes, size_t offset, uint64_t handle) {
     unsigned char *at = start;
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     physical *p = physical_of(handle);
     ptrdiff_t before = mapping_at(start);
     bool overlaps = (before >= 0 && vmm.mappings[before].start + vmm.mappings[before].nbytes > at) ||
                     ((size_t)(before + 1) < vmm.nmappings && vmm.mappings[before + 1].start < at + nbytes);
     int status = !p || offset || nbytes != p->nbytes || overlaps || !reserved(at, nbytes) ? CUDA_INVALID_VALUE
-                 : p->mapped
-                     ? ph_refuse("cuMemMap of memory that is mapped at another address, too,", CUDA_NOT_SUPPORTED)
-                     : CUDA_OK;
+                 : p->mapped                                                              ? CUDA_NOT_SUPPORTED
+                                                                                          : CUDA_OK;
     if (status == CUDA_OK) {
         p->mapped = true;
         vmm.mappings = ph_room_for_one(vmm.mappings, vmm.nmappings, &vmm.capacity, sizeof *vmm.mappings);
@@ -155,20 +153,22 @@ int ph_vmm_map(void *start, size_t nbytes, size_t offset, uint64_t handle) {
         memmove(vmm.mappings + i + 1, vmm.mappings + i, (vmm.nmappings++ - i) * sizeof *vmm.mappings);
         vmm.mappings[i] = (mapping){at, nbytes, p};
     }
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
+    if (status == CUDA_NOT_SUPPORTED) ph_refuse("cuMemMap of memory that is mapped at another address, too,", status);
     return status;
 }
 
 /* Removes every mapping within the range. A mapping that is only partly within it is an error. */
 int ph_vmm_unmap(void *start, size_t nbytes) {
     unsigned char *from = start, *to = from + nbytes;
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     ptrdiff_t first = mapping_at(from);
     bool whole = first >= 0 && vmm.mappings[first].start == from;
     size_t end = (size_t)first;
     while (whole && end < vmm.nmappings && vmm.mappings[end].start < to)
         whole = vmm.mappings[end].start + vmm.mappings[end].nbytes <= to ? (end++, true) : false;
     if (whole) {
+        ph_memory_drop_pages(start, nbytes); /* before another thread can map the addresses */
         for (size_t i = (size_t)first; i < end; i++) {
             vmm.mappings[i].handle->mapped = false;
             drop_if_unused(vmm.mappings[i].handle);
@@ -176,46 +176,44 @@ int ph_vmm_unmap(void *start, size_t nbytes) {
         memmove(vmm.mappings + first, vmm.mappings + end, (vmm.nmappings - end) * sizeof *vmm.mappings);
         vmm.nmappings -= end - (size_t)first;
     }
-    pthread_mutex_unlock(&vmm.lock);
-    if (!whole) return CUDA_INVALID_VALUE;
-    ph_memory_drop_pages(start, nbytes);
-    return CUDA_OK;
+    ph_unlock(PH_LOCK_VMM);
+    return whole ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
 int ph_vmm_set_access(void *start, size_t nbytes) {
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     ptrdiff_t at = mapping_at(start);
     bool mapped = nbytes > 0 && at >= 0 && vmm.mappings[at].start + vmm.mappings[at].nbytes > (unsigned char *)start;
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
     return mapped ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
 int ph_vmm_properties(struct CUmemAllocationProp *out, uint64_t handle) {
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     physical *p = physical_of(handle);
     if (p)
         *out = p->properties;
     else
         memset(out, 0, sizeof *out);
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
     return p ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
 /* Adds a reference to the physical memory behind an address and returns its handle. */
 int ph_vmm_retain(uint64_t *handle, const void *address) {
     *handle = 0;
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     ptrdiff_t at = mapping_at(address);
     if (at >= 0 && vmm.mappings[at].start + vmm.mappings[at].nbytes > (const unsigned char *)address) {
         vmm.mappings[at].handle->references++;
         *handle = (uint64_t)(uintptr_t)vmm.mappings[at].handle;
     }
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
     return *handle ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
 bool ph_vmm_range_of(const void *p, int *device, void **start, size_t *nbytes) {
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     ptrdiff_t at = mapping_at(p);
     bool mapped = at >= 0 && vmm.mappings[at].start + vmm.mappings[at].nbytes > (const unsigned char *)p;
     if (mapped) {
@@ -223,7 +221,7 @@ bool ph_vmm_range_of(const void *p, int *device, void **start, size_t *nbytes) {
         if (start) *start = vmm.mappings[at].start;
         if (nbytes) *nbytes = vmm.mappings[at].nbytes;
     }
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
     return mapped;
 }
 
@@ -232,13 +230,13 @@ bool ph_vmm_range_of(const void *p, int *device, void **start, size_t *nbytes) {
 bool ph_vmm_imports;
 
 int ph_vmm_export(uint64_t handle, ph_shared *out) {
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     physical *p = physical_of(handle);
     if (p) {
         if (!p->identity.magic) p->identity = ph_shared_make(p->device, p->nbytes);
         *out = p->identity;
     }
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
     return p ? CUDA_OK : CUDA_INVALID_VALUE;
 }
 
@@ -261,11 +259,11 @@ int ph_vmm_import(uint64_t *handle, const ph_shared *identity, size_t nbytes) {
 }
 
 bool ph_vmm_shared_of(const void *p, ph_shared *out) {
-    pthread_mutex_lock(&vmm.lock);
+    ph_lock(PH_LOCK_VMM);
     ptrdiff_t at = mapping_at(p);
     bool found = at >= 0 && vmm.mappings[at].start + vmm.mappings[at].nbytes > (const unsigned char *)p &&
                  vmm.mappings[at].handle->identity.magic;
     if (found) *out = vmm.mappings[at].handle->identity;
-    pthread_mutex_unlock(&vmm.lock);
+    ph_unlock(PH_LOCK_VMM);
     return found;
 }

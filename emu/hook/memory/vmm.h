@@ -3,7 +3,7 @@
 #define PHANTORA_VMM_H
 
 #include "core/base.h"
-#include "core/cuda_types.h"
+#include "cuda/types.h"
 #include "memory/shared.h"
 
 int ph_vmm_reserve(void **out, size_t nbytes, size_t alignment);

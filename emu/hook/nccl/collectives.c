@@ -1,8 +1,8 @@
 /* NCCL: the calls on buffers. Each becomes an nccl_call; the sizes are those of NCCL's documentation. */
 #include "core/config.h"
-#include "core/host.h"
+#include "threads/host.h"
 #include "nccl/nccl.h"
-#include "process/process.h"
+#include "core/run.h"
 
 typedef struct shape {
     uint64_t input, output, total;

@@ -9,16 +9,15 @@
  * documents that such a call may return ncclSuccess instead of ncclInProgress.
  */
 #define _GNU_SOURCE
-#include "channel/channel.h"
+#include "op_stream/emit.h"
 #include "core/alloc.h"
-#include "core/host.h"
-#include "device/visible.h"
-#include "core/warn.h"
+#include "threads/host.h"
+#include "device/device.h"
+#include "core/run.h"
 #include "nccl/nccl.h"
-#include "process/process.h"
-#include "process/python.h"
-#include "process/sites.h"
-#include "process/thread.h"
+#include "threads/python.h"
+#include "threads/sites.h"
+#include "threads/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,6 +30,7 @@ typedef struct creation {
     bool split;
     uint16_t site;
     nccl_comm *comm, **out;
+    nccl_members members;
     union {
         struct {
             struct ph_COMM_INIT fields;
@@ -47,14 +47,22 @@ static _Thread_local struct {
 
 static void ask(creation *it) {
     struct ph_COMM reply = {0};
+    size_t id_nbytes = it->split ? 0 : sizeof it->init.id.internal;
+    size_t members_nbytes = it->members.n * sizeof *it->members.ranks;
+    char *payload = ph_allocate(id_nbytes + members_nbytes);
+    memcpy(payload, it->init.id.internal, id_nbytes);
+    if (members_nbytes) memcpy(payload + id_nbytes, it->members.ranks, members_nbytes);
     if (it->split)
-        ph_ask(PH_KIND_COMM_SPLIT, &it->of, sizeof it->of, NULL, 0, &reply, sizeof reply);
+        ph_ask(PH_KIND_COMM_SPLIT, &it->of, sizeof it->of, payload, members_nbytes, &reply, sizeof reply);
     else
-        ph_ask(PH_KIND_COMM_INIT, &it->init.fields, sizeof it->init.fields, it->init.id.internal,
-               sizeof it->init.id.internal, &reply, sizeof reply);
+        ph_ask(PH_KIND_COMM_INIT, &it->init.fields, sizeof it->init.fields, payload, id_nbytes + members_nbytes, &reply,
+               sizeof reply);
+    free(payload);
+    free(it->members.ranks);
     if (ph_run.alone && !it->split) /* nobody answers: every rank asked for is there */
         reply = (struct ph_COMM){.comm = 1, .rank = it->init.fields.rank, .nranks = it->init.fields.nranks};
     if (reply.comm == 0) { /* NCCL_SPLIT_NOCOLOR */
+        ph_watch_free(it->comm->watch);
         free(it->comm);
         *it->out = NULL;
         return;
@@ -109,6 +117,8 @@ static int init(nccl_comm **out, int nranks, const nccl_unique_id *id, int rank,
     it.init.fields = (struct ph_COMM_INIT){
         .nranks = (uint32_t)nranks, .rank = (uint32_t)rank, .device = (uint32_t)ph_visible_gpu(device)};
     it.init.id = *id;
+    nccl_members members = nccl_members_of(id);
+    it.members = nccl_copied(members.ranks, members.n);
     return enqueue(it, device, out);
 }
 
@@ -119,7 +129,7 @@ PH_EXPORT int ncclGetUniqueId(nccl_unique_id *id) {
     /* Unique within the run, and the same in every run: the coordinator orders communicators by their ids. */
     static atomic_uint_fast64_t made;
     memset(id->internal, 0, sizeof id->internal);
-    snprintf(id->internal, sizeof id->internal, "rank %u, id %llu", ph_rank(),
+    snprintf(id->internal, sizeof id->internal, "rank %u, id %llu", ph_run.rank,
              (unsigned long long)atomic_fetch_add(&made, 1));
     return NCCL_OK;
 }
@@ -163,6 +173,8 @@ PH_EXPORT int ncclCommSplit(nccl_comm *parent, int color, int key, nccl_comm **o
     if (!parent || parent->dead || !parent->id || !out || color < NCCL_SPLIT_NOCOLOR) return NCCL_ERROR_ARGUMENT;
     creation it = {.split = true};
     it.of = (struct ph_COMM_SPLIT){.parent = parent->id, .color = color, .key = key, .seq = parent->splits++};
+    nccl_members members = nccl_members_of_split();
+    it.members = nccl_copied(members.ranks, members.n);
     return enqueue(it, parent->device, out);
 }
 

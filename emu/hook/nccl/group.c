@@ -9,14 +9,14 @@
  * so all inputs are read before any output is expected; otherwise a buffer that is input and output would wait for
  * itself.
  */
-#include "channel/channel.h"
+#include "op_stream/emit.h"
 #include "core/alloc.h"
-#include "core/warn.h"
+#include "op_stream/warn.h"
 #include "data/data.h"
 #include "graphs/capture.h"
 #include "nccl/nccl.h"
-#include "process/process.h"
-#include "trace/trace.h"
+#include "core/run.h"
+#include "op_stream/trace.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -39,17 +39,18 @@ bool nccl_in_group(void) { return group.depth > 0; }
 
 static size_t padded(size_t nbytes) { return (nbytes + 7) & ~(size_t)7; }
 
-/* What has travelled counts as known. Buffers of bytes and of integers may have an end that nobody has written: the
- * object collectives of torch.distributed pad them, and so do pipelines that send shapes; their readers do not read it.
- */
-static bool worth_sending(uint32_t op, uint32_t dtype, const void *input, size_t nbytes) {
-    ph_data_settle(input, nbytes);
-    bool padded = nccl_dtype_nbytes((int)dtype) == 1 || (nccl_moves(op) && !nccl_dtype_is_float((int)dtype));
-    return padded ? ph_data_known_any(input, nbytes) : ph_data_known(input, nbytes);
-}
+/* Buffers of bytes and of integers may be known in part: the object collectives of torch.distributed pad theirs, as do
+ * pipelines that send shapes, and FSDP gathers parameters of several dtypes as bytes. Then it is said which bytes are
+ * known. Of other buffers that are not known as a whole nothing is sent. */
+typedef enum { NOTHING, ALL_KNOWN, ALL_ASSUMED, SOME_KNOWN } worth;
 
-/* To be asked if the input is not worth sending as known. */
-static bool is_assumed(const void *input, size_t nbytes) { return ph_data_unknown(input, nbytes, false) == 0; }
+static worth worth_of(uint32_t op, uint32_t dtype, const void *input, size_t nbytes) {
+    ph_data_settle(input, nbytes);
+    if (ph_data_known(input, nbytes)) return ALL_KNOWN;
+    if (ph_data_unknown(input, nbytes, false) == 0) return ALL_ASSUMED;
+    bool parts = nccl_dtype_nbytes((int)dtype) == 1 || (nccl_moves(op) && !nccl_dtype_is_float((int)dtype));
+    return parts && ph_data_known_any(input, nbytes) ? SOME_KNOWN : NOTHING;
+}
 
 static bool is_local(const nccl_call *call) {
     return call->comm->nranks == 1 && call->op.redop != PH_REDOP_PREMULSUM && call->op.op != PH_NCCL_SEND &&
@@ -72,14 +73,12 @@ static void plan_data(nccl_call *call) {
     }
     if (call->input_nbytes && !local) {
         call->deferred = ph_data_pending(call->input, call->input_nbytes);
+        worth found = call->deferred ? NOTHING : worth_of(call->op.op, call->op.dtype, call->input, call->input_nbytes);
+        call->deferred |= found == ALL_ASSUMED || found == SOME_KNOWN;
         if (call->deferred)
             call->op.data_nbytes = UINT64_MAX;
-        else if (worth_sending(call->op.op, call->op.dtype, call->input, call->input_nbytes))
+        else if (found == ALL_KNOWN)
             call->op.data_nbytes = call->input_nbytes;
-        else if (is_assumed(call->input, call->input_nbytes)) {
-            call->deferred = true;
-            call->op.data_nbytes = UINT64_MAX;
-        }
     }
     if (call->output_nbytes && !local && !keeps_own(call)) call->op.token = next_token();
 }
@@ -91,12 +90,31 @@ typedef struct late_input {
     size_t nbytes;
 } late_input;
 
+/* The input, and before it which of its bytes are known. */
+static unsigned char *masked(const late_input *it, size_t *nbytes) {
+    size_t before = ph_data_mask_nbytes(it->nbytes);
+    unsigned char *made = ph_allocate(before + it->nbytes);
+    const char *start = it->input;
+    ph_range piece;
+    memset(made, 0, before + it->nbytes);
+    for (size_t at = 0; ph_data_next_readable(start + at, it->nbytes - at, &piece); at += piece.nbytes) {
+        at = (size_t)((char *)piece.start - start);
+        if (!ph_data_known(piece.start, piece.nbytes)) continue;
+        for (size_t i = at; i < at + piece.nbytes; i++) made[i / 8] |= (unsigned char)(1 << i % 8);
+        memcpy(made + before + at, piece.start, piece.nbytes);
+    }
+    *nbytes = before + it->nbytes;
+    return made;
+}
+
 static void send_late_input(void *arg) {
     late_input *it = arg;
-    bool any = worth_sending(it->fields.op, it->dtype, it->input, it->nbytes);
-    if (!any) it->fields.assumed = any = is_assumed(it->input, it->nbytes);
-    ph_emit_out_of_band(PH_KIND_NCCL_DATA, &it->fields, sizeof it->fields, any ? it->input : NULL,
-                        any ? it->nbytes : 0);
+    worth found = worth_of(it->fields.op, it->dtype, it->input, it->nbytes);
+    size_t nbytes = found == NOTHING ? 0 : it->nbytes;
+    unsigned char *made = found == SOME_KNOWN ? masked(it, &nbytes) : NULL;
+    it->fields.assumed = found == SOME_KNOWN ? PH_SOME_KNOWN : found == ALL_ASSUMED ? PH_ALL_ASSUMED : 0;
+    ph_emit_out_of_band(PH_KIND_NCCL_DATA, &it->fields, sizeof it->fields, made ? made : it->input, nbytes);
+    free(made);
     free(it);
 }
 

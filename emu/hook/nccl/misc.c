@@ -1,12 +1,12 @@
 /* NCCL: memory, registration, reduction operators, versions, texts of errors. */
-#include "calls/versions.h"
-#include "core/host.h"
+#include "device/versions.h"
+#include "core/lock.h"
+#include "threads/host.h"
 #include "data/data.h"
 #include "memory/memory.h"
 #include "nccl/nccl.h"
-#include "process/thread.h"
+#include "threads/thread.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,6 @@ static struct {
     bool used;
     double scale;
 } made[MADE];
-static pthread_mutex_t made_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static double half_to_double(uint16_t bits) {
     int exponent = bits >> 10 & 31;
@@ -83,7 +82,7 @@ PH_EXPORT int ncclRedOpCreatePreMulSum(int *redop, void *scalar, int dtype, int 
     /* The real library reads a scalar in device memory when the collective runs. Here it is only known if the program
      * copied it there. */
     if (residence == 0) ph_data_wait(scalar, nccl_dtype_nbytes(dtype));
-    pthread_mutex_lock(&made_lock);
+    ph_lock(PH_LOCK_REDUCTIONS);
     int slot = 0;
     while (slot < MADE && made[slot].used) slot++;
     if (slot < MADE) {
@@ -91,7 +90,7 @@ PH_EXPORT int ncclRedOpCreatePreMulSum(int *redop, void *scalar, int dtype, int 
         made[slot].scale = scalar_value(scalar, dtype);
         *redop = NCCL_BUILTIN_REDOPS + slot;
     }
-    pthread_mutex_unlock(&made_lock);
+    ph_unlock(PH_LOCK_REDUCTIONS);
     return slot < MADE ? NCCL_OK : NCCL_ERROR_SYSTEM;
 }
 
@@ -101,9 +100,9 @@ static bool valid_made(int redop) {
 
 PH_EXPORT int ncclRedOpDestroy(int redop, nccl_comm *comm) {
     if (!comm || !valid_made(redop)) return NCCL_ERROR_ARGUMENT;
-    pthread_mutex_lock(&made_lock);
+    ph_lock(PH_LOCK_REDUCTIONS);
     made[redop - NCCL_BUILTIN_REDOPS].used = false;
-    pthread_mutex_unlock(&made_lock);
+    ph_unlock(PH_LOCK_REDUCTIONS);
     return NCCL_OK;
 }
 

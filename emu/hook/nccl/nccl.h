@@ -4,6 +4,7 @@
  *   collectives.c  the calls on buffers
  *   comm.c         communicators: ids, creation, splits, end
  *   group.c        groups: which calls become one launch, and its record
+ *   members.c      who is in a communicator, as Python has told it
  *   references.c   what large calls move instead of bytes
  *   symmetric.c    kernels of symmetric memory, which do what collectives do
  *   misc.c         memory, registration, reduction operators, versions, texts of errors
@@ -14,7 +15,7 @@
 #ifndef PHANTORA_NCCL_H
 #define PHANTORA_NCCL_H
 
-#include "channel/records.h"
+#include "core/records.h"
 #include "streams/stream.h"
 #include "streams/watch.h"
 
@@ -50,6 +51,16 @@ typedef struct nccl_call {
 /* comm.c */
 int nccl_create_communicators(void); /* at the end of a group: creates its communicators, at the same time */
 
+/* members.c */
+/* World ranks in the rank order of the communicator; none: Python has not told. */
+typedef struct nccl_members {
+    uint32_t *ranks, n;
+} nccl_members;
+
+nccl_members nccl_copied(const uint32_t *ranks, uint32_t n);
+nccl_members nccl_members_of(const nccl_unique_id *id);
+nccl_members nccl_members_of_split(void); /* of the calling thread's next split */
+
 /* collectives.c */
 /* One call on buffers, whose host time has been charged. Without addresses only its time is followed. */
 int nccl_collective(uint32_t op, const void *input, void *output, size_t count, int dtype, int peer, nccl_comm *comm,
@@ -62,6 +73,10 @@ int nccl_submit(const nccl_call *call);
 /* references.c */
 void nccl_tell_references(nccl_call *call); /* before the call's record */
 void nccl_settle_references(const nccl_call *call);
+
+/* symmetric.c */
+/* Gives kernels/ what it calls here. */
+void nccl_connect(void);
 
 /* misc.c */
 size_t nccl_dtype_nbytes(int dtype);

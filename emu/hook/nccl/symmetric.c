@@ -8,17 +8,18 @@
  * to another are messages. The one that signals does not wait for the other, so they are sent on streams of their own.
  */
 #include "core/alloc.h"
+#include "core/lock.h"
 #include "core/hash.h"
+#include "core/run.h"
 #include "data/data.h"
 #include "graphs/capture.h"
 #include "kernels/peers.h"
 #include "memory/shared.h"
 #include "memory/vmm.h"
 #include "nccl/nccl.h"
-#include "process/thread.h"
+#include "threads/thread.h"
 #include "streams/event.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,20 +41,19 @@ typedef struct table {
 } table;
 
 static struct {
-    pthread_mutex_t lock;
     group *groups;
     table *tables;
-} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} known;
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 int ncclCommInitRank(nccl_comm **out, int nranks, nccl_unique_id id, int rank);
 
 static group *group_of(uint64_t key, int members, int rank) {
-    pthread_mutex_lock(&known.lock);
+    ph_lock(PH_LOCK_SYMMETRIC);
     group *it = known.groups;
     while (it && it->key != key) it = it->next;
-    pthread_mutex_unlock(&known.lock);
+    ph_unlock(PH_LOCK_SYMMETRIC);
     if (it) return it;
     nccl_unique_id id = {{0}};
     snprintf(id.internal, sizeof id.internal, "symmetric memory %016llx", (unsigned long long)key);
@@ -61,10 +61,10 @@ static group *group_of(uint64_t key, int members, int rank) {
     if (ncclCommInitRank(&comm, members, id, rank) != NCCL_OK) return NULL;
     it = ph_allocate(sizeof *it);
     *it = (group){.key = key, .comm = comm, .senders = ph_allocate((size_t)members * sizeof *it->senders)};
-    pthread_mutex_lock(&known.lock);
+    ph_lock(PH_LOCK_SYMMETRIC);
     it->next = known.groups;
     known.groups = it;
-    pthread_mutex_unlock(&known.lock);
+    ph_unlock(PH_LOCK_SYMMETRIC);
     return it;
 }
 
@@ -91,27 +91,27 @@ static void note_table(const void *dst, const void *src, size_t nbytes) {
     if (!of) return;
     table *it = ph_allocate(sizeof *it);
     *it = (table){.device = dst, .of = of, .own = addresses[own]};
-    pthread_mutex_lock(&known.lock);
+    ph_lock(PH_LOCK_SYMMETRIC);
     it->next = known.tables;
     known.tables = it;
-    pthread_mutex_unlock(&known.lock);
+    ph_unlock(PH_LOCK_SYMMETRIC);
 }
 
 /* The one noted last: memory may have been freed and given out again. */
 static const table *table_at(const void *device) {
-    pthread_mutex_lock(&known.lock);
+    ph_lock(PH_LOCK_SYMMETRIC);
     const table *it = known.tables;
     while (it && it->device != device) it = it->next;
-    pthread_mutex_unlock(&known.lock);
+    ph_unlock(PH_LOCK_SYMMETRIC);
     return it;
 }
 
 /* By this member's address. */
 static const table *table_of(uintptr_t own) {
-    pthread_mutex_lock(&known.lock);
+    ph_lock(PH_LOCK_SYMMETRIC);
     const table *it = known.tables;
     while (it && it->own != own) it = it->next;
-    pthread_mutex_unlock(&known.lock);
+    ph_unlock(PH_LOCK_SYMMETRIC);
     return it;
 }
 
@@ -201,4 +201,7 @@ static bool launch(const ph_kernel *kernel, void *const *params, ph_stream *stre
     return true;
 }
 
-ph_peers ph_peer_functions = {.table = note_table, .launch = launch};
+void nccl_connect(void) {
+    PH_CONNECT(ph_peer_functions.table, note_table);
+    PH_CONNECT(ph_peer_functions.launch, launch);
+}

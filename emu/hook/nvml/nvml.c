@@ -4,7 +4,7 @@
  * Comes in: calls. Goes out: answers from the device file and from memory/.
  */
 #include "core/config.h"
-#include "device/attributes.h"
+#include "cuda/attributes.h"
 #include "device/device.h"
 #include "memory/memory.h"
 

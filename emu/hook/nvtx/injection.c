@@ -3,7 +3,7 @@
  * at the end of this file. It enters callbacks into NVTX's tables, whose layout is public (nvtxTypes.h).
  */
 #include "nvtx/nvtx.h"
-#include "process/thread.h"
+#include "threads/thread.h"
 
 enum { TABLE_CALLBACKS = 1, MODULE_CORE = 1, MODULE_CORE2 = 5, MESSAGE_ASCII = 1 };
 enum { MARK_EX = 1, MARK_A = 2, PUSH_EX = 8, PUSH_A = 9, PUSH_W = 10, POP = 11 };

@@ -7,16 +7,15 @@
 #define PHANTORA_NVTX_H
 
 #include "core/base.h"
-#include "core/host.h"
+#include "threads/host.h"
+#include "threads/thread.h"
 
-/* The op that the calling thread is in (innermost NVTX range): name and sizes as torch prints them, "" if none. Stable
- * until the range ends. */
+/* An op: name and sizes as torch prints them. */
 typedef struct ph_op {
     const char *name;
     const char *sizes;
     uint64_t key;
 } ph_op;
-const ph_op *ph_current_op(void);
 /* The name of the innermost operator or node of the calling thread that computes, instead of taking memory or making a
  * view; NULL if there is none. It stays readable. */
 const char *ph_current_work(void);
@@ -31,6 +30,13 @@ typedef struct ph_known_op {
     uint32_t number;   /* of its name */
     uint32_t nlisted;  /* tensors in lists that it takes */
 } ph_known_op;
+extern const ph_op ph_no_op; /* name and sizes "" */
+/* The op that the calling thread is in (innermost range): nvtx.c has noted it in the thread. Stable until it ends. */
+static inline const ph_op *ph_current_op(void) {
+    const ph_thread *thread = ph_self();
+    int n = thread->nranges;
+    return n > 0 && n <= PH_MAX_RANGES ? &thread->ranges[n - 1]->op : &ph_no_op;
+}
 void ph_range_push(const char *message);
 /* The range of a known op. */
 void ph_range_push_op(const ph_known_op *op);
@@ -38,6 +44,9 @@ void ph_range_push_op(const ph_known_op *op);
 const ph_known_op *ph_known_op_of(const char *name, const char *sizes);
 void ph_range_pop(void);
 void ph_range_mark(const char *message);
+/* An optimizer's step has ended on this thread. True if it is being captured: then each launch of the graph ends a
+ * step. `name` stays valid. Set by graphs/. */
+extern bool (*ph_step_captured)(const char *name);
 /* A graph was launched. */
 void ph_graph_replayed(void);
 /* The launched graph has come to the end of a captured optimizer's step. */

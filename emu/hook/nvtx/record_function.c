@@ -15,13 +15,14 @@
  */
 #define _GNU_SOURCE
 #include "core/alloc.h"
+#include "core/lock.h"
 #include "core/hash.h"
-#include "core/warn.h"
+#include "core/run.h"
+#include "../private/symbols.h"
 #include "nvtx/nvtx.h"
-#include "process/thread.h"
+#include "threads/thread.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,10 +71,9 @@ typedef struct table {
 } table;
 
 static struct {
-    pthread_mutex_t lock; /* of writers; readers need none */
     _Atomic(table *) table;
     size_t n;
-} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} known;
 
 static _Atomic(const entry *) *slot_of(table *in, uint64_t key) {
     for (size_t slot = key & in->mask;; slot = (slot + 1) & in->mask) {
@@ -133,7 +133,7 @@ static const ph_known_op *op_of(const char *name, const sizes_of_inputs *inputs)
     char *text = text_of(inputs);
     const ph_known_op *op = ph_known_op_of(name, text);
     free(text);
-    pthread_mutex_lock(&known.lock);
+    ph_lock(PH_LOCK_RECORDED_OPS);
     _Atomic(const entry *) *slot = slot_of(with_room(), key);
     if (!atomic_load(slot)) {
         entry *added = ph_allocate(sizeof *added);
@@ -141,7 +141,7 @@ static const ph_known_op *op_of(const char *name, const sizes_of_inputs *inputs)
         atomic_store_explicit(slot, added, memory_order_release);
         known.n++;
     }
-    pthread_mutex_unlock(&known.lock);
+    ph_unlock(PH_LOCK_RECORDED_OPS);
     return op;
 }
 
@@ -208,18 +208,18 @@ PH_EXPORT void _ZN3c1013MessageLoggerC1ENS_14SourceLocationEib(void *self, sourc
 /* PyTorch's libraries are not in the global scope: they are searched from the library that calls. */
 static bool find_torch(const void *caller) {
     static const struct {
-        const char *symbol;
+        enum ph_symbol symbol;
         void *to;
-    } needed[] = {{"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE", &torch.add},
-                  {"_ZN2at14removeCallbackEm", &torch.remove},
-                  {"_ZNK2at14RecordFunction4nameEv", &torch.name},
-                  {"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordFunctionEb", &torch.input_sizes},
-                  {"_ZdlPv", &torch.delete}};
+    } needed[] = {{PH_SYMBOL_ADD_CALLBACK, &torch.add},
+                  {PH_SYMBOL_REMOVE_CALLBACK, &torch.remove},
+                  {PH_SYMBOL_RANGE_NAME, &torch.name},
+                  {PH_SYMBOL_INPUT_SIZES, &torch.input_sizes},
+                  {PH_SYMBOL_DELETE, &torch.delete}};
     Dl_info about;
     void *library = dladdr(caller, &about) ? dlopen(about.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     bool all = library != NULL;
     for (size_t i = 0; library && i < sizeof needed / sizeof *needed; i++) {
-        void *address = dlsym(library, needed[i].symbol);
+        void *address = dlsym(library, ph_symbol_name(needed[i].symbol));
         memcpy(needed[i].to, &address, sizeof address);
         all = all && address;
     }

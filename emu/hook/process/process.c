@@ -4,19 +4,23 @@
  */
 #define _GNU_SOURCE
 #include "process/process.h"
-#include "channel/channel.h"
 #include "core/config.h"
-#include "core/counters.h"
-#include "core/cuda_types.h"
-#include "core/host.h"
+#include "core/lock.h"
+#include "core/run.h"
+#include "cupti/profile.h"
+#include "graphs/capture.h"
+#include "nccl/nccl.h"
+#include "op_stream/emit.h"
+#include "cuda/types.h"
+#include "threads/host.h"
 #include "costs/cost.h"
 #include "data/data.h"
-#include "device/visible.h"
+#include "device/device.h"
 #include "memory/memory.h"
 #include "streams/event.h"
-#include "streams/segment.h"
+#include "streams/host_function.h"
 #include "streams/stream.h"
-#include "trace/trace.h"
+#include "op_stream/trace.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,26 +34,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-ph_run_state ph_run;
-
-typedef void (*ph_join_function)(int device);
-
-/* Python's, see emu/start/warm_children.py. */
-static _Atomic(ph_join_function) joining;
+/* Under all locks. */
 static bool forked_by_main;
 static pid_t forking;
 
 static void before_fork(void) {
+    ph_locks_before_fork();
     forking = getpid();
     forked_by_main = forking == gettid();
-    ph_channel_fork_lock();
 }
 
-static void after_fork_in_parent(void) { ph_channel_fork_unlock(); }
-
-static void after_fork_in_child(void) {
-    ph_channel_fork_unlock();
-    if (!ph_run.started) return; /* a child of the forker: it becomes a server or a rank */
+static void become_orphan(void) {
     ph_channel_drop_in_child();
     ph_run.started = false;
     ph_run.orphan = true;
@@ -57,6 +52,23 @@ static void after_fork_in_child(void) {
      * which lives as long as the rank, can ask for it. */
     if (forked_by_main && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != forking)
         raise(SIGKILL); /* the rank ended before the signal was asked for */
+}
+
+static void after_fork_in_child(void) {
+    if (ph_run.started) become_orphan(); /* else a child of the forker: it becomes a server or a rank */
+    ph_locks_in_child();
+}
+
+/* Each of these folders is called by some below it. */
+__attribute__((constructor)) static void connect_floors(void) {
+    ph_op_stream_connect();
+    ph_data_connect();
+    ph_streams_connect();
+    ph_graphs_connect();
+    ph_profile_connect();
+    nccl_connect();
+    ph_exit_connect();
+    ph_on_record(PH_KIND_STOP, ph_told_to_stop);
 }
 
 static void neighbour(char *path, size_t capacity, const char *name) {
@@ -79,6 +91,22 @@ static void make_findable(void) {
     setenv("NVTX_INJECTION64_PATH", path, 0);
 }
 
+/* ---- what Python tells for the report alone ---------------------------------------------------------------------- */
+
+PH_EXPORT void phantora_unused_gpu(const char *causes) {
+    ph_emit_out_of_band(PH_KIND_UNUSED_GPU, NULL, 0, causes, strlen(causes));
+}
+
+PH_EXPORT void phantora_logged(uint64_t nbytes) {
+    struct ph_LOGGED record = {.log_nbytes = nbytes};
+    ph_emit_out_of_band(PH_KIND_LOGGED, &record, sizeof record, NULL, 0);
+}
+
+PH_EXPORT void phantora_checkpoint(uint64_t offset, uint64_t nbytes, uint64_t uncomputed, const char *path) {
+    struct ph_CHECKPOINT record = {.offset = offset, .written = nbytes, .uncomputed = uncomputed};
+    ph_emit_out_of_band(PH_KIND_CHECKPOINT, &record, sizeof record, path, strlen(path));
+}
+
 PH_EXPORT int phantora_abi_version(void) { return PH_RECORD_VERSION; }
 
 PH_EXPORT int phantora_load(const char *device_file) {
@@ -98,7 +126,7 @@ PH_EXPORT int phantora_load(const char *device_file) {
     const char *detached = getenv("PHANTORA_DETACHED");
     ph_run.alone = detached && strcmp(detached, "1") == 0;
     if (ph_streams_make_defaults() != CUDA_OK) return -1;
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    pthread_atfork(before_fork, ph_locks_in_parent, after_fork_in_child);
     make_findable();
     ph_run.loaded = true;
     return 0;
@@ -126,20 +154,6 @@ PH_EXPORT void phantora_number_process(uint32_t process) {
     ph_questions_number_from((uint64_t)process << 40);
 }
 
-PH_EXPORT void phantora_join_later(uint32_t server, ph_join_function join) {
-    ph_visible_forget();
-    ph_run.server = server;
-    atomic_store(&joining, join);
-}
-
-void ph_join(int device) {
-    if (LIKELY(!atomic_load_explicit(&joining, memory_order_relaxed))) return;
-    ph_join_function join = atomic_exchange(&joining, NULL);
-    if (join && !ph_run.started && !ph_run.orphan) join(device);
-}
-
-uint32_t ph_rank(void) { return ph_run.rank; }
-
 /* The rank does not run ahead of the GPUs: where it waits for the device, it goes on when virtual time is there. What
  * it then does to the outside, such as writing a checkpoint, it does in the order of virtual time. */
 PH_EXPORT void phantora_keep_in_step(void) { ph_run.in_step = true; }
@@ -158,13 +172,14 @@ PH_EXPORT int phantora_start(const char *socket_path, const char *cost_table_pat
     int status = cost_table_path && *cost_table_path ? ph_cost_table_map(cost_table_path) : 0;
     if (status == 0) status = ph_channel_open(socket_path);
     if (status) return status;
+    ph_op_stream_begin();
     ph_host_reset();
     emit_hello();
     ph_run.started = true;
     ph_trace_start();
     ph_streams_announce();
     ph_flush();
-    atexit(phantora_flush); /* of a program that calls C's exit */
+    ph_at_exit();
     return 0;
 }
 
@@ -180,9 +195,6 @@ PH_EXPORT void phantora_memory(uint32_t device, uint64_t allocated_peak, uint64_
 /* Sends what has gathered: the process may be about to become another program. */
 PH_EXPORT void phantora_flush(void) {
     if (!ph_run.started || ph_run.finished) return;
-    ph_record_lock();
-    ph_close_segments();
-    ph_record_unlock();
     ph_flush();
 }
 
@@ -212,5 +224,6 @@ PH_EXPORT void phantora_finish(int exit_code, const char *last_words) {
     ph_channel_end();
     if (exit_code == 0) ph_data_wait_told();
     ph_run.finished = true;
+    ph_flush();
     ph_channel_close();
 }

@@ -1,9 +1,10 @@
 /*
  * The end of a run before its script's: the program is held where it is, or told to stop.
  */
-#include "channel/channel.h"
-#include "core/counters.h"
 #include "process/process.h"
+#include "core/run.h"
+#include "data/data.h"
+#include "op_stream/emit.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,8 +20,13 @@ static void *stop(void *run) {
     return NULL;
 }
 
-/* On the reader's thread, which must go on: `run` sends records. */
-void ph_stop(void) {
+/* The reader must go on: `run` sends records. */
+void ph_told_to_stop(const unsigned char *body, size_t nbytes) {
+    (void)body, (void)nbytes;
+    if (ph_run.ending) {
+        ph_data_nobody_listens();
+        return;
+    }
     void (*run)(void) = atomic_exchange(&stopping, NULL);
     pthread_t thread;
     if (run && pthread_create(&thread, NULL, stop, (void *)run) == 0) pthread_detach(thread);

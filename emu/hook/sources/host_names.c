@@ -6,12 +6,12 @@
  * not mapped: what is in them is part of the key.
  */
 #define _GNU_SOURCE
-#include "sources/host_names.h"
+#include "sources/store.h"
+#include "core/lock.h"
 #include "core/alloc.h"
 #include "core/hash.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, BATCH = 4096 };
@@ -25,12 +25,11 @@ typedef struct named {
 
 static named *ranges;
 static size_t n_ranges, capacity;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A name of 0 takes the range's name away. */
 PH_EXPORT void phantora_name_host(uint64_t start, uint64_t nbytes, uint64_t low, uint64_t high) {
     size_t i = 0;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_HOST_NAMES);
     while (i < n_ranges && ranges[i].start != start) i++;
     if (!(low | high)) {
         if (i < n_ranges) ranges[i] = ranges[--n_ranges];
@@ -41,7 +40,7 @@ PH_EXPORT void phantora_name_host(uint64_t start, uint64_t nbytes, uint64_t low,
         }
         ranges[i] = (named){start, nbytes, {low, high}};
     }
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_HOST_NAMES);
 }
 
 /* Have whole pages from `first` to `last` no copy of this process's own? */
@@ -64,12 +63,12 @@ bool ph_host_name_key(const void *bytes, size_t nbytes, uint64_t key[2]) {
     uint64_t start = (uint64_t)(uintptr_t)bytes, end = start + nbytes;
     uint64_t first = (start + PAGE - 1) / PAGE * PAGE, last = end / PAGE * PAGE;
     bool found = false;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_HOST_NAMES);
     for (size_t i = 0; i < n_ranges && !found; i++) {
         found = ranges[i].start == start && ranges[i].nbytes == nbytes;
         if (found) key[0] = ranges[i].name[0], key[1] = ranges[i].name[1];
     }
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_HOST_NAMES);
     if (!found || first >= last || !unwritten(first, last)) return false;
     uint64_t edges =
         ph_mix(ph_hash(1, bytes, first - start), ph_hash(2, (const char *)bytes + (last - start), end - last));

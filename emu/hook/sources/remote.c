@@ -7,12 +7,12 @@
  * later.
  */
 #include "sources/remote.h"
-#include "channel/channel.h"
+#include "core/lock.h"
+#include "op_stream/emit.h"
 #include "core/alloc.h"
 #include "sources/store.h"
 #include "sources/table.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,9 +23,8 @@ typedef struct kept {
     ph_piece *pieces;
 } kept;
 static struct {
-    pthread_mutex_t lock;
     kept *first, **end;
-} told_by_us = {.lock = PTHREAD_MUTEX_INITIALIZER, .end = &told_by_us.first};
+} told_by_us = {.end = &told_by_us.first};
 
 static void keep(uint32_t entry, const ph_piece *pieces, size_t n) {
     kept *it = ph_allocate(sizeof *it), *dropped = NULL, **end = &dropped;
@@ -33,7 +32,7 @@ static void keep(uint32_t entry, const ph_piece *pieces, size_t n) {
     memcpy(it->pieces, pieces, n * sizeof *pieces);
     for (size_t i = 0; i < n; i++) ph_source_hold(pieces[i].source);
     ph_store_totals totals = ph_store_counts();
-    pthread_mutex_lock(&told_by_us.lock);
+    ph_lock(PH_LOCK_TOLD);
     *told_by_us.end = it;
     told_by_us.end = &it->next;
     if (totals.used > totals.budget / 2) { /* the oldest go */
@@ -42,7 +41,7 @@ static void keep(uint32_t entry, const ph_piece *pieces, size_t n) {
         if (!told_by_us.first) told_by_us.end = &told_by_us.first;
         (*end)->next = NULL;
     }
-    pthread_mutex_unlock(&told_by_us.lock);
+    ph_unlock(PH_LOCK_TOLD);
     if (!dropped) return;
     ph_store_release(dropped->entry);
     ph_pieces_free(dropped->pieces, dropped->n);

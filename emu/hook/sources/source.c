@@ -1,10 +1,10 @@
 /* See source.h. */
 #include "sources/source.h"
+#include "core/lock.h"
 #include "core/alloc.h"
 #include "sources/remote.h"
 #include "sources/store.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@ struct ph_source {
     unsigned char item[PH_LONGEST_ITEM];
     uint64_t number;
     int depth;
+    uint64_t work;
     unsigned char *recipe;
     size_t recipe_nbytes;
     ph_remote remote;
@@ -51,10 +52,11 @@ ph_source *ph_source_copy(const void *bytes, size_t nbytes) {
     return entry ? ph_source_stored(entry, nbytes) : NULL;
 }
 
-ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth) {
+ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth, uint64_t work) {
     ph_source *source = new_source(PH_SOURCE_COMPUTED, nbytes);
     source->number = number;
     source->depth = depth;
+    source->work = work;
     return source;
 }
 
@@ -79,6 +81,8 @@ ph_source *ph_source_remote(const ph_remote *where) {
 
 int ph_source_depth(const ph_source *source) { return source->entry ? 0 : source->depth; }
 
+uint64_t ph_source_work(const ph_source *source) { return source->entry ? 0 : source->work; }
+
 ph_source *ph_source_hold(ph_source *source) {
     atomic_fetch_add_explicit(&source->refs, 1, memory_order_relaxed);
     return source;
@@ -86,17 +90,16 @@ ph_source *ph_source_hold(ph_source *source) {
 
 /* ---- computed by Python ------------------------------------------------------------------------------------------ */
 static struct {
-    pthread_mutex_t lock;
     uint64_t *numbers;
     size_t n, capacity;
-} dropped = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} dropped;
 
 /* The calling thread may not hold Python's lock, so Python asks later which computations nobody needs any more. */
 static void drop(uint64_t number) {
-    pthread_mutex_lock(&dropped.lock);
+    ph_lock(PH_LOCK_DROPPED);
     dropped.numbers = ph_room_for_one(dropped.numbers, dropped.n, &dropped.capacity, sizeof *dropped.numbers);
     dropped.numbers[dropped.n++] = number;
-    pthread_mutex_unlock(&dropped.lock);
+    ph_unlock(PH_LOCK_DROPPED);
 }
 
 void ph_source_release(ph_source *source) {
@@ -221,10 +224,10 @@ PH_EXPORT void phantora_source_given(const void *bytes, uint64_t nbytes) {
 
 /* Numbers of computed sources that nothing refers to any more, at most `capacity`; returns how many. */
 PH_EXPORT uint64_t phantora_sources_dropped(uint64_t *numbers, uint64_t capacity) {
-    pthread_mutex_lock(&dropped.lock);
+    ph_lock(PH_LOCK_DROPPED);
     size_t n = dropped.n < capacity ? dropped.n : capacity;
     dropped.n -= n;
     if (n) memcpy(numbers, dropped.numbers + dropped.n, n * sizeof *numbers);
-    pthread_mutex_unlock(&dropped.lock);
+    ph_unlock(PH_LOCK_DROPPED);
     return n;
 }

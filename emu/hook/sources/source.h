@@ -4,8 +4,8 @@
  *
  *   source.c       sources: a constant, bytes of the store, what emu's Python side computes, or what a collective gives
  *   source_map.c   which range of device memory refers to which part of a source
- *   taken.c        what tensors refer to, for emu's Python side
- *   store.c        bytes that programs gave to the device, once for all ranks
+ *   store.c        bytes that programs gave to the device, once for all ranks: asks store_process.c, which keeps them
+ *   contents.c     in a file, each once
  *   table.c        the sources of a range as text, for other ranks
  *   remote.c       what members of a collective tell each other
  *
@@ -25,9 +25,10 @@ ph_source *ph_source_constant(const void *item, size_t item_nbytes);
 /* A copy of the bytes; NULL if there is no room. */
 ph_source *ph_source_copy(const void *bytes, size_t nbytes);
 /* What Python's function computes for this number, see phantora_source_given. `depth`: one more than that of the
- * sources that it is computed from; 0 for others. */
-ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth);
-int ph_source_depth(const ph_source *source); /* 0 once it has been computed */
+ * sources that it is computed from; 0 for others. `work`: elements that are gone through to compute it and them. */
+ph_source *ph_source_computed(uint64_t number, size_t nbytes, int depth, uint64_t work);
+int ph_source_depth(const ph_source *source);     /* 0 once it has been computed */
+uint64_t ph_source_work(const ph_source *source); /* the same */
 
 /* Where another source's bytes are told: one collective, as one of its members sees its output. */
 typedef struct ph_remote {

@@ -3,20 +3,20 @@
  * References are given back without the lock, because the store may be called then.
  */
 #include "sources/source_map.h"
-#include "data/data.h"
+#include "core/lock.h"
 #include "core/alloc.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct {
-    pthread_mutex_t lock;
     ph_piece *pieces;
     atomic_size_t n; /* may be read without the lock */
     size_t capacity;
-} map = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} map;
+
+PH_EXPORT _Atomic(uint64_t) ph_data_marks;
 
 /* Under the lock: the first piece that ends after `at`. */
 static size_t after(uintptr_t at) {
@@ -74,9 +74,9 @@ static void release_all(ph_source **released, size_t n) {
 void ph_sources_cut(const void *start, size_t nbytes) {
     size_t n;
     if (!nbytes || !map.n) return;
-    pthread_mutex_lock(&map.lock);
+    ph_lock(PH_LOCK_SOURCE_MAP);
     ph_source **released = cut((uintptr_t)start, (uintptr_t)start + nbytes, &n);
-    pthread_mutex_unlock(&map.lock);
+    ph_unlock(PH_LOCK_SOURCE_MAP);
     release_all(released, n);
 }
 
@@ -84,7 +84,7 @@ void ph_sources_put(const void *start, size_t nbytes, ph_source *source, uint64_
     ph_data_marks++;
     size_t n;
     uintptr_t from = (uintptr_t)start;
-    pthread_mutex_lock(&map.lock);
+    ph_lock(PH_LOCK_SOURCE_MAP);
     ph_source **released = cut(from, from + nbytes, &n);
     size_t where = after(from);
     ph_piece *before = where ? &map.pieces[where - 1] : NULL;
@@ -94,7 +94,7 @@ void ph_sources_put(const void *start, size_t nbytes, ph_source *source, uint64_
         before->end += nbytes;
     else
         insert(where, (ph_piece){from, from + nbytes, source, offset});
-    pthread_mutex_unlock(&map.lock);
+    ph_unlock(PH_LOCK_SOURCE_MAP);
     if (continued) ph_source_release(source);
     release_all(released, n);
 }
@@ -103,7 +103,7 @@ size_t ph_sources_list(const void *start, size_t nbytes, ph_piece **out) {
     uintptr_t from = (uintptr_t)start, to = from + nbytes;
     *out = NULL;
     if (!nbytes || !map.n) return 0;
-    pthread_mutex_lock(&map.lock);
+    ph_lock(PH_LOCK_SOURCE_MAP);
     size_t first = after(from), last = first, n;
     while (last < map.n && map.pieces[last].start < to) last++;
     n = last - first;
@@ -112,7 +112,7 @@ size_t ph_sources_list(const void *start, size_t nbytes, ph_piece **out) {
         memcpy(*out, map.pieces + first, n * sizeof **out);
         for (size_t i = 0; i < n; i++) ph_source_hold((*out)[i].source);
     }
-    pthread_mutex_unlock(&map.lock);
+    ph_unlock(PH_LOCK_SOURCE_MAP);
     if (n && (*out)[0].start < from) {
         (*out)[0].offset += from - (*out)[0].start;
         (*out)[0].start = from;
@@ -128,9 +128,9 @@ void ph_pieces_free(ph_piece *pieces, size_t n) {
 
 bool ph_sources_touch(const void *start, size_t nbytes) {
     if (!nbytes || !map.n) return false;
-    pthread_mutex_lock(&map.lock);
+    ph_lock(PH_LOCK_SOURCE_MAP);
     size_t first = after((uintptr_t)start);
     bool found = first < map.n && map.pieces[first].start < (uintptr_t)start + nbytes;
-    pthread_mutex_unlock(&map.lock);
+    ph_unlock(PH_LOCK_SOURCE_MAP);
     return found;
 }

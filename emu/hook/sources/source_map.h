@@ -4,6 +4,10 @@
 
 #include "sources/source.h"
 
+/* How often bytes of device memory have become known or assumed, came to refer to a source, or will when a pending
+ * write is done. */
+extern _Atomic(uint64_t) ph_data_marks;
+
 typedef struct ph_piece {
     uintptr_t start, end;
     ph_source *source;

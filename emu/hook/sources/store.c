@@ -1,249 +1,292 @@
 /*
- * Bytes that programs have given to the device, in one file that all ranks of the run share.
+ * Bytes that programs have given to the device, once for all ranks of the run.
  *
- * Equal bytes are kept once: an entry of the index, which all ranks map, has a hash of 128 bits of its content (or of
- * its name, see host_names.c) and
- * counts the sources that refer to it in any rank. The file is sparse and has no name. An entry's space is returned to
- * the file system when nothing refers to it any more. What is kept at any time is bounded: half of what the file
- * system has left at the start, and half of the machine's memory.
- *
- * An entry is found by others while its bytes are still being written, without the lock; readers wait for them.
+ * Equal bytes are kept once: an entry has a hash of 128 bits of its content (or of its name, see host_names.c), and is
+ * counted by the sources that refer to it in any rank. A process keeps them that runs no program of the user's
+ * (store_process.c); ranks ask it over a socket and read its file. Without it, a process keeps its own.
  */
 #define _GNU_SOURCE
 #include "sources/store.h"
 #include "channel/channel.h"
-#include "core/hash.h"
-#include "core/warn.h"
-#include "sources/host_names.h"
+#include "core/alloc.h"
+#include "core/lock.h"
+#include "op_stream/warn.h"
+#include "sources/store_messages.h"
+#include "threads/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
-#include <sys/sysinfo.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-enum { ENTRIES = 1 << 18, PROBES = 128, PAGE = 4096 };
-enum state { FREE, WRITING, WRITTEN, FAILED };
 #define PRIVATE_BUDGET ((uint64_t)1 << 30) /* of a process that shares with nobody */
+enum {
+    DESCRIPTORS_FROM = 700, /* above those that programs choose */
+    TURN_US = 1000,         /* while another process adds the same bytes */
+    QUICK_MS = 3,           /* an answer that takes longer: the store's process waits for a processor */
+};
 
-typedef struct entry {
-    uint64_t key[2], offset, nbytes;
-    uint32_t refs; /* under the lock */
-    _Atomic(uint32_t) state;
-    bool used_before; /* a search goes on behind it */
-} entry;
+typedef struct descriptor {
+    int number;
+    dev_t device;
+    ino_t inode;
+} descriptor;
 
-typedef struct store_index {
-    pthread_mutex_t lock;
-    uint64_t end; /* of the file: no place is used twice */
+/* All under the store's lock. */
+static struct {
+    char folder[100]; /* "": there is no process that keeps bytes */
+    pid_t connected;  /* the process whose socket it is */
+    descriptor socket, file;
+    ph_contents *own;
+    ph_content *told; /* by number, of entries that this process or a parent of it refers to */
+    size_t ntold;
     ph_store_totals totals;
-    entry entries[ENTRIES];
-} store_index;
-
-static store_index *shared;
-static int file = -1;
-static bool opened_for_all;
-static pthread_once_t opened = PTHREAD_ONCE_INIT;
+} store;
 static pid_t owner; /* a forked child gives nothing back that its parent holds */
 
-static void create(int descriptor, uint64_t budget) {
-    pthread_mutexattr_t attributes;
-    void *at = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (descriptor < 0 || at == MAP_FAILED) return;
-    file = descriptor;
-    shared = at;
-    shared->totals.budget = budget;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&shared->lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-}
-
-static void open_private(void) {
-    if (!shared) create(memfd_create("phantora", MFD_CLOEXEC), PRIVATE_BUDGET);
-}
-
-static bool ready(void) {
-    pthread_once(&opened, open_private);
-    return shared != NULL;
-}
-
 void ph_store_open(const char *folder) {
-    struct statvfs disk;
-    struct sysinfo machine;
-    uint64_t budget = PRIVATE_BUDGET;
-    int descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (descriptor < 0) { /* a file system without nameless files */
-        char path[4096];
-        snprintf(path, sizeof path, "%s/contents-XXXXXX", folder);
-        descriptor = mkostemp(path, O_CLOEXEC);
-        if (descriptor >= 0) unlink(path);
-    }
-    if (statvfs(folder, &disk) == 0 && sysinfo(&machine) == 0) {
-        uint64_t left = (uint64_t)disk.f_bavail * disk.f_frsize, memory = (uint64_t)machine.totalram * machine.mem_unit;
-        budget = (left < memory ? left : memory) / 2;
-    }
-    create(descriptor, budget);
-    opened_for_all = shared != NULL;
+    if (strlen(folder) < sizeof store.folder) strcpy(store.folder, folder);
 }
 
-/* A rank that dies with the lock leaves counts that are too high, which does no harm. */
-static void lock(void) {
-    if (pthread_mutex_lock(&shared->lock) == EOWNERDEAD) pthread_mutex_consistent(&shared->lock);
+bool ph_store_shared(void) { return *store.folder; }
+
+/* ---- the connection, under the lock ------------------------------------------------------------------------------ */
+static bool is_open(const descriptor *it) {
+    struct stat about;
+    return fstat(it->number, &about) == 0 && about.st_dev == it->device && about.st_ino == it->inode;
 }
 
-static void unlock(void) { pthread_mutex_unlock(&shared->lock); }
-
-/* Four lanes, each with a multiplication of 64 bits for every 16 bytes. */
-static void content_key(uint64_t key[2], const unsigned char *bytes, size_t nbytes) {
-    uint64_t lane[4] = {0x243f6a8885a308d3ull ^ nbytes, 0x13198a2e03707344ull, 0xa4093822299f31d0ull,
-                        0x082efa98ec4e6c89ull};
-    size_t i = 0;
-    for (; i + 64 <= nbytes; i += 64) {
-        uint64_t word[8];
-        memcpy(word, bytes + i, sizeof word);
-        for (int j = 0; j < 4; j++) lane[j] = ph_mix(word[2 * j] ^ lane[j], word[2 * j + 1] + lane[j]);
-    }
-    uint64_t rest = ph_hash(lane[0], bytes + i, nbytes - i);
-    key[0] = ph_mix(ph_mix(lane[0], lane[1]), ph_mix(lane[2], lane[3] ^ rest));
-    key[1] = ph_mix(ph_mix(lane[3] + 1, lane[2]), ph_mix(lane[1] + rest, lane[0]));
-}
-
-/* Under the lock: the entry with the key, or a place for it; NULL if there is neither. */
-static entry *find(const uint64_t key[2], uint64_t nbytes, bool *found) {
-    entry *place = NULL;
-    *found = false;
-    for (uint32_t i = 0; i < PROBES; i++) {
-        entry *at = &shared->entries[1 + (key[0] + i) % (ENTRIES - 1)];
-        uint32_t state = at->state;
-        if (state == FREE) {
-            if (!place) place = at;
-            if (!at->used_before) break;
-        } else if (state != FAILED && at->key[0] == key[0] && at->key[1] == key[1] && at->nbytes == nbytes) {
-            *found = true;
-            return at;
-        }
-    }
-    return place;
-}
-
-static bool write_all(const unsigned char *bytes, size_t nbytes, uint64_t offset) {
-    for (ssize_t n; nbytes; bytes += n, offset += (uint64_t)n, nbytes -= (size_t)n) {
-        n = pwrite(file, bytes, nbytes, (off_t)offset);
-        if (n < 0 && errno == EINTR) n = 0;
-        if (n < 0) return false;
-    }
+static bool keep_open(descriptor *it, int number) {
+    struct stat about;
+    if (number < 0) return false;
+    int above = fcntl(number, F_DUPFD_CLOEXEC, DESCRIPTORS_FROM);
+    if (above >= 0) close(number);
+    *it = (descriptor){.number = above >= 0 ? above : number};
+    if (fstat(it->number, &about) != 0) return false;
+    it->device = about.st_dev;
+    it->inode = about.st_ino;
     return true;
 }
 
-static uint64_t room_of(size_t nbytes) { return (nbytes + PAGE - 1) / PAGE * PAGE; }
-
-uint32_t ph_store_add(const void *bytes, size_t nbytes) {
-    uint64_t key[2];
-    bool found;
-    if (!ready()) return 0;
-    if (!owner) owner = getpid();
-    if (!ph_host_name_key(bytes, nbytes, key)) content_key(key, bytes, nbytes);
-    lock();
-    entry *at = find(key, nbytes, &found);
-    if (!found) {
-        ph_store_totals *totals = &shared->totals;
-        if (!at || room_of(nbytes) > totals->budget - totals->used) {
-            totals->refused += nbytes;
-            unlock();
-            return 0;
-        }
-        *at = (entry){.key = {key[0], key[1]}, .offset = shared->end, .nbytes = nbytes, .used_before = true};
-        at->state = WRITING;
-        shared->end += room_of(nbytes);
-        totals->used += room_of(nbytes);
-        if (totals->used > totals->peak) totals->peak = totals->used;
-    }
-    at->refs++;
-    unlock();
-    uint32_t number = (uint32_t)(at - shared->entries);
-    if (found) return number;
-    bool written = write_all(bytes, nbytes, at->offset);
-    at->state = written ? WRITTEN : FAILED;
-    if (written) return number;
-    ph_store_release(number);
-    return 0;
+/* Again in a child, and where the program has closed what was open. */
+static bool connected(void) {
+    if (store.connected == getpid() && is_open(&store.socket) && is_open(&store.file)) return true;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char path[sizeof store.folder + sizeof PH_STORE_FILE + 1];
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/" PH_STORE_SOCKET, store.folder);
+    snprintf(path, sizeof path, "%s/" PH_STORE_FILE, store.folder);
+    store.connected = 0;
+    if (!keep_open(&store.socket, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0))) return false;
+    if (connect(store.socket.number, (struct sockaddr *)&address, sizeof address) != 0) return false;
+    if (!keep_open(&store.file, open(path, O_RDONLY | O_CLOEXEC))) return false;
+    store.connected = getpid();
+    return true;
 }
 
-bool ph_store_acquire(uint32_t number, const uint64_t key[2]) {
-    if (!shared || !number || number >= ENTRIES) return false;
-    entry *at = &shared->entries[number];
-    lock();
-    uint32_t state = at->state;
-    bool same = (state == WRITING || state == WRITTEN) && at->refs && at->key[0] == key[0] && at->key[1] == key[1];
-    if (same) at->refs++;
-    unlock();
+static bool tell(const ph_store_ask *ask, const void *bytes, size_t nbytes) {
+    struct iovec parts[] = {{(void *)(uintptr_t)ask, sizeof *ask}, {(void *)(uintptr_t)bytes, nbytes}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = nbytes ? 2 : 1};
+    ssize_t sent;
+    do sent = sendmsg(store.socket.number, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent == (ssize_t)(sizeof *ask + nbytes);
+}
+
+/* The status; PH_STORE_GONE if the process has gone. Who waits for it does not sleep until another rank continues. */
+static enum ph_store_status hear(ph_store_answer *said) {
+    struct pollfd waited = {.fd = store.socket.number, .events = POLLIN};
+    char name[PH_THREAD_NAME_NBYTES];
+    bool slow = poll(&waited, 1, QUICK_MS) == 0;
+    if (slow) ph_thread_call_awake(name);
+    ssize_t got;
+    do got = recv(store.socket.number, said, sizeof *said, 0);
+    while (got < 0 && errno == EINTR);
+    if (slow) ph_thread_rename(name);
+    if (got != sizeof *said) {
+        *said = (ph_store_answer){.status = PH_STORE_GONE};
+        store.connected = 0;
+    } else {
+        store.totals = said->totals;
+    }
+    return said->status;
+}
+
+static void note(uint32_t number, const ph_content *content) {
+    if (number >= store.ntold) {
+        size_t n = 2 * (size_t)number;
+        store.told = ph_reallocate(store.told, n * sizeof *store.told);
+        store.ntold = n;
+    }
+    store.told[number] = *content;
+}
+
+/* ---- adding ------------------------------------------------------------------------------------------------------ */
+static enum ph_store_status send_all(const unsigned char *bytes, size_t nbytes, ph_store_answer *said) {
+    const ph_store_ask more = {.what = PH_STORE_MORE};
+    char name[PH_THREAD_NAME_NBYTES];
+    bool sent = true;
+    ph_thread_call_awake(name);
+    for (size_t n; sent && nbytes; bytes += n, nbytes -= n) {
+        n = nbytes < PH_STORE_CHUNK ? nbytes : PH_STORE_CHUNK;
+        sent = tell(&more, bytes, n);
+    }
+    ph_thread_rename(name);
+    return sent ? hear(said) : PH_STORE_GONE;
+}
+
+static enum ph_store_status add_shared(const ph_content *content, bool named, const void *bytes, uint32_t *number) {
+    size_t nbytes = content->nbytes;
+    const ph_store_ask ask = {
+        .what = PH_STORE_ADD, .named = named, .key = {content->key[0], content->key[1]}, .nbytes = nbytes};
+    ph_store_answer said;
+    if (!connected() || !tell(&ask, bytes, nbytes <= PH_STORE_CHUNK ? nbytes : 0)) return PH_STORE_GONE;
+    enum ph_store_status status = hear(&said);
+    if (status == PH_STORE_GO_ON) status = send_all(bytes, nbytes, &said);
+    if (status != PH_STORE_GIVEN) return status;
+    *number = said.number;
+    note(said.number, &said.content);
+    return status;
+}
+
+static enum ph_store_status add_own(const ph_content *content, const void *bytes, uint32_t *number) {
+    if (owner != getpid()) return PH_STORE_REFUSED; /* a child has its parent's file */
+    if (!store.own) {
+        if (!keep_open(&store.file, memfd_create("phantora", MFD_CLOEXEC))) return PH_STORE_REFUSED;
+        store.own = ph_contents_new(store.file.number, PRIVATE_BUDGET);
+    }
+    enum ph_added added = ph_contents_add(store.own, content->key, content->nbytes, number);
+    if (added == PH_ADDED_NEW) {
+        bool well = ph_contents_write(store.own, *number, 0, bytes, content->nbytes);
+        ph_contents_written(store.own, *number, well);
+        if (!well) return PH_STORE_REFUSED;
+    }
+    store.totals = ph_contents_totals(store.own);
+    if (added == PH_ADDED_REFUSED) return PH_STORE_REFUSED;
+    ph_content kept = ph_contents_of(store.own, *number);
+    note(*number, &kept);
+    return PH_STORE_GIVEN;
+}
+
+static void warn(enum ph_store_status status, uint64_t budget) {
+    if (status == PH_STORE_GONE)
+        ph_warn_once(
+            "kept bytes' process",
+            "the process that keeps what programs give to the device does not answer: it has ended, or has too "
+            "many connections; what is given from here on reads as 0");
+    else
+        ph_warn_once("kept bytes",
+                     "what programs give to the device is kept for reading back up to half of this machine's memory "
+                     "and of the temporary folder's free space: %.0f MB are kept, and what has no room from here on "
+                     "reads as 0",
+                     (double)budget / 1e6);
+}
+
+uint32_t ph_store_add(const void *bytes, size_t nbytes) {
+    ph_content content = {.nbytes = nbytes};
+    uint32_t number = 0;
+    char name[PH_THREAD_NAME_NBYTES];
+    bool waits = false;
+    if (!nbytes) return 0;
     if (!owner) owner = getpid();
-    return same;
+    bool named = ph_host_name_key(bytes, nbytes, content.key);
+    if (!named) ph_content_key(content.key, bytes, nbytes);
+    for (;;) {
+        ph_lock(PH_LOCK_STORE);
+        enum ph_store_status status =
+            *store.folder ? add_shared(&content, named, bytes, &number) : add_own(&content, bytes, &number);
+        uint64_t budget = store.totals.budget;
+        ph_unlock(PH_LOCK_STORE);
+        if (status == PH_STORE_BUSY) {
+            if (!waits) ph_thread_call_awake(name);
+            waits = true;
+            usleep(TURN_US);
+            continue;
+        }
+        if (waits) ph_thread_rename(name);
+        if (status != PH_STORE_GIVEN) warn(status, budget);
+        return status == PH_STORE_GIVEN ? number : 0;
+    }
+}
+
+/* ---- what there is ----------------------------------------------------------------------------------------------- */
+bool ph_store_acquire(uint32_t number, const uint64_t key[2]) {
+    const ph_store_ask ask = {.what = PH_STORE_ACQUIRE, .number = number, .key = {key[0], key[1]}};
+    ph_store_answer said;
+    if (!*store.folder || !number) return false;
+    if (!owner) owner = getpid();
+    ph_lock(PH_LOCK_STORE);
+    bool given = connected() && tell(&ask, NULL, 0) && hear(&said) == PH_STORE_GIVEN;
+    if (given) note(number, &said.content);
+    ph_unlock(PH_LOCK_STORE);
+    return given;
+}
+
+static ph_content content_of(uint32_t number) {
+    ph_lock(PH_LOCK_STORE);
+    ph_content content = store.told[number];
+    ph_unlock(PH_LOCK_STORE);
+    return content;
 }
 
 void ph_store_key(uint32_t number, uint64_t key[2]) {
-    key[0] = shared->entries[number].key[0];
-    key[1] = shared->entries[number].key[1];
+    ph_content content = content_of(number);
+    key[0] = content.key[0];
+    key[1] = content.key[1];
 }
 
-uint64_t ph_store_nbytes(uint32_t number) { return shared->entries[number].nbytes; }
-
-bool ph_store_shared(void) { return opened_for_all; }
+uint64_t ph_store_nbytes(uint32_t number) { return content_of(number).nbytes; }
 
 void ph_store_release(uint32_t number) {
-    entry *at = &shared->entries[number];
+    const ph_store_ask ask = {.what = PH_STORE_RELEASE, .number = number};
     if (owner != getpid()) return;
-    lock();
-    bool last = --at->refs == 0;
-    if (last) {
-        at->state = FREE;
-        shared->totals.used -= room_of(at->nbytes);
-    }
-    uint64_t offset = at->offset, nbytes = room_of(at->nbytes);
-    unlock();
-    if (last) fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)nbytes);
+    ph_lock(PH_LOCK_STORE);
+    if (store.own)
+        ph_contents_release(store.own, number);
+    else if (store.connected == owner && is_open(&store.socket))
+        tell(&ask, NULL, 0);
+    ph_unlock(PH_LOCK_STORE);
 }
 
 bool ph_store_read(uint32_t number, uint64_t offset, size_t nbytes, void *dst) {
-    const entry *at = &shared->entries[number];
-    for (int turns = 0; at->state == WRITING; turns++) usleep(turns < 100 ? 100 : 10000);
-    if (at->state != WRITTEN) return false;
+    ph_lock(PH_LOCK_STORE);
+    bool there = store.own ? is_open(&store.file) : connected();
+    int file = store.file.number;
+    offset += store.told[number].offset;
+    ph_unlock(PH_LOCK_STORE);
     unsigned char *to = dst;
-    for (ssize_t n; nbytes; to += n, offset += (uint64_t)n, nbytes -= (size_t)n) {
-        n = pread(file, to, nbytes, (off_t)(at->offset + offset));
+    for (ssize_t n; there && nbytes; to += n, offset += (uint64_t)n, nbytes -= (size_t)n) {
+        n = pread(file, to, nbytes, (off_t)offset);
         if (n < 0 && errno == EINTR)
             n = 0;
         else if (n <= 0)
             return false;
     }
-    return true;
+    return there;
 }
 
 ph_store_totals ph_store_counts(void) {
-    if (!shared) return (ph_store_totals){0};
-    lock();
-    ph_store_totals totals = shared->totals;
-    unlock();
+    ph_lock(PH_LOCK_STORE);
+    ph_store_totals totals = store.totals;
+    ph_unlock(PH_LOCK_STORE);
     return totals;
 }
 
 /* ---- called by ctypes -------------------------------------------------------------------------------------------- */
 PH_EXPORT void phantora_store_open(const char *folder) { ph_store_open(folder); }
 
-PH_EXPORT int phantora_store_descriptor(void) { return file; }
-
-PH_EXPORT void phantora_store_move(int descriptor) { file = descriptor; }
-
 /* Sends a KEPT record. */
 PH_EXPORT void phantora_kept(void) {
+    const ph_store_ask ask = {.what = PH_STORE_COUNTS};
+    ph_store_answer said;
+    ph_lock(PH_LOCK_STORE);
+    if (*store.folder && connected() && tell(&ask, NULL, 0)) hear(&said);
+    ph_unlock(PH_LOCK_STORE);
     ph_store_totals totals = ph_store_counts();
     struct ph_KEPT record = {.peak = totals.peak, .budget = totals.budget, .refused = totals.refused};
     if (totals.budget) ph_emit_out_of_band(PH_KIND_KEPT, &record, sizeof record, NULL, 0);

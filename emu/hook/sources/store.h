@@ -4,7 +4,7 @@
 
 #include "core/base.h"
 
-/* Where the ranks keep the bytes: before they are forked. Without it a process keeps them for itself. */
+/* Where the ranks find the store's process: before they are forked. Without it a process keeps bytes for itself. */
 void ph_store_open(const char *folder);
 /* Keeps a copy of the bytes, or finds an equal one. A number to read them by, 0 if there is no room. */
 uint32_t ph_store_add(const void *bytes, size_t nbytes);
@@ -20,6 +20,10 @@ bool ph_store_read(uint32_t entry, uint64_t offset, size_t nbytes, void *dst);
 typedef struct ph_store_totals {
     uint64_t used, peak, budget, refused; /* bytes; refused: for lack of room, all ranks together */
 } ph_store_totals;
-ph_store_totals ph_store_counts(void);
+ph_store_totals ph_store_counts(void); /* as the last answer said */
+
+/* ---- host_names.c: names of host memory that ranks map from the same files --------------------------------------- */
+/* The key of a range that has a name and to which this process has not written; false if there is none. */
+bool ph_host_name_key(const void *bytes, size_t nbytes, uint64_t key[2]);
 
 #endif

@@ -3,16 +3,19 @@
  * waits for its earlier recording. What was recorded before the rank's start counts as completed.
  */
 #include "streams/event.h"
-#include "channel/channel.h"
-#include "core/cuda_types.h"
-#include "core/host.h"
+#include "op_stream/clock.h"
+#include "op_stream/emit.h"
+#include "cuda/types.h"
+#include "threads/host.h"
 #include "device/device.h"
-#include "graphs/capture.h"
-#include "process/process.h"
-#include "process/thread.h"
-#include "streams/segment.h"
+#include "streams/capturing.h"
+#include "core/lock.h"
+#include "core/run.h"
+#include "threads/thread.h"
+#include "op_stream/segment.h"
 #include "streams/wait.h"
 #include "streams/watch.h"
+#include "threads/onlooker.h"
 
 #include <stdlib.h>
 
@@ -53,6 +56,7 @@ int ph_event_destroy(ph_event *event) {
 void ph_recordings_number_from(uint64_t first) { events.last_recording = first; }
 
 uint64_t ph_record_on(ph_stream *stream, uint64_t drop) {
+    ph_lock_needed(PH_LOCK_RECORDS);
     ph_close_segments();
     struct ph_EVENT_RECORD record = {.stream = stream->id, .recording = ++events.last_recording, .drop = drop};
     ph_append(PH_KIND_EVENT_RECORD, ph_host_clock(), &record, sizeof record, NULL, 0);
@@ -73,7 +77,10 @@ void ph_recording_drop(uint64_t recording) {
 int ph_event_record(ph_event *event, ph_stream *stream) {
     int status = ph_stream_usable(stream);
     if (status) return status;
-    if (UNLIKELY(stream->capture != NULL) && ph_capture_event(stream, event)) return CUDA_OK;
+    if (UNLIKELY(stream->capture != NULL)) {
+        ph_capture_functions.event(stream, event);
+        return CUDA_OK;
+    }
     if (event->device != stream->device) return CUDA_INVALID_HANDLE;
     ph_record_lock();
     if (ph_run.started) {
@@ -93,7 +100,7 @@ int ph_event_record(ph_event *event, ph_stream *stream) {
 int ph_stream_wait_event(ph_stream *stream, ph_event *event) {
     int status = ph_stream_usable(stream);
     if (status) return status;
-    if (UNLIKELY(stream->capture || event->capture)) return ph_capture_wait(stream, event);
+    if (UNLIKELY(stream->capture || event->capture)) return ph_capture_functions.wait(stream, event);
     if (!event->recording) return CUDA_OK; /* never recorded: nothing to wait for */
     ph_watch_waited(event);
     ph_record_lock();
@@ -116,6 +123,7 @@ int ph_event_query(ph_event *event) {
     int status = observable(event);
     if (status || !event->recording) return status;
     if (ph_thread_is_watcher()) return ph_watch_done(event) ? CUDA_OK : CUDA_NOT_READY;
+    if (UNLIKELY(ph_looks_on())) return ph_event_seems_done(event) ? CUDA_OK : CUDA_NOT_READY;
     return ph_query(PH_SCOPE_EVENT, 0, event->recording);
 }
 

@@ -10,27 +10,25 @@
  */
 #define _GNU_SOURCE
 #include "streams/host_function.h"
+#include "core/lock.h"
 #include "core/config.h"
-#include "core/cuda_types.h"
-#include "core/warn.h"
+#include "cuda/types.h"
+#include "core/run.h"
 #include "data/action.h"
-#include "graphs/capture.h"
+#include "streams/capturing.h"
 #include "memory/memory.h"
-#include "process/process.h"
-#include "process/python.h"
-#include "process/thread.h"
-#include "streams/segment.h"
+#include "threads/python.h"
+#include "threads/thread.h"
+#include "streams/launch.h"
 
 #include <pthread.h>
 #include <signal.h>
 
 static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
     ph_action *first, **last;
     uint64_t given, done;
     bool running;
-} calls = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .last = &calls.first};
+} calls = {.last = &calls.first};
 
 static __thread bool on_caller __attribute__((tls_model("initial-exec")));
 
@@ -39,17 +37,17 @@ static void *caller(void *unused) {
     on_caller = true;
     ph_self()->kind = PH_THREAD_WATCHES;
     pthread_setname_np(pthread_self(), "ph_host_func");
-    pthread_mutex_lock(&calls.lock);
+    ph_lock(PH_LOCK_HOST_FUNCTIONS);
     for (;;) {
-        while (!calls.first) pthread_cond_wait(&calls.changed, &calls.lock);
+        while (!calls.first) ph_wait(PH_CONDITION_HOST_FUNCTION, NULL);
         ph_action *next = calls.first;
         calls.first = next->ready_next;
         if (!calls.first) calls.last = &calls.first;
-        pthread_mutex_unlock(&calls.lock);
+        ph_unlock(PH_LOCK_HOST_FUNCTIONS);
         ph_action_complete(next);
-        pthread_mutex_lock(&calls.lock);
+        ph_lock(PH_LOCK_HOST_FUNCTIONS);
         calls.done++;
-        pthread_cond_broadcast(&calls.changed);
+        ph_wake_all(PH_CONDITION_HOST_FUNCTION);
     }
     return NULL;
 }
@@ -65,14 +63,14 @@ static void start_caller(void) {
     calls.running = true;
 }
 
-void ph_host_function_ready(ph_action *action) {
-    pthread_mutex_lock(&calls.lock);
+static void ready(ph_action *action) {
+    ph_lock(PH_LOCK_HOST_FUNCTIONS);
     if (!calls.running) start_caller();
     action->ready_next = NULL;
     *calls.last = action;
     calls.last = &action->ready_next;
-    pthread_cond_broadcast(&calls.changed);
-    pthread_mutex_unlock(&calls.lock);
+    ph_wake_all(PH_CONDITION_HOST_FUNCTION);
+    ph_unlock(PH_LOCK_HOST_FUNCTIONS);
 }
 
 void ph_host_function(ph_stream *stream, void (*function)(void *), void *arg) {
@@ -86,15 +84,16 @@ void ph_host_function(ph_stream *stream, void (*function)(void *), void *arg) {
     ph_action *action = ph_action_new(PH_ACTION_HOST, host, 2, host, 2);
     action->run = function;
     action->arg = arg;
-    pthread_mutex_lock(&calls.lock);
+    ph_lock(PH_LOCK_HOST_FUNCTIONS);
     calls.given++;
-    pthread_mutex_unlock(&calls.lock);
+    ph_unlock(PH_LOCK_HOST_FUNCTIONS);
     ph_action_submit(action);
 }
 
 int ph_host_function_launch(ph_stream *stream, void (*function)(void *), void *arg) {
     int status = ph_stream_usable(stream);
-    if (status == CUDA_OK && !ph_capture_host_function(stream, function, arg)) ph_host_function(stream, function, arg);
+    if (status == CUDA_OK)
+        (stream->capture ? ph_capture_functions.host_function : ph_host_function)(stream, function, arg);
     return status;
 }
 
@@ -103,9 +102,11 @@ void ph_host_functions_wait(void) {
         on_caller)
         return;
     void *interpreter = ph_python_release();
-    pthread_mutex_lock(&calls.lock);
+    ph_lock(PH_LOCK_HOST_FUNCTIONS);
     uint64_t until = calls.given;
-    while (calls.done < until) pthread_cond_wait(&calls.changed, &calls.lock);
-    pthread_mutex_unlock(&calls.lock);
+    while (calls.done < until) ph_wait(PH_CONDITION_HOST_FUNCTION, NULL);
+    ph_unlock(PH_LOCK_HOST_FUNCTIONS);
     ph_python_restore(interpreter);
 }
+
+void ph_streams_connect(void) { PH_CONNECT(ph_host_action_ready, ready); }

@@ -9,8 +9,7 @@ void ph_host_function(ph_stream *stream, void (*function)(void *),
                       void *arg); /* whether or not the stream is being captured */
 void ph_host_functions_wait(void);
 
-/* From data/, under its lock: the action's turn has come. */
-struct ph_action;
-void ph_host_function_ready(struct ph_action *action);
+/* Gives data/ what it calls here. */
+void ph_streams_connect(void);
 
 #endif

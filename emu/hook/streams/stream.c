@@ -6,16 +6,17 @@
  * for: each stream counts the work that it was given, and remembers how much of the other side's it already waits for.
  */
 #include "streams/stream.h"
-#include "channel/channel.h"
+#include "op_stream/emit.h"
 #include "core/config.h"
-#include "core/cuda_types.h"
-#include "core/host.h"
+#include "core/lock.h"
+#include "cuda/types.h"
+#include "threads/host.h"
 #include "device/device.h"
-#include "graphs/capture.h"
-#include "process/process.h"
-#include "process/thread.h"
+#include "streams/capturing.h"
+#include "core/run.h"
+#include "threads/thread.h"
 #include "streams/event.h"
-#include "streams/segment.h"
+#include "op_stream/segment.h"
 
 #include <stdlib.h>
 
@@ -38,6 +39,7 @@ static void announce(ph_stream *stream) {
 
 /* Under the record lock. */
 static ph_stream *make_one(int device, unsigned flags, int priority, bool legacy, bool apart) {
+    ph_lock_needed(PH_LOCK_RECORDS);
     ph_stream *stream = streams.retired;
     if (stream)
         streams.retired = stream->next;
@@ -71,9 +73,14 @@ static ph_stream *make(int device, unsigned flags, int priority, bool legacy) {
 }
 
 int ph_streams_make_defaults(void) {
-    for (int device = 0; device < ph_cfg.device_count; device++)
-        if (!streams.legacy[device] && !(streams.legacy[device] = make(device, 0, 0, true))) return CUDA_OUT_OF_MEMORY;
-    return CUDA_OK;
+    bool made = true;
+    ph_record_lock();
+    for (int device = 0; device < ph_cfg.device_count && made; device++) {
+        if (!streams.legacy[device]) streams.legacy[device] = make(device, 0, 0, true);
+        made = streams.legacy[device] != NULL;
+    }
+    ph_record_unlock();
+    return made ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
 void ph_streams_number_from(uint32_t first) {
@@ -132,8 +139,8 @@ int ph_stream_create(int device, unsigned flags, int priority, ph_stream **out) 
     *out = NULL;
     int status = ph_device_usable();
     if (status) return status;
-    ph_record_lock();
     ph_context_use(device);
+    ph_record_lock();
     *out = make(device, flags, clamped(priority), false);
     ph_record_unlock();
     return *out ? CUDA_OK : CUDA_OUT_OF_MEMORY;
@@ -161,8 +168,8 @@ int ph_stream_destroy(ph_stream *stream) {
     if (stream->next) stream->next->before = stream->before;
     ph_blocking_streams -= stream->blocking;
     stream->magic = 0;
-    free(stream->keys);
-    stream->keys = NULL;
+    free(stream->segment.keys);
+    stream->segment.keys = NULL;
     stream->next = streams.retired;
     streams.retired = stream;
     ph_record_unlock();

@@ -1,14 +1,15 @@
 /*
- * streams/: CUDA's streams (stream), events (event) and host functions (host_function); the op stream that their work
- * becomes (segment); where the host waits (wait, watch).
- * Comes in: launches and orders from the API folders. Goes out: the records STREAM_CREATE, STREAM_DESTROY, SEGMENT,
- * EVENT_RECORD, RECORDING_DROP, STREAM_WAIT and HOST_WAIT; the questions QUERY and ELAPSED.
+ * streams/: CUDA's streams (stream), events (event) and host functions (host_function); what they are given (launch);
+ * where the host waits (wait, watch); which of them are being captured, and what that forbids (capturing).
+ * Comes in: launches and orders from the API folders. Goes out: launches to op_stream/; the records STREAM_CREATE,
+ * STREAM_DESTROY, EVENT_RECORD, RECORDING_DROP, STREAM_WAIT and HOST_WAIT; the questions QUERY and ELAPSED.
  */
 #ifndef PHANTORA_STREAM_H
 #define PHANTORA_STREAM_H
 
 #include "core/base.h"
 #include "costs/cost.h"
+#include "op_stream/segment.h"
 
 enum { PH_STREAM_MAGIC = 0x5354524d, PH_GREATEST_PRIORITY = -5, PH_LEAST_PRIORITY = 0 };
 
@@ -21,15 +22,11 @@ struct ph_stream {
     bool legacy;   /* the device's legacy default stream */
     bool blocking; /* is ordered with the legacy default stream */
     bool apart;    /* the library's own: waits for the device do not include it */
-    /* the open segment, under the record lock: number of launches, 0 if none is open; places that they take in the
-     * launch queue; and the fields of a SEGMENT record */
-    uint32_t launches, queued;
-    uint64_t first_ns, solo_ns, contended_ns, tail_ns, tail_work_ns;
-    uint64_t *keys; /* of its launches, if the run wants to know (content.h) */
-    ph_stream *next_open;
+    ph_segment segment;
     /* order with the legacy default stream: how often this stream was given work; how much of the legacy default
      * stream's work this one waits for; how much of this one's work the legacy default stream waits for */
     uint64_t work, legacy_seen, seen_by_legacy;
+    uint64_t looked_at_work, looked_at_ns; /* `work` when an onlooker last found more of it, and when that was */
     struct ph_capture *capture;
     int branch;
     ph_stream *next, *before; /* in the list of all streams */

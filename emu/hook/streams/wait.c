@@ -4,16 +4,22 @@
  * step always does. A query is a question.
  */
 #include "streams/wait.h"
-#include "channel/channel.h"
-#include "core/host.h"
-#include "core/cuda_types.h"
+#include "op_stream/clock.h"
+#include "op_stream/emit.h"
+#include "threads/host.h"
+#include "cuda/types.h"
 #include "costs/power.h"
 #include "data/data.h"
 #include "device/device.h"
-#include "graphs/capture.h"
-#include "process/process.h"
-#include "process/thread.h"
+#include "streams/capturing.h"
+#include "core/run.h"
+#include "threads/thread.h"
 #include "streams/host_function.h"
+#include "streams/event.h"
+#include "streams/watch.h"
+#include "threads/onlooker.h"
+
+enum { SEEN_AFTER_NS = 100000000 };
 
 static void wait_for(uint32_t scope, uint32_t stream, uint64_t recording) {
     if (ph_run.started && !ph_thread_is_watcher() && !ph_uncounted()) {
@@ -80,8 +86,24 @@ int ph_query(uint32_t scope, uint32_t stream, uint64_t recording) {
     return CUDA_OK;
 }
 
+/* What a thread is told that only looks on: work is done 100 ms after it was given. */
+static bool done_since(uint64_t given_ns) {
+    return ph_run.finished || (int64_t)(ph_clock_estimate() - given_ns) >= SEEN_AFTER_NS || ph_watch_program_is_idle();
+}
+
+bool ph_event_seems_done(const ph_event *event) { return done_since(event->clock_ns); }
+
+static bool stream_seems_done(ph_stream *stream) {
+    if (stream->looked_at_work != stream->work) { /* given since the last look */
+        stream->looked_at_work = stream->work;
+        stream->looked_at_ns = ph_clock_estimate();
+    }
+    return !stream->work || done_since(stream->looked_at_ns);
+}
+
 int ph_stream_query(ph_stream *stream) {
     int status = observable(stream);
+    if (status == CUDA_OK && UNLIKELY(ph_looks_on())) return stream_seems_done(stream) ? CUDA_OK : CUDA_NOT_READY;
     for (uint32_t id = UINT32_MAX; status == CUDA_OK && (id = ph_stream_encompassed(stream, id));)
         status = ph_query(PH_SCOPE_STREAM, id, 0);
     return status ? status : ph_query(PH_SCOPE_STREAM, stream->id, 0);

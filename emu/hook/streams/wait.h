@@ -2,6 +2,7 @@
 #ifndef PHANTORA_WAIT_H
 #define PHANTORA_WAIT_H
 
+#include "streams/event.h"
 #include "streams/stream.h"
 
 int ph_stream_synchronize(ph_stream *stream);
@@ -13,5 +14,7 @@ void ph_wait_recording(uint64_t recording);
 int ph_stream_query(ph_stream *stream);
 /* Is the work of a stream, or up to a recording, done? CUDA_OK or CUDA_NOT_READY. */
 int ph_query(uint32_t scope, uint32_t stream, uint64_t recording);
+/* For a thread that only looks on: is the event done, as far as is known? */
+bool ph_event_seems_done(const ph_event *event);
 
 #endif

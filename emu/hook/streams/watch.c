@@ -22,20 +22,20 @@
  */
 #define _GNU_SOURCE
 #include "streams/watch.h"
-#include "channel/channel.h"
+#include "core/lock.h"
+#include "op_stream/clock.h"
+#include "op_stream/emit.h"
 #include "core/alloc.h"
-#include "core/counters.h"
-#include "core/cuda_types.h"
-#include "core/host.h"
-#include "core/warn.h"
-#include "process/process.h"
-#include "process/thread.h"
+#include "core/run.h"
+#include "cuda/types.h"
+#include "threads/host.h"
+#include "op_stream/warn.h"
+#include "threads/thread.h"
 #include "streams/event.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,9 +53,7 @@ struct ph_watch {
     bool abandoned; /* no watchdog looks at it after all */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* of all lists and of the events' watch_ fields */
-static pthread_cond_t released = PTHREAD_COND_INITIALIZER; /* a launch may have nothing to wait for any more */
-static atomic_int blocked, nvisible;                       /* nvisible: pending events that are visible */
+static atomic_int nvisible; /* pending events that are visible */
 static _Thread_local struct {
     ph_watch *watch;
     const ph_stream *stream;
@@ -64,8 +62,6 @@ static _Thread_local struct {
     ph_event *event;
     uint64_t recording;
 } seen; /* a watching thread's last event that was done */
-
-void ph_watch_blocked(int change) { atomic_fetch_add(&blocked, change); }
 
 static uint64_t real_ns(void) {
     struct timespec now;
@@ -107,6 +103,12 @@ ph_watch *ph_watch_make(int device) {
     return watch;
 }
 
+void ph_watch_free(ph_watch *watch) {
+    if (!watch) return;
+    if (watch->idle_stream) ph_stream_destroy(watch->idle_stream);
+    free(watch);
+}
+
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 /* Under the lock. */
 static void unlink_event(ph_event *event) {
@@ -119,7 +121,7 @@ static void unlink_event(ph_event *event) {
     event->watch = NULL;
     if (!event->watch_visible) return;
     atomic_fetch_sub(&nvisible, 1);
-    pthread_cond_broadcast(&released);
+    ph_wake_all(PH_CONDITION_RELEASED);
 }
 
 /* Under the lock. */
@@ -132,9 +134,9 @@ bool ph_watch_any_visible(void) { return atomic_load(&nvisible) > 0; }
 
 void ph_watch_forget(ph_event *event) {
     if (!event->watch) return;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_WATCH);
     unlink_event(event);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_WATCH);
 }
 
 void ph_watch_launched(ph_watch *watch, const ph_stream *stream) {
@@ -144,7 +146,7 @@ void ph_watch_launched(ph_watch *watch, const ph_stream *stream) {
 
 void ph_watch_recorded(ph_event *event, const ph_stream *stream) {
     if (LIKELY(!event->watch && (!launched.watch || launched.stream != stream))) return;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_WATCH);
     unlink_event(event);
     if (launched.watch && launched.stream == stream) {
         event->watch = launched.watch;
@@ -155,15 +157,15 @@ void ph_watch_recorded(ph_event *event, const ph_stream *stream) {
         *end = event;
         launched.watch = NULL;
     }
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_WATCH);
 }
 
 void ph_watch_waited(ph_event *event) {
     if (!event->watch) return;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_WATCH);
     event->watch_waited = true;
-    pthread_cond_broadcast(&released);
-    pthread_mutex_unlock(&lock);
+    ph_wake_all(PH_CONDITION_RELEASED);
+    ph_unlock(PH_LOCK_WATCH);
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
@@ -182,7 +184,7 @@ static bool waits_to_be_found(const ph_event *event, uint64_t now_ns) {
 /* Recordings for whose end nobody waited and that may have been found by now, the earliest first. */
 static uint64_t *candidates(const ph_watch *watch, uint64_t now_ns, size_t *count) {
     size_t n = 0;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_WATCH);
     for (const ph_event *event = watch->pending; event; event = event->watch_next)
         n += waits_to_be_found(event, now_ns);
     uint64_t *found = n ? ph_allocate(n * sizeof *found) : NULL;
@@ -190,7 +192,7 @@ static uint64_t *candidates(const ph_watch *watch, uint64_t now_ns, size_t *coun
     n = 0;
     for (const ph_event *event = watch->pending; event; event = event->watch_next)
         if (waits_to_be_found(event, now_ns)) found[n++] = event->recording;
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_WATCH);
     return found;
 }
 
@@ -219,16 +221,16 @@ static bool held(const ph_watch *watch) {
 }
 
 static void make_visible(ph_watch *watch, uint64_t last, uint64_t now_ns) {
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_WATCH);
     for (ph_event *event = watch->pending; event; event = event->watch_next)
         if (event->recording <= last || (event->watch_waited && (int64_t)(now_ns - event->clock_ns) >= QUERY_PERIOD_NS))
             show(event);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_WATCH);
 }
 
 /* Until the watchdog has finished with the visible work. The thread sleeps, but not until another rank continues. */
 static void wait_for_watchdog(ph_watch *watch) {
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_WATCH);
     int status = 0;
     if (held(watch)) {
         struct timespec until;
@@ -236,12 +238,12 @@ static void wait_for_watchdog(ph_watch *watch) {
         until.tv_sec += PATIENCE_S;
         char name[PH_THREAD_NAME_NBYTES];
         ph_thread_call_awake(name);
-        ph_watch_blocked(1);
-        while (held(watch) && status == 0) status = pthread_cond_timedwait(&released, &lock, &until);
-        ph_watch_blocked(-1);
+        ph_thread_blocked(1);
+        while (held(watch) && status == 0) status = ph_wait(PH_CONDITION_RELEASED, &until);
+        ph_thread_blocked(-1);
         ph_thread_rename(name);
     }
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_WATCH);
     if (status != ETIMEDOUT) return;
     watch->abandoned = true;
     ph_warn_once("NCCL's watchdog", "NCCL's watchdog does not look at finished work: memory that it keeps alive may "
@@ -262,9 +264,9 @@ void ph_watch_launch(ph_watch *watch) {
 
 void ph_watch_end(ph_watch *watch) {
     if (!watch) return;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_WATCH);
     for (ph_event *event = watch->pending; event; event = event->watch_next) show(event);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_WATCH);
 }
 
 /* ---- watching threads -------------------------------------------------------------------------------------------- */
@@ -273,7 +275,7 @@ static bool program_is_idle(int rounds) {
     static _Thread_local uint64_t seen_calls, looked_at_ns;
     static _Thread_local int quiet;
     uint64_t calls = atomic_load(&ph_counts.api_calls), now_ns = real_ns();
-    if (calls != seen_calls || atomic_load(&blocked)) {
+    if (calls != seen_calls || ph_threads_blocked()) {
         seen_calls = calls;
         quiet = 0;
     } else if (now_ns - looked_at_ns >
@@ -285,19 +287,21 @@ static bool program_is_idle(int rounds) {
     return quiet >= rounds && ph_other_threads_sleep();
 }
 
+bool ph_watch_program_is_idle(void) { return program_is_idle(IDLE_LOOKS); }
+
 /* The watchdog puts the tensors of done work aside before it calls the library again. */
 void ph_watch_step(void) {
     if (LIKELY(!seen.event)) return;
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_WATCH);
     if (seen.event->recording == seen.recording) unlink_event(seen.event);
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_WATCH);
     seen.event = NULL;
 }
 
 static bool visible(ph_event *event) {
-    pthread_mutex_lock(&lock);
+    ph_lock(PH_LOCK_WATCH);
     bool done = event->watch && event->watch_visible;
-    pthread_mutex_unlock(&lock);
+    ph_unlock(PH_LOCK_WATCH);
     if (!done && !ph_run.finished && !program_is_idle(LONG_IDLE_LOOKS)) return false;
     seen.event = event;
     seen.recording = event->recording;

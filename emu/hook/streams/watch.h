@@ -12,6 +12,8 @@ typedef struct ph_watch ph_watch;
 
 /* If the calling thread creates a communicator on that device for a process group with a watchdog; NULL otherwise. */
 ph_watch *ph_watch_make(int device);
+/* The communicator has not come about. */
+void ph_watch_free(ph_watch *watch);
 /* A thread of the program is about to launch collectives. Lets the watchdog finish with those that it has seen complete
  * by now in virtual time. */
 void ph_watch_launch(ph_watch *watch);
@@ -34,7 +36,7 @@ void ph_watchdog_sleeps_in(const char *library);
 /* A watching thread goes on after an answer of ph_watch_done. */
 void ph_watch_step(void);
 
-/* A thread of the program starts (1) or ends (-1) to wait inside the library. */
-void ph_watch_blocked(int change);
+/* Does the program seem to wait for the calling thread? */
+bool ph_watch_program_is_idle(void);
 
 #endif

@@ -7,9 +7,9 @@
  * its import is replaced where the dynamic linker keeps it.
  */
 #define _GNU_SOURCE
-#include "core/counters.h"
-#include "process/process.h"
-#include "process/thread.h"
+#include "core/run.h"
+#include "../private/symbols.h"
+#include "threads/thread.h"
 #include "streams/watch.h"
 
 #include <dlfcn.h>
@@ -54,7 +54,7 @@ static int sleep_on(pthread_cond_t *condition, pthread_mutex_t *mutex, const str
     return status;
 }
 
-static bool is_wait(const char *symbol) { return strcmp(symbol, "pthread_cond_timedwait") == 0; }
+static bool is_wait(const char *symbol) { return strcmp(symbol, ph_symbol_name(PH_SYMBOL_WATCHDOG_WAIT)) == 0; }
 
 static void replace(void **slot) {
     uintptr_t page = (uintptr_t)slot & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);

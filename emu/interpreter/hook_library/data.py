@@ -20,6 +20,13 @@ class DataCalls(Library):
         self._data_writer = self._function("data_writer", c_char_p, c_uint64)
         self.data_wait: Callable[[int, int], None] = self._function("data_wait", None, c_uint64, c_uint64)
         self.data_state: Callable[[int, int], int] = self._function("data_state", c_int, c_uint64, c_uint64)
+        self.data_peek: Callable[[int, int], int] = self._function("data_peek", c_int, c_uint64, c_uint64)
+        """What `data_state` says, without making bytes of what refers to a source."""
+        self.data_strided_peek: Callable[[int, int, int, Any, Any], int] = self._function(
+            "data_strided_peek", c_int, c_uint64, c_int64, c_int, DIMS, DIMS
+        )
+        self.data_begins: Callable[[int], int] = self._function("data_begins", c_int, c_uint64)
+        """Has the byte at the address a value, or will it have one? For a quick no."""
         self.data_any: Callable[[int, int], int] = self._function("data_any", c_int, c_uint64, c_uint64)
         self.data_in_use: Callable[[int, int], int] = self._function("data_in_use", c_int, c_uint64, c_uint64)
         self.data_strided_state: Callable[[int, int, int, Any, Any], int] = self._function(
@@ -44,6 +51,11 @@ class DataCalls(Library):
         self.allow_copies: Callable[[int], None] = self._function("data_allow", None, c_uint64)
         self.reads_discarded: Callable[[bool], None] = self._function("reads_discarded", None, c_int)
         """What this thread reads from now on decides nothing in the program, and is not counted; False: it is."""
+        self.data_mark_chosen: Callable[[int, int], None] = self._function("data_mark_chosen", None, c_uint64, c_uint64)
+        self.data_chosen: Callable[[int, int], int] = self._function("data_chosen", c_int, c_uint64, c_uint64)
+        self.reads_counted: Callable[[], int] = self._function("unmodelled_reads", c_uint64)
+        self.count_read: Callable[[], None] = self._function("count_read", None)
+        """The program reads values that nobody computed, by an operation that copies no bytes."""
         self.report_kept: Callable[[], None] = self._function("kept", None)
         self.philox: Callable[[int, int, int, int, int], None] = self._function(
             "philox", None, c_uint64, c_uint64, c_uint64, c_uint64, c_void_p
@@ -62,7 +74,9 @@ class DataCalls(Library):
         self._data_overwrite(flat(ranges), len(ranges) // 2)
 
     def overwrite_on(self, stream: int, ranges: Sequence[int]) -> None:
-        """The same for a launch on the stream: if it is being captured, again at each launch of the graph."""
+        """A launch on the stream writes to the ranges: they are unknown, if it is captured at each launch of the
+        graph.
+        """
         self._overwrite_on(stream, flat(ranges), len(ranges) // 2)
 
     def data_marks(self) -> ctypes.c_uint64:

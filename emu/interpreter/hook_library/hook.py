@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .actions import ActionCalls
+from .communicators import CommunicatorCalls
 from .data import DataCalls
 from .host_time import HostTimeCalls
 from .kernels import KernelCalls
@@ -23,5 +24,6 @@ class Hook(
     DataCalls,
     ActionCalls,
     SourceCalls,
+    CommunicatorCalls,
 ):
     """``Hook(path)`` loads the library into the global scope. Raises HookError."""

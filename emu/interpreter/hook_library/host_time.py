@@ -26,6 +26,13 @@ class HostTimeCalls(Library):
         self.advance_ns: Callable[[int], None] = self._function("advance_ns", None, c_uint64)
         self.uncounted: Callable[[int], int] = self._function("uncounted", c_uint64, c_int)
         self.is_uncounted: Callable[[], int] = self._function("is_uncounted", c_int)
+        self.python_asks: Callable[[int], None] = self._function("python_asks", None, c_int)
+        """1: Python code asks what the thread asks from now on, -1: the end of that. For recordings."""
+        self.is_recorded: Callable[[], int] = self._function("is_recorded", c_int)
+        self.looks_on: Callable[[], int] = self._function("looks_on", c_int)
+        """Has the calling thread only asked for the time and for finished work so far? Its questions move no clock."""
+        self.thread_looks_on: Callable[[int], None] = self._function("thread_looks_on", None, c_int)
+        """On a new thread of the program. 1: Python calls it a daemon."""
         self.python_work: Callable[[int, int], None] = self._function("python_work", None, c_uint64, c_uint64)
         """Takes the host time of this number of Python functions of this many code units, run a moment before."""
         self.own_work: Callable[[int, int, int], None] = self._function("own_work", None, c_uint32, c_uint32, c_uint32)

@@ -40,7 +40,7 @@ class KernelCalls(Library):
         )
 
     def groups(self, sizes: Sequence[int] | None) -> None:
-        """What this thread launches belongs to a product of such groups (emu/hook/kernels/groups.h); None: no more."""
+        """Groups of the product that this thread launches (emu/hook/threads/thread.h); None: of no product."""
         self._groups(None if sizes is None else flat(sizes))
 
     def routing(self, calls: int, layer: int, chosen: int, loads: Sequence[int], text: str) -> None:

@@ -50,7 +50,7 @@ class Library:
         return _declared(self._library, name, result, arguments)
 
     def _function_with_lock(self, name: str, result: Any, *arguments: Any) -> Any:
-        """The same for a function that uses the interpreter: it is called with Python's lock held."""
+        """The C function phantora_<name>, which uses the interpreter: it is called with Python's lock held."""
         return _declared(self._with_lock, name, result, arguments)
 
     def _callback(self, kind: Any, run: Callable[..., None]) -> Any:

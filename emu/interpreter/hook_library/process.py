@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import errno
+import os
+from collections.abc import Callable, Sequence
 from ctypes import c_char_p, c_int, c_uint32, c_uint64
 
+from ...contract.process_setup import NO_PROCESS, NO_PROCESS_HINT
 from .library import CALLED, HookError, Library
 
+_EXIT = ctypes.CFUNCTYPE(None, c_int)
 _JOIN = ctypes.CFUNCTYPE(None, c_int)
 
 
@@ -21,10 +25,18 @@ class ProcessCalls(Library):
         self._finish = self._function("finish", None, c_int, c_char_p)
         self._at_step = self._function("at_step", None, CALLED)
         self._at_stop = self._function("at_stop", None, CALLED)
+        self._at_exit = self._function("at_exit", None, _EXIT)
+        self._answer_stacks = self._function("answer_stacks", c_int, c_int, c_int, CALLED)
         self._warn_once = self._function("warn_once", None, c_char_p, c_char_p)
         self._cudnn_version, self._cuda_version = self._library.cudnnGetVersion, self._library.cudaRuntimeGetVersion
+        self._unused_gpu = self._function("unused_gpu", None, c_char_p)
+        self._checkpoint = self._function("checkpoint", None, c_uint64, c_uint64, c_uint64, c_char_p)
+        self.logged: Callable[[int], None] = self._function("logged", None, c_uint64)
+        """In the rank: sends a LOGGED record."""
         self._run_at_step: list[Callable[[], None]] = []
         self.activity: Callable[[], int] = self._function("activity", c_uint64)
+        self.loader: Callable[..., None] = self._function("loader", None, *(c_uint32,) * 4, *(c_uint64,) * 5, c_char_p)
+        """Reports what a data loader has loaded: the fields of a LOADER record, then its payload."""
         self.flush: Callable[[], None] = self._function("flush", None)
         """In the rank: sends what has gathered."""
         self.keep_in_step: Callable[[], None] = self._function("keep_in_step", None)
@@ -60,7 +72,10 @@ class ProcessCalls(Library):
         """In the rank: connects to the coordinator. `process` tells a rank's processes apart. Raises HookError."""
         if process:
             self._number_process(process)
-        if self._start(socket_path.encode(), cost_table.encode(), rank, world_size, server, local_rank):
+        status = self._start(socket_path.encode(), cost_table.encode(), rank, world_size, server, local_rank)
+        if status == -errno.EAGAIN:
+            raise HookError(f"rank {rank}: {NO_PROCESS}; {NO_PROCESS_HINT}")
+        if status:
             raise HookError(f"rank {rank} cannot reach the coordinator at {socket_path}")
 
     def join_later(self, server: int, join: Callable[[int], None]) -> None:
@@ -74,6 +89,14 @@ class ProcessCalls(Library):
     def warn_once(self, name: str, text: str) -> None:
         """Shows the user `text`, on stderr and in the report; later calls with the same `name` do nothing."""
         self._warn_once(name.encode(errors="replace"), text.encode(errors="replace"))
+
+    def unused_gpu(self, causes: Sequence[str]) -> None:
+        """In the rank: sends an UNUSED_GPU record."""
+        self._unused_gpu("\n".join(causes).encode(errors="replace"))
+
+    def checkpoint(self, offset: int, nbytes: int, uncomputed: int, path: str) -> None:
+        """In the rank: sends a CHECKPOINT record."""
+        self._checkpoint(offset, nbytes, uncomputed, path.encode(errors="replace"))
 
     def at_step(self, run: Callable[[], None]) -> None:
         """From now on `run` is called at the end of every step of this rank, after what was given before. It must not
@@ -92,3 +115,16 @@ class ProcessCalls(Library):
         run before the script ends.
         """
         self._at_stop(self._callback(CALLED, run))
+
+    def answer_stacks(self, ask: int, without_lock: int, write: Callable[[], None]) -> None:
+        """In the rank: at the signal `ask`, `write()` is called on another thread. If that thread does not get Python's
+        lock, the rank gets the signal `without_lock`. Raises HookError.
+        """
+        error = self._answer_stacks(ask, without_lock, self._callback(CALLED, write))
+        if error:
+            hint = f"{NO_PROCESS}; {NO_PROCESS_HINT}" if error == errno.EAGAIN else os.strerror(error)
+            raise HookError(f"no thread for telling stacks: {hint}")
+
+    def at_exit(self, run: Callable[[int], None]) -> None:
+        """In the rank: `run(exit code)` is called when the program ends by C's `exit`. The rank has ended after it."""
+        self._at_exit(self._callback(_EXIT, run))

@@ -16,6 +16,7 @@ class ScriptLineCalls(Library):
         self._sites = self._function("sites", c_int, INTS, c_char_p, c_char_p, c_char_p)
         self._line = self._function("line", None, c_char_p, c_int)
         self._loop = self._function("loop", None, c_uint64, c_uint32, c_int, c_char_p)
+        self._decided = self._function("decided", None, c_uint64, c_char_p)
         self._watch_loop = self._function_with_lock("watch_loop", c_int, c_void_p, INTS)
         self._loop_turns = self._function_with_lock("loop_turns", c_int64)
         self._forget_loop = self._function_with_lock("forget_loop", None)
@@ -39,9 +40,13 @@ class ScriptLineCalls(Library):
         """Sends a LOOP record."""
         self._loop(turns, line, stated, text.encode(errors="replace"))
 
+    def decided(self, reads: int, place: str) -> None:
+        """Sends a DECIDED record. `place`: "" counts checks for overflow."""
+        self._decided(reads, place.encode(errors="replace"))
+
     def watch_loop(self, frame: Any, lines: Sequence[int]) -> bool:
         """Counts turns of a loop of this frame, which the calling thread runs, until it is left: see
-        emu/hook/process/loop_turns.c. False if this interpreter does not let us.
+        emu/hook/threads/loop_turns.c. False if this interpreter does not let us.
         """
         return bool(self._watch_loop(id(frame), (c_int32 * 6)(*lines)) == 0)
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from .library import CALLED_WITH_NUMBER, DIMS, RANGES, Library
 
+STORE_SOCKET = "store"
+
 
 class SourceCalls(Library):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._store_open = self._function("store_open", None, c_char_p)
-        self._store_descriptor = self._function("store_descriptor", c_int)
+        self._store_serve = self._function("store_serve", None, c_int, c_char_p)
         self._source_compute = self._function("source_compute", None, CALLED_WITH_NUMBER)
         self._source_recipes = self._function("source_recipes", None, CALLED_WITH_NUMBER)
         self._recipe_given = self._function("recipe_given", None, c_char_p, c_uint64)
@@ -30,24 +32,26 @@ class SourceCalls(Library):
         self.take_table: Callable[[bytes, int], int] = self._function("take_table", c_uint64, c_char_p, c_uint64)
         self.taken_drop: Callable[[int], None] = self._function("taken_drop", None, c_uint64)
         self.taken_depth: Callable[[int], int] = self._function("taken_depth", c_int, c_uint64)
+        self.taken_work: Callable[[int], int] = self._function("taken_work", c_uint64, c_uint64)
+        """Elements that are gone through before it can be read."""
         self.taken_read: Callable[[int, int], int] = self._function("taken_read", c_int, c_uint64, c_uint64)
         self.refer: Callable[[int, int, int, int, Any, Any], int] = self._function(
             "refer", c_int, c_uint64, c_uint64, c_int64, c_int, DIMS, DIMS
         )
-        self.refer_source: Callable[[bytes | None, int, int, int, int, int, Any, Any], int] = self._function(
-            "refer_source", c_int, c_char_p, c_uint64, c_int, c_uint64, c_int64, c_int, DIMS, DIMS
+        self.refer_source: Callable[[bytes | None, int, int, int, int, int, int, Any, Any], int] = self._function(
+            "refer_source", c_int, c_char_p, c_uint64, c_int, c_uint64, c_uint64, c_int64, c_int, DIMS, DIMS
         )
         self.give_source: Callable[[int, int], None] = self._function("source_given", None, c_uint64, c_uint64)
-        self.move_store: Callable[[int], None] = self._function("store_move", None, c_int)
-        """The file of `open_store` has this descriptor from now on."""
 
     def open_store(self, folder: str) -> None:
-        """In the forker: all ranks keep what their programs give to the device in one file of this folder."""
+        """In the forker: all ranks keep what their programs give to the device with the process that serves there."""
         self._store_open(folder.encode())
 
-    def store_descriptor(self) -> int:
-        """Of the file of `open_store`; -1 if there is none."""
-        return int(self._store_descriptor())
+    def serve_store(self, listener: int, folder: str) -> None:
+        """In a process of its own, which keeps what ranks give it. `listener`: a socket that listens in the folder, as
+        `STORE_SOCKET`. Returns if it cannot.
+        """
+        self._store_serve(listener, folder.encode())
 
     def compute_sources(self, run: Callable[[int], None], tell: Callable[[int], None]) -> None:
         """From now on `run(number)` is called where a source of that number is read: on any thread, within the read. It

@@ -6,6 +6,7 @@ from copy import copy
 from operator import add, attrgetter, sub
 from typing import TYPE_CHECKING, NamedTuple
 
+from phantora_async.faults.pace import Pace
 from phantora_async.over_time import Samples
 from phantora_async.over_time.samples import ACCOUNTS
 from phantora_async.virtual_time.entities.fields import constant, entity, kept, saved
@@ -24,7 +25,7 @@ class Shares(NamedTuple):
     transfer_ns: int
     """Communication that nothing hides, moving data."""
     peers_ns: int
-    """The same, waiting for peers."""
+    """Communication that nothing hides, waiting for peers."""
     host_bound_ns: int
     """Empty while the host works."""
     idle_ns: int
@@ -52,6 +53,8 @@ class Device:
 
     host: Host = constant()
     number: int = constant()
+    pace: Pace | None = constant()
+    """None: it always does its work at full speed."""
     resident: int = saved(0)
     """NCCL kernels that streams have reached and that are not complete."""
     transferring: int = saved(0)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import DeviceKind
+from phantora_async.faults.pace import Pace
 from phantora_async.over_time import MemoryChange
 from phantora_async.virtual_time.entities.device import NO_SHARES, Device, Shares
 from phantora_async.virtual_time.entities.fields import constant, entity, kept, logged, saved
 from phantora_async.virtual_time.entities.stream import EventRecording, Stream
-from phantora_async.virtual_time.facts import CommCreation
+from phantora_async.virtual_time.facts import CommCreation, sleeps
 
 if TYPE_CHECKING:
     from phantora_async.virtual_time.rollback_log import Checkpoint
@@ -62,6 +63,8 @@ class Host:
     rank: int = constant()
     order: int = constant()
     """Its place among simultaneous events."""
+    pace: Pace | None = constant()
+    """None: it always works at full speed."""
     log: list[Any] = kept(factory=list)
     """Facts that have arrived and are not forgotten."""
     forgotten: int = kept(0)
@@ -85,7 +88,7 @@ class Host:
     retry: bool = saved(False)
     """The next fact has been reached already. It is executed once more, at ``clock_ns``."""
     polls: int = saved(0)
-    """Questions in a row with next to no host time between; see ``output.is_delayed``."""
+    """Questions in a row with next to no host time between; see ``output.delay_poll``."""
     polled_ns: int = saved(-1)
     """When it last asked."""
     poll_delayed: bool = saved(False)
@@ -122,8 +125,9 @@ class Host:
         """When its next fact is due. If that has not come: its clock, the fact can be no earlier."""
         if self.retry or self.cursor >= len(self.log):
             return self.clock_ns
-        due_ns: int = self.clock_ns + self.log[self.cursor].host_ns
-        return due_ns
+        fact = self.log[self.cursor]
+        due_ns: int = self.clock_ns + fact.host_ns
+        return due_ns if self.pace is None or sleeps(fact) else self.pace.lasts(self.clock_ns, fact.host_ns)
 
     def forget(self, needed: int) -> None:
         """Facts before number `needed` will not be executed again; they are dropped when there are many. The last one

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from emu.contract import records
 from phantora_async.virtual_time.entities.collective import NcclKernel
-from phantora_async.virtual_time.entities.device import NO_SHARES, Device, Shares
+from phantora_async.virtual_time.entities.device import Device
 from phantora_async.virtual_time.entities.fields import constant, entity, logged, saved
 
 if TYPE_CHECKING:
@@ -45,9 +45,6 @@ class StepEnd:
     counters: records.Counters = constant()
     pending: int = logged(0)
     """Streams that have not reached it."""
-    device_ns: int = logged(-1)
-    shares: Shares = logged(NO_SHARES)
-    """The devices' accounts at ``device_ns``, summed over the rank's devices."""
 
 
 @entity

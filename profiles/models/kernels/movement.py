@@ -75,7 +75,7 @@ def _rows_put(machine: Machine, what: Kernel, name: KernelName) -> float:
 
 
 def _items_put(machine: Machine, what: Kernel, name: KernelName) -> float:
-    """The same for single items: four warps a block, each for one index, whose time is that of their launch."""
+    """The time of writing single items by index, that of their launch: a block has four warps, each for one index."""
     return 1_000.0 + prod(what.grid) * BLOCK_OF_ITEMS_NS * machine.gpu.sm_count / machine.sms
 
 

@@ -44,7 +44,7 @@ class Engine:
     tile_ns: float
     """Time of a tile beside its main loop: prologue and epilogue, as far as the next tile does not hide them."""
     element_ns: float
-    """The same per element of the tile."""
+    """Time beside the main loop per element of the tile."""
     start_ns: float
     """Time before the first tile's main loop and after the last one's, beside the floor of a launch."""
     split_ns: float

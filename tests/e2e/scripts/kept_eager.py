@@ -97,7 +97,7 @@ def main() -> None:
         del stale
         expected, got = MOVES[name](pool[at]), MOVES[name](known[at])
         if generator.random() < 0.5:
-            lost = got.tanh()  # not executed, into recycled memory
+            lost = got @ got.t()  # not executed, into recycled memory
             before = HOOK.phantora_unmodelled_reads()
             assert not lost.sigmoid().cpu().any(), "what nobody computed is 0"
             assert HOOK.phantora_unmodelled_reads() > before

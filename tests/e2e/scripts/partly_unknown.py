@@ -24,6 +24,9 @@ def main() -> None:
     dist.init_process_group("nccl")
     rank = dist.get_rank()
 
+    large = torch.randn(300, 300, device="cuda")
+    unknown = large @ large
+
     def mine() -> Tensor:
         """Unknown on rank 0."""
         if rank:
@@ -48,6 +51,20 @@ def main() -> None:
     positive = (mine() > 1).long()
     dist.all_reduce(positive)
     assert read(positive) == ([1] * 4, False)
+    mixed = torch.full((32,), 7, dtype=torch.uint8, device="cuda")  # as FSDP gathers parameters of several dtypes
+    mixed.view(torch.float32)[4:6] = unknown[0, :2]
+    gathered, objects = torch.empty(64, dtype=torch.uint8, device="cuda"), [None, None]
+    dist.all_gather_into_tensor(gathered, mixed)
+    sevens = torch.full((16,), 7, dtype=torch.uint8).view(torch.float32).tolist()
+    for at in (0, 8):
+        part = gathered.view(torch.float32)[at : at + 8]
+        assert read(part[:4]) == (sevens, True)
+        assert read(part[4:6]) == ([0.0] * 2, False)
+        assert read(part[6:]) == (sevens[:2], True)
+    before = HOOK.phantora_unmodelled_reads()
+    dist.all_gather_object(objects, "long " * (1 + 20 * rank))
+    assert objects == ["long ", "long " * 21]
+    assert HOOK.phantora_unmodelled_reads() == before, "nobody has written the end of the shorter one"
     dist.destroy_process_group()
     print("PASSED")
 

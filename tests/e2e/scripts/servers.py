@@ -34,7 +34,8 @@ def greeting(host):
 def asks_another_server():
     """What the other server answers to a program that asks it for a process."""
     own = os.environ["PHANTORA_SERVER"]
-    other = own[:-1] + ("0" if own.endswith("1") else "1")
+    server, name = os.path.split(own)
+    other = os.path.join(server[:-1] + ("0" if server.endswith("1") else "1"), name)
     if not os.path.exists(other):
         return "there is none"
     with socket.socket(socket.AF_UNIX) as connection:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import socket
 import struct
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,76 @@ async def test_another_version_is_refused(tmp_path: Path) -> None:
         outcome = await run.coordinator.finished()
     assert failure_of(outcome).exit_code == ExitCode.INTERNAL
     assert "version 99" in failure_of(outcome).text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        records.NcclData.encode(0, 5, 0, 1, 0, 0),
+        struct.pack("<HHIQ", records.NCCL_DATA, 0, 1 << 29, 0),
+        struct.pack("<HHIQ", records.HELLO, 0, 1 << 29, 0),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+async def test_a_process_that_is_no_rank_is_named(tmp_path: Path, sent: bytes) -> None:
+    """At its first 16 bytes, however long it says that its record is."""
+    run = Run(tmp_path, 1)
+    await run.coordinator.serve()
+    _, writer = await asyncio.open_unix_connection(str(run.spec.socket))
+    writer.write(sent)
+    outcome = await run.coordinator.finished()
+    writer.close()
+    assert failure_of(outcome).text == (
+        f"process {os.getpid()}, which is no rank yet, sent an impossible record: something else than HELLO"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size", "process", "said"),
+    [
+        (1, 2, 0, "rank 1: .*a second process says it is this rank"),
+        (2, 2, 0, "rank 2: .*there are 2 ranks"),
+        (1, 3, 7, "rank 1: .*it expects 3 ranks, but the run has 2"),
+    ],
+)
+async def test_a_rank_that_cannot_be_ends_the_run(
+    two: Run, rank: int, world_size: int, process: int, said: str
+) -> None:
+    async def good(rank: FakeRank) -> None:
+        await rank.clock(after=10)
+
+    async def bad(_: FakeRank) -> None:
+        reader, writer = await asyncio.open_unix_connection(str(two.spec.socket))
+        writer.write(
+            records.Hello.encode(0, records.VERSION, rank, world_size, 0, 0, 1, process, 0, payload=b"node000")
+        )
+        await reader.read()
+        writer.close()
+
+    assert re.search(said, failure_of(await two.play(good, bad)).text)
+
+
+async def test_connections_that_say_nothing_do_not_keep_ranks_out(two: Run) -> None:
+    await two.coordinator.serve()
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(300)]
+    for end in silent:
+        end.setblocking(False)
+        while end.connect_ex(str(two.spec.socket)):
+            await asyncio.sleep(0)
+    two.coordinator.serve = done  # type: ignore[method-assign]
+
+    async def good(rank: FakeRank) -> None:
+        assert await rank.clock(after=100) == 100
+        rank.bye()
+
+    assert (await two.play(good, good)).failure is None
+    assert len(two.coordinator._arrivals.channels) <= 2 + 64 + 2
+    for end in silent:
+        end.close()
+
+
+async def done() -> None:
+    pass
 
 
 async def test_an_error_of_our_own_ends_the_run(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:

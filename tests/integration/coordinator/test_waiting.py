@@ -40,8 +40,8 @@ async def test_a_sleeping_rank_is_passed_over(two: Run) -> None:
     assert clocks == [1000, 1005]
 
 
-async def test_all_asleep_is_a_deadlock_after_a_while(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phantora_async.coordinator.standstill.PATIENCE_S", 0.2)
+async def test_all_asleep_is_a_deadlock_after_a_while(two: Run) -> None:
+    two.limit(stall_timeout_s=0.2)
     two.processes.awake = False
 
     async def waits(rank: FakeRank) -> None:

@@ -125,7 +125,9 @@ async def test_the_report_has_steps_shares_and_memory(two: Run) -> None:
     assert rank["flops"] == 2e12
     window = sum(rank[key] for key in ("compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns"))
     assert window == rank["window_ns"] == 2 * simulated["step"]["median_ns"]
-    assert simulated["cost_sources"]["roofline"] == 1.0
+    sources, of_run = simulated["cost_sources"], simulated["cost_sources_whole_run"]
+    assert (sources["window"], sources["roofline"]) == ("steps", 1.0)
+    assert sources["gpu_ns"] == simulated["kernels"]["gpu_ns"] < of_run["gpu_ns"]
     kernels = simulated["kernels"]
     assert kernels["window"] == "steps"
     launched = {one["signature"]: one["launches"] for one in kernels["signatures"]}

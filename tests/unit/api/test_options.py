@@ -68,7 +68,8 @@ def test_nothing_given_is_the_same_on_both_sides() -> None:
 def test_the_command_line_has_no_options_of_its_own() -> None:
     parser = Parser()
     command.add_arguments(parser)
-    assert {action.dest for action in parser._actions} == {*OPTIONS, "script", "arguments", "help"}
+    remarks = {"remarks"}  # which the command makes itself, of torchrun's options
+    assert {action.dest for action in parser._actions} == {*OPTIONS, "script", "arguments", "help"} | remarks
 
 
 def test_run_takes_the_options_as_keywords() -> None:

@@ -218,10 +218,21 @@ def test_collectives_come_from_the_reasons(report: dict[str, Any]) -> None:
     other = copy.deepcopy(report)
     for one, gpu_ns in ((report, 4_000_000), (other, 6_000_000)):
         row = {"title": "all_reduce 8 bytes, world", "gpu_ns": gpu_ns, "path_ns": 0, "calls": 3}
-        one["simulated"]["reasons"] = {"missing": "", "collectives": {"gpu": [row], "path": []}}
+        one["simulated"]["reasons"] = {"missing": "", "collectives": {"gpu": [row], "path": [], "left_out": 0}}
     (collective,) = compared(report, other).collectives
     assert (collective.ms, collective.launches) == ((2.0, 3.0), (3, 3))
     assert "collectives that changed most" in str(compared(report, other))
+    told = other["simulated"]["reasons"]["collectives"]
+    told["gpu"][0] = told["gpu"][0] | {"title": "all_gather 8 bytes, world"}
+    assert [one.status for one in compared(report, other).collectives] == ["new", "gone"]
+    told["left_out"] = 5  # the first run's may be among them
+    found = compared(report, other)
+    assert [one.title for one in found.collectives] == ["all_gather 8 bytes, world"]
+    assert "1 collectives are not compared: they are among the longest of some runs only" in found.remarks
+    del other["simulated"]["reasons"]
+    found = compared(report, other)
+    assert not found.collectives
+    assert "collectives are not compared one by one: B has no reasons (run --reasons)" in found.remarks
 
 
 def test_steps_that_do_not_compare_are_said(report: dict[str, Any]) -> None:
@@ -233,7 +244,7 @@ def test_steps_that_do_not_compare_are_said(report: dict[str, Any]) -> None:
     found = compared(report, other)
     assert [remark.partition(":")[0] for remark in found.remarks] == [
         "B failed with exit code 75",
-        "B has no steps that were found",
+        "no steps were found in B",
         "steps were found in different ways",
         "the runs have different numbers of GPUs",
         "GPU work is that of whole runs, divided by their steps",

@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from emu.compiled.evaluation import Evaluator, Memory, TooLong  # noqa: E402
-from emu.compiled.program import NotEvaluated, read_program, stores_integers  # noqa: E402
+from emu.compiled.integer_stores import NotEvaluated, parameters_of, stores_integers  # noqa: E402
+from emu.formats.ttir import read_program  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -161,10 +162,11 @@ def test_an_operation_that_is_not_known_leaves_its_results_unknown() -> None:
     assert stored([1, 2, 3, 4], lines, n=4) == {}
 
 
-@pytest.mark.parametrize("text", ["", "module {|}", HEAD.replace("%n: i32", "%n: !tt.tensordesc<4xf32>")])
-def test_other_programs_are_refused(text: str) -> None:
+@pytest.mark.parametrize("kind", ["!tt.tensordesc<4xf32>", "!tt.ptr<tensor<4xi32>>", "tensor<4xi32>", "index"])
+def test_programs_with_parameters_of_other_types_are_refused(kind: str) -> None:
+    other = read_program("|".join((HEAD.replace("%n: i32", f"%n: {kind}"), "tt.return", "}")))
     with pytest.raises(NotEvaluated):
-        read_program(text)
+        parameters_of(other)
 
 
 def test_a_launch_that_takes_too_long_is_given_up() -> None:

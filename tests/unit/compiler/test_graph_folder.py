@@ -11,7 +11,7 @@ from emu.compiler import graph_cache
 
 
 def test_a_folder_for_each_version_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_cache, "when_imported", lambda name, change: None)
+    monkeypatch.setattr(graph_cache.changes, "when_imported", lambda key, change: None)
     monkeypatch.setenv(graph_cache.FOLDER, str(tmp_path))
     for _ in range(2):  # the second time in a process that inherits the first one's environment
         graph_cache.install("2.11.0+cu130")

@@ -63,7 +63,7 @@ class Entry:
 @pytest.fixture
 def entry_class(monkeypatch: pytest.MonkeyPatch) -> type[Entry]:
     kind = type("Entry", (Entry,), {"wrap_post_compile": Entry.wrap_post_compile})
-    split_graphs._return_fakes(kind)
+    kind.wrap_post_compile = split_graphs._returning_fakes(kind.wrap_post_compile)  # type: ignore[attr-defined]
     return kind
 
 

@@ -147,3 +147,12 @@ def test_overloads_without_tensors_are_no_candidates() -> None:
         "Tensor", "Scalar",
     }  # fmt: skip
     assert operators.overloads("aten::mul")
+
+
+def test_a_list_of_numbers_has_one_for_each_tensor_of_a_list() -> None:
+    """As optimizers call it: one step size for each parameter."""
+    lists = [[8], [4, 8], [2]] * 3
+    name = "multi_tensor_apply_kernel<TensorListScalarListMetadata<float, 3>, std::divides<float> >"
+    tried = candidates("aten::_foreach_addcdiv_", [*lists, []], name, [1, 1, 1])
+    with_numbers = [call for call in tried if call["overload"] == "ScalarList" and len(call["args"][0]) == 3]
+    assert any(runs(call) for call in with_numbers)

@@ -174,7 +174,7 @@ def test_without_a_gpu(gpu_python: Path, tmp_path: Path, capfd: pytest.CaptureFi
 def test_an_unknown_gpu(gpu_python: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "gpus.json").write_text('["NVIDIA X9"]')
     assert run(gpu_python) == 2
-    assert "no GPU description is of a NVIDIA X9" in capfd.readouterr().err
+    assert "there is no description of a NVIDIA X9" in capfd.readouterr().err
     answers(tmp_path, ABOUT | {"first_step": 4, "steps": 1, "gpu": "NVIDIA X9", "events": trace_events([2.0])})
     assert run(gpu_python, "--gpu", "h100") == 0
     [origin] = profiles.load_table(tmp_path / "mine.times.gz").origins
@@ -188,7 +188,7 @@ def test_an_unknown_gpu(gpu_python: Path, tmp_path: Path, capfd: pytest.CaptureF
         (["-n", "4", "--rank", "4"], "--rank 4 of -n 4: ranks are 0 to 3"),
         (["--nproc-per-node", "0"], "--nproc-per-node 0: must be at least 1"),
         (["--gpu", "nonesuch"], "nonesuch"),
-        (["--rounds", "3"], "--rounds does not belong to profile SCRIPT"),
+        (["--rounds", "3"], "--rounds is no option of profile SCRIPT"),
         (["-o", "/nowhere/at/all/x.times"], "--output /nowhere/at/all/x.times: expected a file in an existing folder"),
         (["-o", "x.json"], "--output x.json: expected a file in an existing folder whose name ends in .times"),
         (["--trace", "/nowhere/at/all/x.json"], "/nowhere/at/all/x.json: this file cannot be written"),

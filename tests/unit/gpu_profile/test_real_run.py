@@ -58,7 +58,9 @@ def result(folder: Path) -> tuple[int, int] | None:
 
 
 @pytest.mark.versions
-@pytest.mark.parametrize(("rank", "backend"), [(0, "nccl"), (3, "cpu:gloo,cuda:nccl")])
+@pytest.mark.parametrize(
+    ("rank", "backend"), [pytest.param(0, "nccl", marks=pytest.mark.thorough), (3, "cpu:gloo,cuda:nccl")]
+)
 def test_the_other_ranks(rank: int, backend: str, tmp_path: Path) -> None:
     code, out, err = run(tmp_path, WORLD, backend, "8", rank=rank, to_the_end=True)
     assert code == 0, err
@@ -145,7 +147,14 @@ print("the script has ended", flush=True)
 """
 
 
-@pytest.mark.parametrize(("first", "traced"), [(0, (4, 3)), (2, (6, 3)), (5, (4, 2))])
+@pytest.mark.parametrize(
+    ("first", "traced"),
+    [
+        pytest.param(0, (4, 3), marks=pytest.mark.thorough),
+        (2, (6, 3)),
+        pytest.param(5, (4, 2), marks=pytest.mark.thorough),
+    ],
+)
 def test_a_script_with_a_profiler_of_its_own(first: int, traced: tuple[int, int], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROFILED.replace("FIRST", str(first)))
     code, out, err = run(tmp_path, tmp_path / "train.py", to_the_end=True)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,7 @@ import pytest
 
 from phantora_async import cli
 from phantora_async.errors import EnvironmentUnusable, UsageError
+from phantora_async.gpu_profile import bench
 from phantora_async.gpu_profile.bench import GpuBench, about
 from phantora_async.gpu_profile.missing import read_report
 from phantora_async.gpu_profile.on_demand import OnDemand
@@ -135,7 +141,7 @@ def test_without_a_gpu_the_command_ends_with_69(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(GpuBench, "ask", lambda *_: {"error": "PyTorch sees no GPU"})
-    monkeypatch.setattr("phantora_async.commands.profile_sweep.find_python", lambda _: Path(sys.executable))
+    monkeypatch.setattr("phantora_async.commands.profiling.sweep.find_python", lambda _: Path(sys.executable))
     assert cli.run(["profile", "--sweep", "-o", str(tmp_path / "a.times")]) == 69
     assert "PyTorch sees no GPU" in capsys.readouterr().err
 
@@ -145,6 +151,57 @@ def test_a_process_that_cannot_start_is_reported() -> None:
     with pytest.raises(EnvironmentUnusable):
         about(bench)
     bench.close()
+
+
+STANDS_STILL = """#!{python}
+import json, sys, time
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["do"] == "time":
+        time.sleep(1000)
+    print(json.dumps({{"about": {{"gpu": "one"}}, "echo": request}}), flush=True)
+"""
+
+
+@pytest.fixture
+def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuBench]:
+    """Its process answers everything but {"do": "time"}."""
+    interpreter = tmp_path / "python"
+    interpreter.write_text(STANDS_STILL.format(python=sys.executable))
+    interpreter.chmod(0o700)
+    monkeypatch.setattr(bench, "ANSWER_LIMIT_S", 0.3)
+    started = GpuBench(interpreter)
+    assert started.ask({"do": "about"})["about"]
+    yield started
+    started.close()
+
+
+def test_work_that_does_not_end_is_given_up_and_after_three_times_all_of_it(stubborn: GpuBench) -> None:
+    for _ in range(bench.MOST_LATE):
+        assert stubborn.ask({"do": "find"})["echo"] == {"do": "find"}
+        assert bench.is_late(stubborn.ask({"do": "time"})["error"])
+    assert "nothing more is measured" in stubborn.ask({"do": "find"})["error"]
+
+
+def test_an_interrupt_ends_the_wait_for_an_answer(stubborn: GpuBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "ANSWER_LIMIT_S", 60.0)
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    try:
+        began_s = time.monotonic()
+        assert stubborn.ask({"do": "time"}) == {"error": bench.INTERRUPTED}
+        assert time.monotonic() - began_s < 10
+        assert came == [signal.SIGTERM]
+        assert stubborn.ask({"do": "find"}) == {"error": bench.INTERRUPTED}
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_requests_and_answers_longer_than_a_pipe(stubborn: GpuBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "ANSWER_LIMIT_S", 30.0)
+    long = {"do": "find", "sizes": ["x" * 1_000_000]}
+    assert stubborn.ask(long)["echo"] == long
 
 
 # ---- the sweep ---
@@ -258,7 +315,7 @@ def test_times_of_another_gpu_are_carried_over(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_is_not_described_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentUnusable, match="not described"):
+    with pytest.raises(EnvironmentUnusable, match="there is no description"):
         OnDemand(FakeBench(gpu="GeForce 256"), tmp_path)
     with pytest.raises(EnvironmentUnusable, match="no GPU"):
         OnDemand(FakeBench(gpu=""), tmp_path)

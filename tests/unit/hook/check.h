@@ -2,8 +2,8 @@
 #ifndef CHECK_H
 #define CHECK_H
 
-#include "core/cuda_types.h"
-#include "device/attributes.h"
+#include "cuda/types.h"
+#include "cuda/attributes.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -86,8 +86,8 @@ class Coordinator(threading.Thread):
     def run(self) -> None:
         self.connection, _ = self._server.accept()
         self._server.close()
-        with self.connection, suppress(VanishError):
-            self._serve(self.connection)
+        with self.connection, suppress(VanishError, BrokenPipeError, ConnectionResetError):
+            self._serve(self.connection)  # to its end: the rank may end before it has heard an answer
 
     def _serve(self, connection: socket.socket) -> None:
         pending = b""
@@ -108,7 +108,8 @@ class Coordinator(threading.Thread):
             source = records.SourceKind.ROOFLINE
             self.tell(records.CostOf.encode(record.qid, solo, contended, 1.0, source, power, clocked, 0))
         elif record.kind == records.BYE:
-            self.tell(records.Stop.encode(0))  # all other ranks have said BYE, too
+            with suppress(BrokenPipeError):  # the rank does not wait for it, unless it has promised bytes
+                self.tell(records.Stop.encode(0))  # all other ranks have said BYE, too
         elif record.kind in records.REPLY_OF:
             reply = getattr(records, records.class_name(records.NAMES[records.REPLY_OF[record.kind]]))
             self.tell(reply.encode(record.qid, *self._answer(record)))

@@ -8,37 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import HOOK, build_script
+from .conftest import HOOK, c_program
 from .coordinator import DEVICE_FILE, device_file
 
 HERE = Path(__file__).parent
-SANITIZE = "address,undefined"
 
 
-@pytest.fixture(scope="session")
-def sanitized_library(library, tmp_path_factory):
-    return build_script().build(tmp_path_factory.mktemp("sanitized"), sanitize=SANITIZE)
-
-
-@pytest.mark.parametrize("sanitize", [False, True], ids=["plain", "sanitized"])
+@pytest.mark.parametrize(
+    "sanitize",
+    [
+        pytest.param(False, id="plain", marks=pytest.mark.thorough),
+        pytest.param(True, id="sanitized"),
+    ],
+)
 @pytest.mark.parametrize("name", ["test_memory.c", "test_graphs.c"])
 def test_c(name, sanitize, library, tmp_path, request):
     linked = request.getfixturevalue("sanitized_library") if sanitize else library
-    program, device = tmp_path / "program", device_file(tmp_path, attr__38=12345678)
-    flags = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all"] if sanitize else []
-    command = [
-        "cc",
-        "-std=gnu11",
-        "-O1",
-        "-g",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-Wno-builtin-declaration-mismatch",
-        *flags,
-    ]
-    command += [f"-I{HOOK}", f"-I{HERE}", "-o", program, HERE / name, f"-L{linked.parent}", "-l:libcuda.so.1"]
-    subprocess.run([*command, f"-Wl,-rpath,{linked.parent}"], check=True)
+    program, device = c_program(tmp_path, HERE / name, linked, sanitize), device_file(tmp_path, attr__38=12345678)
     # Handles of streams and events are kept for reuse, interned names for ever: no leak check.
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", "PHANTORA_DETACHED": "1"}
     ran = subprocess.run([program, device], capture_output=True, text=True, env=environment)
@@ -200,7 +186,7 @@ def layouts(folder, include, headers, names, header):
 @pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
 def test_layouts_agree_with_nvidias_headers(tmp_path):
     known = LAYOUTS if version_of(nvidia_headers()) >= 13 else LAYOUTS_OF_12
-    own, header = {name: f"struct {name}" for name in known}, "core/cuda_types.h"
+    own, header = {name: f"struct {name}" for name in known}, "cuda/types.h"
     headers = "#include <cuda.h>\n#include <driver_types.h>"
     theirs = layouts(tmp_path, nvidia_headers(), headers, known, header)
     assert layouts(tmp_path, HOOK, f'#include "{header}"', own, header) == theirs
@@ -233,9 +219,9 @@ def numbers(header, pattern):
 @pytest.mark.skipif(nvidia_headers() is None, reason="NVIDIA's headers are not installed")
 def test_numbers_agree_with_nvidias_headers():
     theirs = numbers(nvidia_headers() / "driver_types.h", r"cuda[A-Z]\w+") | DROPPED_ATTRIBUTES
-    ours = numbers(HOOK / "device" / "attributes.h", r"cudaDevAttr\w+")
+    ours = numbers(HOOK / "cuda" / "attributes.h", r"cudaDevAttr\w+")
     assert len(ours) > 100
-    ours |= numbers(HOOK / "core" / "cuda_types.h", r"cuda[A-Z]\w+")
+    ours |= numbers(HOOK / "cuda" / "types.h", r"cuda[A-Z]\w+")
     assert ours.items() <= theirs.items()
 
 
@@ -243,7 +229,7 @@ def test_the_cuda_12_properties_have_their_known_size(tmp_path):
     """1,032 bytes, with the compute capability at 360 and the number of SMs at 388: CUDA 12's driver_types.h."""
     source = tmp_path / "size.c"
     source.write_text(
-        '#include "core/cuda_types.h"\n'
+        '#include "cuda/types.h"\n'
         '_Static_assert(sizeof(struct cudaDeviceProp12) == 1032, "size");\n'
         '_Static_assert(offsetof(struct cudaDeviceProp12, major) == 360, "major");\n'
         '_Static_assert(offsetof(struct cudaDeviceProp12, multiProcessorCount) == 388, "SMs");\n'

@@ -6,6 +6,8 @@ import signal
 import threading
 import time
 
+import pytest
+
 from emu.contract import records
 
 from .coordinator import VanishError
@@ -164,6 +166,37 @@ def test_the_coordinator_sees_a_killed_rank_although_its_children_live(running):
 
     running(program, status=-signal.SIGKILL)  # returns when the coordinator has seen the end of the rank
     os.write(write, b"x")
+
+
+@pytest.mark.parametrize("on_first_thread", [True, False])
+def test_c_s_exit_ends_a_rank_before_anything_that_is_registered_for_it(on_first_thread, running, tmp_path):
+    """Destructors of libraries' objects are registered when the objects are made: at any time before."""
+    log = tmp_path / "log"
+    libc = ctypes.CDLL(None)
+
+    def says(text, *, kind):
+        return kind(lambda _: log.write_text(log.read_text() + text))
+
+    def program(rank):
+        log.write_text("")
+        handlers = [says(text, kind=ctypes.CFUNCTYPE(None, ctypes.c_int)) for text in ("end of the rank", ", object")]
+        waiting = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: threading.Event().wait())
+        rank.c.phantora_at_exit(handlers[0])
+        libc.on_exit(handlers[1], None)
+
+        def leave():
+            rank.c.cudaLaunchHostFunc(None, ctypes.cast(waiting, ctypes.c_void_p), None)  # is pending for good
+            libc.exit(3)
+
+        if on_first_thread:
+            leave()
+        else:
+            threading.Thread(target=leave).start()
+            threading.Event().wait()
+
+    told = running(program, status=3)
+    assert log.read_text() == "end of the rank, object"
+    assert [bye.exit_code for bye in told.of(records.BYE)] == [3]
 
 
 def test_work_of_before_the_start_is_not_told(library, tmp_path, running):

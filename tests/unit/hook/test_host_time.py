@@ -1,8 +1,10 @@
 """Host time: what is counted, on which thread, and what it costs."""
 
+import collections
 import ctypes
 import re
 import sys
+import textwrap
 import threading
 from pathlib import Path
 
@@ -38,7 +40,7 @@ def counted(rank, work):
 
 
 def test_a_host_description_names_the_kinds_that_the_library_counts():
-    text = (ROOT / "emu/hook/calls/host_costs.def").read_text()
+    text = (ROOT / "emu/hook/core/host_costs.def").read_text()
     assert tuple(re.findall(r"^CALL\(\w+, (\w+),", text, re.M)) == profiles.CALL_KINDS
     assert tuple(re.findall(r"^WORK\(\w+, (\w+),", text, re.M)) == profiles.WORK_KINDS
 
@@ -263,6 +265,31 @@ def aside(work):
     work()
 
 
+def test_what_the_emulation_uses_of_the_standard_library_is_free_but_not_what_it_calls_for_the_program(running):
+    here = str(Path(__file__))
+    rules = [(here, "ours", frame_counter.OURS), (textwrap.__file__, "", frame_counter.LIBRARY)]
+    rules.append(("<string>", "", frame_counter.LIBRARY))
+    pair = collections.namedtuple("pair", "first second")
+
+    def program(rank):
+        count_frames(rank, rules)
+        none, _ = frames_of(rank, int)
+        assert frames_of(rank, lambda: pair(1, 2))[0] == none + 2
+        wrapped, _ = frames_of(rank, lambda: textwrap.wrap("a b"))
+        assert wrapped > none + 2
+        assert frames_of(rank, lambda: ours(lambda: 0))[0] == none + 2
+        assert frames_of(rank, lambda: ours(pair, 1, 2))[0] == none + 1
+        assert frames_of(rank, lambda: ours(textwrap.wrap, "a b"))[0] == none + 1
+        assert frames_of(rank, lambda: ours(lambda: textwrap.wrap("a b")))[0] == wrapped + 1
+        assert frames_of(rank, lambda: (ours(int), pair(1, 2)))[0] == none + 2
+
+    running(program)
+
+
+def ours(function, *arguments):
+    return function(*arguments)
+
+
 def test_functions_take_host_time_on_their_thread(running):
     def program(rank):
         count_frames(rank)
@@ -364,7 +391,7 @@ def test_objects_whose_class_makes_them_in_python_cost_more(running):
 
 def test_the_emulation_s_functions_are_free_and_compiling_is_left_out():
     kinds = {(file, function): kind for file, function, kind in frame_counter.rules()}
-    assert kinds[str(ROOT / "emu") + "/", ""] == frame_counter.FREE
+    assert kinds[str(ROOT / "emu") + "/", ""] == frame_counter.OURS
     assert kinds["*/torch/_dynamo/convert_frame.py", ""] == frame_counter.ASIDE
     from emu.control.control_tensors import ControlTensors
 

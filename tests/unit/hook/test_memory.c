@@ -1,6 +1,8 @@
 /* Device memory: capacity, places, pools, virtual memory, pinned memory. Devices of 1 GiB, 64 MiB of them reserved. */
 #include "check.h"
 
+#include <pthread.h>
+
 #define MIB ((size_t)1 << 20)
 
 static size_t free_nbytes(void) {
@@ -191,6 +193,51 @@ static void patterns_and_rows(void) {
     (void)cudaGetLastError();
 }
 
+enum { PAGE = 4096, TURNS = 80 };
+
+/* What a thread stores in memory that another thread has just freed stays there. */
+static void *allocate_and_store(void *unused) {
+    for (int i = 0; i < TURNS; i++) {
+        char *p;
+        EQUAL(cudaMalloc((void **)&p, 4 * MIB), 0);
+        for (size_t at = 0; at < 4 * MIB; at += PAGE) p[at] = 1;
+        for (size_t at = 0; at < 4 * MIB; at += PAGE) EQUAL(p[at], 1);
+        EQUAL(cudaFree(p), 0);
+    }
+    return unused;
+}
+
+/* Addresses that another thread has just unmapped are mapped again, and keep what is stored there. */
+static uint64_t range;
+static void *map_and_store(void *unused) {
+    const struct CUmemAllocationProp properties = {.type = 1, .location = {.type = 1, .id = 0}};
+    uint64_t handle;
+    EQUAL(cuMemCreate(&handle, 4 * MIB, &properties, 0), 0);
+    for (int i = 0; i < TURNS;) {
+        if (cuMemMap(range, 4 * MIB, 0, handle, 0) != 0) continue;
+        char *p = (char *)range;
+        for (size_t at = 0; at < 4 * MIB; at += PAGE) p[at] = 1;
+        for (size_t at = 0; at < 4 * MIB; at += PAGE) EQUAL(p[at], 1);
+        EQUAL(cuMemUnmap(range, 4 * MIB), 0);
+        i++;
+    }
+    EQUAL(cuMemRelease(handle), 0);
+    return unused;
+}
+
+static void side_by_side(void *(*run)(void *)) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) EQUAL(pthread_create(&threads[i], NULL, run, NULL), 0);
+    for (int i = 0; i < 2; i++) EQUAL(pthread_join(threads[i], NULL), 0);
+}
+
+static void concurrent_frees(void) {
+    side_by_side(allocate_and_store);
+    EQUAL(cuMemAddressReserve(&range, 4 * MIB, 0, 0, 0), 0);
+    side_by_side(map_and_store);
+    EQUAL(cuMemAddressFree(range, 4 * MIB), 0);
+}
+
 int main(int argc, char **argv) {
     EQUAL(argc, 2);
     EQUAL(phantora_load(argv[1]), 0);
@@ -203,5 +250,6 @@ int main(int argc, char **argv) {
     expandable_segments();
     pinned();
     patterns_and_rows();
+    concurrent_frees();
     return 0;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from emu.contract.records import HeldKind
 from phantora_async.ingest import memory_holders
 from phantora_async.ingest.memory_holders import HeldMemory
 
+from ...conftest import Once
 from .test_ranges import Nvtx
 
 MIB = 1 << 20
@@ -81,13 +83,26 @@ class Allocator:
         return bool(self._hook.c.phantora_memory_grew())
 
 
+@pytest.fixture
+def in_another_process(request: pytest.FixtureRequest, once: Once) -> str:
+    """What a process without PyTorch says of all tests of this file: one line for each."""
+
+    def run(folder: Path) -> str:
+        command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", __file__]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        return subprocess.run(
+            command, cwd=request.config.rootpath, env=environment, capture_output=True, text=True, check=False
+        ).stdout
+
+    return str(once("memory-holders", run))
+
+
 @pytest.fixture(autouse=True)
 def without_torch(request: pytest.FixtureRequest) -> None:
-    """PyTorch's own libc10.so would be found in place of the stand-in: then the test runs in another process."""
+    """PyTorch's own libc10.so would be found in place of the stand-in: then the tests run in another process."""
     if "torch" in sys.modules:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", request.node.nodeid]
-        done = subprocess.run(command, cwd=request.config.rootpath, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
+        said = request.getfixturevalue("in_another_process")
+        assert f"::{request.node.name} PASSED" in said, said
         pytest.skip("has passed in a process of its own, because PyTorch is loaded in this one")
 
 

@@ -203,3 +203,22 @@ def test_a_watchdog_sleeps_on_while_the_program_makes_calls(running, tmp_path):
         assert set(naps) == {errno.ETIMEDOUT}
 
     running(program, answer=answers(FOUND_AFTER_NS))
+
+
+def test_a_communicator_that_a_rank_is_no_member_of_leaves_no_stream(running, tmp_path):
+    helper = helper_in(tmp_path)
+
+    def program(rank):
+        group = ProcessGroup(rank, helper)
+        part = ctypes.c_void_p(1)
+
+        @ctypes.CFUNCTYPE(ctypes.c_int)
+        def split():
+            return rank.c.ncclCommSplit(group.comm, -1, 0, ctypes.byref(part), None)
+
+        assert ctypes.CDLL(str(helper))._ZN4c10d16ProcessGroupNCCL12initNCCLCommEv(split) == 0
+        assert part.value is None
+
+    told = running(program, answer=lambda record: (1, 3, 8) if record.kind == records.COMM_INIT else (0, 0, 0))
+    made, gone = told.of(records.STREAM_CREATE), told.of(records.STREAM_DESTROY)
+    assert [record.stream for record in gone] == [made[-1].stream]

@@ -1,19 +1,20 @@
 #define _GNU_SOURCE
-#include "core/counters.h"
-#include "core/host.h"
-#include "core/warn.h"
-#include "data/action.h"
 #include "fakes.h"
-#include "memory/host_memory.h"
-#include "memory/memory.h"
-#include "nvtx/nvtx.h"
-#include "process/process.h"
-#include "process/sites.h"
-#include "process/thread.h"
+#include "core/run.h"
+#include "data/action.h"
 #include "graphs/capture.h"
-#include "streams/host_function.h"
+#include "memory/memory.h"
+#include "memory/pinned.h"
+#include "nvtx/nvtx.h"
+#include "op_stream/emit.h"
+#include "op_stream/trace.h"
+#include "op_stream/warn.h"
+#include "streams/launch.h"
 #include "streams/wait.h"
 #include "streams/watch.h"
+#include "threads/host.h"
+#include "threads/sites.h"
+#include "threads/thread.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -43,6 +44,7 @@ ph_watch *ph_watch_make(int device) {
     (void)device;
     return NULL;
 }
+void ph_watch_free(ph_watch *watch) { (void)watch; }
 void ph_watch_launch(ph_watch *watch) { (void)watch; }
 void ph_watch_launched(ph_watch *watch, const ph_stream *stream) {
     (void)watch;
@@ -72,10 +74,9 @@ bool ph_is_device_pointer(const void *p) {
 
 bool ph_host_pinned(const void *p) { return !ph_is_device_pointer(p); }
 
-void ph_host_function_ready(ph_action *action) {
-    (void)action;
-    CHECK(!"a host function in a test without streams");
-}
+/* Nothing comes from a coordinator, and no pages are dropped. */
+void ph_on_record(uint16_t kind, void (*take)(const unsigned char *body, size_t nbytes)) { (void)kind, (void)take; }
+void (*ph_pages_dropped)(const void *start, size_t nbytes);
 
 int ph_device_alloc(int number, size_t nbytes, void **out) {
     (void)number;
@@ -136,8 +137,11 @@ void ph_ask(uint16_t kind, void *fields, size_t nfields, const void *payload, si
 }
 
 void ph_flush(void) {}
-void ph_watch_blocked(int change) { (void)change; }
-uint32_t ph_rank(void) { return 0; }
+void ph_thread_blocked(int change) { (void)change; }
+
+void ph_thread_call_awake(char name[PH_THREAD_NAME_NBYTES]) { name[0] = 0; }
+
+void ph_thread_rename(const char *name) { (void)name; }
 void ph_host_call_of(ph_call_kind kind, const char *caller) { (void)kind, (void)caller; }
 
 /* Nothing is traced. */
@@ -201,10 +205,7 @@ void fake_replay(void *stream, int times) {
     ncaptured = 0;
 }
 
-const ph_op *ph_current_op(void) {
-    static const ph_op op = {"aten::op", "[[8, 64]]", 7};
-    return &op;
-}
+const ph_op ph_no_op = {"aten::op", "[[8, 64]]", 7}; /* no range is pushed here */
 
 const ph_cost *ph_cost_of(uint64_t key, ph_describe describe, const void *what) {
     static ph_cost cost = {.solo_ns = 1000, .contended_ns = 1500};
@@ -221,6 +222,10 @@ const ph_cost *ph_cost_of(uint64_t key, ph_describe describe, const void *what) 
 void ph_launch(ph_stream *stream, const ph_cost *cost) {
     CHECK(stream && cost);
     fake_nlaunches++;
+}
+
+void ph_launch_work(ph_stream *stream, uint64_t key, ph_describe describe, const void *what) {
+    ph_launch(stream, ph_cost_of(key, describe, what));
 }
 
 __thread ph_thread *ph_this_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));

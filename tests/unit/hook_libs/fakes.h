@@ -6,7 +6,7 @@
 #include "core/config.h"
 #include "costs/cost.h"
 #include "data/data.h"
-#include "streams/segment.h"
+#include "op_stream/segment.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,3 @@
 /* The refused calls that the tests meet: in the library lists.c makes them all. */
-#include "core/warn.h"
+#include "op_stream/warn.h"
 int ncclCommShrink(void) { return ph_refuse("ncclCommShrink", 5); }

@@ -1,4 +1,5 @@
 /* The data engine: what is pending, in which order deferred actions run, what is known. */
+#include "data/action.h"
 #include "fakes.h"
 
 #include <pthread.h>

@@ -18,24 +18,25 @@ def sources(folder: str, *names: str) -> list[Path]:
 
 
 DATA = [
-    *sources("data", "data", "moves", "known", "intervals", "strided", "pending", "python_actions"),
-    *sources("sources", "source", "source_map", "store", "table", "remote", "taken", "host_names"),
-    *sources("process", "python"),
-    *sources("core", "alloc", "hash"),
+    *sources("data", "data", "moves", "known", "intervals", "strided", "pending", "python_actions", "taken"),
+    *sources("sources", "source", "source_map", "store", "contents", "table", "remote", "host_names"),
+    *sources("threads", "python"),
+    *sources("core", "alloc", "hash", "lock"),
 ]
 TESTS = {
     "test_data.c": DATA,
     "test_nccl.c": [
         *DATA,
-        *sources("nccl", "collectives", "comm", "group", "misc", "references"),
-        *sources("calls", "versions"),
+        *sources("nccl", "collectives", "comm", "group", "members", "misc", "references"),
+        *sources("device", "versions"),
     ],
     "test_math.c": [
         *DATA,
         *sources("cudnn", "handle", "backend", "descriptors", "graph", "work"),
         *sources("cublas", "handle", "gemm", "other", "lt"),
-        *sources("costs", "library", "signature"),
-        *sources("calls", "versions"),
+        *sources("kernels", "library"),
+        *sources("costs", "signature"),
+        *sources("device", "versions"),
     ],
 }
 COMPILE = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{HOOK}", f"-I{HERE}"]
@@ -43,12 +44,18 @@ COMPILE = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{HOOK}"
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
 
-@pytest.mark.parametrize("sanitize", ["", "address,undefined"], ids=["plain", "sanitized"])
+@pytest.mark.parametrize(
+    "sanitize",
+    [
+        pytest.param("", id="plain", marks=pytest.mark.thorough),
+        pytest.param("address,undefined", id="sanitized"),
+    ],
+)
 @pytest.mark.parametrize("name", TESTS)
 def test_c(name: str, sanitize: str, tmp_path: Path) -> None:
     program = tmp_path / "program"
     compiled = [HERE / name, HERE / "fakes.c", HERE / "refused.c", *TESTS[name]]
-    flags = [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all"] if sanitize else []
+    flags = [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", "-DPH_CHECK_LOCKS"] if sanitize else []
     subprocess.run(["cc", *COMPILE, *flags, "-o", program, *compiled, "-lpthread", "-ldl"], check=True)
     # Communicator handles are kept for threads that may still ask about them: no leak check.
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}

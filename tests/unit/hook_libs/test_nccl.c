@@ -1,4 +1,5 @@
 /* NCCL: which calls become which records. */
+#include "data/action.h"
 #include "fakes.h"
 
 #include <pthread.h>
@@ -12,6 +13,8 @@ int ncclCommInitRank(comm **, int, unique_id, int);
 int ncclCommInitRankConfig(comm **, int, unique_id, int, void *);
 int ncclCommInitAll(comm **, int, const int *);
 int ncclCommSplit(comm *, int, int, comm **, void *);
+void phantora_comm_members(const void *, const uint32_t *, uint32_t);
+void phantora_split_members(const uint32_t *, uint32_t);
 int ncclCommDestroy(comm *);
 int ncclCommAbort(comm *);
 int ncclCommCount(const comm *, int *);
@@ -84,6 +87,23 @@ static void splits_are_numbered(void) {
     CHECK(first->color == 5 && first->key == 9 && first->seq == 0 && second->color == -1 && second->seq == 1 &&
           none == NULL);
     CHECK(ncclCommCount(child, &count) == 0 && count == 2);
+}
+
+static void questions_carry_told_members(void) {
+    comm *it;
+    unique_id id;
+    const uint32_t members[] = {2, 9, 4}, part[] = {1, 2, 9, 4};
+    fake_reset();
+    CHECK(ncclGetUniqueId(&id) == 0);
+    phantora_comm_members(&id, members, 3);
+    phantora_split_members(part, 4);
+    CHECK(ncclCommInitRank(&it, 3, id, 1) == 0);
+    CHECK(fake_records[0].payload_nbytes == 128 + sizeof members &&
+          memcmp(fake_records[0].payload + 128, members, sizeof members) == 0);
+    CHECK(ncclCommSplit(it, 5, 9, &it, NULL) == 0 && fake_records[1].payload_nbytes == sizeof part);
+    CHECK(memcmp(fake_records[1].payload, part, sizeof part) == 0);
+    phantora_split_members(NULL, 0);
+    CHECK(ncclCommSplit(it, 5, 9, &it, NULL) == 0 && fake_records[2].payload_nbytes == 0);
 }
 
 static void creations_of_a_group_go_out_together(void) {
@@ -213,9 +233,25 @@ static void integers_may_have_an_unwritten_end(void) {
     comm *it = make(2, 0);
     int *a = fake_device(64), three = 3;
     ph_data_copy(a, &three, 4);
-    CHECK(ncclSend(a, 4, INT32, 1, it, NULL) == 0 && op_of(0, 0)->data_nbytes == 16 && data_of(0)[0] == 3);
-    CHECK(ncclAllReduce(a, a, 4, INT32, SUM, it, NULL) == 0 && op_of(1, 0)->data_nbytes == 0);
-    ph_data_arrived(op_of(1, 0)->token, NULL, 0, false);
+    CHECK(ncclSend(a, 4, INT32, 1, it, NULL) == 0 && op_of(0, 0)->data_nbytes == UINT64_MAX);
+    CHECK(((const struct ph_NCCL_DATA *)(const void *)fake_records[1].fields)->assumed == PH_SOME_KNOWN);
+    const uint64_t known = 0xf;
+    CHECK(memcmp(fake_records[1].payload, &known, 8) == 0 && memcmp(fake_records[1].payload + 8, &three, 4) == 0);
+    CHECK(ncclAllReduce(a, a, 4, INT32, SUM, it, NULL) == 0 && op_of(2, 0)->data_nbytes == 0);
+    ph_data_arrived(op_of(2, 0)->token, NULL, 0, 0);
+}
+
+static void what_has_arrived_may_be_known_in_part(void) {
+    comm *it = make(2, 0);
+    int *a = fake_device(64);
+    const struct {
+        uint64_t known;
+        int values[4];
+    } arrived = {0xf0f0, {0, 5, 0, 7}};
+    CHECK(ncclRecv(a, 4, INT32, 1, it, NULL) == 0);
+    ph_data_arrived(op_of(0, 0)->token, &arrived, sizeof arrived, PH_SOME_KNOWN);
+    CHECK(a[1] == 5 && a[3] == 7 && ph_data_known(a + 1, 4) && ph_data_known(a + 3, 4));
+    CHECK(!ph_data_known_any(a, 4) && !ph_data_known_any(a + 2, 4));
 }
 
 static void one_rank_copies(void) {
@@ -276,6 +312,7 @@ static void ends_and_errors(void) {
 int main(void) {
     creation_asks();
     splits_are_numbered();
+    questions_carry_told_members();
     creations_of_a_group_go_out_together();
     small_data_travels();
     large_and_unknown_data_stays();
@@ -285,6 +322,7 @@ int main(void) {
     pending_input_follows();
     assumed_input_follows();
     integers_may_have_an_unwritten_end();
+    what_has_arrived_may_be_known_in_part();
     one_rank_copies();
     made_operators_carry_their_factor();
     graphs_replay();

@@ -70,15 +70,25 @@ def test_an_ended_rank_is_missed_by_those_who_called_and_those_who_will() -> Non
         matching.rank_ended(1)
 
 
-def test_a_size_that_differs_is_named_with_both_calls() -> None:
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ({"count": 4}, {"count": 8}, ("all_reduce #0 of 4 f32", "all_reduce #0 of 8 f32")),
+        ({"dtype": 7}, {"dtype": 2}, ("of 4 f32", "of 4 i32")),
+        ({"redop": 0}, {"redop": 2}, ("f32 (sum)", "f32 (max)")),
+        ({"op": NcclKind.BROADCAST, "peer": 0}, {"op": NcclKind.BROADCAST, "peer": 1}, ("root rank 0", "root rank 1")),
+        ({}, {"op": NcclKind.BROADCAST}, ("all_reduce #0", "broadcast #0")),
+    ],
+)
+def test_calls_that_differ_are_named(one: dict[str, int], other: dict[str, int], expected: tuple[str, str]) -> None:
     matching, comm = matching_of([0, 1])
-    matching.join(0, call(comm, count=4), site=7)
+    matching.join(0, call(comm)._replace(**one), site=7)
     with pytest.raises(Mismatch, match="called different collectives as their number 0") as raised:
-        matching.join(1, call(comm, count=8), site=9)
+        matching.join(1, call(comm)._replace(**other), site=9)
     mine, theirs = raised.value.sides
     assert (mine.ranks, mine.sites, theirs.ranks, theirs.sites) == ((0,), (7,), (1,), (9,))
-    assert mine.call.startswith("all_reduce #0 of 4 f32")
-    assert theirs.call.startswith("all_reduce #0 of 8 f32")
+    assert expected[0] in mine.call
+    assert expected[1] in theirs.call
 
 
 def test_a_rank_waits_in_the_oldest_call_that_others_have_not_made() -> None:

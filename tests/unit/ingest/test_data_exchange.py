@@ -43,8 +43,8 @@ def run(
     for rank, encoded in sent:
         (data,), _ = records.decode_down(encoded)
         assert isinstance(data, records.Data)
-        assert data.token == 100 + comm.place[rank]
-        outputs[comm.place[rank]] = data.payload
+        assert data.token == 100 + comm.rank_of[rank]
+        outputs[comm.rank_of[rank]] = data.payload
     return outputs
 
 
@@ -140,6 +140,40 @@ def test_integers_are_assumed_where_an_input_is_unknown() -> None:
         assert exchange.join(11, collective, call._replace(token=2, data_nbytes=0), b"") == [
             (rank, records.Data.encode(token, token, assumed, payload=known)) for rank, token in ((10, 1), (11, 2))
         ]
+
+
+def partly(op: int, redop: int = SUM) -> list[tuple[int, bytes]]:
+    """What two members get: `assumed`, and the payload. The first knows bytes 0 and 2 of its four alone."""
+    comm, exchange = comm_of(2), DataExchange()
+    nbytes = 2 if op in (NcclKind.ALL_TO_ALL, NcclKind.REDUCE_SCATTER) else 4
+    collective = Collective(comm, 0, op, U8, redop, nbytes, 0, comm.members)
+    call = records.NcclOp(5, 0, op, U8, redop, 0, nbytes, 1, FOLLOWS, 1.0)
+    for rank in (10, 11):
+        collective.joined.append(rank)
+        assert exchange.join(rank, collective, call._replace(token=rank), b"") == []
+    mask = bytes([0b0101]) + bytes(7)
+    (first, second), _ = records.decode_up(
+        records.NcclData.encode(0, 5, 0, op, 0, 2, payload=mask + b"a\0c\0")
+        + records.NcclData.encode(0, 5, 0, op, 0, 0, payload=b"wxyz")
+    )
+    assert exchange.late(10, first) == []
+    got = []
+    for _, answer in exchange.late(11, second):
+        _, assumed = struct.unpack_from("<QQ", answer, 16)
+        got.append((assumed, answer[32:]))
+    return got
+
+
+def test_bytes_that_a_member_does_not_know_are_unknown_in_the_outputs() -> None:
+    def masked(bits: int, data: bytes) -> tuple[int, bytes]:
+        return 2, bytes([bits]) + bytes(7) + data
+
+    assert [one[:2] for one in partly(NcclKind.ALL_GATHER)] == [masked(0b11110101, b"a\0c\0wxyz")] * 2
+    assert [(a, d[:12]) for a, d in partly(NcclKind.ALL_TO_ALL)] == [
+        masked(0b1101, b"a\0wx"), masked(0b1101, b"c\0yz")
+    ]  # fmt: skip
+    assert [(a, d[:12]) for a, d in partly(NcclKind.ALL_REDUCE, MAX)] == [masked(0b0101, b"wxyz")] * 2
+    assert [(a, d[:10]) for a, d in partly(NcclKind.REDUCE_SCATTER, MAX)] == [masked(1, b"wx"), masked(1, b"yz")]
 
 
 def test_inputs_of_a_wrong_size_name_the_rank() -> None:

@@ -12,6 +12,7 @@ from phantora_async.errors import ProtocolError
 from phantora_async.ingest.launch_counts import LaunchCounts, Launched
 
 SLOWED_NS = 7
+MOST = 1 << 62
 """Of each launch."""
 
 
@@ -33,7 +34,7 @@ def test_launches_between_steps_leave_out_those_before_and_after() -> None:
     counts = LaunchCounts()
     for launches in ({"k1": 100}, {"k1": 1, "k2": 5}, {"k1": 2}, {"k1": 4, "k3": 1}):
         counts.add(0, told(**launches))
-        counts.marker(step())
+        counts.marker(step(), reached=MOST)
     counts.add(0, told(k1=1000))
     assert counts.total == launched({1: 1107, 2: 5, 3: 1})
     assert counts.between_steps(0, 3) == launched({1: 7, 2: 5, 3: 1})
@@ -44,10 +45,20 @@ def test_counts_at_a_step_that_is_not_kept_are_not_known() -> None:
     counts = LaunchCounts()
     for _ in range(6):
         counts.add(0, told(k1=1))
-        counts.marker(step())
+        counts.marker(step(), reached=MOST)
     assert counts.between_steps(2, 5) == launched({1: 3})
     assert counts.between_steps(3, 5) is None
     assert counts.between_steps(2, 4) is None, "the run goes on: what was launched until step 4 is not kept"
+
+
+def test_counts_of_a_rank_that_is_ahead_are_those_of_the_steps_that_were_simulated() -> None:
+    counts = LaunchCounts()
+    for step_ends in range(6):
+        counts.add(0, told(k1=10**step_ends))
+        counts.marker(step(), reached=min(step_ends, 4))
+    assert counts.between_steps(2, 3) == launched({1: 1000})
+    assert counts.between_steps(2, 5) == launched({1: 111000})
+    assert counts.between_steps(0, 1) is None, "virtual time has gone on"
 
 
 def test_a_record_that_is_too_short_is_refused() -> None:

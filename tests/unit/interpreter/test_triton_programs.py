@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from emu.interpreter.triton_programs import one_line, parameter_widths, stored_through
+from emu.formats.ttir import one_line
+from emu.interpreter.triton_programs import parameter_widths, stored_through
 
 PROGRAM = """
 #loc = loc("kernel.py":3:0)

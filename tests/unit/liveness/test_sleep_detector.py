@@ -174,7 +174,7 @@ def test_what_a_server_forks_for_a_rank_s_program_counts_as_the_rank_s() -> None
 
 def test_a_thread_that_waits_for_its_own_process_is_awake() -> None:
     """As the hook library marks it; the name is the same on both sides."""
-    assert f'#define AWAKE "{AWAKE}"' in (ROOT / "emu/hook/process/thread.c").read_text()
+    assert f'#define AWAKE "{AWAKE}"' in (ROOT / "emu/hook/threads/thread.c").read_text()
     code = (
         f"import ctypes, sys; call = ctypes.CDLL(None).prctl; call(15, b'{AWAKE}'); print(1, flush=True);"
         "sys.stdin.readline(); call(15, b'python'); print(2, flush=True); sys.stdin.readline()"
@@ -195,3 +195,19 @@ def test_a_thread_that_waits_for_its_own_process_is_awake() -> None:
     finally:
         child.kill()
         child.communicate()
+
+
+def test_a_stopped_process_is_told_from_one_that_sleeps() -> None:
+    child = subprocess.Popen(["sleep", "1000"])
+    try:
+        sleepers = SleepDetector(ProcFs())
+        sleepers.look(0, child.pid, 0)
+        assert not sleepers.stopped(0)
+        child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        sleepers.look(0, child.pid, 0)
+        assert sleepers.look(0, child.pid, 0)
+        assert sleepers.stopped(0)
+    finally:
+        child.kill()
+        child.wait()

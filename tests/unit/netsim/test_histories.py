@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,11 @@ from netsim import Changes, Group, Link, Network, Topology
 from netsim.units import ns_from_ticks, rate_from_gbps, ticks_from_ns
 from tests.unit.netsim import oracle
 
-QUICK = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = pytest.mark.parametrize("examples", [100, pytest.param(1500, marks=pytest.mark.thorough)])
+
+
+def given_many(examples: int) -> settings:
+    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class _NoRoutes:
@@ -120,9 +125,12 @@ def histories(draw: st.DrawFn) -> tuple[list[float], list[tuple[Any, ...]]]:
     return gbps, draw(st.lists(step, min_size=2, max_size=30))
 
 
-@given(histories())
-@QUICK
-def test_any_history_gives_the_plain_answer(history: tuple[list[float], list[tuple[Any, ...]]]) -> None:
+@EXAMPLES
+def test_any_history_gives_the_plain_answer(examples: int) -> None:
+    given_many(examples)(given(histories())(check_history))()
+
+
+def check_history(history: tuple[list[float], list[tuple[Any, ...]]]) -> None:
     gbps, steps = history
     world = World(gbps)
     for number, step in enumerate(steps):
@@ -142,9 +150,13 @@ def test_any_history_gives_the_plain_answer(history: tuple[list[float], list[tup
     world.verify()
 
 
-@given(st.lists(st.tuples(st.integers(0, 3000), groups(4)), min_size=2, max_size=12), st.randoms(use_true_random=False))
-@QUICK
-def test_every_permutation_gives_the_same_bits(flows: list[tuple[int, Group]], random: Any) -> None:
+@EXAMPLES
+def test_every_permutation_gives_the_same_bits(examples: int) -> None:
+    flows = st.lists(st.tuples(st.integers(0, 3000), groups(4)), min_size=2, max_size=12)
+    given_many(examples)(given(flows, st.randoms(use_true_random=False))(check_permutations))()
+
+
+def check_permutations(flows: list[tuple[int, Group]], random: Any) -> None:
     answers = []
     for _ in range(3):
         order = list(range(len(flows)))

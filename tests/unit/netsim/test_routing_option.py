@@ -79,4 +79,4 @@ def test_the_command_refuses_a_wrong_word_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "flows.csv").write_text("src,dst,bytes,start_ns\na,b,1000,0\n")
     with pytest.raises(UsageError) as caught:
         _command(tmp_path, "")
-    assert "net.toml:3: network.routing: expected a string, not 5" in caught.value.message
+    assert "net.toml:3: network.routing: expected a non-empty string, found 5" in caught.value.message

@@ -38,7 +38,7 @@ def width(parts: int) -> int:
 
 
 def device(parts: int) -> Device:
-    made = Device(Host(0, 0), 0)
+    made = Device(Host(0, 0, None), 0, None)
     made.samples = Samples(parts)
     made.since_ns = 0
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ import pytest_asyncio
 pytest.importorskip("aiohttp")
 import aiohttp
 
+from phantora_async.pages import live_server
 from phantora_async.pages.live_page import LivePage
 from phantora_async.pages.live_server import LiveServer
 from phantora_async.pages.pace import EVERY_S, Pace
@@ -23,9 +25,15 @@ from .test_page import HOSTILE, Parsed, report
 TOKEN = "a-token"
 
 
+@pytest.fixture
+def told() -> list[str]:
+    """What the user is told."""
+    return []
+
+
 @pytest_asyncio.fixture
-async def server() -> AsyncIterator[LiveServer]:
-    it = LiveServer(socket.create_server(("127.0.0.1", 0)), TOKEN, HOSTILE)
+async def server(told: list[str]) -> AsyncIterator[LiveServer]:
+    it = LiveServer(socket.create_server(("127.0.0.1", 0)), TOKEN, HOSTILE, told.append)
     await it.start()
     yield it
     await it.close({})
@@ -92,6 +100,104 @@ async def test_it_listens_on_this_machine_alone(server: LiveServer) -> None:
     assert server.url.startswith("http://127.0.0.1:")
 
 
+def place_of(server: LiveServer) -> tuple[str, int]:
+    return "127.0.0.1", int(server.url.partition("1:")[2].partition("/")[0])
+
+
+async def answer(server: LiveServer, said: bytes) -> bytes:
+    """The answer's first line."""
+    reader, writer = await asyncio.open_connection(*place_of(server))
+    writer.write(said)
+    with contextlib.suppress(ConnectionError):
+        line = await asyncio.wait_for(reader.readline(), 5)
+    writer.close()
+    return line
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        bytes(2000),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: {host}\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: {host}\r\nX: " + b"a" * 20_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: {host}\r\n" + b"X: y\r\n" * 50_000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: -1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n",
+        b"GET http://[::1 HTTP/1.1\r\nHost: {host}\r\n\r\n",
+        b"CONNECT [ HTTP/1.1\r\nHost: {host}\r\n\r\n",
+        "GET /?token=ü HTTP/1.1\r\nHost: {host}\r\n\r\n".encode(),
+        b"GET /?token=a-token HTTP/1.1\r\nHost: {host}\r\nHost: evil.example\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+async def test_malformed_requests_are_answered_without_a_word(
+    server: LiveServer,
+    told: list[str],
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    said: bytes,
+) -> None:
+    host = "{}:{}".format(*place_of(server)).encode()
+    assert b" 400 " in await answer(server, said.replace(b"{host}", host))
+    assert (told, caplog.records, capfd.readouterr()) == ([], [], ("", ""))
+
+
+async def test_what_is_no_event_stream_is_ignored(
+    server: LiveServer, told: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A body that is not what its head says, and frames after an upgrade that nobody granted."""
+    heads = (b"Content-Encoding: gzip\r\nContent-Length: 5", b"Connection: Upgrade\r\nUpgrade: websocket")
+    for path in (b"/", b"/events"):
+        for head in heads:
+            host = "{}:{}".format(*place_of(server)).encode()
+            request = b"GET %s?token=a-token HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n\xff\xff\xff\xff\xff"
+            assert b" 200 " in await answer(server, request % (path, host, head))
+    assert (told, capfd.readouterr()) == ([], ("", ""))
+
+
+async def test_an_error_of_our_own_is_told_in_a_line(
+    server: LiveServer, client: aiohttp.ClientSession, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(request: Any) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(server, "_check", broken)
+    async with client.get(server.url) as response:
+        assert response.status == 500
+    assert len(told) == 1
+    assert told[0].endswith("KeyError('x')")
+    assert "\n" not in told[0]
+
+
+async def test_silent_connections_do_not_keep_a_viewer_out(server: LiveServer, client: aiohttp.ClientSession) -> None:
+    server.publish({"a": 1})
+    async with client.get(events_of(server)) as first:
+        assert await next_event(first.content) == ("message", {"a": 1})
+        silent = [await asyncio.open_connection(*place_of(server)) for _ in range(300)]
+        async with client.get(events_of(server)) as second:
+            assert await next_event(second.content) == ("message", {"a": 1})
+            server.publish({"a": 2})
+            assert await next_event(first.content) == ("message", {"a": 2}), "viewers keep their places"
+        assert len(server._visits) <= live_server.MOST_VISITORS
+    for _, end in silent:
+        end.close()
+
+
+async def test_a_connection_that_looks_at_nothing_is_closed(
+    server: LiveServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_server, "PATIENCE_S", 0.1)
+    server.publish({"a": 1})
+    async with client.get(events_of(server)) as viewer:
+        assert await next_event(viewer.content) == ("message", {"a": 1})
+        assert await answer(server, b"GET / HTTP/1.1\r\n") == b""
+        server.publish({"a": 2})
+        assert await next_event(viewer.content) == ("message", {"a": 2})
+
+
 async def test_viewers_are_sent_what_changes(server: LiveServer, client: aiohttp.ClientSession) -> None:
     server.publish({"a": 1, "b": [HOSTILE.replace("\ud800", "")]})
     async with client.get(events_of(server)) as one:
@@ -141,7 +247,7 @@ async def test_a_run_without_viewers_is_not_asked(client: aiohttp.ClientSession)
             asked.append("report")
             return report()
 
-    page = LivePage(socket.create_server(("127.0.0.1", 0)), TOKEN, "train.py", ("--lr", "1"))
+    page = LivePage(socket.create_server(("127.0.0.1", 0)), TOKEN, "train.py", ("--lr", "1"), print)
     await page.start()
     shown = asyncio.create_task(page.show(Run()))
     await asyncio.sleep(0.05)

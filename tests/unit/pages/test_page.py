@@ -7,6 +7,8 @@ import copy
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -146,3 +148,32 @@ def test_without_a_name_the_latest_run_is_shown(
     (tmp_path / "phantora-runs" / "one" / "report.json").write_text(json.dumps(report()))
     assert cli.run(["report"]) == 0
     assert "a step takes 1.6 µs" in capsys.readouterr().out
+
+
+def shown(content: dict[str, Any], folder: Path) -> list[str]:
+    """The page's texts, a section a line, as its scripts make them."""
+    if shutil.which("node") is None:
+        pytest.skip("needs node")
+    file = folder / "page.html"
+    file.write_text(page(view(content)), encoding="utf-8", errors="replace")
+    run = ["node", str(Path(__file__).with_name("dom.js")), str(file)]
+    return subprocess.run(run, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_figures_on_the_page_name_their_windows(tmp_path: Path) -> None:
+    sections = shown(report(), tmp_path)
+    assert "whole run: 12.0 µs simulated" in sections[0]
+    assert any("median of steps 4 to 5" in line and "Step 1 begins with the run" in line for line in sections)
+    assert any("Mean over ranks, in steps 4 to 5" in line for line in sections)
+    content = report()
+    for name in ("first_listed", "first_counted", "last_counted"):
+        del content["simulated"]["step"][name]
+    assert any("median of the steps that count" in line for line in shown(content, tmp_path))
+
+
+def test_a_page_of_a_run_without_gpus_shows_no_step_time(tmp_path: Path) -> None:
+    content = report()
+    content["simulated"]["gpu_use"] = {"unused_ranks": [0, 1], "causes": []}
+    sections = shown(content, tmp_path)
+    assert "NO EMULATED GPU WAS USED" in sections[0]
+    assert not any("A step takes" in line for line in sections)

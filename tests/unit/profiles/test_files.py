@@ -83,9 +83,13 @@ def test_user_copy_overrides(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("sm_count = 132 ", "sm_count = 0 ", r"mine\.toml:5: sm_count: expected an integer from 1 to 10000, found 0"),
-        ("sm_count = 132 ", 'sm_count = "132" ', r"mine\.toml:5: sm_count: expected an integer"),
-        ("sm_count = 132 ", "sm_count = true ", r"mine\.toml:5: sm_count: expected an integer"),
+        (
+            "sm_count = 132 ",
+            "sm_count = 0 ",
+            r"mine\.toml:5: sm_count: expected a whole number from 1 to 10000",
+        ),
+        ("sm_count = 132 ", 'sm_count = "132" ', r"mine\.toml:5: sm_count: expected a whole number"),
+        ("sm_count = 132 ", "sm_count = true ", r"mine\.toml:5: sm_count: expected a whole number"),
         ("sm_count = 132 ", "sm_counts = 132 ", r"sm_count: missing"),
         ("sm_count = 132 ", "sm_count = 132\nsms = 1 ", r"mine\.toml:6: sms: unknown key; known ones here: .*sm_count"),
         ("bus_width_bits", "bus_width", r"memory\.bus_width_bits: missing"),
@@ -98,7 +102,7 @@ def test_user_copy_overrides(tmp_path: Path) -> None:
         ("[pcie]", "[pci]", r"pcie: missing"),
         ("sms = 24", "sms = 132", r"nccl\.sms: expected less than sm_count"),
         ("1_311_571_968", "150_109_880_320", r"memory\.reserved_nbytes: expected less than total_nbytes"),
-        ("[pcie] ", "[pcie ", r"not valid TOML: .*line"),
+        ("[pcie] ", "[pcie ", r"not TOML: .*line"),
     ],
 )
 def test_malformed_gpu(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -132,7 +136,7 @@ def test_missing_and_binary_files(tmp_path: Path) -> None:
         profiles.load_gpu(tmp_path / "none.toml")
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(profiles.ProfileError, match="cannot be read"):
+    with pytest.raises(profiles.ProfileError, match="expected UTF-8 text"):
         profiles.load_gpu(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import profiles
 from profiles.host_fit import fit
+from profiles.tools.host_error import expected, machines
 
 KINDS = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
 KNOWN = profiles.load_host("xeon-h200")
@@ -21,6 +23,17 @@ def test_shipped_hosts_say_where_they_come_from_and_how_they_spread(name: str) -
     assert {"cpu", "python", "torch", "date", "programs"} <= set(host.measured)
     assert host.spread.fast < 1 < host.spread.slow
     assert host.spread.error > 0
+
+
+def test_the_spread_is_that_of_machines_which_were_left_out() -> None:
+    """Each machine is where the others say; the shipped description has what all of them say."""
+    lines = (Path(__file__).parents[3] / "docs" / "data" / "host-machines.jsonl").read_text().splitlines()
+    medians = [json.loads(line)["median"] for line in lines]
+    for n, median in enumerate(medians):
+        fast, slow = expected(medians[:n] + medians[n + 1 :])
+        assert fast <= median <= slow
+    assert (KNOWN.spread.fast, KNOWN.spread.slow) == pytest.approx(expected(medians), abs=0.006)
+    assert f"{len(medians)} of {len(medians)} held" in machines(lines)
 
 
 def test_a_written_host_is_read_back(tmp_path: Path) -> None:
@@ -114,7 +127,7 @@ def test_the_error_is_that_of_programs_left_out() -> None:
 
 def test_the_only_program_with_a_kind_says_nothing_about_the_error() -> None:
     """Without it the cost of that kind is the known host's, which may be far from this one's."""
-    counts = {f"p{i}": {"op": 1000.0 + 100 * i, "frame": 500.0 * i} for i in range(6)}
+    counts = {f"p{i}": {"op": 1000.0 + 100 * i, "frame": (0.0, 3e3, 3e4)[i % 3]} for i in range(6)}
     times = {name: 2.0 * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items()) for name, units in counts.items()}
     counts["tables"] = {"fresh_table_kib": 1000.0, "op": 10.0}
     times["tables"] = 2 * KNOWN.cost_ns["fresh_table_kib"] * 1000.0
@@ -122,3 +135,14 @@ def test_the_only_program_with_a_kind_says_nothing_about_the_error() -> None:
     assert "tables" not in found.errors
     assert set(found.errors) == {f"p{i}" for i in range(6)}
     assert found.cost_ns["fresh_table_kib"] == pytest.approx(2 * KNOWN.cost_ns["fresh_table_kib"], rel=0.1)
+
+
+def test_programs_of_the_same_work_are_left_out_together() -> None:
+    """Two that do the same would predict each other, whatever the host costs elsewhere."""
+    counts = {f"p{i}": {"op": 1000.0 + 100 * i, "frame": 4000.0 + 5000.0 * (i % 4)} for i in range(6)}
+    counts |= {"alone": {"op": 5000.0, "frame": 1.0}, "again": {"op": 5100.0, "frame": 2.0}}
+    times = timed(counts, KNOWN.cost_ns, ("op", "frame"))
+    times |= {name: 2 * times[name] for name in ("alone", "again")}
+    found = fit(counts, KNOWN.cost_ns, None, times)
+    assert found.errors["alone"] < -0.3
+    assert found.errors["again"] < -0.3

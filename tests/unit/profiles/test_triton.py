@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 import profiles
-from profiles.errors import ProfileError
+from formats.ttir import TtirError, read_program
 from profiles.triton.interpreter import launch_work
-from profiles.triton.program import read_program
 
 GPU = profiles.load_gpu("h200")
 ADD = """module {
@@ -95,5 +94,5 @@ def test_what_is_no_program_is_priced_by_its_grid(program: str) -> None:
 
 
 def test_a_program_has_one_public_function() -> None:
-    with pytest.raises(ProfileError, match="no public function"):
+    with pytest.raises(TtirError, match="no public function"):
         read_program("module {|}")

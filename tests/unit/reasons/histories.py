@@ -7,9 +7,9 @@ from typing import Any
 
 from emu.contract import records
 from phantora_async.reasons.critical_path import Piece, walk
-from phantora_async.reasons.recording import RecordedTimeline, Recorder
+from phantora_async.reasons.recording import Recorder
 from phantora_async.reasons.waits import waits
-from phantora_async.virtual_time import Collective, Stop
+from phantora_async.virtual_time import Collective, Stop, Timeline
 
 from ..virtual_time.scripted import FixedNetwork, Script, new_fact_builder
 
@@ -33,12 +33,13 @@ def nbytes(collective: Collective) -> int:
 
 
 def recorded(facts: Sequence[Sequence[Any]], duration_ns: Callable[[Collective], int] = nbytes) -> Recorder:
-    timeline = RecordedTimeline(len(facts), FixedNetwork(duration_ns), 1024)
+    timeline, recorder = Timeline(len(facts), FixedNetwork(duration_ns), 1024), Recorder(len(facts))
+    timeline.listen(recorder, range(len(facts)))
     for rank, mine in enumerate(facts):
         timeline.feed(rank, mine)
     while timeline.run(1000) is Stop.BUDGET:
         continue
-    return timeline.recorder
+    return recorder
 
 
 def path_of(scripts: Sequence[Script], first: int = 0, last: int = 1) -> list[Piece]:

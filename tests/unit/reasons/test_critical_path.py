@@ -6,10 +6,10 @@ from itertools import pairwise
 
 from hypothesis import given
 
-from emu.contract import records
 from phantora_async.reasons.critical_path import HOST, OUTSIDE, Piece, walk
-from phantora_async.reasons.recording import OUTSIDE_NBYTES, Recorder
+from phantora_async.reasons.recording import Recorder
 from phantora_async.reasons.waits import PEER, STRAGGLER, waits
+from phantora_async.virtual_time import UnseenFact
 
 from ..virtual_time.programs import Program, programs, write
 from ..virtual_time.scripted import Script, scripts
@@ -142,7 +142,7 @@ def test_a_pipeline_s_bubble() -> None:
 
 
 def test_a_wait_outside_of_cuda_is_told_from_work() -> None:
-    waited = records.HostAdvance(records.HOST_ADVANCE, 0, OUTSIDE_NBYTES, 500, b"")
+    waited = UnseenFact.of(500)
     facts = facts_of([one().step().advance(40).step(after=60).bye()])
     facts[0].insert(-2, waited)
     recorder = recorded(facts)

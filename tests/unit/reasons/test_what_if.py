@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from emu.contract import records
+from emu.contract.records import MarkerKind, ScopeKind
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.reasons import what_if
 from phantora_async.reasons.contents import COMPUTE, COPIES, Contents
+from phantora_async.reasons.window import Window
+from phantora_async.virtual_time import UnseenFact
 from profiles import CostModel, Gpu, load_cluster, load_gpu
 
 GEMM = "gemm;cublasGemmEx;t;n;8192;8192;8192;1;bf16;bf16;bf16;f32;default;aten::mm;[[8192, 8192], [8192, 8192]]"
@@ -47,10 +50,15 @@ def segment(solo_ns: int, contended_ns: int, launched_ns: int = 0, content: int 
     return decoded(records.Segment.encode(40, 1, 4, solo_ns, contended_ns, launched_ns + solo_ns, solo_ns, content))
 
 
+def priced(facts: list[list[Any]], contents: Contents, gpu: Gpu, step: int = 1) -> list[list[Any]]:
+    """As on that GPU. `step`: the number of the step that the facts are; those before were the same."""
+    return what_if.Before(Window(facts, -1, 0, step, 0), contents, GPU).on(gpu, CostModel(gpu), facts)
+
+
 @pytest.mark.parametrize("faster", [what_if.faster_compute, what_if.faster_memory])
 def test_segments_take_what_their_kernels_take_on_the_other_gpu(contents: Contents, faster: Any) -> None:
     before, after = durations(GPU), durations(faster(GPU))
-    ((found,),) = what_if.priced_for([[segment(*before, launched_ns=700)]], contents, GPU, CostModel(faster(GPU)))
+    ((found,),) = priced([[segment(*before, launched_ns=700)]], contents, faster(GPU))
     assert after[0] < before[0]
     assert (found.solo_ns, found.contended_ns) == after
     assert found.tail_ns == 700 + after[0]
@@ -61,13 +69,36 @@ def test_what_the_power_limit_adds_changes_with_the_kernels(contents: Contents) 
     faster_ns, _ = durations(what_if.faster_compute(GPU))
     work_ns, faster_work_ns = solo_ns - 4 * GAP_NS, faster_ns - 4 * GAP_NS
     slowed = segment(solo_ns + work_ns // 10, contended_ns + work_ns // 10)
-    ((found,),) = what_if.priced_for([[slowed]], contents, GPU, CostModel(what_if.faster_compute(GPU)))
+    ((found,),) = priced([[slowed]], contents, what_if.faster_compute(GPU))
     assert found.solo_ns == pytest.approx(4 * GAP_NS + 1.1 * faster_work_ns, rel=1e-6)
+
+
+def test_a_gpu_that_draws_more_falls_deeper(contents: Contents) -> None:
+    """Many steps of products: on the faster GPU they draw the same power as before, and the copies a larger share."""
+    solo_ns, contended_ns = durations(GPU)
+    step = decoded(records.Marker.encode(0, MarkerKind.STEP, 0))
+    facts = [[segment(solo_ns, contended_ns), step]]
+    ((early, _),) = priced(facts, contents, what_if.faster_memory(GPU))
+    ((late, _),) = priced(facts, contents, what_if.faster_memory(GPU), step=1000)
+    assert early.solo_ns == durations(what_if.faster_memory(GPU))[0]
+    assert late.solo_ns > 1.005 * early.solo_ns
+
+
+def test_a_faster_host_leaves_the_gpu_less_time_to_rest(contents: Contents) -> None:
+    solo_ns, contended_ns = durations(GPU)
+    step = decoded(records.Marker.encode(0, MarkerKind.STEP, 0))
+    waits = decoded(records.HostWait.encode(0, ScopeKind.DEVICE, 0, 0))
+    works = decoded(records.HostAdvance.encode(solo_ns // 3))._replace(nbytes=48)
+    facts = [[segment(solo_ns, contended_ns), waits, works, step]]
+    before = what_if.Before(Window(facts, -1, 0, 1000, 0), contents, GPU)
+    assert before.on(GPU, None, facts) == facts, "nothing has changed"
+    ((hurried, *_),) = before.on(GPU, None, what_if.faster_host(facts))
+    assert hurried.solo_ns > 1.003 * solo_ns
 
 
 def test_a_segment_of_which_nothing_is_known_stays(contents: Contents) -> None:
     unknown = segment(5000, 6000, content=0)
-    assert what_if.priced_for([[unknown]], contents, GPU, CostModel(what_if.faster_compute(GPU))) == [[unknown]]
+    assert priced([[unknown]], contents, what_if.faster_compute(GPU)) == [[unknown]]
 
 
 def test_a_faster_host_launches_earlier() -> None:
@@ -80,8 +111,8 @@ def test_a_faster_host_launches_earlier() -> None:
 def test_sleep_takes_as_long_on_a_faster_host() -> None:
     sleep = decoded(records.HostAdvance.encode(1000))
     counts = records.HostAdvance(records.HOST_ADVANCE, 0, 48, 1000, b"")  # in place of LAUNCH_COUNTS
-    ((slept, worked),) = what_if.faster_host([[sleep, counts]])
-    assert (slept.host_ns, worked.host_ns) == (1000, 500)
+    ((slept, worked, unseen),) = what_if.faster_host([[sleep, counts, UnseenFact.of(1000)]])
+    assert (slept.host_ns, worked.host_ns, unseen.host_ns) == (1000, 500, 1000)
 
 
 def test_rates_within_and_between_servers() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-from phantora_async.report.logged import logged_rates
+from phantora_async.report.logged import Log, logged_rates
 
 LINES = {
     "examples/train.py": (
@@ -44,24 +46,72 @@ LINES = {
 }
 
 
+def write(folder: Path, before: str, steps: Sequence[str], after: str = "", *, counted: tuple[int, int]) -> Log:
+    """What was printed until the first step ended, between the ends of the others, and after the last one."""
+    texts = [text.encode() for text in (before, *steps)]
+    path = folder / "rank0.log"
+    path.write_bytes(b"".join(texts) + after.encode())
+    return Log(0, path, list(accumulate(map(len, texts))), counted)
+
+
+def rates(log: Log) -> dict[str, float]:
+    return {one["rate"]: one["value"] for one in logged_rates([log])}
+
+
 @pytest.mark.parametrize("name", LINES)
 def test_known_forms(name: str, tmp_path: Path) -> None:
+    """Printed in the steps that count, the last time after the last step."""
     line, expected = LINES[name]
-    log = tmp_path / "rank0.log"
-    log.write_text(f"{line.replace('1', '0')}\nsomething else\n{line}\n")
-    found = logged_rates([(0, log)])
-    assert {one["rate"]: one["value"] for one in found} == expected
-    assert all(one["rank"] == 0 for one in found)
+    earlier = line.replace("5/10", "4/10").replace(" 10/100", " 9/100")
+    log = write(tmp_path, "", [f"{earlier}\n"], f"something else\n{line}\n", counted=(0, 1))
+    assert rates(log) == expected
+    assert all(one["rank"] == 0 for one in logged_rates([log]))
 
 
 def test_the_first_log_that_has_any_counts(tmp_path: Path) -> None:
     for rank, text in ((0, "no rate\n"), (3, "100 tokens/s\n 200 tok/sec\n"), (1, "7 tokens/s")):
         (tmp_path / f"rank{rank}.log").write_text(text)
-    logs = [(rank, tmp_path / f"rank{rank}.log") for rank in (0, 9, 3, 1)]
-    assert logged_rates(logs) == [{"rank": 3, "rate": "tokens/s", "value": 200.0, "text": "200 tok/sec"}]
+    logs = [Log(rank, tmp_path / f"rank{rank}.log") for rank in (0, 9, 3, 1)]
+    assert logged_rates(logs) == [
+        {"rank": 3, "rate": "tokens/s", "value": 200.0, "text": "200 tok/sec", "window": "run"}
+    ]
 
 
 def test_a_log_of_any_size_and_any_bytes(tmp_path: Path) -> None:
     log = tmp_path / "rank0.log"
     log.write_bytes(b"1 tokens/s\n" + b"\xff\x00" * (1 << 20) + b"\n2 tokens/s \xfe")
-    assert [one["value"] for one in logged_rates([(0, log)])] == [2.0]
+    assert [one["value"] for one in logged_rates([Log(0, log)])] == [2.0]
+
+
+def bar(name: str, count: int, rate: float, whole: int = 8) -> str:
+    return f"\r{name}: {count / whole:.0%}|###  | {count}/{whole} [00:00<00:00, {rate}it/s]"
+
+
+def test_only_bars_that_come_further_with_the_steps_are_training(tmp_path: Path) -> None:
+    def step(number: int) -> str:
+        shards = "".join(bar("Writing shards", count, 2736) for count in range(1, 9))
+        return bar("train", number, 10 + number) + shards + bar("Downloading", 8, 99)
+
+    log = write(tmp_path, step(1), [step(2), step(3)], bar("Saving", 8, 5000), counted=(0, 2))
+    assert rates(log) == {"steps/s": 13}
+    assert logged_rates([log])[0]["window"] == "steps"
+
+
+def test_a_bar_goes_on_after_the_last_step(tmp_path: Path) -> None:
+    log = write(tmp_path, "", [bar("train", 2, 12), bar("train", 3, 13)], bar("train", 4, 14), counted=(0, 2))
+    assert rates(log) == {"steps/s": 14}
+
+
+def test_bars_in_a_run_without_steps_are_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.log"
+    path.write_text(bar("Writing shards", 1, 2736) + bar("Writing shards", 2, 2736))
+    assert logged_rates([Log(0, path)]) == []
+
+
+def test_rates_of_other_phases_are_not_of_training(tmp_path: Path) -> None:
+    """Before the steps that count, on lines of an evaluation, and what nothing in the steps resembles."""
+    log = write(
+        tmp_path, "tokenised 90000 tokens/s\n", ["eval: 5000 samples/s\n", "step 2: 70 tokens/s\n"],
+        "step 3: 80 tokens/s\nexported 7 images/s\n", counted=(0, 2),
+    )  # fmt: skip
+    assert rates(log) == {"tokens/s": 80}

@@ -59,7 +59,7 @@ def test_a_missing_field_is_named_with_the_line_of_the_object(tmp_path: Path) ->
         ('{\n "schema": 1,\n "exit_code": }', "report.json:3: not JSON: Expecting value, column 15"),
         ("[" * 100_000, "too many brackets within each other"),
         ("9" * 5000, "a number has thousands of digits"),
-        ('{"schema": 2}', "not a report, or written by another version"),
+        ('{"schema": 2}', "another version of phantora-async: its schema is 2, this version reads schema 1"),
         ('{"schema": 1}', "report.json:1: exit_code: missing"),
     ],
 )

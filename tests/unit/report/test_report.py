@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emu.contract import records
+from emu.contract.records import MarkerKind
 from phantora_async.ingest.fact_builder import FactBuilder, WarningCount
-from phantora_async.report import Document, build, terminal_report, to_json
+from phantora_async.ingest.launch_counts import LaunchCounts
+from phantora_async.over_time import LEAST_PARTS, LinkTraffic
+from phantora_async.report import Document, Seen, build, simulator, terminal_report, text, to_json
+from phantora_async.report.kernels import window_counts
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import period, step_document
 from phantora_async.run_spec import RunSpec
@@ -23,6 +29,11 @@ from ..virtual_time.programs import play as play_program
 from ..virtual_time.scripted import Script, new_fact_builder, play, scripts
 
 
+def seen(timeline: Timeline) -> Seen:
+    """Without a network."""
+    return Seen(timeline.snapshot(), timeline.activity(), LinkTraffic(LEAST_PARTS).traffic([]), [])
+
+
 def spec(world_size: int) -> RunSpec:
     cluster = load_cluster("dgx-h200")
     return RunSpec(
@@ -32,7 +43,7 @@ def spec(world_size: int) -> RunSpec:
 
 def document(*played: Script) -> dict[str, Any]:
     result = play(played, duration_ns=lambda collective: 300)
-    report = build(spec(len(played)), result.timeline.snapshot(), new_fact_builder(len(played)), Usage(), 0, None)
+    report = build(spec(len(played)), seen(result.timeline), new_fact_builder(len(played)), Usage())
     return json.loads(to_json(report))  # type: ignore[no-any-return]
 
 
@@ -53,6 +64,7 @@ def test_steps_are_measured_between_completions_of_their_work() -> None:
     step = document(train(script, 5, marked=True))["simulated"]["step"]
     assert step["each_ns"] == [1600] * 4
     assert (step["warm_up"], step["counted"], step["median_ns"]) == (2, 2, 1600)
+    assert (step["first_listed"], step["first_counted"], step["last_counted"]) == (2, 4, 5)  # step 1 is not timed
     assert step["host_median_ns"] == 10  # the host runs ahead
 
 
@@ -85,7 +97,7 @@ def test_periods(numbers: list[int], expected: int) -> None:
 def test_shares_of_a_rank_fill_its_window() -> None:
     world = [train(script, 6, marked=True) for script in scripts(3)]
     for rank in document(*world)["simulated"]["ranks"]:
-        assert rank["window"] == "steps"
+        assert (rank["window"], rank["counted_steps"]) == ("steps", [4, 6])
         parts = [rank[key] for key in ("compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")]
         assert sum(parts) == rank["window_ns"] == 3 * 1600
         assert (rank["compute_ns"], rank["transfer_ns"]) == (3000, 1800)
@@ -102,10 +114,59 @@ def test_the_text_is_plain_where_it_is_no_terminal() -> None:
     text = terminal_report(document(*[train(script, 6, marked=True) for script in scripts(2)]))
     assert "\x1b" not in text
     assert "2 x h200 on 1 server (dgx-h200)" in text
-    assert "a step takes 1.6 µs (median of 3 steps" in text
+    assert "a step takes 1.6 µs (median of steps 4 to 6: 1.6 µs to 1.6 µs)" in text
     assert text.count("62.5%") == 2  # compute
     assert "90% interval: 1." in text
     assert max(len(line) for line in text.splitlines()) <= 110
+
+
+def test_another_mfu_in_the_script_s_log_is_explained() -> None:
+    report = document(*[train(script, 6, marked=True) for script in scripts(2)])
+    simulated = report["simulated"]
+    simulated["work"] |= {"flops": 1.0, "tflops_per_gpu": 400.0, "mfu": 0.4, "peak_tflops": 1000.0}
+    simulated["step"]["median_ns"] = 500_000_000
+    names = {"title": "", "source": "measured", "share": 0.5, "mean_ns": 1}
+    simulated["kernels"]["signatures"] = [
+        names | {"launches": 9, "flops": 1e12, "model": "gemm bf16"},
+        names | {"launches": 1, "flops": 1e12, "model": "attention bwd"},
+    ]
+
+    def lines(rate: float, mfu: float) -> list[str]:
+        said = {"rank": 0, "window": "steps"}
+        simulated["logged"] = [
+            said | {"rate": "TFLOP/s", "value": rate, "text": f"{rate} TFLOP/s"},
+            said | {"rate": "MFU", "value": mfu, "text": f"MFU {mfu}%"},
+        ]
+        return [line for line in terminal_report(report).splitlines() if "logged" in line or "TFLOP a GPU" in line]
+
+    logged, why = lines(300.0, 30.0)
+    assert logged == "rank 0's script logged in steps 4 to 6: 300.0 TFLOP/s, MFU 30.0%"
+    assert why.startswith(
+        "the report counts 200.0 TFLOP a GPU and step (gemm 90%, attention 10%), the script's 300 TFLO"
+    )
+    assert "are 150.0 in that time" in why
+    assert why.endswith("; peak 1000.0 TFLOP/s (bf16, dense)")
+    assert lines(300.0, 60.0)[1].endswith("; peak 1000.0 TFLOP/s (bf16, dense), the script's 500.0")
+    assert len(lines(400.0, 40.0)) == 1
+
+
+def test_a_run_without_gpus_says_so_first() -> None:
+    idle = [Script(rank, 2).advance(5).step().advance(5).step().advance(5).step().bye() for rank in range(2)]
+    report = document(*idle)
+    assert report["simulated"]["gpu_use"] == {"unused_ranks": [0, 1], "causes": []}
+    report["simulated"]["gpu_use"]["causes"] = [{"text": "--cpu asks for the CPU", "ranks": [0, 1]}]
+    lines = terminal_report(report).splitlines()
+    assert lines[0].startswith("NO EMULATED GPU WAS USED")
+    assert lines[1] == "likely cause: --cpu asks for the CPU (ranks 0-1)"
+    assert not [line for line in lines if "a step takes" in line or "interval" in line or line.startswith("rank ")]
+
+
+def test_ranks_without_a_gpu_are_named() -> None:
+    one, two = scripts(2)
+    report = document(one.segment(1000).step().segment(1000).step().sync().bye(), two.advance(5).bye())
+    text = terminal_report(report)
+    assert text.splitlines()[0].startswith("2 x h200")
+    assert "warning: rank 1 used no emulated GPU; their shares are empty" in text
 
 
 def test_many_ranks_are_summed_up() -> None:
@@ -136,22 +197,61 @@ def test_work_that_is_not_recognised_and_takes_no_time_is_one_line() -> None:
         of(0.004, "tiny"), of(0.03, "three"), of(0.001, "less"), of(0.2, "a fifth"),
     ]  # fmt: skip
     lines = [line for line in terminal_report(report).splitlines() if "not recognised" in line]
+    of_run = "of the GPU time in the whole run"
     assert lines == [
-        "warning: 2 cost signatures are not recognised (a fifth) and estimated, 20% of the GPU time: kernel;a fifth",
-        "warning: 2 cost signatures are not recognised (three) and estimated, 3% of the GPU time: kernel;three",
-        "4 cost signatures are not recognised and estimated, 0.5% of the GPU time; the JSON report lists them",
+        f"warning: 2 cost signatures are not recognised (a fifth) and estimated, 20% {of_run}: kernel;a fifth",
+        f"warning: 2 cost signatures are not recognised (three) and estimated, 3% {of_run}: kernel;three",
+        f"4 cost signatures are not recognised and estimated, 0.5% {of_run}; the JSON report lists them",
     ]
 
 
-@pytest.mark.parametrize("ahead", [never, eager, on_demand])
-def test_building_a_report_changes_nothing(ahead: Ahead) -> None:
+def test_one_window_for_the_kernels_of_all_ranks() -> None:
+    """A rank without steps, or whose counts at its last step's end are gone: sums are of the whole run for all."""
+    one, two = scripts(2)
+    result = play((train(one, 6, marked=True), train(two, 6, marked=True)), duration_ns=lambda collective: 300)
+    ranks = result.timeline.snapshot().ranks
+
+    def launched(steps: int) -> LaunchCounts:
+        counts = LaunchCounts()
+        for _ in range(steps):
+            told = records.LaunchCounts.encode(0, 1, 0, payload=records.LaunchCount.encode(1, 10, 0))
+            counts.add(0, records.decode_up(told)[0][0])
+            counts.marker(records.decode_up(records.Marker.encode(0, MarkerKind.STEP, 0))[0][0], reached=steps)
+        return counts
+
+    window, counted = window_counts(ranks, [launched(6), launched(6)])
+    assert (window, [one.counts[1].launches for one in counted]) == ("steps", [30, 30])
+    window, counted = window_counts(ranks, [launched(6), launched(7)])
+    assert (window, [one.counts[1].launches for one in counted]) == ("run", [60, 70])
+
+
+def test_memory_of_a_process_that_has_ended_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = {11: 30_000_000, 12: 0}
+    monkeypatch.setattr(simulator.psutil, "Process", lambda pid: SimpleNamespace(memory_full_info=lambda: told(pid)))
+
+    def told(pid: int) -> SimpleNamespace:
+        return SimpleNamespace(uss=used[pid])
+
+    usage = Usage()
+    for rank, pid in enumerate(used):
+        usage.add_rank(rank, pid)
+        usage.goodbye(rank)
+    private = usage.document()["rank_private_nbytes"]
+    assert (private["median"], private["max"], private["ranks"]) == (30_000_000, 30_000_000, 1)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "examples"),
+    [(eager, 10), *(pytest.param(ahead, 30, marks=pytest.mark.thorough) for ahead in (never, eager, on_demand))],
+)
+def test_building_a_report_changes_nothing(ahead: Ahead, examples: int) -> None:
     """Built twice at every stop of a run, or only at its end: the last one is the same."""
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples, deadline=None)
     @given(size=st.integers(1, MOST), program=programs, seed=st.integers(0, 2**32))
     def check(size: int, program: Program, seed: int) -> None:
         def simulated(timeline: Timeline, fact_builder: FactBuilder) -> Document:
-            found: Document = build(spec(size), timeline.snapshot(), fact_builder, Usage(), 0, None)["simulated"]
+            found: Document = build(spec(size), seen(timeline), fact_builder, Usage())["simulated"]
             return found
 
         def build_twice(timeline: Timeline, fact_builder: FactBuilder) -> None:
@@ -170,7 +270,7 @@ def test_only_so_many_warnings_are_listed() -> None:
     fact_builder = new_fact_builder(1)
     for number in range(700):
         fact_builder.warnings[f"warning {number:04d}"] = WarningCount({0}, 1)
-    report = build(spec(1), result.timeline.snapshot(), fact_builder, Usage(), 0, None)
+    report = build(spec(1), seen(result.timeline), fact_builder, Usage())
     simulated = json.loads(to_json(report))["simulated"]
     assert len(simulated["warnings"]) == 500
     assert simulated["warnings"][-1]["text"] == "warning 0499"
@@ -200,3 +300,10 @@ def test_the_report_names_what_bounds_a_kernel_and_what_a_host_bound_step_may_ta
     assert fill.split()[1:] == ["1.00", "ms", "1,000,000", "0.0", "µs", "unrecognised", "latency", "a", "fill"]
     (long,) = (line for line in lines if "xxx" in line)
     assert long.split()[1:6] == ["3.00", "ms", "3", "1000.0", "µs"]
+
+
+def test_what_had_no_room_to_be_kept_is_said() -> None:
+    kept = {"peak_nbytes": 5_000_000, "limit_nbytes": 5_000_000, "refused_nbytes": 2_000_000}
+    figures = {"wall_s": 1.0, "coordinator_cpu_s": 1.0, "coordinator_peak_rss_nbytes": 1, "rank_private_nbytes": None}
+    said = text._simulator(figures | {"kept": kept})
+    assert "for all ranks: 5 MB (limit 5 MB); 2 MB more were not kept and read as 0" in said

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,13 +19,17 @@ if not torch.backends.cuda.is_built():
     pytest.skip("needs a CUDA build of PyTorch", allow_module_level=True)
 
 from torch.distributed.device_mesh import DeviceMesh  # noqa: E402
-from torch.distributed.tensor import DTensor, Replicate, Shard  # noqa: E402
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard  # noqa: E402
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta  # noqa: E402
 from torch.distributed.tensor._op_schema import OpSchema, RuntimeSchemaInfo  # noqa: E402
-from torch.distributed.tensor.placement_types import Placement  # noqa: E402
+from torch.distributed.tensor.placement_types import Placement, _StridedShard  # noqa: E402
 
+from emu.keeping.client import Client  # noqa: E402
+from emu.sharding.encoding import Encoding  # noqa: E402
 from emu.sharding.propagation import functions_for  # noqa: E402
 from emu.sharding.results import Results, follows_from_name  # noqa: E402
+
+from ..keeping.running import running_keeper  # noqa: E402
 
 aten = torch.ops.aten
 PROPAGATOR: Any = DTensor._op_dispatcher.sharding_propagator
@@ -54,12 +59,22 @@ def products(mesh: DeviceMesh, *placements: Placement) -> OpSchema:
     return OpSchema(aten._foreach_mul_.List, lists, {}, RuntimeSchemaInfo(needs_pytree=True))
 
 
+@pytest.fixture(autouse=True)
+def _keeper(tmp_path: Path) -> Iterator[None]:
+    with running_keeper(tmp_path):
+        yield
+
+
+def results(folder: Path) -> Results:
+    return Results(Client(str(folder)), folder / "locks", 2)
+
+
 class Rank:
     """Asks for results as a rank does, and counts those that it has computed itself."""
 
     def __init__(self, folder: Path) -> None:
         self.computed = 0
-        self._results = Results(folder)
+        self._results = results(folder)
 
     def ask(self, schema: OpSchema) -> Any:
         def compute() -> Any:
@@ -132,7 +147,7 @@ def test_an_error_is_each_ranks_own(tmp_path: Path) -> None:
 
     for _ in range(2):
         with pytest.raises(NotImplementedError):
-            Results(tmp_path).get(norms(mesh_of(1)), fail)
+            results(tmp_path).get(norms(mesh_of(1)), fail)
     later = Rank(tmp_path)
     later.ask(norms(mesh_of(1)))
     assert later.computed == 1
@@ -140,7 +155,7 @@ def test_an_error_is_each_ranks_own(tmp_path: Path) -> None:
 
 def test_without_a_folder_to_write_to_each_rank_computes(tmp_path: Path) -> None:
     first, second = Rank(tmp_path / "gone"), Rank(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
+    shutil.rmtree(tmp_path / "gone")
     for rank, mesh in ((first, mesh_of(0)), (second, mesh_of(1))):
         assert rank.ask(norms(mesh)).output_spec
     assert (first.computed, second.computed) == (1, 1)
@@ -158,7 +173,7 @@ def test_ranks_that_ask_at_once_wait_for_the_one_that_computes(tmp_path: Path) -
         go_on.wait()
         return result
 
-    threads = [threading.Thread(target=Results(tmp_path).get, args=(schema, compute)) for _ in range(3)]
+    threads = [threading.Thread(target=results(tmp_path).get, args=(schema, compute)) for _ in range(3)]
     threads[0].start()
     begun.wait()
     for thread in threads[1:]:
@@ -199,3 +214,22 @@ def test_the_host_time_fits_the_functions_that_the_installed_torch_enters(
         sys.setprofile(None)
     # Operators, which it runs on fake tensors, are in our number, too.
     assert 0.7 * entered < functions_for(PROPAGATOR, schema) < 4 * entered
+
+
+@pytest.mark.parametrize("order", [2.0, float("inf")])
+def test_what_is_written_is_read(order: float) -> None:
+    mesh = mesh_of(0, (2, 2))
+    schema = norms(mesh, order=order)
+    result = PROPAGATOR.propagate_op_sharding_non_cached(schema)
+    specs = [spec(mesh, 8, Partial("sum"), _StridedShard(0, split_factor=2)), *schema.args_schema[0]]
+    for value in (result, tuple(specs), specs):
+        assert Encoding([mesh]).decode(Encoding([mesh]).encode(value)) == value
+
+
+@pytest.mark.parametrize(
+    "content", [b'["dtype","load"]', b'["spec",5]', b'["os.system","true"]', b'["mesh",7]', b'{"a":1}', b"[" * 100_000]
+)
+def test_what_another_program_has_written_is_refused(content: bytes) -> None:
+    mesh = mesh_of(0)
+    with pytest.raises((ValueError, LookupError, TypeError, AttributeError, RecursionError)):
+        Encoding([mesh]).decode(content)

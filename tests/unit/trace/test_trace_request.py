@@ -64,6 +64,8 @@ def test_a_folder_and_the_name_that_tensorboard_looks_for(tmp_path: Path) -> Non
         ("t.json", "4", None, "ranks 0 to 3"),
         ("t.json", "2-1", None, "ranks 0 to 3"),
         ("t.json", "x", None, "expected ranks"),
+        ("t.json", "9" * 5000, None, "expected ranks"),
+        ("t.json", None, "9" * 5000, "expected steps"),
         ("t.json", None, "0", "the first step is 1"),
         ("t.json", None, "5-3", "expected steps"),
         ("missing/t.json", None, None, "cannot be written"),

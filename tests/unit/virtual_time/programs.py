@@ -14,8 +14,11 @@ from emu.contract import records
 from emu.contract.records import NcclKind
 from netsim.collectives import load_params
 from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.faults import Fault, parse
+from phantora_async.faults.effects import paces_of
+from phantora_async.faults.pace import NO_PACES, Paces
 from phantora_async.ingest.fact_builder import FactBuilder
-from phantora_async.virtual_time import Collective, NetworkModel, Revised, Stop, Timeline
+from phantora_async.virtual_time import Collective, Listener, NetworkModel, Revised, Stop, Timeline
 from profiles import load_cluster
 
 from .scripted import Arrivals, FixedNetwork, Script, new_fact_builder, number
@@ -41,11 +44,34 @@ _action = st.one_of(
     st.tuples(st.just("exchange"), st.integers(0, 4), _stream, st.integers(1, 300)),
     st.tuples(st.just("query"), _stream),
     st.tuples(st.just("step")),
-    st.tuples(st.just("destroy"), st.integers(10, 12), st.integers(0, 500)),
+    st.tuples(st.just("destroy"), st.integers(0, 500)),
     st.tuples(st.just("abort"), st.integers(0, 4), st.integers(0, 300)),
 )
 programs = st.lists(st.tuples(st.integers(0, MOST - 1), _action), max_size=30)
 _KINDS = (NcclKind.ALL_REDUCE, NcclKind.ALL_GATHER, NcclKind.BROADCAST)
+
+
+_at = st.integers(0, 3000)
+_share = st.sampled_from(("0.1", "0.5", "0.777777", "1"))
+_slow = st.builds(" at {}x from {}ns for {}ns".format, _share, _at, st.integers(1, 5000))
+fault_texts = st.lists(
+    st.one_of(
+        st.builds("gpu {}{}".format, st.integers(0, MOST - 1), _slow),
+        st.builds("gpu {} at {}x".format, st.integers(0, MOST - 1), _share),
+        st.builds("gpu {} ecc retry {}ns at {}ns".format, st.integers(0, MOST - 1), st.integers(1, 900), _at),
+        st.builds("host {}{}".format, st.integers(0, 1), _slow),
+        st.builds("host {} jitter 20% every 1us seed {}".format, st.integers(0, 1), st.integers(0, 9)),
+    ),
+    max_size=4,
+)
+"""Of slow GPUs and hosts."""
+
+
+def paces_for(size: int, texts: Sequence[str]) -> Paces:
+    """Each rank has a server of its own; faults of what a smaller world lacks are left out."""
+    faults: list[Fault] = [parse(text) for text in texts]
+    there = [one for one in faults if max(getattr(one, "rank", 0), getattr(one, "server", 0)) < size]
+    return paces_of(there, (1,) * size)
 
 
 def _groups(size: int) -> list[tuple[int, ...]]:
@@ -129,9 +155,9 @@ def _write(
             script.query(script.record(stream=stream))
         case ("step",):
             script.step()
-        case ("destroy", stream, solo_ns):
-            script.add(records.StreamCreate.encode(0, stream, 0, 0, 0)).segment(solo_ns, stream=stream)
-            script.add(records.StreamDestroy.encode(0, stream, 0))
+        case ("destroy", solo_ns):
+            stream = script.new_stream()
+            script.segment(solo_ns, stream=stream).add(records.StreamDestroy.encode(0, stream, 0))
         case ("abort", group, after) if rank in groups[group]:
             script.add(records.CommDestroy.encode(after, ids[group], 1, 0))
             aborted.add(group)
@@ -197,11 +223,18 @@ def play(
     ahead: Ahead,
     depth: int,
     look: Look = lambda timeline, fact_builder: None,
+    listener: Listener | None = None,
+    paces: Paces = NO_PACES,
 ) -> Played:
-    """Feeds everything, in arbitrary portions and order if there is a `seed`, and runs in between and to the end."""
+    """Feeds everything, in arbitrary portions and order if there is a `seed`, and runs in between and to the end.
+
+    `listener`: to all ranks.
+    """
     chance = random.Random(seed)
     network = Watched(make_network())
-    timeline = Timeline(len(scripts), network, depth)
+    timeline = Timeline(len(scripts), network, depth, paces=paces)
+    if listener is not None:
+        timeline.listen(listener, range(len(scripts)))
     fact_builder = new_fact_builder(len(scripts))
     arrivals = Arrivals(scripts, timeline, fact_builder)
     answers: dict[int, list[int]] = {}

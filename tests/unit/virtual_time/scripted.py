@@ -11,6 +11,7 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind, NcclKind, ScopeKind
+from phantora_async.faults.pace import NO_PACES, Paces
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Collective, Revised, Stop, Timeline
@@ -74,12 +75,19 @@ class Script:
         self._questions = 0
         self._calls: dict[object, int] = {}
         self.add(records.Hello.encode(0, records.VERSION, rank, world_size, 0, rank, 1, 0, 0))
-        for stream in (1, 2, 3):
-            self.add(records.StreamCreate.encode(0, stream, 0, 0, 0))
+        self._streams = 0
+        for _ in range(3):
+            self.new_stream()
 
     def add(self, record: bytes) -> Script:
         self.records.append(record)
         return self
+
+    def new_stream(self) -> int:
+        """Numbers are never used again."""
+        self._streams += 1
+        self.add(records.StreamCreate.encode(0, self._streams, 0, 0, 0))
+        return self._streams
 
     def advance(self, for_ns: int) -> Script:
         return self.add(records.HostAdvance.encode(for_ns))
@@ -232,10 +240,11 @@ def play(
     duration_ns: Callable[[Collective], int] = lambda collective: collective.nbytes,
     queue_depth: int = 1024,
     shuffle: random.Random | None = None,
+    paces: Paces = NO_PACES,
 ) -> Result:
     """Feeds all records, in arbitrary order and portions if shuffled, and runs to the end."""
     network = FixedNetwork(duration_ns)
-    timeline = Timeline(len(scripts), network, queue_depth)
+    timeline = Timeline(len(scripts), network, queue_depth, paces=paces)
     fact_builder = new_fact_builder(len(scripts))
     arrivals = Arrivals(scripts, timeline, fact_builder)
     answers: dict[int, list[int]] = {}

@@ -1,0 +1,78 @@
+"""Checks for overflow: bools that follow from `isnan`, `isinf` or `isfinite` of values that nobody computed.
+
+Such values count as finite. So the bools' memory is marked, and reading them is no decision worth a warning.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from .computed_op import Kernel, flat
+from .control_tensors import KEPT, KNOWN, ControlTensors
+from .host_views import Place
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_COMPARISONS = frozenset(f"aten::{name}" for name in ["eq.Tensor", "ne.Tensor", "eq.Scalar", "ne.Scalar"])
+"""`isfinite` consists of those of a tensor with itself and with infinity."""
+_CHECKS = frozenset(f"aten::{name}" for name in ["isnan", "isinf", "isfinite", "isposinf.out", "isneginf.out"])
+_PASSING = frozenset(
+    f"aten::{name}"
+    for name in [
+        "any", "any.dim", "any.dims", "any.all_out", "any.out", "all", "all.dim", "all.dims", "all.all_out", "all.out",
+        "logical_not", "logical_not.out", "logical_not_", "logical_and", "logical_and.out", "logical_and_",
+        "logical_or", "logical_or.out", "logical_or_", "bitwise_not", "bitwise_not.out", "bitwise_not_",
+        "bitwise_and.Tensor", "bitwise_and_.Tensor", "bitwise_or.Tensor", "bitwise_or_.Tensor", "mul.Tensor",
+        "sum", "sum.dim_IntList", "clone", "copy_", "_to_copy", "cat", "stack", "max", "min", "amax", "amin",
+    ]
+)  # fmt: skip
+"""What they make of checks is one, too."""
+
+
+def noted(control: ControlTensors, name: str, call: Kernel) -> Kernel:
+    """The operation's function, which marks checks for overflow among its results."""
+    if name not in _COMPARISONS | _CHECKS | _PASSING:
+        return call
+    tensor_type, integers = control.tensor_type, control.integers
+    passing, checks = name in _PASSING, name in _CHECKS
+
+    def noting(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        result = call(keyset, *args, **kwargs)
+        if not isinstance(result, tensor_type) or result.dtype not in integers or not result.is_cuda:
+            return result
+        if passing:
+            if control.marks_checks:
+                _mark(
+                    control, result, [one for one in flat(args) if isinstance(one, tensor_type) and one is not result]
+                )
+        elif checks or _compares_finite(args):
+            _mark(control, result, [])
+        return result
+
+    return noting
+
+
+def _compares_finite(args: tuple[Any, ...]) -> bool:
+    if len(args) != 2 or not args[0].is_floating_point():
+        return False
+    return args[0] is args[1] or (isinstance(args[1], float) and math.isinf(args[1]))
+
+
+def _mark(control: ControlTensors, result: Tensor, inputs: list[Tensor]) -> None:
+    place, reads = Place(result), [Place(one) for one in inputs if one.is_cuda]
+
+    def unless_known(one: Place) -> bool | None:
+        """Is it a check? None if it is known."""
+        if control.peek(one) in (KNOWN, KEPT):
+            return None
+        return bool(control.hook.data_chosen(one.address, one.nbytes))
+
+    def mark() -> None:
+        found = {unless_known(one) for one in reads}
+        if unless_known(place) is False and (not reads or (True in found and False not in found)):
+            control.marks_checks = True
+            control.hook.data_mark_chosen(place.address, place.nbytes)  # as choices are, which are known
+
+    control.perform(result.device.index, reads, [place], mark, later=control.in_use([place]))

@@ -1,0 +1,8 @@
+"""torch.distributed in a folded run: most ranks have no process, and those that have one play them.
+
+Lives here: who plays whom (`ranks`); what the store answers in place of ranks that never ask it (`stores`); members of
+groups, for the coordinator (`groups`); gloo, which would connect to every member (`gloo`, with `work`).
+Comes in: the job's folding; calls of torch.distributed.
+Goes out: the same with true ranks and sizes; `phantora_comm_members` and `phantora_split_members` of the hook library.
+May import: contract, interpreter.hook_library, private.
+"""

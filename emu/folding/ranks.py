@@ -1,0 +1,73 @@
+"""Who plays whom in a folded run, as a rank with a process needs to know it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..contract.folding import Folding
+
+
+class Group(NamedTuple):
+    """A process group that this rank has made."""
+
+    members: tuple[int, ...]
+    """World ranks, in the group's rank order."""
+    number: int
+    """How many groups of the same members it had made before."""
+
+
+class FoldedRanks:
+    def __init__(self, folding: Folding) -> None:
+        self.folding = folding
+        self.live = frozenset(folding.live)
+        self.rank = -1
+        """This process's own; -1 in the forker."""
+        self.store: Any = None
+        """Of the default group: all ranks with processes reach it."""
+        self._made: Counter[tuple[int, ...]] = Counter()
+        self.making: Group | None = None
+        """The group that is being made."""
+        self.by_name: dict[str, Group] = {}
+
+    @property
+    def world_size(self) -> int:
+        return self.folding.mesh.world_size
+
+    def begin(self, members: tuple[int, ...], name: str) -> Group:
+        """A group is being made from now on."""
+        group = self.making = self.by_name[name] = Group(members, self._made[members])
+        self._made[members] += 1
+        return group
+
+    def begin_part(self, parent: Any, parts: Sequence[Sequence[int]] | None) -> tuple[int, ...]:
+        """Parts of a group are being made from now on. Returns the world ranks of this part; none: it is in none."""
+        from torch.distributed import get_process_group_ranks
+
+        everybody = get_process_group_ranks(parent)
+        own = next((part for part in parts or () if parent.rank() in part), ())
+        members = tuple(everybody[place] for place in own)
+        self.begin(members, f"split {len(self.by_name)}")
+        return members
+
+    def processes(self, members: tuple[int, ...]) -> int:
+        """How many of these ranks have processes."""
+        return sum(member in self.live for member in members)
+
+    def stand_in(self, group: Group, place: int) -> tuple[Group, int]:
+        """Whose contribution is that of the member at this place: the group of a rank with a process, and its place
+        there. Raises CannotFold.
+        """
+        member = group.members[place]
+        if member in self.live:
+            return group, place
+        rank = self.folding.representative(member)
+        members = self.folding.image(group.members, member, rank)
+        return Group(members, group.number), members.index(rank)
+
+    def place_seen_from(self, group: Group, member: int) -> int:
+        """This rank's place, as the rank that plays this member sees it in its own group."""
+        rank = self.folding.representative(member)
+        members = self.folding.image(group.members, member, rank)
+        return members.index(self.folding.mesh.moved(self.rank, member, rank))

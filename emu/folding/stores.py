@@ -1,0 +1,111 @@
+"""c10d's store in a folded run: ranks without processes set no keys and are not counted.
+
+NCCL's unique ids travel by the store. Whoever passes one to NCCL has set or got it there first, under a key of its
+group: so it is known here who the communicator's members will be. A group whose first rank has no process has no rank
+that makes an id: any bytes serve, because the coordinator goes by the members.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from torch.distributed import Store
+
+from .ranks import FoldedRanks, Group
+
+UNIQUE_ID_NBYTES = 128
+RANKS_PER_ROOT = "TORCH_NCCL_RANKS_PER_ROOT"
+"""Of larger communicators several ranks make ids, all of which all members need."""
+ONE_ROOT = str(1 << 30)
+_KEY = re.compile(r"(?:.*/)?(?:(?:nccl_storekey_)?(?P<number>\d+)|(?P<low>\d+):(?P<high>\d+))")
+"""ProcessGroupNCCL's keys of unique ids: the number of the group's communicator, or two places in the group."""
+Tell = Callable[[bytes, tuple[int, ...]], None]
+
+
+class GroupStore(Store):  # type: ignore[misc]
+    """The store of one group. What is no unique id of NCCL's goes to the store of all."""
+
+    def __init__(self, store: Any, group: Group, name: str, ranks: FoldedRanks, tell: Tell) -> None:
+        """`tell`: of a unique id, and of the world ranks that it joins."""
+        super().__init__()
+        self._store = store
+        self._group = group
+        self._name = name
+        self._ranks = ranks
+        self._tell = tell
+
+    def _members(self, key: str) -> tuple[int, ...]:
+        """Of the communicator whose unique id this key has; none: it has another meaning."""
+        found = _KEY.fullmatch(key) if key.startswith(f"{self._name}/") else None
+        if found is None:
+            return ()
+        if found["number"] is not None:
+            return self._group.members
+        return tuple(self._group.members[int(found[place])] for place in ("low", "high"))
+
+    def set(self, key: str, value: Any) -> None:
+        members = self._members(key)
+        if members:
+            data = value.encode() if isinstance(value, str) else bytes(value)
+            if len(data) == UNIQUE_ID_NBYTES:
+                self._tell(data, members)
+        self._store.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        members = self._members(key)
+        if members and members[0] not in self._ranks.live:
+            unique = f"rank {members[0]}, {key}".encode()[:UNIQUE_ID_NBYTES].ljust(UNIQUE_ID_NBYTES, b"\0")
+        else:
+            unique = self._store.get(key)
+        if members and len(unique) == UNIQUE_ID_NBYTES:
+            self._tell(unique, members)
+        return unique
+
+    # ---- as they are -----------------------------------------------------------------------------------------------
+
+    def add(self, key: str, amount: int) -> int:
+        return int(self._store.add(key, amount))
+
+    def append(self, key: str, value: Any) -> None:
+        self._store.append(key, value)
+
+    def check(self, keys: list[str]) -> bool:
+        return bool(self._store.check(keys))
+
+    def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+        return bytes(self._store.compare_set(key, expected, desired))
+
+    def delete_key(self, key: str) -> bool:
+        return bool(self._store.delete_key(key))
+
+    def num_keys(self) -> int:
+        return int(self._store.num_keys())
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        return [self.get(key) for key in keys]
+
+    def multi_set(self, keys: list[str], values: list[Any]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def has_extended_api(self) -> bool:
+        return True
+
+    def wait(self, keys: list[str], *timeout: timedelta) -> None:
+        absent = self._members(keys[0]) if len(keys) == 1 else ()
+        if not absent or absent[0] in self._ranks.live:
+            self._store.wait(keys, *timeout)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._store.set_timeout(timeout)
+
+    @property
+    def timeout(self) -> timedelta:
+        given: timedelta = self._store.timeout
+        return given
+
+    def clone(self) -> GroupStore:
+        return GroupStore(self._store.clone(), self._group, self._name, self._ranks, self._tell)

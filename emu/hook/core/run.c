@@ -1,0 +1,33 @@
+/* See run.h. */
+#include "core/run.h"
+#include "core/records.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+ph_run_state ph_run;
+ph_counters ph_counts;
+
+void ph_die(const char *format, ...) {
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "phantora-async: rank %u: internal error: %s\n", ph_run.rank, text);
+    _exit(PH_EXIT_INTERNAL);
+}
+
+static _Thread_local bool discarded;
+
+/* What the calling thread reads from now on, until `on` is 0, decides nothing in the program: it is not counted. */
+PH_EXPORT void phantora_reads_discarded(int on) { discarded = on != 0; }
+
+void ph_count_unmodelled_read(void) {
+    if (!discarded) atomic_fetch_add_explicit(&ph_counts.unmodelled_reads, 1, memory_order_relaxed);
+}
+
+PH_EXPORT void phantora_count_read(void) { ph_count_unmodelled_read(); }
+
+PH_EXPORT uint64_t phantora_unmodelled_reads(void) { return atomic_load(&ph_counts.unmodelled_reads); }

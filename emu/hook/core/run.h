@@ -1,0 +1,44 @@
+/* What this process is in the run, and what it has done; its end on an internal error. */
+#ifndef PHANTORA_RUN_H
+#define PHANTORA_RUN_H
+
+#include "core/base.h"
+
+#include <stdatomic.h>
+
+typedef struct ph_run_state {
+    bool loaded;   /* the device file has been read and device memory reserved */
+    bool started;  /* a rank, connected to the coordinator */
+    bool ending;   /* BYE is about to be sent, or has been */
+    bool finished; /* BYE has been sent, and what other ranks had been promised */
+    bool orphan;   /* a child that a rank forked: as with real CUDA, it cannot use the device */
+    bool alone;    /* PHANTORA_DETACHED=1, for tests without a coordinator: every cost is a fixed value */
+    bool in_step;  /* the host really waits where the program waits for the device: see phantora_keep_in_step */
+    uint32_t rank, world_size, server, local_rank;
+    uint32_t process; /* tells the processes of one rank apart: 0 is the first */
+} ph_run_state;
+extern ph_run_state ph_run;
+
+/* Totals so far: those of a COUNTERS record. */
+typedef struct ph_counters {
+    atomic_uint_fast64_t api_calls, ops, unmodelled_reads, refused_calls;
+    /* under the record lock */
+    uint64_t launches;
+    double flops;
+} ph_counters;
+extern ph_counters ph_counts;
+
+/* The program was given device memory that nothing modelled wrote. */
+void ph_count_unmodelled_read(void);
+
+/* Internal errors: prints the message and ends the process with PH_EXIT_INTERNAL. */
+_Noreturn void ph_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A folder that has to call one above it does so through a pointer, which the upper one sets once, before main(). */
+#define PH_CONNECT(pointer, function)                                                                                  \
+    do {                                                                                                               \
+        if (pointer) ph_die("%s is set twice", #pointer);                                                              \
+        (pointer) = (function);                                                                                        \
+    } while (0)
+
+#endif

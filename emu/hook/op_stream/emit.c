@@ -1,0 +1,171 @@
+/*
+ * See emit.h.
+ *
+ * The channel's reader closes open segments of a rank that sleeps, so that the coordinator learns of work that nothing
+ * follows. Only if the whole process sleeps: a rank that merely waits for a processor will launch more, and where its
+ * segments end must not depend on this machine's load.
+ */
+#include "op_stream/emit.h"
+#include "core/config.h"
+#include "core/run.h"
+#include "op_stream/history.h"
+#include "op_stream/launch_counts.h"
+#include "op_stream/segment.h"
+#include "op_stream/trace.h"
+#include "threads/host.h"
+#include "threads/python.h"
+#include "threads/sites.h"
+#include "threads/thread.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+static uint64_t last_instant;         /* under the record lock */
+static atomic_int asking_out_of_band; /* threads that are blocked in such a question */
+
+/* Under the record lock. */
+static void append_at(uint16_t kind, uint16_t site, uint64_t at_ns, const void *fields, size_t fields_nbytes,
+                      const void *payload, size_t payload_nbytes) {
+    if (UNLIKELY(ph_trace_gathered)) ph_trace_flush();
+    if (UNLIKELY(ph_cfg.history) && kind != PH_KIND_SEGMENT) ph_history_record(kind, at_ns);
+    if (at_ns < last_instant)
+        ph_die("record %u is %llu ns earlier than the record before it", kind,
+               (unsigned long long)(last_instant - at_ns));
+    ph_batch_append(kind, site, at_ns - last_instant, fields, fields_nbytes, payload, payload_nbytes);
+    last_instant = at_ns;
+}
+
+void ph_append(uint16_t kind, uint64_t at_ns, const void *fields, size_t fields_nbytes, const void *payload,
+               size_t payload_nbytes) {
+    append_at(kind, 0, at_ns, fields, fields_nbytes, payload, payload_nbytes);
+}
+
+uint64_t ph_last_instant(void) { return last_instant; }
+
+void ph_op_stream_begin(void) {
+    ph_record_lock();
+    last_instant = 0;
+    ph_record_unlock();
+}
+
+/* ---- facts ------------------------------------------------------------------------------------------------------- */
+
+static void emit(uint16_t kind, uint16_t site, const void *fields, size_t fields_nbytes, const void *payload,
+                 size_t payload_nbytes) {
+    ph_record_lock();
+    ph_close_segments();
+    append_at(kind, site, ph_host_clock(), fields, fields_nbytes, payload, payload_nbytes);
+    ph_record_unlock();
+}
+
+void ph_emit(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes) {
+    emit(kind, 0, fields, fields_nbytes, payload, payload_nbytes);
+}
+
+void ph_emit_here(uint16_t kind, const void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes) {
+    emit(kind, ph_site(), fields, fields_nbytes, payload, payload_nbytes);
+}
+
+void ph_flush(void) {
+    if (!ph_channel_is_open()) return;
+    ph_record_lock();
+    ph_close_segments();
+    ph_record_unlock_and_send();
+}
+
+void ph_emit_counters(void) {
+    ph_record_lock();
+    struct ph_COUNTERS totals = {
+        .launches = ph_counts.launches,
+        .flops = ph_counts.flops,
+        .host_work_ns = ph_host_clock(),
+        .api_calls = atomic_load(&ph_counts.api_calls),
+        .ops = atomic_load(&ph_counts.ops),
+        .unmodelled_reads = atomic_load(&ph_counts.unmodelled_reads),
+        .refused_calls = atomic_load(&ph_counts.refused_calls),
+    };
+    ph_close_segments();
+    ph_emit_launch_counts();
+    ph_append(PH_KIND_COUNTERS, ph_host_clock(), &totals, sizeof totals, NULL, 0);
+    ph_record_unlock();
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
+/* Sends the question that has just been appended and waits for its answer. Called with the record lock, which it
+ * releases. */
+static void wait_for_answer(ph_waiter *waiter) {
+    ph_record_unlock_and_send();
+    void *interpreter = ph_python_release();
+    ph_waiter_wait(waiter);
+    ph_python_restore(interpreter);
+}
+
+void ph_ask(uint16_t kind, void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes, void *reply,
+            size_t reply_nbytes) {
+    memset(reply, 0, reply_nbytes);
+    if (!ph_channel_is_open()) return;
+    ph_waiter waiter = {.reply = reply, .nbytes = reply_nbytes};
+    uint64_t qid = ph_waiter_add(&waiter);
+    memcpy(fields, &qid, sizeof qid);
+    uint16_t site = ph_site();
+    if (UNLIKELY(ph_cfg.history)) ph_history_asks();
+    ph_record_lock();
+    ph_close_segments();
+    append_at(kind, site, ph_host_clock(), fields, fields_nbytes, payload, payload_nbytes);
+    wait_for_answer(&waiter);
+}
+
+void ph_ask_out_of_band(uint16_t kind, void *fields, size_t fields_nbytes, const void *payload, size_t payload_nbytes,
+                        void *reply, size_t reply_nbytes) {
+    memset(reply, 0, reply_nbytes);
+    if (!ph_channel_is_open()) return;
+    ph_waiter waiter = {.reply = reply, .nbytes = reply_nbytes};
+    uint64_t qid = ph_waiter_add(&waiter);
+    memcpy(fields, &qid, sizeof qid);
+    ph_record_lock();
+    ph_append_out_of_band(kind, fields, fields_nbytes, payload, payload_nbytes);
+    atomic_fetch_add(&asking_out_of_band, 1);
+    wait_for_answer(&waiter);
+    atomic_fetch_sub(&asking_out_of_band, 1);
+}
+
+/* ---- on the channel's reader ------------------------------------------------------------------------------------- */
+
+enum { LEAST_PATIENCE_MS = 20, MOST_PATIENCE_MS = 320 };
+
+/* How long open segments may stay open without a new launch. Grows while the process is found awake. */
+static int patience_ms = LEAST_PATIENCE_MS;
+
+/* Closes and sends the open segments if the rank sleeps. */
+static void idle(int waited_ms) {
+    static uint64_t launches_seen;
+    ph_record_lock();
+    bool segments = ph_segments_open();
+    uint64_t launches = ph_counts.launches;
+    ph_record_unlock();
+    if (!segments) return;
+    bool launched = launches != launches_seen;
+    launches_seen = launches;
+    if (launched) {
+        patience_ms = LEAST_PATIENCE_MS;
+    } else if (waited_ms >= patience_ms) {
+        /* What is not counted as the program's work waits for other ranks' such work, in locks of files for example. */
+        if (!atomic_load(&asking_out_of_band) && !ph_uncounted_threads() && ph_other_threads_sleep()) {
+            ph_flush();
+            patience_ms = LEAST_PATIENCE_MS;
+        } else if (patience_ms < MOST_PATIENCE_MS)
+            patience_ms *= 2;
+    }
+}
+
+static int patience(void) { return ph_segments_open() ? patience_ms : PH_FOREVER; }
+
+/* It never asks and never moves the host clock. */
+static void begins(void) { ph_self()->kind = PH_THREAD_WATCHES; }
+
+void ph_op_stream_connect(void) {
+    PH_CONNECT(ph_reader_functions.begins, begins);
+    PH_CONNECT(ph_reader_functions.idle, idle);
+    PH_CONNECT(ph_reader_functions.patience_ms, patience);
+}

@@ -1,0 +1,28 @@
+/*
+ * For recordings of runs: every launch and every record of the op stream, with the work that the host did before it.
+ * From these another GPU's and another host's times follow, which a segment's own figures cannot tell.
+ */
+#ifndef PHANTORA_HISTORY_H
+#define PHANTORA_HISTORY_H
+
+#include "core/base.h"
+
+/* All under the record lock. */
+
+/* A launch on this stream, whose cost has this key. queued: it takes a place in the launch queue. */
+void ph_history_launch(uint32_t stream, uint64_t key, bool queued);
+/* The host is about to wait itself for as long as the work with this key takes. */
+void ph_history_wait(uint64_t key);
+/* The open segments end here. */
+void ph_history_close(void);
+/* A record of the op stream, other than a segment, with this instant. The first is HELLO. */
+void ph_history_record(uint16_t kind, uint64_t at_ns);
+/* What has gathered leaves. */
+void ph_history_flush(void);
+
+/* Without the record lock: the calling thread is about to ask a question of the op stream. */
+void ph_history_asks(void);
+/* Without the record lock: the program asks how much memory is free. */
+void ph_history_looked(int device);
+
+#endif

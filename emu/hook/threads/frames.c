@@ -1,0 +1,258 @@
+/*
+ * Counts the Python functions that the program enters, on the thread that does: the interpreter's own work.
+ *
+ * The interpreter offers a function of its choice for evaluating frames (PEP 523); ours counts and passes on. What is
+ * asked of the interpreter are four functions that all versions from 3.11 on export, under one of two names.
+ * torch.compile sets its own function while compiled code may run, and calls the one that was there before.
+ *
+ * A function's cost follows from the length of its code, and from whether the thread has run it a moment ago: a loop
+ * over a few functions runs from the processor's caches, the long way through a framework does not.
+ *
+ *   counted    the program's
+ *   free       costs nothing itself: functions of the standard library that wait for real things, which run more often
+ *              where the machine is slow
+ *   aside      nothing below it is the program's work either
+ *   ours       the emulator's: free, and so is what it calls of the next class
+ *   library    the standard library's, and code made of text (named tuples, dataclasses): counted, unless the emulator
+ *              calls it for itself
+ */
+#define _GNU_SOURCE
+#include "threads/frames.h"
+#include "core/base.h"
+#include "core/config.h"
+#include "threads/host.h"
+#include "core/run.h"
+#include "../private/symbols.h"
+#include "threads/thread.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void *(*evaluate_function)(void *thread_state, void *frame, int throwing);
+
+/* Age in Python functions entered (nvtx.c: an operator counts as some of them) up to which a function is hot. */
+enum { HOT_AGE = 256 };
+/* From there on longer functions do not run more of their code: in training steps those of 43 units ran 12
+ * instructions a call, of 87 units 22, of 174 units 39, of 326 units 42. */
+enum { MOST_UNITS = 160 };
+enum { COUNTED = 1, FREE, ASIDE, OURS, LIBRARY, TEXT = 512, TAG = 7, SIZE_OFFSET = 16 };
+
+static struct {
+    evaluate_function evaluate;
+    int (*get_extra)(void *code, ptrdiff_t index, void **extra);
+    int (*set_extra)(void *code, ptrdiff_t index, void *extra);
+    ptrdiff_t (*length)(void *text);
+    uint32_t (*character)(void *text, ptrdiff_t index);
+    void *(*interpreter)(void);
+    void (*set)(void *interpreter, evaluate_function);
+} python;
+
+static struct {
+    ptrdiff_t index; /* of our slot */
+    int32_t frame_code, frame_instruction, code_start, code_filename, code_function;
+    struct rule {
+        char *file, *function; /* a file's path up to there, or a part of it after '*'; "" for any function */
+        int class;
+    } *rules;
+    size_t nrules;
+    uint32_t ncodes;
+    bool seen_one;
+    intptr_t fresh; /* progress of a frame that begins */
+} frames;
+
+static uintptr_t word(uintptr_t at, int32_t offset) { return *(const uintptr_t *)(at + (uintptr_t)(intptr_t)offset); }
+
+static void read_text(uintptr_t text, char *out, size_t capacity) {
+    ptrdiff_t length = python.length((void *)text);
+    size_t n = 0;
+    for (ptrdiff_t i = 0; i < length && n + 1 < capacity; i++) out[n++] = (char)python.character((void *)text, i);
+    out[n] = 0;
+}
+
+static int class_of(uintptr_t code, const char *function) {
+    char file[TEXT];
+    read_text(word(code, frames.code_filename), file, sizeof file);
+    for (size_t i = 0; i < frames.nrules; i++) {
+        const struct rule *rule = &frames.rules[i];
+        bool here = rule->file[0] == '*' ? strstr(file, rule->file + 1) != NULL
+                                         : strncmp(file, rule->file, strlen(rule->file)) == 0;
+        if (here && (!rule->function[0] || strcmp(function, rule->function) == 0)) return rule->class;
+    }
+    return COUNTED;
+}
+
+/* Of long functions most calls run a part: they return early, or take one of many branches. */
+static uint64_t units_of(uintptr_t code) {
+    uint64_t units = (uint64_t)word(code, SIZE_OFFSET);
+    return units < MOST_UNITS ? units : MOST_UNITS;
+}
+
+/* What is kept of a code object, in the interpreter's slot. */
+typedef struct known_code {
+    int class;
+    uint32_t number; /* in order of first sight */
+    bool constructor;
+    uint64_t units, cold_ns, hot_ns;
+} known_code;
+
+static uint64_t price(ph_host_kind frame, ph_host_kind unit, uint64_t units) {
+    return ph_cfg.host_ns[frame] + units * ph_cfg.host_ns[unit] / 1000;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), nend = strlen(end);
+    return n >= nend && strcmp(text + n - nend, end) == 0;
+}
+
+static known_code *learn(void *code) {
+    known_code *known = malloc(sizeof *known);
+    if (!known) ph_die("out of host memory");
+    uint64_t units = units_of((uintptr_t)code);
+    char function[TEXT] = "";
+    if (frames.code_function >= 0) read_text(word((uintptr_t)code, frames.code_function), function, sizeof function);
+    *known = (known_code){.class = class_of((uintptr_t)code, function),
+                          .number = frames.ncodes++,
+                          .constructor = ends_with(function, ".__new__"),
+                          .units = units,
+                          .cold_ns = price(PH_WORK_FRAME, PH_WORK_CODE, units),
+                          .hot_ns = price(PH_WORK_HOT_FRAME, PH_WORK_HOT_CODE, units)};
+    python.set_extra(code, frames.index, known);
+    return known;
+}
+
+/* How far the instruction of a frame is from the code's start; while nothing has run, the same in all frames. */
+static intptr_t progress(uintptr_t code, uintptr_t frame) {
+    return (intptr_t)(word(frame, frames.frame_instruction) - code) - frames.code_start;
+}
+
+static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const known_code *known) {
+    bool hot = ph_thread_age(thread, &thread->functions, known->number) <= HOT_AGE;
+    if (LIKELY(progress(code, frame) == frames.fresh)) {
+        thread->counts[hot ? PH_WORK_HOT_FRAME : PH_WORK_FRAME]++;
+        thread->counts[hot ? PH_WORK_HOT_CODE : PH_WORK_CODE] += known->units;
+        uint64_t ns = hot ? known->hot_ns : known->cold_ns;
+        if (known->constructor) {
+            thread->counts[PH_WORK_CONSTRUCTOR]++;
+            ns += ph_cfg.host_ns[PH_WORK_CONSTRUCTOR];
+        }
+        ph_host_frame(thread, ns);
+    } else {
+        thread->counts[PH_WORK_RESUME]++;
+        ph_host_frame(thread, ph_cfg.host_ns[PH_WORK_RESUME]);
+    }
+    /* Inside of more operators than its caller: an operator or autograd calls it, not a Python function. */
+    if (UNLIKELY(thread->ndispatched > thread->frame_dispatched)) ph_host_work(PH_WORK_CALLBACK, 1);
+}
+
+static void *evaluate_counted(ph_thread *thread, void *thread_state, void *frame, int throwing) {
+    int around = thread->frame_dispatched;
+    bool serves_us = thread->serves_us;
+    thread->frame_dispatched = thread->ndispatched;
+    thread->serves_us = false;
+    void *result = python.evaluate(thread_state, frame, throwing);
+    thread->frame_dispatched = around;
+    thread->serves_us = serves_us;
+    return result;
+}
+
+static void *evaluate_ours(ph_thread *thread, void *thread_state, void *frame, int throwing) {
+    bool around = thread->serves_us;
+    thread->serves_us = true;
+    void *result = python.evaluate(thread_state, frame, throwing);
+    thread->serves_us = around;
+    return result;
+}
+
+static void *evaluate_aside(ph_thread *thread, void *thread_state, void *frame, int throwing) {
+    ph_host_aside_begins(thread);
+    void *result = python.evaluate(thread_state, frame, throwing);
+    ph_host_aside_ends(thread);
+    return result;
+}
+
+static atomic_uint_fast64_t entered; /* changes only with Python's lock */
+
+uint64_t ph_functions_entered(void) { return atomic_load_explicit(&entered, memory_order_relaxed); }
+
+static void *evaluate(void *thread_state, void *frame, int throwing) {
+    ph_thread *thread = ph_self();
+    atomic_store_explicit(&entered, ph_functions_entered() + 1, memory_order_relaxed);
+    if (LIKELY(!thread->aside)) {
+        void *code = (void *)(word((uintptr_t)frame, frames.frame_code) & ~(uintptr_t)TAG), *extra = NULL;
+        python.get_extra(code, frames.index, &extra);
+        if (UNLIKELY(!frames.seen_one)) { /* a frame that begins: there is no older one that could go on */
+            frames.seen_one = true;
+            frames.fresh = progress((uintptr_t)code, (uintptr_t)frame);
+        }
+        const known_code *known = LIKELY(extra != NULL) ? extra : learn(code);
+        if (LIKELY(known->class == COUNTED) || (known->class == LIBRARY && !thread->serves_us)) {
+            count(thread, (uintptr_t)code, (uintptr_t)frame, known);
+            return evaluate_counted(thread, thread_state, frame, throwing);
+        }
+        if (known->class == OURS) return evaluate_ours(thread, thread_state, frame, throwing);
+        if (known->class == ASIDE) return evaluate_aside(thread, thread_state, frame, throwing);
+    }
+    return python.evaluate(thread_state, frame, throwing);
+}
+
+static void *either(const char *name, const char *former) {
+    void *found = dlsym(RTLD_DEFAULT, name);
+    return found ? found : dlsym(RTLD_DEFAULT, former);
+}
+
+/* Functions of files that begin with `file` (or contain what follows its '*') are of this class, by its number above.
+ * The first rule wins. */
+PH_EXPORT int phantora_frame_rule(const char *file, const char *function, int class) {
+    struct rule *rules = realloc(frames.rules, (frames.nrules + 1) * sizeof *rules);
+    if (!rules) return -1;
+    frames.rules = rules;
+    rules[frames.nrules++] = (struct rule){strdup(file), strdup(function), class};
+    return 0;
+}
+
+/* The calling thread did as much as this number of Python functions of this length, run a moment before, which were not
+ * counted: work that one rank does for all. */
+PH_EXPORT void phantora_python_work(uint64_t functions, uint64_t units) {
+    ph_thread *thread = ph_self();
+    thread->counts[PH_WORK_HOT_FRAME] += functions;
+    thread->counts[PH_WORK_HOT_CODE] += functions * units;
+    ph_host_frame(thread, functions * price(PH_WORK_HOT_FRAME, PH_WORK_HOT_CODE, units));
+}
+
+/* While off, nothing is counted: for measuring what counting takes. With Python's lock. */
+PH_EXPORT void phantora_frames_on(int on) {
+    if (python.set) python.set(python.interpreter(), on ? evaluate : python.evaluate);
+}
+
+/* In the forker, with the offsets of emu/interpreter/frame_layout.py, after the rules. 0, or -1 if this interpreter
+ * lacks what is needed: then the interpreter's own work costs nothing. */
+PH_EXPORT int phantora_count_frames(const int32_t *offsets) {
+    ptrdiff_t (*request)(void (*)(void *)) = NULL;
+    const struct {
+        void *to;
+        const char *name, *former;
+    } needed[] = {{&python.evaluate, ph_symbol_name(PH_SYMBOL_EVALUATE_FRAME), ""},
+                  {&python.get_extra, "PyUnstable_Code_GetExtra", "_PyCode_GetExtra"},
+                  {&python.set_extra, "PyUnstable_Code_SetExtra", "_PyCode_SetExtra"},
+                  {&python.length, "PyUnicode_GetLength", ""},
+                  {&python.character, "PyUnicode_ReadChar", ""},
+                  {&request, "PyUnstable_Eval_RequestCodeExtraIndex", "_PyEval_RequestCodeExtraIndex"},
+                  {&python.interpreter, "PyInterpreterState_Get", ""},
+                  {&python.set, ph_symbol_name(PH_SYMBOL_SET_EVALUATE_FRAME), ""}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        void *address = either(needed[i].name, needed[i].former);
+        if (!address) return -1;
+        memcpy(needed[i].to, &address, sizeof address);
+    }
+    frames.frame_code = offsets[3];
+    frames.frame_instruction = offsets[4];
+    frames.code_start = offsets[5];
+    frames.code_filename = offsets[6];
+    frames.code_function = offsets[7];
+    frames.index = request(free);
+    if (frames.index < 0) return -1;
+    python.set(python.interpreter(), evaluate);
+    return 0;
+}

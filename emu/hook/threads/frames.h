@@ -1,0 +1,10 @@
+/* Python functions entered. */
+#ifndef PHANTORA_FRAMES_H
+#define PHANTORA_FRAMES_H
+
+#include <stdint.h>
+
+/* By all threads of this process so far; 0 where they are not counted. */
+uint64_t ph_functions_entered(void);
+
+#endif

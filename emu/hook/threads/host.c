@@ -1,0 +1,240 @@
+/*
+ * Host time: a clock for each thread of the rank, and the instants of the rank's records.
+ *
+ *   modelled   a cost per API call, op, autograd node, Python frame ...: the same on every machine
+ *   measured   the thread's CPU time, scaled to the described host, plus the call's driver time, which the emulation
+ *              does not spend, less what the emulation itself spends
+ *   none       nothing costs time; sleeps still pass
+ *
+ * Work is booked on the thread that does it. A record's instant is its thread's clock, or that of the rank's last
+ * record if that is later. A backward pass hands over: autograd's thread starts at the caller's clock, and the caller
+ * goes on at the later of both. Then the instants are those of one thread, and a function of the program alone. Other
+ * threads are not known to wait for each other: what they do alone moves nobody else's clock.
+ */
+#define _GNU_SOURCE
+#include "threads/host.h"
+#include "core/config.h"
+#include "core/run.h"
+#include "threads/thread.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+static struct {
+    atomic_uint_fast64_t rank_ns;   /* the latest instant given to a record */
+    atomic_uint_fast64_t pass;      /* backward passes begun */
+    atomic_uint_fast64_t pass_ns;   /* the caller's clock when the last one began */
+    atomic_uint_fast64_t worked_ns; /* how far autograd's threads have come */
+} host;
+
+/* ---- clocks ------------------------------------------------------------------------------------------------------ */
+
+static void raise_to(atomic_uint_fast64_t *at, uint64_t ns) {
+    uint64_t seen = atomic_load_explicit(at, memory_order_relaxed);
+    while (seen < ns && !atomic_compare_exchange_weak(at, &seen, ns)) continue;
+}
+
+/* A thread of the program's goes on when the backward pass that it waited for has ended. */
+static inline void join_backward(ph_thread *thread) {
+    uint64_t worked_ns = atomic_load_explicit(&host.worked_ns, memory_order_relaxed);
+    if (UNLIKELY(thread->clock_ns < worked_ns)) thread->clock_ns = worked_ns;
+}
+
+static uint64_t cpu_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* What the program itself has used since the last time: less what the emulation took for observing it. */
+static uint64_t spent_cpu(ph_thread *thread) {
+    uint64_t ns = cpu_now();
+    uint64_t spent = thread->cpu_started ? ns - thread->cpu_ns : 0;
+    thread->cpu_started = true;
+    thread->cpu_ns = ns;
+    uint64_t own = thread->own_ns < spent ? thread->own_ns : spent;
+    thread->own_ns -= own;
+    return (uint64_t)((double)(spent - own) * ph_cfg.host_scale);
+}
+
+static uint32_t own_ns[3]; /* what observing takes: an API call, an operator's range, a Python function */
+
+static inline void observed(ph_thread *thread, int what) {
+    if (ph_cfg.host_mode == PH_HOST_MEASURED) thread->own_ns += own_ns[what];
+}
+
+/* Mode measured: what the emulation itself takes on this machine for observing one of each. */
+PH_EXPORT void phantora_own_work(uint32_t call_ns, uint32_t range_ns, uint32_t frame_ns) {
+    own_ns[0] = call_ns;
+    own_ns[1] = range_ns;
+    own_ns[2] = frame_ns;
+}
+
+PH_EXPORT int phantora_measures_host(void) { return ph_cfg.host_mode == PH_HOST_MEASURED; }
+
+static atomic_int uncounted_threads;
+
+int ph_uncounted_threads(void) { return atomic_load(&uncounted_threads); }
+bool ph_uncounted(void) { return ph_self()->uncounted > 0; }
+PH_EXPORT int phantora_is_uncounted(void) { return ph_uncounted(); }
+
+/* by = 1: from now on what the calling thread does takes no virtual time. Its work and its calls cost nothing, its
+ * launches reach no stream, it does not wait for the device, and what it allocates raises no peak. Data, events and
+ * collectives are as always. by = -1: the end of that. The two nest. Returns the GPU time of all launches of the thread
+ * that were not counted so far. */
+PH_EXPORT uint64_t phantora_uncounted(int by) {
+    ph_thread *thread = ph_self();
+    if (by > 0) ph_host_aside_begins(thread);
+    atomic_fetch_add(&uncounted_threads, by);
+    thread->uncounted += by;
+    if (by < 0) ph_host_aside_ends(thread);
+    return thread->uncounted_ns;
+}
+
+/* What follows on this thread is not the program's work, until it ends. */
+void ph_host_aside_begins(ph_thread *thread) {
+    if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->clock_ns += spent_cpu(thread);
+    thread->aside++;
+}
+
+void ph_host_aside_ends(ph_thread *thread) {
+    thread->aside--;
+    if (ph_cfg.host_mode == PH_HOST_MEASURED && thread->aside == 0) thread->cpu_ns = cpu_now();
+}
+
+_Atomic(ph_call_listener) ph_listens_to_calls;
+
+static inline void spend(ph_thread *thread, uint64_t ns) {
+    thread->clock_ns += ns;
+    thread->modelled_ns += ns;
+}
+
+void ph_host_call_of(ph_call_kind kind, const char *caller) {
+    if (UNLIKELY(ph_thread_is_watcher())) return;
+    ph_thread *thread = ph_self();
+    if (UNLIKELY(thread->looks_on) && kind == PH_CALL_QUERY) return; /* how often it asks depends on this machine */
+    thread->looks_on = false;
+    atomic_fetch_add_explicit(&ph_counts.api_calls, 1, memory_order_relaxed);
+    if (UNLIKELY(thread->uncounted)) return;
+    thread->counts[kind]++;
+    join_backward(thread);
+    ph_call_listener listener = atomic_load_explicit(&ph_listens_to_calls, memory_order_relaxed);
+    uint64_t start_ns = UNLIKELY(listener != NULL) ? ph_host_clock_now() : 0;
+    if (LIKELY(ph_cfg.host_mode == PH_HOST_MODELLED))
+        spend(thread, ph_cfg.host_ns[kind]);
+    else if (ph_cfg.host_mode == PH_HOST_MEASURED) {
+        thread->clock_ns += ph_cfg.host_ns[kind];
+        if (!thread->aside) thread->clock_ns += spent_cpu(thread);
+        observed(thread, 0);
+    }
+    if (UNLIKELY(listener != NULL) && kind != PH_CALL_QUERY) listener(kind, caller, start_ns, ph_host_clock_now());
+}
+
+void ph_host_work(ph_host_kind kind, uint64_t n) {
+    ph_thread *thread = ph_self();
+    thread->counts[kind] += n;
+    if (ph_cfg.host_mode == PH_HOST_MODELLED) spend(thread, n * ph_cfg.host_ns[kind]);
+}
+
+void ph_host_frame(ph_thread *thread, uint64_t ns) {
+    observed(thread, 2);
+    if (ph_cfg.host_mode != PH_HOST_MODELLED) return;
+    join_backward(thread);
+    spend(thread, ns);
+    if (thread->kind == PH_THREAD_AUTOGRAD) raise_to(&host.worked_ns, thread->clock_ns);
+}
+
+void ph_host_op(void) {
+    if (UNLIKELY(ph_thread_is_watcher())) return;
+    ph_thread *thread = ph_self();
+    if (LIKELY(!thread->looks_on)) atomic_fetch_add_explicit(&ph_counts.ops, 1, memory_order_relaxed);
+    observed(thread, 1);
+    join_backward(thread);
+}
+
+void ph_host_advance(uint64_t ns) {
+    ph_thread *thread = ph_self();
+    if (UNLIKELY(thread->uncounted)) return;
+    join_backward(thread);
+    thread->clock_ns += ns;
+}
+
+/* ---- backward passes --------------------------------------------------------------------------------------------- */
+
+void ph_host_backward(void) {
+    ph_thread *thread = ph_self();
+    join_backward(thread);
+    ph_host_work(PH_WORK_BACKWARD, 1);
+    raise_to(&host.pass_ns, thread->clock_ns);
+    atomic_fetch_add(&host.pass, 1);
+}
+
+/* Autograd's thread begins a node. */
+void ph_host_node_begins(void) {
+    ph_thread *thread = ph_self();
+    uint64_t pass = atomic_load_explicit(&host.pass, memory_order_relaxed);
+    if (LIKELY(thread->pass == pass) || ph_thread_kind() != PH_THREAD_AUTOGRAD) return;
+    thread->pass = pass;
+    uint64_t from_ns = atomic_load(&host.pass_ns);
+    if (thread->clock_ns < from_ns) thread->clock_ns = from_ns;
+}
+
+/* The outermost range of a thread has ended. */
+void ph_host_range_ends(ph_thread *thread) {
+    if (thread->kind == PH_THREAD_AUTOGRAD) raise_to(&host.worked_ns, thread->clock_ns);
+}
+
+/* ---- instants ---------------------------------------------------------------------------------------------------- */
+
+uint64_t ph_host_clock(void) {
+    if (UNLIKELY(ph_thread_is_watcher())) return atomic_load_explicit(&host.rank_ns, memory_order_relaxed);
+    ph_thread *thread = ph_self();
+    join_backward(thread);
+    uint64_t rank_ns = atomic_load_explicit(&host.rank_ns, memory_order_relaxed);
+    if (thread->clock_ns < rank_ns) thread->clock_ns = rank_ns;
+    raise_to(&host.rank_ns, thread->clock_ns);
+    return thread->clock_ns;
+}
+
+uint64_t ph_host_clock_now(void) {
+    ph_thread *thread = ph_self();
+    uint64_t rank_ns = atomic_load_explicit(&host.rank_ns, memory_order_relaxed);
+    return thread->clock_ns > rank_ns && !ph_thread_is_watcher() ? thread->clock_ns : rank_ns;
+}
+
+/* Grows with every call and op: what a program does besides its own Python functions. */
+PH_EXPORT uint64_t phantora_activity(void) {
+    return atomic_load_explicit(&ph_counts.api_calls, memory_order_relaxed) +
+           atomic_load_explicit(&ph_counts.ops, memory_order_relaxed);
+}
+
+void ph_host_catch_up(void) {
+    if (ph_cfg.host_mode == PH_HOST_MEASURED && !ph_thread_is_watcher() && !ph_self()->aside)
+        ph_host_advance(spent_cpu(ph_self()));
+}
+
+void ph_host_reset(void) {
+    atomic_store(&host.rank_ns, 0);
+    atomic_store(&host.pass_ns, 0);
+    atomic_store(&host.worked_ns, 0);
+    ph_thread *thread = ph_self();
+    thread->clock_ns = 0;
+    thread->cpu_started = false;
+    ph_thread_grow_old(thread); /* the rank's time does not depend on what its server ran before the fork */
+    ph_host_catch_up();
+}
+
+PH_EXPORT uint64_t phantora_host_clock_ns(void) {
+    ph_host_catch_up();
+    return ph_host_clock();
+}
+
+/* ---- counts, for whoever fits a host description ----------------------------------------------------------------- */
+
+/* Sums over all threads, by ph_host_kind; returns how many kinds there are. */
+PH_EXPORT int phantora_host_counts(uint64_t *counts, int capacity) {
+    uint64_t totals[PH_HOST_KINDS];
+    ph_threads_counts(totals);
+    for (int kind = 0; kind < capacity && kind < PH_HOST_KINDS; kind++) counts[kind] = totals[kind];
+    return PH_HOST_KINDS;
+}

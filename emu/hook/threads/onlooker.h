@@ -1,0 +1,10 @@
+/* Threads of the program that only ask. */
+#ifndef PHANTORA_ONLOOKER_H
+#define PHANTORA_ONLOOKER_H
+
+#include "core/base.h"
+
+/* Does the calling thread only look on, so that its questions must move no clock? */
+bool ph_looks_on(void);
+
+#endif

@@ -1,0 +1,9 @@
+"""What is private of PyTorch, Triton and CPython, and used all the same: any version may rename or remove it.
+
+Lives here: the table of these names (`names`, `torch_names`, `compiler_names`, `python_names`, `symbols`); what is
+found of them (`finding`); the one mechanism that changes them (`changes`, `imports`); what `phantora-async doctor` asks
+for (`check`).
+Comes in: the installed packages.
+Goes out: functions in the place of theirs; a warning for each purpose that has to be left out.
+May import: the standard library alone.
+"""

@@ -1,0 +1,244 @@
+"""Private names of PyTorch's compilers and of Triton. Their modules are looked at when the program imports them."""
+
+from __future__ import annotations
+
+from .names import Kind, Name, Purpose
+
+_CALLBACK = Name("torch._dynamo.callback", "CompilationCallbackHandler.install_callbacks", takes=("self trigger ...",))
+_CACHE = "torch._inductor.codecache"
+_AUTOGRAD = "torch._functorch._aot_autograd"
+_SAVE = Name(f"{_AUTOGRAD}.autograd_cache", "AOTAutogradCache.save", takes=("key entry ...",))
+_CONTEXT = Name("torch._guards", "TracingContext.try_get")
+_BENCHMARKING = "torch._inductor.runtime.benchmarking"
+_HEURISTICS = "torch._inductor.runtime.triton_heuristics"
+_COMPILE_TIME = "emu/compiler/compile_time.py"
+_COMPARING = "what compilers do to choose among kernels counts as the program's work"
+_TOO_LONG = "the first steps of compiled models take too long"
+
+PURPOSES = (
+    Purpose(
+        "compilation",
+        "keeping compilers out of virtual time",
+        "torch.compile takes virtual time",
+        (_COMPILE_TIME,),
+        (_CALLBACK,),
+        wrong=f"{_TOO_LONG}, and differ from run to run",
+    ),
+    Purpose(
+        "functions that are not traced",
+        "keeping Dynamo from tracing the emulation's functions",
+        "torch.compile traces functions of the emulation and may break graphs at them",
+        (_COMPILE_TIME,),
+        (
+            Name("torch._dynamo.trace_rules", "SKIP_DIRS", Kind.OBJECT),
+            Name("torch._dynamo.trace_rules", "_recompile_re", takes=("",)),
+        ),
+        wrong="compiled models may have more graphs than on a GPU",
+    ),
+    Purpose(
+        "profiled benchmarks",
+        "taking the cost model's time where Inductor profiles a kernel",
+        _COMPARING,
+        (_COMPILE_TIME,),
+        (Name("torch._inductor.utils", "do_bench_using_profiling", takes=("fn ...",)),),
+        wrong=_TOO_LONG,
+    ),
+    Purpose(
+        "benchmarks",
+        "taking the cost model's time where Inductor times a kernel",
+        _COMPARING,
+        (_COMPILE_TIME,),
+        (
+            Name(_BENCHMARKING, "TritonBenchmarker.benchmark_gpu", takes=("self _callable ...",)),
+            Name(_BENCHMARKING, "InductorBenchmarker.benchmark_gpu", takes=("self _callable ...",)),
+            Name(_BENCHMARKING, "may_ban_benchmarking", takes=("",), seen=("2.11", "2.15")),
+        ),
+        wrong=_TOO_LONG,
+    ),
+    Purpose(
+        "Inductor's autotuner",
+        "keeping the comparison of Inductor's kernels out of virtual time",
+        _COMPARING,
+        (_COMPILE_TIME,),
+        (
+            Name(_HEURISTICS, "CachingAutotuner.precompile"),
+            Name(_HEURISTICS, "CachingAutotuner.autotune_to_one_config"),
+            Name(_HEURISTICS, "CachingAutotuner.coordinate_descent_tuning"),
+            Name(_HEURISTICS, "CachingAutotuner.maybe_clone_args", takes=("self exclude ...",)),
+            Name(_HEURISTICS, "CachingAutotuner.copy_args_to_cpu_if_needed", takes=("self ...",)),
+        ),
+        wrong=f"{_TOO_LONG}, and peaks of memory may be too high",
+    ),
+    Purpose(
+        "Triton's autotuner",
+        "keeping triton.autotune out of virtual time",
+        _COMPARING,
+        (_COMPILE_TIME,),
+        (Name("triton.runtime.autotuner", "Autotuner._bench"),),
+        wrong="the first calls of autotuned Triton kernels take too long",
+    ),
+    Purpose(
+        "Triton's benchmarks",
+        "taking the cost model's time where Triton times a kernel",
+        _COMPARING,
+        (_COMPILE_TIME,),
+        (Name("triton.backends.nvidia.driver", "CudaDriver.get_benchmarker", takes=("self",)),),
+        wrong="the first calls of autotuned Triton kernels take too long",
+    ),
+    Purpose(
+        "graph locks",
+        "giving up the locks of graphs when a compilation ends",
+        "each rank compiles its own graphs",
+        ("emu/compiler/graph_cache.py",),
+        (_CALLBACK,),
+    ),
+    Purpose(
+        "shared graphs",
+        "compiled graphs that ranks share",
+        "each rank compiles its own graphs",
+        ("emu/compiler/graph_cache.py", "emu/compiler/any_device.py"),
+        (
+            Name(_CACHE, "FxGraphCachePickler.__init__", takes=("self gm ...",)),
+            Name(_CACHE, "FxGraphCachePickler._reduce_graph_module", takes=("self gm",)),
+            Name(_CACHE, "write_atomic", takes=("path_ content make_dirs encode_utf_8",)),
+            Name(_CACHE, "GuardedCache.find_guarded_entry", takes=("cls key local ...",)),
+            Name(_CACHE, "FxGraphCache.iterate_over_candidates", inherited=True),
+            Name(_CACHE, "FxGraphCache._save_graph", takes=("key compiled_graph ...",)),
+            Name(_CACHE, "code_hash", takes=("code ...",)),
+            Name("torch._inductor.cudagraph_utils", "BoxedDeviceIndex", Kind.CLASS),
+        ),
+    ),
+    Purpose(
+        "shared backward graphs",
+        "graphs of backward passes that ranks share",
+        "each rank traces its own graphs",
+        ("emu/compiler/graph_cache.py",),
+        (
+            _SAVE,
+            Name(f"{_AUTOGRAD}.autograd_cache", "AOTAutogradCache.try_load"),
+        ),
+    ),
+    Purpose(
+        "compiled autograd",
+        "noticing that backward passes are compiled in another way",
+        "each rank traces its own graphs",
+        ("emu/compiler/graph_cache.py",),
+        (
+            Name("torch._dynamo.config", "compiled_autograd", Kind.OBJECT),
+            Name("torch._dynamo.compiled_autograd", "in_compiled_autograd_region", Kind.OBJECT),
+        ),
+    ),
+    Purpose(
+        "what split graphs return",
+        "noting what the graphs of a compiled model under DistributedDataParallel return",
+        "each rank of each run traces the graphs of compiled models under DistributedDataParallel",
+        ("emu/compiler/split_graphs.py",),
+        (
+            Name(
+                f"{_AUTOGRAD}.runtime_wrappers",
+                "FakifiedOutWrapper.post_compile",
+                takes=("self compiled_fn aot_config ...",),
+                mentions="needs_post_compile",
+            ),
+            Name(f"{_AUTOGRAD}.runtime_wrappers", "FakifiedOutWrapper.__init__", takes=("self out_metas ...",)),
+            _CONTEXT,
+        ),
+    ),
+    Purpose(
+        "split graphs",
+        "caching these graphs",
+        "each rank of each run traces the graphs of compiled models under DistributedDataParallel",
+        ("emu/compiler/split_graphs.py",),
+        (
+            Name(f"{_AUTOGRAD}.autograd_cache", "check_cacheable", takes=("gm",)),
+            _SAVE,
+            _CONTEXT,
+            Name(f"{_AUTOGRAD}.autograd_cache", "GenericAOTAutogradCacheEntry.wrap_post_compile", seen=("2.9",)),
+        ),
+    ),
+    Purpose(
+        "cached split graphs",
+        "taking these graphs from the cache",
+        "each rank of each run traces the graphs of compiled models under DistributedDataParallel",
+        ("emu/compiler/split_graphs.py",),
+        (
+            Name(
+                f"{_AUTOGRAD}.aot_autograd_result", "GenericAOTAutogradResult.wrap_post_compile", seen=("2.11", "2.15")
+            ),
+            _CONTEXT,
+        ),
+    ),
+    Purpose(
+        "functions without host time",
+        "leaving out functions that run as often as this machine's state says",
+        "such functions take host time",
+        ("emu/interpreter/frame_counter.py",),
+        (
+            Name("torch.distributed.tensor._dtensor_spec", "DTensorSpec.__eq__"),
+            Name("torch.distributed.tensor._dtensor_spec", "DTensorSpec._check_equals", seen=("2.11", "2.15")),
+            Name("torch.distributed.device_mesh", "DeviceMesh.__eq__"),
+            Name("torch.utils.data.dataloader", "_MultiProcessingDataLoaderIter._try_get_data"),
+            Name("torch._subclasses.fake_tensor", "dump_cache_stats"),
+            Name(_HEURISTICS, "CachingAutotuner.benchmark_all_configs"),
+            Name(_HEURISTICS, "CachingAutotuner._precompile_worker"),
+            Name("triton.runtime.jit", "JITFunction._do_compile"),
+        ),
+        wrong="host time may differ from run to run",
+    ),
+    Purpose(
+        "measuring on a GPU",
+        "one rank of a script on a real GPU (phantora-async profile)",
+        "phantora-async profile SCRIPT ends with an error",
+        ("emu/real_run/steps.py", "emu/real_run/collectives.py", "emu/real_run/tracing.py"),
+        (
+            Name("torch.autograd.graph", "_engine_run_backward"),
+            Name("torch._C", "_get_schema"),
+            Name("torch._C", "_autograd._profiler_type"),
+            Name("torch._C._profiler", "ActiveProfilerType", Kind.CLASS),
+        ),
+    ),
+    Purpose(
+        "Triton's cache",
+        "compiling each Triton kernel once for all ranks",
+        "each rank compiles its own Triton kernels",
+        ("emu/compiler/triton_cache.py",),
+        (
+            Name("triton.runtime.cache", "FileCacheManager.get_group", takes=("self filename",)),
+            Name("triton.runtime.cache", "FileCacheManager.put_group", takes=("self filename group",)),
+            Name("triton.runtime.cache", "FileCacheManager.__init__", mentions="lock_path"),
+        ),
+    ),
+    Purpose(
+        "Triton's programs",
+        "reading the programs of Triton's kernels",
+        "costs of Triton's kernels do not follow from their programs",
+        ("emu/interpreter/triton_programs.py",),
+        (
+            Name("triton.compiler", "CompiledKernel._init_handles", takes=("self",), mentions="module function"),
+            Name("triton.compiler", "CompiledKernel.__init__", mentions="asm"),
+        ),
+        wrong="times of Triton's kernels are estimated from their grids alone",
+    ),
+    Purpose(
+        "Inductor's programs",
+        "the same for kernels that Inductor loads",
+        "costs of Inductor's kernels do not follow from their programs",
+        ("emu/interpreter/triton_programs.py",),
+        (Name("torch._C", "_StaticCudaLauncher", Kind.OBJECT), Name("torch._C", "_StaticCudaLauncher._load_kernel")),
+        wrong="times of Inductor's kernels are estimated from their grids alone",
+    ),
+)
+
+ORDER: dict[str, tuple[str, ...]] = {
+    # Locks are given up while the compilation still takes no virtual time.
+    _CALLBACK.full: ("graph locks", "compilation"),
+    # What a graph returns is put into its entry before the entry is stored and its lock is given up.
+    _SAVE.full: ("shared backward graphs", "split graphs"),
+    # The order of batches is chosen when the iterator is otherwise complete.
+    "torch.utils.data.dataloader._MultiProcessingDataLoaderIter.__init__": (
+        "timeouts of data loaders", "data loading",
+    ),
+    # A store of a folded run waits for processes, whatever the number of its making.
+    "torch.distributed.rendezvous._create_c10d_store": ("groups made again", "folded groups"),
+}  # fmt: skip
+"""Names that several purposes change: these, from the innermost to the outermost."""

@@ -1,0 +1,61 @@
+"""Private names of CPython's standard library, and of packages that scripts may import."""
+
+from __future__ import annotations
+
+from .names import Kind, Name, Purpose
+
+PURPOSES = (
+    Purpose(
+        "new threads",
+        "telling the hook library about threads that Python starts",
+        "threads of the script that give the GPU no work are not recognised",
+        ("emu/interpreter/thread_names.py",),
+        (Name("threading", "Thread._bootstrap_inner", takes=("self",)),),
+        wrong="how often such threads read the clock changes the rank's host time",
+    ),
+    Purpose(
+        "waiting for threads",
+        "waiting for a script's threads at its end",
+        "a rank does not wait for its threads when its script ends",
+        ("emu/start/rank.py",),
+        (Name("threading", "_shutdown", takes=("",)),),
+        wrong="what threads would still do after the script's last line is missing",
+    ),
+    Purpose(
+        "exit handlers",
+        "running exit handlers at a script's end",
+        "functions that scripts and libraries register with atexit do not run",
+        ("emu/start/rank.py",),
+        (Name("atexit", "_run_exitfuncs"),),
+        wrong="what exit handlers would still write or send is missing",
+    ),
+    Purpose(
+        "finalizers",
+        "keeping shared operators and temporary folders at a rank's end",
+        "ranks need more time and memory to end, and temporary folders of preloaded modules may vanish early",
+        ("emu/start/prepare.py",),
+        (Name("weakref", "finalize._registry", Kind.OBJECT), Name("weakref", "finalize.peek")),
+    ),
+    Purpose(
+        "interpreters by their path",
+        "starting programs that name the Python interpreter by its path",
+        "processes that a script starts by sys.executable become no ranks",
+        ("emu/start/interpreter_paths.py",),
+        (Name("_posixsubprocess", "fork_exec"), Name("subprocess", "_fork_exec")),
+    ),
+    Purpose(
+        "names of the environment",
+        "noticing modules that read a rank's environment when they are imported",
+        "modules that read RANK and the like when they are imported may be shared by ranks",
+        ("emu/preload/trial.py",),
+        (Name("os", "_Environ.__getitem__", takes=("self key",)),),
+        wrong="such a module tells every rank the same; --no-auto-preload helps",
+    ),
+    Purpose(
+        "JAX",
+        "refusing JAX, which would compute on this machine's CPU",
+        "scripts that use JAX are not refused and compute on this machine's CPU",
+        ("emu/start/unused_gpu.py",),
+        (Name("jax._src.xla_bridge", "backends"),),
+    ),
+)

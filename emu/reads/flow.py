@@ -1,0 +1,371 @@
+"""Where a value goes in a function: into which variables, attributes and containers, and what is decided by it.
+
+An approximation from the source: a name that has the value once has it everywhere in the function, and what a function
+makes of it has it, too. Texts, printing and logging do not decide.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .frames import Position
+
+_NEUTRAL = frozenset(
+    [
+        "print",
+        "len",
+        "isinstance",
+        "issubclass",
+        "type",
+        "id",
+        "str",
+        "repr",
+        "format",
+        "hasattr",
+        "callable",
+        "dir",
+        "vars",
+        "ascii",
+        "bytes",
+        "info",
+        "debug",
+        "warning",
+        "error",
+        "log",
+        "log_metrics",
+        "log_dict",
+        "write",
+        "write_line",
+        "add_scalar",
+        "add_scalars",
+        "set_postfix",
+        "set_postfix_str",
+        "set_description",
+        "set_description_str",
+        "keys",
+        "isnan",
+        "isinf",
+        "isfinite",
+    ]
+)
+"""Functions and methods whose result does not say what the value is, or that only tell it. Values that nobody computed
+are taken as finite, and checks of that as passed.
+"""
+_DECIDING = frozenset((
+    "sorted", "argmin", "argmax", "argsort", "nanargmin", "nanargmax", "isclose", "allclose", "bool", "any",
+    "all", "sort", "heappush", "heapify", "bisect", "bisect_left", "bisect_right", "insort", "range",
+    "searchsorted", "index", "where", "nonzero", "flatnonzero", "count_nonzero", "argpartition", "choice",
+    "choices", "filter", "takewhile", "dropwhile", "nlargest", "nsmallest", "lt", "le", "gt", "ge",
+))  # fmt: skip
+_EXTREMES = frozenset(("min", "max"))
+_ORDERING = frozenset(("argmin", "argmax", "argsort", "sort", "index", "nonzero", "lt", "le", "gt", "ge"))
+"""Methods of what has the value that decide, too."""
+_FILLING = frozenset(["append", "extend", "insert", "add", "update", "appendleft", "push", "put", "setdefault"])
+_SCHEDULING = "step"
+"""A scheduler's method: what it gets decides on the learning rate."""
+_ASIDE = frozenset(
+    ["shape", "dtype", "device", "ndim", "name", "grad_fn", "requires_grad", "count", "n", "num", "size", "maxlen"]
+)
+_OF_KEYS = frozenset(["list", "tuple", "set", "frozenset", "sorted", "min", "max", "any", "all", "iter", "zip", "join"])
+"""Functions that see the keys of a dictionary alone."""
+_DICTIONARIES = frozenset(["dict", "defaultdict", "OrderedDict"])
+_OF_DICTIONARIES = frozenset(["items", "keys", "values"])
+_LOOK_UP = frozenset(["get", "pop", "setdefault"])
+_CONTAINERS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+class Passed(NamedTuple):
+    """The value is an argument of a call."""
+
+    call: ast.Call
+    places: tuple[int | str, ...]
+    """Of the arguments: numbers or keywords."""
+
+
+class Flow:
+    """Of one function's body."""
+
+    def __init__(
+        self, body: Sequence[ast.AST], *, read: Position | None = None, names: frozenset[str] = frozenset()
+    ) -> None:
+        """The value is what the expression at `read` yields, and what variables and attributes (`.loss`) of these names
+        have.
+        """
+        self._nodes = list(_walk(body))
+        self._read = read
+        self.names = set(names)
+        self._filled: set[str] = set()
+        """Containers among the names: whether one is empty says nothing of the value."""
+        self._keys: dict[str, set[object] | None] = {}
+        """Of containers: constant keys that have the value, None if others may have it."""
+        self._dictionaries = {name for node in self._nodes if (name := _dictionary(node))}
+        while True:
+            before = self._extent()
+            for node in self._nodes:
+                self._follow(node)
+            if self._extent() == before:
+                break
+
+    def _extent(self) -> tuple[int, int]:
+        """Grows as long as something new is found."""
+        return len(self.names), sum(1000 if keys is None else len(keys) for keys in self._keys.values())
+
+    # ---- where it goes ---------------------------------------------------------------------------------------------
+    def _follow(self, node: ast.AST) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._assign(target, value)
+            case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
+                self._assign(target, value)
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                self._assign(target, value)
+            case ast.For(target=target, iter=iterable) | ast.comprehension(target=target, iter=iterable):
+                self._iterate(target, iterable)
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _FILLING and self._passed(node):
+                self._take(owner, True)
+
+    def _assign(self, target: ast.AST, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for one, its in zip(target.elts, value.elts, strict=True):
+                self._assign(one, its)
+        elif self._has(value):
+            keys = self._constant_keys(value)
+            if keys is not None and (name := _key(target)):
+                self._name(name, True, keys)
+            else:
+                self._take(target, isinstance(value, _CONTAINERS))
+
+    def _constant_keys(self, value: ast.expr) -> set[object] | None:
+        """Those of a dictionary's items that have the value."""
+        if not isinstance(value, ast.Dict):
+            return None
+        keys = [key for key, its in zip(value.keys, value.values, strict=True) if self._has(its)]
+        if all(isinstance(key, ast.Constant) for key in keys):
+            return {key.value for key in keys if isinstance(key, ast.Constant)}
+        return None
+
+    def _iterate(self, target: ast.AST, iterable: ast.expr) -> None:
+        """Keys of dictionaries and counters of `enumerate` do not have the value."""
+        match target, iterable:
+            case ast.Tuple(elts=[_, second]), ast.Call(func=ast.Attribute(attr="items")) if self._has(iterable):
+                self._take(second, False)
+            case ast.Tuple(elts=[_, second]), ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]):
+                self._iterate(second, inner)
+            case ast.Tuple(elts=parts), ast.Call(func=ast.Name(id="zip"), args=args) if len(parts) == len(args):
+                for one, its in zip(parts, args, strict=True):
+                    self._iterate(one, its)
+            case _ if self._has(iterable) and _key(iterable) not in self._dictionaries:
+                self._take(target, False)
+
+    def _take(self, target: ast.AST, container: bool) -> None:
+        match target:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                for part in parts:
+                    self._take(part, False)
+            case ast.Starred(value=inner):
+                self._take(inner, container)
+            case ast.Subscript(value=inner, slice=ast.Constant(value=key)) if _key(inner):
+                self._name(_key(inner), True, {key})
+            case ast.Subscript(value=inner):
+                self._take(inner, True)
+            case ast.Name() | ast.Attribute():
+                self._name(_key(target), container)
+
+    def _name(self, name: str, container: bool, keys: set[object] | None = None) -> None:
+        """`keys`: that have it, None if all may."""
+        if container and name not in self.names:
+            self._filled.add(name)
+        elif not container:
+            self._filled.discard(name)
+        before = self._keys.get(name, None if name in self.names else set())
+        self._keys[name] = before | keys if before is not None and keys is not None else None
+        self.names.add(name)
+
+    def _lacks(self, container: ast.expr, key: ast.expr) -> bool:
+        """Is it an item of a container that has the value in others?"""
+        keys = self._keys.get(_key(container))
+        return keys is not None and isinstance(key, ast.Constant) and key.value not in keys
+
+    def _has(self, node: ast.AST | None) -> bool:
+        """Does the expression's value follow from it?"""
+        if node is None or isinstance(node, (ast.JoinedStr, ast.Constant)):
+            return False
+        if isinstance(node, ast.expr) and self._is_read(node):
+            return True
+        match node:
+            case ast.Name(id=name):
+                return name in self.names
+            case ast.Attribute(value=owner, attr=name):
+                return f".{name}" in self.names or (name not in _ASIDE and self._has(owner))
+            case ast.Call(func=called):
+                name = _called(called)
+                if name in _NEUTRAL or (name in _OF_KEYS and self._sees_keys(node)):
+                    return False
+                of = called.value if isinstance(called, ast.Attribute) else None
+                if of is not None and name in _LOOK_UP and node.args and self._lacks(of, node.args[0]):
+                    return False
+                return bool(self._passed(node)) or self._has(of)
+            case ast.Compare():
+                return self._compares(node)
+            case ast.Subscript(value=owner, slice=key) if self._lacks(owner, key):
+                return False
+            case ast.Lambda(body=body):
+                return self._has(body)
+        return any(self._has(child) for child in ast.iter_child_nodes(node))
+
+    def _is_read(self, node: ast.expr) -> bool:
+        return self._read is not None and Position.of(node) == self._read
+
+    def _sees_keys(self, call: ast.Call) -> bool:
+        """Of a dictionary, and nothing else that has the value."""
+        others = [one for one in call.args if _key(one) not in self._dictionaries]
+        return not any(self._has(one) for one in (*others, *(keyword.value for keyword in call.keywords)))
+
+    def _passed(self, call: ast.Call) -> tuple[int | str, ...]:
+        places: list[int | str] = [i for i, argument in enumerate(call.args) if self._has(argument)]
+        return (*places, *(one.arg or "" for one in call.keywords if self._has(one.value)))
+
+    # ---- what becomes of it ----------------------------------------------------------------------------------------
+    def returned(self) -> bool:
+        """Does the function's caller get it?"""
+        kinds = (ast.Return, ast.Yield)
+        return any(isinstance(node, kinds) and self._has(node.value) for node in self._nodes)
+
+    def attributes(self) -> frozenset[str]:
+        """That have it: other functions see them."""
+        return frozenset(name for name in self.names if name.startswith("."))
+
+    def calls(self) -> Iterator[Passed]:
+        """Calls that get it."""
+        for node in self._nodes:
+            if isinstance(node, ast.Call) and _called(node.func) not in _NEUTRAL and (places := self._passed(node)):
+                yield Passed(node, places)
+
+    def decisions(self) -> Iterator[ast.expr]:
+        """Expressions by which the program decides on it."""
+        for node in self._nodes:
+            match node:
+                case ast.Compare() if self._compares(node):
+                    yield node
+                case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+                    if self._is_true(test):
+                        yield test
+                case ast.BoolOp(values=values) if any(self._is_true(value) for value in values[:-1]):
+                    yield node
+                case ast.UnaryOp(op=ast.Not(), operand=operand) if self._is_true(operand):
+                    yield node
+                case ast.Match(subject=subject) if self._has(subject):
+                    yield subject
+                case ast.Call(func=ast.Lambda() as called) if self._decides_in_lambda(called, self._passed(node)):
+                    yield node
+                case ast.Subscript(slice=place) if self._has(place) and isinstance(node.ctx, ast.Load):
+                    yield node
+                case ast.Call() if self._chooses(node):
+                    yield node
+
+    def _decides_in_lambda(self, called: ast.Lambda, places: tuple[int | str, ...]) -> bool:
+        """Of one that is called where it is written."""
+        parameters = [one.arg for one in (*called.args.posonlyargs, *called.args.args)]
+        known = {*range(len(parameters)), *parameters, *(one.arg for one in called.args.kwonlyargs)}
+        names = {parameters[place] if isinstance(place, int) else place for place in places if place in known}
+        return any(Flow([called.body], names=frozenset(names)).decisions())
+
+    def _compares(self, node: ast.Compare) -> bool:
+        left = node.left
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(operator, (ast.In, ast.NotIn)):
+                if self._has(left):
+                    return True
+            elif isinstance(operator, (ast.Is, ast.IsNot)) or _no_number(left) or _no_number(right):
+                pass
+            elif self._has(left) or self._has(right):
+                return True
+            left = right
+        return False
+
+    def _is_true(self, test: ast.expr) -> bool:
+        """Is the value itself a condition? Comparisons in it are found by themselves."""
+        if self._is_read(test):
+            return True
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._is_true(operand)
+            case ast.BoolOp(values=values):
+                return any(self._is_true(value) for value in values)
+            case ast.Compare():
+                return False
+            case ast.Name(id=name):
+                return name in self.names and name not in self._filled
+            case ast.Attribute(attr=name):
+                return f".{name}" in self.names and f".{name}" not in self._filled
+        return self._has(test)
+
+    def _chooses(self, node: ast.Call) -> bool:
+        name = _called(node.func)
+        if name == _SCHEDULING and isinstance(node.func, ast.Attribute):
+            return bool(self._passed(node))
+        plain = isinstance(node.func, ast.Name)
+        if name not in _DECIDING and not (plain and name in _EXTREMES):
+            return False  # `x.max()` and `np.max(x)` are numbers like others
+        read = self._is_read(node)
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if name in _OF_KEYS and not read and self._sees_keys(node):
+            return False
+        involved = read or bool(self._passed(node)) or (name in _ORDERING and self._has(owner))
+        bounded = name in _EXTREMES and len(node.args) > 1 and any(isinstance(a, ast.Constant) for a in node.args)
+        return involved and not bounded  # min(loss, 20) only limits it
+
+
+def _key(node: ast.AST) -> str:
+    """Under which a variable or an attribute is among the names; "" for other expressions."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(attr=name):
+            return f".{name}"
+    return ""
+
+
+def _dictionary(node: ast.AST) -> str:
+    """A name that this says to be a dictionary's."""
+    match node:
+        case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=value):
+            made = isinstance(value, ast.Call) and _called(value.func) in _DICTIONARIES
+            return _key(target) if made or isinstance(value, (ast.Dict, ast.DictComp)) else ""
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _OF_DICTIONARIES:
+            return _key(owner)
+        case ast.Subscript(value=owner, slice=ast.JoinedStr() | ast.Constant(value=str())):
+            return _key(owner)
+    return ""
+
+
+def _no_number(node: ast.expr) -> bool:
+    """A text, an empty container, None: what is compared with it is no number, or is not decided by its value."""
+    match node:
+        case ast.Constant(value=value):
+            return not isinstance(value, (int, float))
+        case ast.JoinedStr():
+            return True
+        case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[]):
+            return True
+    return False
+
+
+def _called(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """These and all below them, but not the bodies of functions and classes that are defined there."""
+    for node in nodes:
+        if isinstance(node, _DEFINITIONS):
+            continue
+        yield node
+        yield from _walk(list(ast.iter_child_nodes(node)))

@@ -1,0 +1,56 @@
+"""Processes beside the servers that keep what ranks share: weights and shardings, and what is given to the device.
+
+They are forked from the forker, run no program of the user's, and end with the forker.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from ..contract.job import Job
+from ..interpreter.hook_library import Hook
+from ..interpreter.hook_library.sources import STORE_SOCKET
+from ..keeping import keeper
+from ..keeping.client import folder_of
+from . import processes
+
+
+def start(job: Job, hook: Hook) -> None:
+    """In the forker, while it has a single thread. Raises BlockingIOError if it may not fork."""
+    os.makedirs(folder_of(job.runtime_dir), exist_ok=True)
+    if job.share_weights:
+        listener = keeper.listen(job.runtime_dir)
+        _fork("keeper", listener, lambda: keeper.serve(listener, job.runtime_dir))
+    one_machine = job.folding is not None or len(job.hosted) == len(job.servers)
+    if one_machine:  # else what a rank refers to would be another machine's
+        folder = folder_of(job.runtime_dir)
+        other = _listen(os.path.join(folder, STORE_SOCKET))
+        _fork("store", other, lambda: hook.serve_store(other.fileno(), folder))
+        hook.open_store(folder)
+
+
+def _listen(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen(socket.SOMAXCONN)
+    return listener
+
+
+def _fork(name: str, listener: socket.socket, serve: Callable[[], None]) -> None:
+    parent = os.getpid()
+    if os.fork() == 0:
+        try:
+            processes.die_with_parent(parent)
+            Path("/proc/self/comm").write_text(name)
+            processes.close_others({0, 1, 2, listener.fileno()})
+            keeper.raise_open_files()
+            serve()
+        except BaseException:
+            traceback.print_exc()  # ranks then keep to themselves what they compute
+        finally:
+            os._exit(1)
+    listener.close()

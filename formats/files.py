@@ -1,0 +1,76 @@
+"""Files that people or other programs have made: regular files whose content is of a bounded size.
+
+A pipe may never end, /dev/zero never does, and a small compressed file may hold any number of bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import stat
+import zlib
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+MOST_DATA_NBYTES = 64 << 20
+"""Of a report, of flows or measurements. JSON needs up to 25 times as much memory."""
+_CHUNK_NBYTES = 1 << 20
+_KIB, _MIB = 1 << 10, 1 << 20
+
+Fault = Callable[[str], Exception]
+"""Makes the error that is raised, of a message."""
+
+
+def read_bytes(path: Path, most_nbytes: int, begin: bytes = b"") -> bytes:
+    """What is in the file, decompressed if its name ends in `.gz`; if it does not begin with `begin`, no more than so
+    many bytes. Raises OSError, whose `strerror` says what the file is instead or how much it may hold.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"is {_kind(mode)}, not a regular file", str(path))
+        if (head := file.read(len(begin))) != begin:
+            return head
+        file.seek(0)
+        content = file.read(most_nbytes + 1) if os.fstat(descriptor).st_size <= most_nbytes else None
+    if content is not None and path.suffix == ".gz":
+        content = _decompressed(content, most_nbytes, path)
+    if content is None or len(content) > most_nbytes:
+        most = f"{most_nbytes // _MIB:,} MiB" if most_nbytes >= _MIB else f"{most_nbytes // _KIB:,} KiB"
+        raise OSError(errno.EFBIG, f"holds more than {most}, the most that is read", str(path))
+    return content
+
+
+def read_text(path: Path, most_nbytes: int, fault: Fault) -> str:
+    """The file's text. Raises `fault` of a message if it cannot be read, holds more or is not UTF-8."""
+    try:
+        return read_bytes(path, most_nbytes).decode()
+    except OSError as error:
+        raise fault(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise fault(f"{path}:{line}: expected UTF-8 text, found the byte 0x{error.object[error.start]:02x}") from None
+
+
+def _kind(mode: int) -> str:
+    return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def _decompressed(content: bytes, most_nbytes: int, path: Path) -> bytes | None:
+    """None if there is more."""
+    parts, nbytes = [], 0
+    try:
+        with gzip.open(BytesIO(content)) as file:
+            while part := file.read(_CHUNK_NBYTES):
+                parts.append(part)
+                nbytes += len(part)
+                if nbytes > most_nbytes:
+                    return None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise OSError(errno.EINVAL, f"is no whole gzip file: {error}", str(path)) from None
+    return b"".join(parts)

@@ -1,0 +1,99 @@
+"""``replay``: a recorded run executed again, in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from phantora_async.api.results import Run
+from phantora_async.config.outputs import report_of, run_dir_of
+from phantora_async.errors import NotWritten, UsageError
+from phantora_async.options import PathText
+from phantora_async.recording import Recording, load
+from phantora_async.replaying.differences import MAY_CHANGE, attributes, grid_share
+from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
+from phantora_async.replaying.replay import Replayed
+from phantora_async.replaying.replay import replay as execute
+from phantora_async.report import to_json
+from phantora_async.run_spec import RunSpec
+from phantora_async.wording import short
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A replay, and where its report is."""
+
+    replayed: Replayed
+    recording: Recording
+    spec: RunSpec
+    path: Path
+    run_dir: Path
+
+    def remarks(self) -> Iterator[str]:
+        """What the user should know of answers and of the machine."""
+        for kind, (answers, other, inside) in self.replayed.compared.items():
+            if other:
+                text = f"{other:,} of {answers:,} answers to {kind} differ from those of the run"
+                yield f"{text}; PyTorch itself asked for {inside:,} of them, to let go of memory" if inside else text
+        setup = self.recording.setup
+        if changed := attributes(self.recording, self.spec.gpu):
+            yield (
+                f"{len(changed)} device attributes differ, which PyTorch reads when it starts; what it chose by them "
+                "is as recorded. Kernels with a block for each SM of the recorded GPU, or a multiple: "
+                f"{grid_share(self.replayed.report, setup.gpu.sm_count):.1%} of GPU time"
+            )
+
+
+def written(
+    folder: Path, changes: Changes, allow: Sequence[str], run_dir: str | None = None, report: str | None = None
+) -> Written:
+    """Replays, and writes the report. Raises PhantoraError."""
+    if unknown := set(allow) - set(MAY_CHANGE):
+        raise UsageError(f"allow: expected some of {', '.join(MAY_CHANGE)}, found {sorted(unknown)[0]!r}")
+    recording = load(folder)
+    slow = slow_gpus(changes, recording.world_size)
+    claimed = run_dir_of(run_dir, "replay", recording.world_size)
+    spec = spec_of(recording, changes, claimed.path)
+    path = report_of(report, claimed.path)
+    replayed = execute(recording, spec, frozenset(allow), slow)
+    replayed.report["run"] = recording.run
+    try:
+        path.write_bytes(to_json(replayed.report))
+    except OSError as error:
+        raise NotWritten(f"cannot write the report {short(path)}: {error.strerror}") from None
+    return Written(replayed, recording, spec, path, claimed.path)
+
+
+def replay(
+    recording: PathText,
+    *,
+    cluster: PathText | None = None,
+    gpu: PathText | None = None,
+    host: str | None = None,
+    kernel_times: Sequence[str] = (),
+    nccl: Sequence[str] = (),
+    network: Sequence[str] = (),
+    slow: Sequence[str] = (),
+    fault: Sequence[str] = (),
+    faults: PathText | None = None,
+    allow: Sequence[str] = (),
+    run_dir: PathText | None = None,
+    report: PathText | None = None,
+) -> Run:
+    """Executes what ``run(..., record=DIR)`` has kept, as `phantora-async replay DIR` does, and returns its report.
+
+    ``replay("rec", gpu="b200", nccl=["NCCL_ALGO=Ring"], slow=["17=0.7"])``. What is not given is as it was. Raises the
+    errors of ``phantora_async.errors``; PathChanged, if the script would have been answered otherwise.
+    """
+    texts: dict[str, Any] = {"cluster": cluster, "gpu": gpu, "faults": faults}
+    changes = Changes(
+        **{name: None if value is None else os.fspath(value) for name, value in texts.items()},
+        host=host, kernel_times=tuple(kernel_times), nccl=tuple(nccl), network=tuple(network), slow=tuple(slow),
+        fault=tuple(fault),
+    )  # fmt: skip
+    places = [None if path is None else os.fspath(path) for path in (run_dir, report)]
+    done = written(Path(recording), changes, tuple(allow), *places)
+    return Run(done.replayed.report, done.path, done.run_dir)

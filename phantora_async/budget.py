@@ -1,0 +1,245 @@
+"""What may be asked of a report: limits of single figures, and rules for changes against another report.
+
+A limit is a number with a unit: ``76GiB``, ``450ms``, ``0.4`` or ``40%``. A rule is ``step > +3%``: it is broken when
+the figure has become so much larger than in the baseline; ``mfu < -2%`` when it has become smaller, ``memory >
++500MiB`` by an absolute amount.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from phantora_async.errors import UsageError
+from phantora_async.wording import UNITS_NS, gib, seconds
+
+Report = Mapping[str, Any]
+UNITS_NBYTES = {
+    "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+WHOLE_RUN = "the whole run"
+"""How the source of a step begins if no steps were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of a report that can be limited."""
+
+    name: str
+    """In rules and files."""
+    title: str
+    units: Mapping[str, float]
+    """Of texts, in those of ``value``."""
+    more_is_worse: bool
+    value: Callable[[Mapping[str, Any]], float | None]
+    """From a report's ``simulated``; None: the report does not know it."""
+    text: Callable[[float], str]
+    example: str
+
+    def read(self, text: str) -> float:
+        """Raises ValueError."""
+        found = re.fullmatch(_NUMBER + r"\s*([A-Za-z%]*)", text.strip())
+        if found is None or found[2] not in self.units:
+            raise ValueError(f"expected a value such as {self.example}, found {text!r}")
+        value = float(found[1]) * self.units[found[2]]
+        if not value > 0:
+            raise ValueError(f"expected a value above 0, such as {self.example}")
+        return value
+
+
+def _step(simulated: Mapping[str, Any]) -> float | None:
+    if str(simulated["step"]["source"]).startswith(WHOLE_RUN):
+        return None
+    return float(simulated["step"]["median_ns"]) / 1e9
+
+
+def _mfu(simulated: Mapping[str, Any]) -> float | None:
+    return float(simulated["work"]["mfu"]) or None if _step(simulated) is not None else None
+
+
+def _peak(which: str) -> Callable[[Mapping[str, Any]], float | None]:
+    def value(simulated: Mapping[str, Any]) -> float | None:
+        return float(max(one["memory"][which] for one in simulated["ranks"])) or None
+
+    return value
+
+
+def _seconds(value: float) -> str:
+    return seconds(round(value * 1e9))
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+_TIMES = {unit: ns / 1e9 for unit, ns in UNITS_NS.items()}
+FIGURES = {
+    one.name: one
+    for one in (
+        Figure("memory", "memory reserved", UNITS_NBYTES, True, _peak("reserved_peak_nbytes"), gib, "76GiB"),
+        Figure("allocated", "memory allocated", UNITS_NBYTES, True, _peak("allocated_peak_nbytes"), gib, "76GiB"),
+        Figure("step", "step", _TIMES, True, _step, _seconds, "450ms"),
+        Figure("mfu", "MFU", {"": 1.0, "%": 0.01}, False, _mfu, _percent, "40%"),
+    )
+}
+"""By name, in the order in which they are shown. Memory is that of PyTorch's allocator, on the fullest GPU."""
+OPTIONS = {"max_memory": "memory", "max_allocated": "allocated", "max_step_time": "step", "min_mfu": "mfu"}
+"""Options of a run that limit a figure."""
+OF_TIME = ("step", "mfu")
+"""Figures that need steps after the warm-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure beside what it may be."""
+
+    figure: Figure
+    value: float | None
+    limit: float
+    against: str
+    """What the limit is: `budget`, or `baseline` for a change."""
+    broken: bool
+
+    @property
+    def text(self) -> str:
+        """``step 433.8 ms of 450.0 ms (-3.6 %)``"""
+        title, shown = self.figure.title, self.figure.text
+        if self.value is None:
+            return f"{title} not known"
+        if self.against == "budget":
+            return f"{title} {shown(self.value)} of {shown(self.limit)} ({_change(self.value, self.limit)})"
+        return f"{title} {shown(self.value)}, baseline {shown(self.limit)} ({_change(self.value, self.limit)})"
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "figure": self.figure.name,
+            "value": self.value,
+            self.against: self.limit,
+            "change": None if self.value is None else self.value / self.limit - 1,
+            "broken": self.broken,
+        }
+
+
+def _change(value: float, limit: float) -> str:
+    """With so many digits that a change that is one is never shown as none."""
+    percent = 100 * (value / limit - 1)
+    return f"{percent:+.1f} %" if abs(percent) >= 0.05 or percent == 0 else f"{percent:+.2g} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """At most so much, or of MFU at least; by the figure's name, in bytes, seconds and shares."""
+
+    by_figure: Mapping[str, float]
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str | None]) -> Limits:
+        """From options by name. Raises UsageError naming the one that is wrong."""
+        found = {}
+        for option, name in OPTIONS.items():
+            text = texts.get(option)
+            if text is not None:
+                try:
+                    found[name] = FIGURES[name].read(text)
+                except ValueError as error:
+                    raise UsageError(f"{option}: {error}") from None
+        return cls(found)
+
+    def rows(self, report: Report) -> list[Row]:
+        simulated = report["simulated"]
+        return [
+            _judged(figure, figure.value(simulated), self.by_figure[name])
+            for name, figure in FIGURES.items()
+            if name in self.by_figure
+        ]
+
+
+def _judged(figure: Figure, value: float | None, limit: float) -> Row:
+    broken = value is None or (value > limit if figure.more_is_worse else value < limit)
+    return Row(figure, value, limit, "budget", broken)
+
+
+# ---- changes ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``step > +3%``: how a figure must not change."""
+
+    figure: Figure
+    above: bool
+    """Broken when the figure is above its baseline by more than ``amount``; else below it."""
+    amount: float
+    """A share of the baseline, or a number of the figure's unit."""
+    relative: bool
+
+    def broken(self, value: float, baseline: float) -> bool:
+        allowed = self.amount * baseline if self.relative else self.amount
+        change = value - baseline
+        # What is equal in decimals may differ in the last bit: a change of just 3 % does not break "> +3%".
+        slack = 1e-12 * max(abs(value), abs(baseline))
+        return change > allowed + slack if self.above else change < -allowed - slack
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Those of one text, separated by commas."""
+
+    rules: tuple[Rule, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Rules:
+        """Raises UsageError."""
+        return cls(tuple(_rule(part) for part in text.split(",") if part.strip()))
+
+    @property
+    def names(self) -> set[str]:
+        return {one.figure.name for one in self.rules}
+
+    def rows(self, report: Report, baseline: Mapping[str, float]) -> list[Row]:
+        """`baseline`: figures by name. A figure that either side does not know breaks its rule."""
+        simulated = report["simulated"]
+        found = []
+        for rule in self.rules:
+            value, before = rule.figure.value(simulated), baseline.get(rule.figure.name)
+            if value is None or before is None:
+                found.append(Row(rule.figure, None, before or math.nan, "baseline", True))
+            else:
+                found.append(Row(rule.figure, value, before, "baseline", rule.broken(value, before)))
+        return found
+
+
+_RULE = re.compile(r"\s*([a-z]+)\s*([<>])\s*([+-])\s*" + _NUMBER + r"\s*([A-Za-z%]+)\s*")
+
+
+def _rule(text: str) -> Rule:
+    found = _RULE.fullmatch(text)
+    example = "for example: step > +3%, memory > +1%, mfu < -2%"
+    if found is None:
+        raise UsageError(f"rule {text.strip()!r}: expected FIGURE > +CHANGE or FIGURE < -CHANGE", example)
+    figure = FIGURES.get(found[1])
+    if figure is None:
+        raise UsageError(f"rule {text.strip()!r}: unknown figure {found[1]!r}; known: {', '.join(FIGURES)}", example)
+    if (found[2] == ">") != (found[3] == "+"):
+        raise UsageError(f"rule {text.strip()!r}: {found[2]} goes with {'+' if found[2] == '>' else '-'}", example)
+    if found[5] == "%":
+        return Rule(figure, found[2] == ">", float(found[4]) / 100, relative=True)
+    if found[5] not in figure.units:
+        units = ", ".join(["%", *filter(None, figure.units)])
+        raise UsageError(f"rule {text.strip()!r}: unknown unit {found[5]!r}; known: {units}", example)
+    return Rule(figure, found[2] == ">", float(found[4]) * figure.units[found[5]], relative=False)
+
+
+def figures_of(report: Report) -> dict[str, float]:
+    """All that the report knows, by name: what a baseline stores."""
+    values = {name: figure.value(report["simulated"]) for name, figure in FIGURES.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def broken_text(rows: Sequence[Row]) -> str:
+    return "; ".join(row.text for row in rows if row.broken)

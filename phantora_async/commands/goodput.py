@@ -1,0 +1,138 @@
+"""Say what a long run keeps of its time when GPUs, nodes and networks fail, and how often to write checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from phantora_async.errors import UsageError
+
+if TYPE_CHECKING:
+    from phantora_async.goodput.inputs import Job
+
+UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+MOST_S = 1e13
+MOST_RUNS = 100_000
+MOST_GPUS = 10_000_000
+PARTS = ("gpu", "node", "network", "software")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "phantora-async goodput [REPORT] [--gpus N] [--nodes N] [--mtbf-gpu TIME] --checkpoint-stall TIME "
+        "[--checkpoint-every TIME] [--restart TIME] [--horizon TIME] [--json]"
+    )
+    parser.add_argument(
+        "report", nargs="?", type=Path, metavar="REPORT",
+        help="run directory or JSON report: its GPUs, its speed, and the restarts that it has simulated",
+    )  # fmt: skip
+    parser.add_argument("--gpus", type=int, metavar="N", help="number of GPUs in place of the report's")
+    parser.add_argument("--nodes", type=int, metavar="N", help="number of nodes (default: one for 8 GPUs)")
+    for part in PARTS:
+        what = "one GPU" if part == "gpu" else f"one node's {part}" if part != "node" else "one node"
+        parser.add_argument(
+            f"--mtbf-{part}", metavar="TIME", help=f"mean time between failures of {what} (default: Llama 3's)"
+        )
+    parser.add_argument(
+        "--checkpoint-every", metavar="TIME", help="work between two checkpoints (default: the best interval)"
+    )
+    parser.add_argument("--checkpoint-stall", metavar="TIME", help="how long training stands still for a checkpoint")
+    parser.add_argument(
+        "--checkpoint-write", metavar="TIME",
+        help="how long it takes until a checkpoint is durable (default: --checkpoint-stall; longer if it is written in "
+        "the background)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--restart", metavar="TIME",
+        help="from a failure until training goes on: noticing it, starting, loading (default: as the report's run)",
+    )  # fmt: skip
+    parser.add_argument("--horizon", default="30d", metavar="TIME", help="length of the run (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=300, metavar="N", help="horizons to simulate (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the simulation (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of text")
+
+
+def run(given: argparse.Namespace) -> int:
+    from phantora_async.goodput.closed_form import Costs
+    from phantora_async.goodput.document import Question, document
+    from phantora_async.goodput.rates import rates_of
+    from phantora_async.goodput.text import text
+
+    job = _job(given)
+    stall_s = _time("--checkpoint-stall", given.checkpoint_stall)
+    if stall_s is None:
+        raise UsageError(
+            "--checkpoint-stall is missing: how long training stands still for a checkpoint",
+            "14 bytes a parameter, over what the storage takes; for asynchronous checkpoints the copy to the host",
+        )
+    write_s = _time("--checkpoint-write", given.checkpoint_write)
+    restart_s = _time("--restart", given.restart)
+    if restart_s is None:
+        restart_s = job.restart_s
+    if restart_s is None:
+        raise UsageError(
+            "--restart is missing, and the report has no restart",
+            "state it, or run with a fault and `--launcher -- torchrun --max-restarts 1`",
+        )
+    behind_s = 0.0 if write_s is None else write_s - stall_s
+    interval_s = _time("--checkpoint-every", given.checkpoint_every)
+    if behind_s < 0:
+        raise UsageError("--checkpoint-write is shorter than --checkpoint-stall")
+    if interval_s is not None and behind_s > interval_s:
+        raise UsageError("--checkpoint-write: a checkpoint is not durable before the next one begins")
+    if not 2 <= given.runs <= MOST_RUNS:
+        raise UsageError(f"--runs {given.runs}: expected 2 to {MOST_RUNS:,}")
+    mtbf = {part: _time(f"--mtbf-{part}", getattr(given, f"mtbf_{part}")) for part in PARTS}
+    rates = rates_of(job.gpus, job.nodes, {part: mean_s for part, mean_s in mtbf.items() if mean_s is not None})
+    horizon_s = _time("--horizon", given.horizon)
+    assert horizon_s is not None, "it has a default"
+    told = document(
+        Question(job, rates, Costs(stall_s, behind_s, restart_s), interval_s, horizon_s, given.runs, given.seed)
+    )
+    print(json.dumps(told, indent=1) if given.json else text(told))
+    return 0
+
+
+def _job(given: argparse.Namespace) -> Job:
+    from phantora_async.goodput.inputs import Job, job_of
+    from phantora_async.goodput.rates import GPUS_PER_NODE
+
+    job = Job(0, 0)
+    if given.report is not None:
+        from phantora_async.api.results import load
+
+        job = job_of(load(given.report).report)
+    for option, value in (("--gpus", given.gpus), ("--nodes", given.nodes)):
+        if value is not None and not 1 <= value <= MOST_GPUS:
+            raise UsageError(f"{option} {value}: expected 1 to {MOST_GPUS:,}")
+    if given.nodes is not None and given.gpus is None:
+        per_node = -(-job.gpus // job.nodes) if job.nodes else GPUS_PER_NODE
+        return _scaled(job, given.nodes * per_node, given.nodes)
+    if given.gpus is not None:
+        return _scaled(job, given.gpus, given.nodes or -(-given.gpus // GPUS_PER_NODE))
+    if not job.gpus:
+        raise UsageError("how many GPUs? Name a report, or --gpus N")
+    return job
+
+
+def _scaled(job: Job, gpus: int, nodes: int) -> Job:
+    """Tokens grow with the GPUs; step time and MFU are taken to stay."""
+    tokens = None if job.tokens_per_s is None else job.tokens_per_s * gpus / job.gpus
+    return dataclasses.replace(job, gpus=gpus, nodes=nodes, tokens_per_s=tokens)
+
+
+def _time(option: str, text: str | None) -> float | None:
+    """In seconds. Raises UsageError."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)", text)
+    time_s = float(found[1]) * UNITS_S[found[2]] if found else 0.0
+    if not 0 < time_s <= MOST_S:
+        raise UsageError(f"{option} {text}: expected a time greater than 0, such as 30s, 5m, 50000h or 30d")
+    return time_s

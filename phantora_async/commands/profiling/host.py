@@ -1,0 +1,109 @@
+"""`profile --host` measures this machine's host in about a minute: what Python, PyTorch and the CUDA driver take here.
+
+With GPUs the driver's calls are measured as well; without one they are taken from a host measured before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from datetime import date
+from math import hypot
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from phantora_async.config import find_python
+from phantora_async.errors import NotWritten, UsageError
+from profiles import CALL_KINDS, WORK_KINDS, Fit, ProfileError, Spread, fit, host_toml, load_host
+
+if TYPE_CHECKING:
+    from phantora_async.host_profile import Measurement
+
+OUTPUT = "host.toml"
+KNOWN_HOST = "xeon-h200"
+"""Costs that the programs say little about stay near this host's."""
+DRIFT = 0.15
+"""How much a host's speed changes between its measurement and a job, relative standard deviation: docs/host.md."""
+
+
+def add_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--host", action="store_true", help=f"measure the host, into {OUTPUT} unless -o names a file")
+    group.add_argument(
+        "--rounds", type=int, default=20, help="how many times each program is timed (default: %(default)s)"
+    )
+    group.add_argument("--gpus", type=int, metavar="N", help="use N GPUs (default: all, 8 at most; 0: none)")
+
+
+def run(given: argparse.Namespace) -> int:
+    from phantora_async import local_gpus
+    from phantora_async.host_profile import measure
+
+    target = Path(given.output or OUTPUT)
+    if given.rounds < 1:
+        raise UsageError(f"--rounds {given.rounds}: at least 1")
+    if target.suffix != ".toml" or not target.absolute().parent.is_dir():
+        raise UsageError(f"--output {target}: expected a file in an existing folder whose name ends in .toml")
+    python = find_python(given.python)
+    gpus = min(8, len(local_gpus.names(python)))
+    if given.gpus is not None:
+        if not 0 <= given.gpus <= gpus:
+            raise UsageError(f"--gpus {given.gpus}: PyTorch sees {gpus} here")
+        gpus = given.gpus
+    began = time.monotonic()
+    measured = measure(python, gpus, given.rounds, lambda what: print(f"{what} ...", file=sys.stderr, flush=True))
+    try:
+        known = load_host(KNOWN_HOST)
+    except ProfileError as error:
+        raise UsageError(str(error)) from None
+    found = fit(measured.counts, known.cost_ns, measured.real_ns, measured.detached_ns)
+    try:
+        target.write_text(
+            host_toml(
+                found.cost_ns,
+                Spread(measured.fast, measured.slow, hypot(found.error, DRIFT)),
+                provenance(measured, given.rounds),
+                queue_depth=known.queue_depth,
+                comment=f"Measured by phantora-async profile --host on {date.today().isoformat()}.",
+            )
+        )
+        load_host(target)
+    except OSError as error:
+        raise NotWritten(f"{target}: {error.strerror}") from None
+    print(summary(measured, found, known.cost_ns))
+    print(f"{target}: written after {time.monotonic() - began:.0f} s")
+    print(
+        f'next: phantora-async profiles copy dgx-h200 mine.toml, say host = "{target}" in it, run --cluster mine.toml'
+    )
+    return 0
+
+
+def provenance(measured: Measurement, rounds: int) -> dict[str, str]:
+    machine = measured.machine
+    known = f"calls as on {KNOWN_HOST}: no GPU here" if not machine.gpus else "calls measured"
+    if machine.gpus == 1:
+        known += f", but nccl as on {KNOWN_HOST}: one GPU"
+    return {
+        "cpu": f"{machine.cpu}, {machine.cpus} processors",
+        "kernel": machine.kernel,
+        "python": machine.python,
+        "torch": machine.torch,
+        "gpu": f"{machine.gpus} x {machine.gpu}" if machine.gpus else "none",
+        "date": date.today().isoformat(),
+        "programs": f"{len(measured.counts)} of emu.hostbench, median of {rounds} rounds; {known}",
+    }
+
+
+def summary(measured: Measurement, found: Fit, known_ns: dict[str, float]) -> str:
+    """What each kind takes here and on the known host, and how well the costs explain the programs."""
+    rows = [f"{'kind':<14} {'here':>10} {KNOWN_HOST:>10}  ns"]
+    rows += [f"{kind:<14} {found.cost_ns[kind]:10.4g} {known_ns[kind]:10.4g}" for kind in (*CALL_KINDS, *WORK_KINDS)]
+    worst = sorted(found.errors.items(), key=lambda item: -abs(item[1]))[:3]
+    rows.append(
+        f"{len(found.errors)} programs, each predicted from the others: error {found.error:.0%}; worst "
+        + ", ".join(f"{name} {error:+.0%}" for name, error in worst)
+    )
+    if not measured.machine.gpus:
+        rows.append(f"no GPU here: the costs of API calls are those of {KNOWN_HOST}")
+    rows += [f"left out: {name} ({why})" for name, why in measured.failed.items()]
+    return "\n".join(rows)

@@ -1,0 +1,43 @@
+"""`--fold` and the options that go with it."""
+
+from __future__ import annotations
+
+from phantora_async.errors import UsageError
+from phantora_async.folding import Folding, mesh_of
+from phantora_async.options import RunOptions
+
+NOBODY = "none"
+
+
+def folding_of(given: RunOptions, world_size: int) -> Folding | None:
+    """Which ranks have processes; None if all have. Raises UsageError."""
+    if given.fold is None:
+        return None
+    excluded = (
+        ("--launcher", given.launcher),
+        ("--listen", given.listen is not None),
+        ("--record", given.record is not None),
+        ("--clock optimistic", given.clock == "optimistic"),
+    )
+    for option, is_given in excluded:
+        if is_given:
+            raise UsageError(f"--fold and {option} exclude each other")
+    return Folding(mesh_of(given.fold, world_size), apart_of(given.fold_apart, world_size))
+
+
+def apart_of(text: str, world_size: int) -> frozenset[int]:
+    """Ranks of `--fold-apart`: numbers, negative ones from the end. Raises UsageError."""
+    if text == NOBODY:
+        return frozenset()
+    ranks = set()
+    for part in text.split(","):
+        try:
+            rank = int(part)
+        except ValueError:
+            rank = world_size
+        if not -world_size <= rank < world_size:
+            raise UsageError(
+                f"--fold-apart {text}: {part.strip()!r} is no rank of {world_size}", "for example: --fold-apart 0,-1"
+            )
+        ranks.add(rank % world_size)
+    return frozenset(ranks)

@@ -1,0 +1,106 @@
+"""Programs that start ranks, where a script is expected: the message names the command that works."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from phantora_async.errors import UsageError
+from phantora_async.options import RunOptions
+
+LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "fabric", "lightning", "colossalai", "horovodrun", "composer")
+"""They start the ranks of a server."""
+LAUNCHER_MODULES = (
+    "torch.distributed.run", "torch.distributed.launch", "torch.distributed.launcher", "accelerate.commands.launch",
+    "accelerate.commands.accelerate_cli", "deepspeed.launcher.runner", "deepspeed.launcher.launch",
+)  # fmt: skip
+OF_CLUSTERS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "aprun", "jsrun", "flux")
+"""They start processes on several machines."""
+MOST_HEAD = 256
+"""Bytes of a script's first line."""
+_PYTHON = re.compile(r"python(\d(\.\d+)?)?$")
+
+
+def check(given: RunOptions) -> None:
+    """Raises UsageError if what is to be run starts ranks itself, or is the interpreter."""
+    script = os.fspath(given.script)
+    words = [script, *given.arguments]
+    if given.module:
+        if script in LAUNCHER_MODULES:
+            raise UsageError(_STARTS.format(f"-m {script}"), _with_launcher(given, ["python", "-m", *words]))
+        return
+    name = Path(script).name
+    if Path(script).is_dir():
+        return
+    if name in LAUNCHERS:
+        raise UsageError(_STARTS.format(name), _with_launcher(given, words))
+    if name in OF_CLUSTERS:
+        raise UsageError(
+            f"{name} starts processes on the machines of a cluster; here all servers are emulated",
+            f"run what it starts: {_command(given, _after_python(words) or ['train.py'])}",
+        )
+    if _PYTHON.match(name):
+        rest = _after_python(words)
+        if rest[:1] == ["-m"] and rest[1:2] and rest[1] in LAUNCHER_MODULES:
+            raise UsageError(_STARTS.format(f"-m {rest[1]}"), _with_launcher(given, words))
+        raise UsageError(
+            f"{script} is the interpreter, not a script",
+            f"{_command(given, rest or ['train.py'])} (--python names an interpreter)",
+        )
+
+
+_STARTS = "{} starts ranks itself: it is a launcher, not a script"
+
+
+def _after_python(words: Sequence[str]) -> list[str]:
+    """What an interpreter among the words is to run; empty if there is none."""
+    for at, word in enumerate(words):
+        if _PYTHON.match(Path(word).name):
+            rest = list(words[at + 1 :])
+            while rest[:1] and rest[0].startswith("-") and rest[0] not in ("-m", "-c"):
+                rest.pop(0)
+            return rest
+    return []
+
+
+def _with_launcher(given: RunOptions, words: Sequence[str]) -> str:
+    return _command(given, ["--launcher", "--", *words])
+
+
+def _command(given: RunOptions, words: Sequence[str]) -> str:
+    sizes = {"-n": given.world_size, "--nnodes": given.nnodes, "--nproc-per-node": given.nproc_per_node}
+    told = [word for flag, size in sizes.items() if size is not None for word in (flag, str(size))]
+    return shlex.join(["phantora-async", "run", *told, *words])
+
+
+def check_environment(words: Sequence[str], python: Path) -> None:
+    """Raises UsageError if the launcher is of another environment than the ranks' interpreter: its processes would
+    bypass the emulated GPUs.
+    """
+    name = words[0]
+    found = shutil.which(name) if "/" in name or not (python.parent / name).exists() else None
+    if found is None:
+        return
+    other = Path(found) if _PYTHON.match(Path(found).name) else _interpreter_of(Path(found))
+    if other is None or os.path.realpath(other.parent) == os.path.realpath(python.parent):
+        return
+    raise UsageError(
+        f"{found} is of another environment ({other}) than the ranks' interpreter {python}",
+        f"name the launcher of that environment: {python.parent / Path(found).name}; or its interpreter: "
+        f"--python {other}",
+    )
+
+
+def _interpreter_of(path: Path) -> Path | None:
+    """That a script names in its first line by a path; None for other programs, and for `/usr/bin/env python`."""
+    try:
+        with path.open("rb") as file:
+            head = file.readline(MOST_HEAD)
+    except OSError:
+        return None
+    words = os.fsdecode(head[2:]).split() if head.startswith(b"#!") else []
+    return Path(words[0]) if words and _PYTHON.match(Path(words[0]).name) else None

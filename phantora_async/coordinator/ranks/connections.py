@@ -1,0 +1,202 @@
+"""The ranks' connections: records in, facts to virtual time, answers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.contract import records
+from phantora_async.errors import ProtocolError
+from phantora_async.folding.mirrored_ranks import MirroredRanks
+from phantora_async.ingest.backpressure import Backpressure
+from phantora_async.ingest.channel import Channel
+from phantora_async.ingest.communicators import Answers
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.reasons import LastSteps
+from phantora_async.recording import Recorder
+from phantora_async.virtual_time import Timeline
+
+ANY = -1
+"""In place of a process's number."""
+
+
+class Connections:
+    """Feeds the timeline what ranks send, sends ranks what they are answered, and pauses those that are far ahead."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        fact_builder: FactBuilder,
+        world_size: int,
+        last_steps: LastSteps | None = None,
+        recorder: Recorder | None = None,
+        mirrored_ranks: MirroredRanks | None = None,
+    ) -> None:
+        """`last_steps`: keeps facts; `recorder`: all of them, and answers; None: nobody does. `mirrored_ranks`: those
+        that have no processes; None: all have.
+        """
+        self._mirrored_ranks = mirrored_ranks
+        self._last_steps = last_steps
+        self._recorder = recorder
+        self._timeline = timeline
+        self._fact_builder = fact_builder
+        self._world_size = world_size
+        self._backpressure = Backpressure(timeline, world_size)
+        self._channels: dict[int, Channel] = {}
+        """Of each rank's latest process that is connected; the last one, if all have gone."""
+        self._processes: dict[int, list[Channel]] = {}
+        """By rank: all that have connected. A rank has several if it executes another program, or if a child of it uses
+        its GPU."""
+        self._ended: set[int] = set()
+        """Ranks whose process has ended with an error."""
+        self.pids: dict[int, int] = {}
+        """Process ids, as this process sees them, of the ranks that have connected."""
+
+    def connect(self, channel: Channel, hello: records.Hello) -> None:
+        """Raises ProtocolError if there is no such rank, or it has connected before."""
+        if not 0 <= hello.rank < self._world_size:
+            raise ProtocolError(hello.rank, f"there are {self._world_size} ranks")
+        if hello.world_size != self._world_size:
+            raise ProtocolError(hello.rank, f"it expects {hello.world_size} ranks, but the run has {self._world_size}")
+        processes = self._processes.setdefault(hello.rank, [])
+        if processes:
+            if any(hello.process == other.process for other in processes):
+                raise ProtocolError(hello.rank, "a second process says it is this rank")
+            self._fact_builder.process_joins(hello.rank)
+        processes.append(channel)
+        channel.of_rank = processes
+        self._channels[hello.rank] = channel
+        self.pids[hello.rank] = channel.pid
+
+    def disconnected(self, rank: int) -> None:
+        """One of the rank's processes has gone: an older one goes on, if there is one."""
+        left = [channel for channel in self._processes.get(rank, ()) if channel.open]
+        if left and not self._channels[rank].open:
+            self._channels[rank] = left[-1]
+            self.pids[rank] = left[-1].pid
+
+    def connected(self, rank: int) -> bool:
+        """Has the rank a process that is connected?"""
+        return any(channel.open for channel in self._processes.get(rank, ()))
+
+    def is_latest(self, channel: Channel) -> bool:
+        """Has no other process of its rank connected after it?"""
+        return self._channels.get(channel.rank) is channel
+
+    def take(self, rank: int, arrived: list[Any]) -> None:
+        """Records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
+        info = self._fact_builder.rank_info[rank]
+        goes_on = info.bye is None
+        fed = self._take_in(rank, arrived)
+        if self._mirrored_ranks is not None:
+            fed += sum(self._take_in(*its) for its in self._mirrored_ranks.records_after(rank, arrived))
+        self.send(self._fact_builder.take_answers())
+        if goes_on and info.bye is not None:
+            self._release_ended()
+        if self._backpressure.must_pause(rank, fed) and rank not in self._ended:
+            self._channels[rank].pause()
+
+    def _take_in(self, rank: int, arrived: list[Any]) -> int:
+        """Returns how many facts these records are."""
+        facts = self._fact_builder.take(rank, arrived)
+        self._timeline.feed(rank, facts)
+        if self._last_steps is not None:
+            self._last_steps.add(rank, facts)
+        if self._recorder is not None:
+            self._recorder.take(rank, arrived, facts)
+        return len(facts)
+
+    def note_waits(self) -> None:
+        """Of ranks that virtual time has passed over."""
+        for wait in self._timeline.take_outside_waits():
+            if self._last_steps is not None:
+                self._last_steps.waited(wait)
+            if self._recorder is not None:
+                self._recorder.waited(wait)
+
+    def take_answers(self) -> Answers:
+        """What virtual time has answered since the last call."""
+        answers = self._timeline.take_answers()
+        if self._recorder is not None:
+            self._recorder.answered(answers)
+        if self._mirrored_ranks is not None:
+            answers = self._mirrored_ranks.answers.first(answers)
+        for rank, _ in answers:
+            self._fact_builder.answered(rank)
+        return answers
+
+    def rank_ended(self, rank: int) -> None:
+        """The rank ended with exit code 0. If it sent no BYE, it is as if it had. Raises Deadlock if others wait."""
+        if self._fact_builder.rank_info[rank].bye is None:
+            for ended in (rank, *(self._mirrored_ranks.of(rank) if self._mirrored_ranks is not None else ())):
+                facts = self._fact_builder.rank_ended(ended)
+                self._timeline.feed(ended, facts)
+                if self._recorder is not None:
+                    self._recorder.take(ended, facts, facts)
+            self._release_ended()
+
+    def _release_ended(self) -> None:
+        """A rank has said BYE. When all have, none has to wait any longer for bytes that it has promised to others."""
+        if all(info.bye is not None and not info.bye.exit_code for info in self._fact_builder.rank_info):
+            self.stop_all()
+
+    def drain(self, rank: int) -> None:
+        """The rank's process has ended: all that it has sent is read, however far ahead of virtual time it is."""
+        for channel in self._processes.get(rank, ()):
+            channel.resume()
+        self._ended.add(rank)
+
+    def restart(self, dropped: int) -> None:
+        """All processes have ended; so many facts of theirs will not be executed. Ranks may connect again."""
+        for known in (self._channels, self._processes, self._ended, self.pids):
+            known.clear()
+        self._backpressure.restart(dropped)
+        if self._last_steps is not None:
+            self._last_steps.restart()
+        if self._recorder is not None:
+            self._recorder.give_up("ranks were started again")
+
+    def begin_again(self, rank: int) -> None:
+        """Another process of the rank goes on in place of one that has ended well."""
+        if self._recorder is not None:
+            self._recorder.give_up(f"rank {rank} went on with another process")
+
+    def send(self, answers: Answers) -> None:
+        """One write for each process."""
+        parts: dict[tuple[int, int], list[bytes]] = {}
+        for rank, encoded in answers:
+            process = records.process_asking(encoded) if len(self._processes.get(rank, ())) > 1 else ANY
+            parts.setdefault((rank, process), []).append(encoded)
+        for (rank, process), encoded_parts in parts.items():
+            if rank in self._channels:
+                self._channel(rank, process).send(b"".join(encoded_parts))
+
+    def _channel(self, rank: int, process: int) -> Channel:
+        """Of the process that has asked; of the latest one, for what was not asked for."""
+        for channel in self._processes[rank] if process != ANY else ():
+            if channel.process == process:
+                return channel
+        return self._channels[rank]
+
+    def stop_all(self) -> None:
+        """Tells every process of every rank to end. What ranks then send is read at once."""
+        self.resume_all()
+        for channels in self._processes.values():
+            for channel in channels:
+                if channel.open:
+                    channel.resume()
+                    channel.send(records.Stop.encode(0))
+
+    def resume(self) -> None:
+        """Reads again from paused ranks that virtual time has nearly caught up with."""
+        for rank in self._backpressure.may_resume():
+            self._channels[rank].resume()
+
+    def resume_all(self) -> bool:
+        """Reads again from all paused ranks, which may then run further ahead than before. Says whether there were any.
+
+        For a rank that sleeps: it may be waiting for a message that a paused rank would send.
+        """
+        resumed = self._backpressure.double()
+        for rank in resumed:
+            self._channels[rank].resume()
+        return bool(resumed)

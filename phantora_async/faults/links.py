@@ -1,0 +1,100 @@
+"""Capacities of links that faults change, in order of time. Flaps go on for ever: changes are found when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import count
+from typing import NamedTuple
+
+import netsim
+from phantora_async.faults.kinds import Fault, FlappingLink, SlowLink
+from phantora_async.faults.pace import FULL_PACE, NEVER
+
+_Fault = SlowLink | FlappingLink
+
+
+class Change(NamedTuple):
+    at_ns: int
+    link: int
+    """Its number in the topology."""
+    gbps: float
+    """From then on."""
+
+
+class LinkChanges:
+    """``first_ns`` is the instant of the change that ``take`` returns next; NEVER: there is none."""
+
+    def __init__(self, faults: Sequence[Fault], topology: netsim.Topology, since_ns: int = 0) -> None:
+        """Instants are counted from `since_ns` on. What has changed before comes first, at 0."""
+        of_links: dict[int, list[_Fault]] = {}
+        for fault in faults:
+            if isinstance(fault, _Fault):
+                for link in netsim.find_links(topology.links, fault.link):
+                    of_links.setdefault(link, []).append(fault)
+        self._changes = merge(
+            *(_changes(link, topology.links[link].gbps, mine, since_ns) for link, mine in of_links.items())
+        )
+        mine = [fault for faults in of_links.values() for fault in faults]
+        ends = [at_ns for one in mine for at_ns in (one.period.from_ns, one.period.until_ns) if at_ns < NEVER]
+        cycles = [one.every_ns for one in mine if isinstance(one, FlappingLink)]
+        self.settled_ns = max(ends, default=0) - since_ns
+        """From then on every link repeats itself within ``cycle_ns``."""
+        self.cycle_ns = max(cycles, default=0)
+        self._first = next(self._changes, None)
+
+    @property
+    def first_ns(self) -> int:
+        return NEVER if self._first is None else self._first.at_ns
+
+    def take(self) -> Change:
+        change, self._first = self._first, next(self._changes, None)
+        assert change is not None, "there is no change"
+        return change
+
+
+def _changes(link: int, gbps: float, faults: Sequence[_Fault], since_ns: int) -> Iterator[Change]:
+    told = FULL_PACE
+    began = False
+    for at_ns in merge(*(_instants(fault) for fault in faults)):
+        if at_ns <= since_ns:
+            continue
+        if not began:
+            began = True
+            if (share := _share(faults, since_ns)) != told:
+                told = share
+                yield Change(0, link, gbps * share / FULL_PACE)
+        share = _share(faults, at_ns)
+        if share != told:
+            told = share
+            yield Change(at_ns - since_ns, link, gbps * share / FULL_PACE)
+    if not began and (share := _share(faults, since_ns)) != told:
+        yield Change(0, link, gbps * share / FULL_PACE)
+
+
+def _instants(fault: _Fault) -> Iterator[int]:
+    """At which its effect may change, in order."""
+    period = fault.period
+    if isinstance(fault, SlowLink):
+        yield period.from_ns
+    else:
+        for down_ns in count(period.from_ns, fault.every_ns):
+            for at_ns in (down_ns, down_ns + fault.down_ns):
+                if at_ns >= period.until_ns:
+                    yield period.until_ns
+                    return
+                yield at_ns
+    if period.until_ns < NEVER:
+        yield period.until_ns
+
+
+def _share(faults: Sequence[_Fault], at_ns: int) -> int:
+    share = FULL_PACE
+    for fault in faults:
+        if not fault.period.from_ns <= at_ns < fault.period.until_ns:
+            continue
+        if isinstance(fault, SlowLink):
+            share = share * fault.share // FULL_PACE
+        elif (at_ns - fault.period.from_ns) % fault.every_ns < fault.down_ns:
+            share = 0
+    return share

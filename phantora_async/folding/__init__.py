@@ -1,0 +1,11 @@
+"""Folded runs: few ranks have processes, and these play the others.
+
+Comes in: what `--fold` says; records of ranks that have processes.
+Goes out: the mesh, with the role of each rank; what the mirrored ranks would have sent.
+May import: emu.contract, errors.
+"""
+
+from emu.contract.folding import Axis, CannotFold, Folding, Mesh
+from phantora_async.folding.request import mesh_of
+
+__all__ = ["Axis", "CannotFold", "Folding", "Mesh", "mesh_of"]

@@ -1,0 +1,73 @@
+"""One answer for all ranks of a role: their representative has one process, which goes on once.
+
+The rank that comes to a question first decides what the process is told: so nobody waits for a rank that is later. The
+others' answers are compared with that. Where all ranks of a role are alike, they are equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emu.contract import records
+from emu.contract.folding import Folding
+from phantora_async.ingest.communicators import Answers
+
+
+@dataclass(slots=True)
+class Differing:
+    """Answers that a mirrored rank, or its representative, would have got otherwise than its role did."""
+
+    states: int = 0
+    """Of those that say whether work is complete."""
+    times: int = 0
+    most_ns: int = 0
+    """By how much the times differ at most."""
+
+
+class RoleAnswers:
+    def __init__(self, folding: Folding) -> None:
+        self._representative = [folding.representative(rank) for rank in range(folding.mesh.world_size)]
+        self._others = {rank: len(others) for rank, others in folding.mirrored.items()}
+        self._answered = [0] * folding.mesh.world_size
+        """Questions of each rank that have been answered."""
+        self._given: dict[tuple[int, int], tuple[bytes, int]] = {}
+        """By representative and number of the question: what its process was told, and how many ranks of the role have
+        not come to it."""
+        self._told = dict.fromkeys(self._others, 0)
+        self.differing = Differing()
+
+    def first(self, answers: Answers) -> Answers:
+        """Of these answers of virtual time, those that processes are told."""
+        told: Answers = []
+        for rank, encoded in answers:
+            process = self._representative[rank]
+            others = self._others[process]
+            if not others:
+                told.append((rank, encoded))
+                continue
+            number = self._answered[rank]
+            self._answered[rank] += 1
+            if number == self._told[process]:
+                self._told[process] += 1
+                self._given[process, number] = encoded, others
+                told.append((process, encoded))
+                continue
+            given, left = self._given.pop((process, number))
+            if left > 1:
+                self._given[process, number] = given, left - 1
+            if given != encoded:
+                self._note(given, encoded)
+        return told
+
+    def _note(self, given: bytes, other: bytes) -> None:
+        (was,), _ = records.decode_down(given)
+        (now,), _ = records.decode_down(other)
+        if isinstance(was, records.Clock) and isinstance(now, records.Clock):
+            off_ns = abs(was.now_ns - now.now_ns)
+        elif isinstance(was, records.ElapsedNs) and isinstance(now, records.ElapsedNs) and was.ready and now.ready:
+            off_ns = abs(was.elapsed_ns - now.elapsed_ns)
+        else:
+            self.differing.states += 1
+            return
+        self.differing.times += 1
+        self.differing.most_ns = max(self.differing.most_ns, off_ns)

@@ -1,0 +1,202 @@
+"""What mirrored ranks would have sent: their representative's records, with the communicators, places and peers that
+take their place there.
+
+A record that names nothing of this kind is the same object for all. Of records that tell about a process, or that ask
+for what the representative is told, virtual time only needs the host time before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import pack
+from typing import Any
+
+from emu.contract import records
+from emu.contract.folding import CannotFold, Folding
+from emu.contract.records import NcclKind
+from phantora_async.errors import NotFoldable
+from phantora_async.folding.root_parts import ONE_GIVES, RootParts
+from phantora_async.ingest.communicators import UNIQUE_ID_NBYTES, Communicators, told_members
+from phantora_async.ingest.data_exchange import FOLLOWS
+from phantora_async.virtual_time.facts import PAIRWISE, Comm
+
+_OF_PROCESS = frozenset(
+    (
+        records.USAGE, records.LOGGED, records.KEPT, records.HISTORY, records.HISTORY_LIST, records.HISTORY_WORK,
+        records.LOOKED, records.LOOP, records.CHECKPOINT, records.SEGMENT_CONTENT, records.SOURCES_OF,
+    )
+)  # fmt: skip
+"""Beside the op stream: what a process, its files and its place on this machine are like. Mirrored ranks have none."""
+_OP = records.NcclOp
+
+
+class _NotYet(Exception):
+    """A communicator is not made yet: members of it have processes that have not asked."""
+
+
+class Mirror:
+    """``records_of`` a representative's, for each of the ranks that it plays."""
+
+    def __init__(self, folding: Folding, servers: tuple[int, ...], communicators: Communicators) -> None:
+        """`servers`: GPUs of each."""
+        self._folding = folding
+        self._communicators = communicators
+        self._seats = [(server, gpu) for server, gpus in enumerate(servers) for gpu in range(gpus)]
+        """By rank: its server, and its GPU there."""
+        self._held: dict[int, list[Any]] = {}
+        """By mirrored rank: records that wait for a communicator."""
+        self._known: dict[tuple[int, int, int], Comm] = {}
+        """By communicator, its member and a rank that this member plays: that rank's own one."""
+        self._parts = RootParts()
+        self._translations: dict[int, Callable[[int, int, Any], Any]] = {
+            records.HELLO: self._hello,
+            records.COMM_INIT: self._init,
+            records.COMM_SPLIT: self._split,
+            records.COMM_DESTROY: self._of_comm,
+            records.NCCL_LAUNCH: self._launch,
+            records.NCCL_DATA: self._data,
+            records.NCCL_SOURCES: self._sources,
+            records.COST: _host_time,
+        }
+
+    def of(self, rank: int) -> tuple[int, ...]:
+        """The ranks that this one's process plays besides its own."""
+        return self._folding.mirrored.get(rank, ())
+
+    def records_of(self, rank: int, arrived: list[Any]) -> Iterator[tuple[int, list[Any]]]:
+        """What each mirrored rank sends now, after its representative has sent this. Raises NotFoldable."""
+        for mirrored in self.of(rank):
+            held = self._held.pop(mirrored, None)
+            yield mirrored, self._translated(rank, mirrored, arrived if held is None else held + arrived)
+
+    def released(self) -> Iterator[tuple[int, list[Any]]]:
+        """What waited for communicators that have been made since."""
+        for mirrored in list(self._held):
+            rank, waiting = self._folding.representative(mirrored), self._held.pop(mirrored)
+            if translated := self._translated(rank, mirrored, waiting):
+                yield mirrored, translated
+
+    def _translated(self, rank: int, mirrored: int, arrived: list[Any]) -> list[Any]:
+        find = self._translations.get
+        translated = []
+        for place, record in enumerate(arrived):
+            kind = record.kind
+            if kind in _OF_PROCESS:
+                continue
+            translation = find(kind)
+            if translation is not None:
+                try:
+                    record = translation(rank, mirrored, record)
+                except _NotYet:
+                    self._held[mirrored] = arrived[place:]
+                    break
+                except CannotFold as error:
+                    raise NotFoldable(f"{error}: rank {mirrored} cannot be played by rank {rank}") from None
+                if record is None:
+                    continue
+            translated.append(record)
+            if self._parts.ready:
+                translated += self._parts.ready
+                self._parts.ready.clear()
+        return translated
+
+    # ---- what takes the place of what ------------------------------------------------------------------------------
+
+    def _comm(self, rank: int, mirrored: int, number: int) -> tuple[Comm, Comm]:
+        """The representative's communicator, and the one that the mirrored rank has in its place."""
+        own = self._communicators.of(rank, number)
+        known = self._known.get((number, rank, mirrored))
+        if known is None:
+            known = self._communicators.like(own, self._folding.image(own.members, rank, mirrored))
+            if known is None:
+                raise _NotYet
+            self._known[number, rank, mirrored] = known
+        return own, known
+
+    def _peer(self, rank: int, mirrored: int, own: Comm, its: Comm, peer: int) -> int:
+        """The other side of a send or receive."""
+        other = self._folding.mesh.moved(own.members[peer], rank, mirrored)
+        if other not in its.rank_of:
+            raise CannotFold(f"rank {rank} sends to or receives from rank {own.members[peer]}")
+        return its.rank_of[other]
+
+    def _device(self, rank: int, mirrored: int, device: int) -> int:
+        """A rank that uses the GPU of its own number does so everywhere."""
+        own, its = self._seats[rank][1], self._seats[mirrored][1]
+        return its if device == own else device
+
+    # ---- records ---------------------------------------------------------------------------------------------------
+
+    def _hello(self, rank: int, mirrored: int, record: records.Hello) -> records.Hello:
+        server, gpu = self._seats[mirrored]
+        return record._replace(rank=mirrored, server=server, local_rank=gpu)
+
+    def _init(self, rank: int, mirrored: int, record: records.CommInit) -> records.CommInit:
+        told = told_members(record)
+        if told is None:
+            raise CannotFold(f"it is not known who is in a communicator of {record.nranks} ranks")
+        members = self._folding.image(told.members, rank, mirrored)
+        unique = record.payload[:UNIQUE_ID_NBYTES]
+        if record.rank == 0:  # this rank makes the id, which has its number
+            unique = unique.replace(b"rank %d," % rank, b"rank %d," % mirrored, 1).rstrip(b"\0")
+            unique = unique.ljust(UNIQUE_ID_NBYTES, b"\0")
+        return record._replace(
+            rank=members.index(mirrored),
+            device=self._device(rank, mirrored, record.device),
+            payload=unique + pack(f"<{len(members)}I", *members),
+        )
+
+    def _split(self, rank: int, mirrored: int, record: records.CommSplit) -> records.CommSplit:
+        _, parent = self._comm(rank, mirrored, record.parent)
+        told = told_members(record)
+        payload = record.payload
+        if told is not None and told.each_its_own:
+            members = self._folding.image(told.members, rank, mirrored)
+            payload = pack(f"<{2 + len(members)}I", 1, len(members), *members)
+        return record._replace(parent=parent.id, color=-1, payload=payload)
+
+    def _of_comm(self, rank: int, mirrored: int, record: records.CommDestroy) -> records.CommDestroy:
+        _, comm = self._comm(rank, mirrored, record.comm)
+        return record._replace(comm=comm.id)
+
+    def _launch(self, rank: int, mirrored: int, record: records.NcclLaunch) -> records.NcclLaunch:
+        payload = record.payload
+        size = _OP.size()
+        ops, parts, changed = [], [], False
+        start = record.nops * size
+        for op in _OP.decode_all(payload, 0, record.nops):
+            own, its = self._comm(rank, mirrored, op.comm)
+            peer = self._peer(rank, mirrored, own, its, op.peer) if op.op in PAIRWISE else op.peer
+            part = payload[start : start + op.data_nbytes] if op.data_nbytes not in (0, FOLLOWS) else b""
+            start += len(part) + (-len(part) % 8)
+            translated = op if own is its and peer == op.peer else op._replace(comm=its.id, peer=peer)
+            if op.op in ONE_GIVES:
+                places = own.rank_of[rank], its.rank_of[mirrored]
+                translated, part = self._parts.of(mirrored, translated, part, *places)
+            changed = changed or translated is not op
+            ops.append(translated)
+            parts.append(part)
+        if not changed:
+            return record
+        told = b"".join(_OP.encode(*op) for op in ops)
+        return record._replace(payload=told + b"".join(part + b"\0" * (-len(part) % 8) for part in parts))
+
+    def _data(self, rank: int, mirrored: int, record: records.NcclData) -> records.NcclData | None:
+        own, its = self._comm(rank, mirrored, record.comm)
+        peer = self._peer(rank, mirrored, own, its, record.peer) if record.op in PAIRWISE else record.peer
+        translated = record._replace(comm=its.id, peer=peer)
+        return self._parts.later(mirrored, translated) if record.op in ONE_GIVES else translated
+
+    def _sources(self, rank: int, mirrored: int, record: records.NcclSources) -> records.NcclSources:
+        own, its = self._comm(rank, mirrored, record.comm)
+        if record.op == NcclKind.SEND:
+            receiver = self._peer(rank, mirrored, own, its, record.place)
+            return record._replace(comm=its.id, root=its.rank_of[mirrored], place=receiver)
+        return record._replace(comm=its.id, place=its.rank_of[mirrored])
+
+
+def _host_time(rank: int, mirrored: int, record: Any) -> records.HostAdvance | None:
+    """Of a question that the representative alone asks."""
+    if not record.host_ns:
+        return None
+    return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")

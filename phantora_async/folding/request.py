@@ -1,0 +1,37 @@
+"""What `--fold` says: the axes of the mesh of ranks, and which of them are folded."""
+
+from __future__ import annotations
+
+import re
+
+from emu.contract.folding import Axis, Mesh
+from phantora_async.errors import UsageError
+
+FOLDED_NAMES = frozenset(("dp", "data", "data_parallel", "dp_replicate", "dp_shard", "fsdp", "replicate", "ddp"))
+"""Axes whose ranks do the same work on other data: folded if no axis is marked."""
+_AXIS = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<mark>\*?)=(?P<size>\d+)")
+_HINT = (
+    "--fold dp=128,pp=16,tp=8: all axes of the mesh of ranks, the slowest first; data-parallel ones are folded, "
+    "or those that are marked: --fold 'replica*=4,stage=2'"
+)
+
+
+def mesh_of(text: str, world_size: int) -> Mesh:
+    """The mesh that the text describes. Raises UsageError."""
+    axes = []
+    marked = "*" in text
+    for part in text.split(","):
+        found = _AXIS.fullmatch(part.strip())
+        if found is None or int(found["size"]) < 1:
+            raise UsageError(f"--fold {text}: {part.strip()!r} is no axis with its size", _HINT)
+        folded = bool(found["mark"]) if marked else found["name"] in FOLDED_NAMES
+        axes.append(Axis(found["name"], int(found["size"]), folded))
+    names = [axis.name for axis in axes]
+    if len({*names}) < len(names):
+        raise UsageError(f"--fold {text}: two axes have one name", _HINT)
+    mesh = Mesh(tuple(axes))
+    if mesh.world_size != world_size:
+        raise UsageError(f"--fold {text}: a mesh of {mesh.world_size} ranks, but the run has {world_size}", _HINT)
+    if not any(axis.folded for axis in axes):
+        raise UsageError(f"--fold {text}: no axis is folded; {', '.join(names)} are not known as data-parallel", _HINT)
+    return mesh

@@ -1,0 +1,124 @@
+"""Runs jobs and judges their reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from phantora_async.api.results import Run
+from phantora_async.budget import OF_TIME, Row, broken_text, figures_of
+from phantora_async.errors import PhantoraError, UsageError
+from phantora_async.gate.baseline import Baseline
+from phantora_async.gate.job_file import STEPS_FOR_TIME, Job
+from phantora_async.wording import gib
+
+Runner = Callable[..., Run]
+"""``phantora_async.run``, which raises PhantoraError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A job that has been run."""
+
+    job: Job
+    rows: Sequence[Row]
+    fits: bool | None
+    """None: it did not come so far."""
+    left_nbytes: int
+    """Of the fullest GPU's memory; negative: so much is missing at least."""
+    failure: str
+    """Why the run failed; empty if it did not."""
+    wall_s: float
+    steps: int
+    """That rank 0 has done."""
+    report: str
+    """The report's file; empty if there is none."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def good(self) -> bool:
+        return not self.failure and not any(row.broken for row in self.rows)
+
+    @property
+    def reason(self) -> str:
+        """Why it is not good, in a line; empty if it is."""
+        if self.fits is False:
+            return self.memory_text
+        return self.failure.splitlines()[0] if self.failure else broken_text(self.rows)
+
+    @property
+    def memory_text(self) -> str:
+        """Empty if the job did not come so far."""
+        if self.fits is None:
+            return ""
+        if self.fits:
+            return f"fits, {gib(self.left_nbytes)} left"
+        return f"does not fit: {gib(-self.left_nbytes)} missing at least" if self.left_nbytes else "does not fit"
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "job": self.job.name,
+            "good": self.good,
+            "reason": self.reason,
+            "fits": self.fits,
+            "left_nbytes": self.left_nbytes if self.fits is not None else None,
+            "failure": self.failure or None,
+            "rows": [row.document() for row in self.rows],
+            "figures": dict(self.figures),
+            "steps": self.steps,
+            "wall_s": round(self.wall_s, 3),
+            "report": self.report or None,
+        }
+
+
+def check(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner, parallel: int = 1) -> Iterator[Judged]:
+    """Verdicts in the jobs' order, each as soon as it and those before it are known. `folder`: each job's run directory
+    will be in it. KeyboardInterrupt ends the runs.
+    """
+
+    def one(job: Job) -> Judged:
+        began = time.monotonic()
+        options = dataclasses.replace(job.options, run_dir=str(folder / job.name))
+        named = options.given()
+        failure = ""
+        try:
+            done: Run | None = run(options.script, options.arguments, **named)
+        except PhantoraError as error:
+            failure, done = error.text, error.run
+            if isinstance(error, UsageError):
+                failure = "\n".join(filter(None, [error.text, error.hint]))
+        return _judged(job, done, failure, baseline.get(job.name, {}), time.monotonic() - began)
+
+    if parallel <= 1:
+        yield from map(one, jobs)
+        return
+    with ThreadPoolExecutor(parallel) as pool:
+        try:
+            yield from pool.map(one, jobs)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _judged(job: Job, done: Run | None, failure: str, baseline: Mapping[str, float], wall_s: float) -> Judged:
+    if done is None:
+        return Judged(job, (), None, 0, failure or "the run has no report", wall_s, 0, "")
+    simulated = done.report["simulated"]
+    if not failure and not done.used_gpu:
+        failure = "the job used no emulated GPU"
+    fits, left = None, 0
+    verdict = simulated["memory"].get("verdict")
+    if verdict is not None and done.used_gpu and (not failure or not verdict["fits"]):
+        fits = bool(verdict["fits"])
+        left = int(verdict["left_nbytes"]) if fits else -int(verdict["missing_nbytes"])
+    rows = [] if failure else [*job.limits.rows(done.report), *job.rules.rows(done.report, baseline)]
+    steps = simulated["ranks"][0].get("steps", 0) if simulated["ranks"] else 0
+    figures = {} if failure else figures_of(done.report)
+    if steps < STEPS_FOR_TIME:  # the warm-up's times are no baseline
+        figures = {name: value for name, value in figures.items() if name not in OF_TIME}
+    return Judged(job, rows, fits, left, failure, wall_s, steps, str(done.path), figures)

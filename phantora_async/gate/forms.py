@@ -1,0 +1,83 @@
+"""Verdicts as text, JSON, JUnit XML and Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from phantora_async.budget import FIGURES, Row
+from phantora_async.gate.checking import Judged
+from phantora_async.wording import printable, short
+
+
+def line(one: Judged, width: int) -> str:
+    """``ok    llama-8b  fits, 8.52 GiB left; step 433.8 ms of 450.0 ms (-3.6 %); 5 steps for a median``"""
+    parts = [one.memory_text, *(row.text for row in one.rows if one.good or row.broken)]
+    if one.failure and one.fits is not False:
+        parts.append(one.failure.splitlines()[0])
+    if one.good and one.job.why_steps:
+        parts.append(f"{one.steps} {one.job.why_steps}")
+    return printable(f"{'ok  ' if one.good else 'FAIL'}  {one.job.name:<{width}}  {'; '.join(filter(None, parts))}")
+
+
+def summary(judged: Sequence[Judged]) -> str:
+    bad = sum(not one.good for one in judged)
+    return f"{len(judged)} jobs: {len(judged) - bad} within their budgets, {bad} not"
+
+
+def as_json(judged: Sequence[Judged]) -> str:
+    document = {"format": 1, "good": all(one.good for one in judged), "jobs": [one.document() for one in judged]}
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def as_junit(judged: Sequence[Judged], name: str) -> str:
+    """As CI servers read it: a test case for each job."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name=name,
+        tests=str(len(judged)),
+        failures=str(sum(not one.good and not one.failure for one in judged)),
+        errors=str(sum(bool(one.failure) for one in judged)),
+        time=f"{sum(one.wall_s for one in judged):.3f}",
+    )
+    for one in judged:
+        case = ElementTree.SubElement(suite, "testcase", name=one.job.name, classname=name, time=f"{one.wall_s:.3f}")
+        if not one.good:
+            kind = "error" if one.failure and one.fits is not False else "failure"
+            told = ElementTree.SubElement(case, kind, message=printable(one.reason))
+            told.text = printable(one.failure or "\n".join(row.text for row in one.rows))
+        ElementTree.SubElement(case, "system-out").text = printable("\n".join(row.text for row in one.rows))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def as_markdown(judged: Sequence[Judged]) -> str:
+    """A table for a comment on a pull request."""
+    titles = [figure.title for figure in FIGURES.values()]
+    lines = [f"| job | verdict | {' | '.join(titles)} |", f"| --- | --- |{' ---: |' * len(titles)}"]
+    for one in judged:
+        verdict = "ok" if one.good else f"**{one.reason}**"
+        cells = [
+            _cell([row for row in one.rows if row.figure is figure], one, figure.name) for figure in FIGURES.values()
+        ]
+        lines.append(f"| {' | '.join(_escaped(text) for text in (one.job.name, verdict, *cells))} |")
+    return "\n".join([*lines, "", summary(judged), ""])
+
+
+def _cell(rows: Sequence[Row], one: Judged, name: str) -> str:
+    if name not in one.figures:
+        return ""
+    shown = FIGURES[name].text(one.figures[name])
+    return "; ".join([shown, *(row.text.partition(shown)[2].lstrip(", ") for row in rows)])
+
+
+def _escaped(text: str) -> str:
+    return printable(text).replace("|", "\\|").replace("\n", " ")
+
+
+def report_lines(judged: Sequence[Judged]) -> list[str]:
+    """Where to look for jobs that are not good."""
+    return [
+        f"{one.job.name}: phantora-async report {short(one.report)}" for one in judged if not one.good and one.report
+    ]

@@ -1,0 +1,151 @@
+"""A file of jobs with their budgets, in TOML:
+
+    [defaults]                       # what jobs do not say themselves
+    cluster = "dgx-h100"
+    fail_if = "step > +3%, memory > +1%"   # against the baseline
+
+    [job.llama-8b]
+    script = "train.py"              # or module = "my.train", or launcher = "torchrun --nproc-per-node 8 train.py"
+    arguments = ["--layers", "32"]
+    world_size = 8                   # the options of `phantora-async run`, named as in the Python API
+    max_memory = "76GiB"             # also max_allocated
+    max_step_time = "450ms"
+    min_mfu = "40%"
+
+Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from formats.toml import FileTable, read_toml
+from phantora_async.budget import OF_TIME, Limits, Rules
+from phantora_async.budget import OPTIONS as BUDGETS
+from phantora_async.config import resolve
+from phantora_async.errors import UsageError
+from phantora_async.options import OPTIONS, Kind, RunOptions
+
+OWN = ("run_dir", "report", "record", "trace", "show_ranks", "progress", "ui", "listen", "machines", "token_file")
+"""Options that `check` sets itself, or that do not go with it."""
+STEPS_FOR_MEMORY = 2
+"""Memory is at its peak in the second step at the latest: then the optimizer's state is there, too."""
+STEPS_FOR_TIME = 5
+"""The first one is not timed, two are left out as warm-up, and of the others the median counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    name: str
+    options: RunOptions
+    limits: Limits
+    rules: Rules
+    why_steps: str
+    """Why so many steps are run, in words; empty if the file says how many."""
+
+    def without_rules(self) -> Job:
+        """Judged by its limits alone."""
+        return dataclasses.replace(self, rules=Rules(()))
+
+
+def read(path: Path) -> list[Job]:
+    """In the file's order. Raises UsageError for the first thing that is wrong with any of them."""
+
+    def fault(message: str) -> UsageError:
+        return UsageError(message, "docs/check.md has an example")
+
+    source, values = read_toml(path, fault)
+    fields = FileTable(values, "", (source,), fault)
+    defaults = fields.table("defaults", optional=True)
+    jobs = fields.table("job")
+    names, shared = jobs.keys(), defaults.values()
+    found = [_job(path.absolute().parent, name, jobs.table(name), shared, defaults) for name in names]
+    fields.end()
+    if not found:
+        raise UsageError(f"{path}: no [job.NAME] tables", "docs/check.md has an example")
+    return found
+
+
+def _job(folder: Path, name: str, fields: FileTable, shared: Mapping[str, Any], defaults: FileTable) -> Job:
+    if not re.fullmatch(r"[\w.-]{1,80}", name):
+        raise fields.error("", "a job's name has letters, digits and . _ - only")
+    own = fields.values()
+    given = {**shared, **own}
+    for key in given:
+        if key not in OPTIONS and key not in ("script", "arguments", "fail_if"):
+            raise (fields if key in own else defaults).error(key, f"unknown key; {_known()}")
+        if key in OWN:
+            raise (fields if key in own else defaults).error(key, "not for check: it has its own")
+
+    def wrong(key: str, fault: str) -> Exception:
+        return (fields if key in own else defaults).error(key, fault)
+
+    for key in BUDGETS:
+        if isinstance(given.get(key), float | int) and not isinstance(given[key], bool):
+            given[key] = f"{given[key]:.9g}"  # min_mfu = 0.4
+    if not isinstance(given.get("fail_if", ""), str):
+        raise wrong("fail_if", 'expected a text such as "step > +3%"')
+    try:
+        rules = Rules.of(given.get("fail_if", ""))
+        options, why = _options(folder, fields, given, rules.names)
+        limits = Limits.of({key: getattr(options, key) for key in BUDGETS})
+    except UsageError as error:
+        key, _, fault = error.message.partition(": ")
+        raise wrong(key if key in given else "fail_if", fault if key in given else error.text) from None
+    unlimited = dataclasses.replace(options, max_memory=None, max_allocated=None, max_step_time=None, min_mfu=None)
+    return Job(name, unlimited, limits, rules, why)
+
+
+def _known() -> str:
+    names = ["script", "arguments", "fail_if", *(name for name in OPTIONS if name not in OWN)]
+    return f"known ones here: {', '.join(names)}"
+
+
+def _options(folder: Path, fields: FileTable, given: Mapping[str, Any], compared: set[str]) -> tuple[RunOptions, str]:
+    """`compared`: figures that are held against the baseline."""
+    named = {key: value for key, value in given.items() if key in OPTIONS}
+    script, arguments = given.get("script"), given.get("arguments", [])
+    kinds = [key for key in ("script", "module", "launcher") if key in given]
+    if len(kinds) != 1 or not isinstance(given[kinds[0]], str):
+        raise fields.error("script", 'expected script = "PATH", module = "NAME" or launcher = "COMMAND", one of them')
+    if kinds == ["module"]:
+        script, named["module"] = given["module"], True
+    elif kinds == ["launcher"]:
+        script, *words = shlex.split(given["launcher"]) or [""]
+        arguments, named["launcher"] = [*words, *arguments], True
+    else:
+        script = _beside(folder, given["script"])
+    for name, value in named.items():
+        if OPTIONS[name].kind is Kind.PATH and isinstance(value, str):
+            named[name] = _beside(folder, value)
+    why = ""
+    if "steps" not in named and "until" not in named:
+        asked = {*(figure for option, figure in BUDGETS.items() if option in named), *compared}
+        of_time = bool(asked.intersection(OF_TIME))
+        named["steps"] = STEPS_FOR_TIME if of_time else STEPS_FOR_MEMORY
+        why = "steps for a median" if of_time else "steps for the peak of memory"
+    return RunOptions(str(script), arguments, show_ranks="none", progress=False, **named).checked(), why
+
+
+def _beside(folder: Path, text: str) -> str:
+    """The path as seen from the file's folder; names of descriptions stay what they are."""
+    beside = folder / text
+    return str(beside) if beside.exists() else text
+
+
+def check_options(jobs: list[Job]) -> None:
+    """Raises UsageError for the first job that could not start, before any does."""
+    with TemporaryDirectory(prefix="phantora-check-") as folder:
+        for number, job in enumerate(jobs):
+            try:
+                resolve(dataclasses.replace(job.options, run_dir=os.path.join(folder, str(number))))
+            except UsageError as error:
+                raise UsageError(f"job {job.name}: {error.message}", error.hint, error.details) from None

@@ -1,0 +1,94 @@
+"""A plugin for pytest: ``@pytest.mark.gpus(8, memory="40GiB")`` runs a test on emulated GPUs, once on each rank.
+
+Each rank runs pytest for this one test, so that fixtures, parameters and conftest.py work; the process that the user
+has started runs neither the test nor its fixtures. The test passes if it passes on all ranks and the run keeps within
+its budget. The mark takes the options of ``phantora_async.run``; ``memory`` is short for ``max_memory``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phantora_async.errors import PhantoraError
+
+IN_RANK = "PHANTORA_ASYNC_GPU_TEST"
+"""Set in ranks, to the test's id."""
+MARK = "gpus"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "gpus(count, memory=None, **options): run the test on so many emulated GPUs, once on each rank"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if IN_RANK not in os.environ:
+        items[:] = [item if item.get_closest_marker(MARK) is None else _stand_in(item) for item in items]
+
+
+def _stand_in(item: pytest.Item) -> pytest.Item:
+    assert item.parent is not None, "an item has been collected from something"
+    made = OnGpus.from_parent(item.parent, name=item.name, test=item)
+    made.own_markers = item.own_markers
+    made.keywords.update(item.keywords)
+    return made
+
+
+class OnGpus(pytest.Item):
+    """A test that runs on ranks."""
+
+    def __init__(self, *, test: pytest.Item, **options: Any) -> None:
+        super().__init__(**options)
+        self._test = test
+
+    def runtest(self) -> None:
+        from phantora_async.api import running
+
+        options = self._options()
+        folder = Path(tempfile.mkdtemp(prefix="phantora-test-"))
+        arguments = [self.nodeid, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "--no-header"]
+        os.environ[IN_RANK] = self.nodeid
+        try:
+            with contextlib.chdir(self.config.rootpath):  # node ids are relative to it
+                running.run(
+                    "pytest",
+                    [*arguments, "--rootdir", str(self.config.rootpath)],
+                    module=True,
+                    progress=False,
+                    run_dir=folder / "run",
+                    **options,
+                )
+        except PhantoraError as error:
+            error.add_note(f"logs and report: {folder / 'run'}")
+            raise
+        finally:
+            del os.environ[IN_RANK]
+        shutil.rmtree(folder)
+
+    def _options(self) -> dict[str, Any]:
+        mark = self.get_closest_marker(MARK)
+        assert mark is not None, "only marked tests are stood in for"
+        if len(mark.args) != 1:
+            raise pytest.UsageError(f"{self.nodeid}: @pytest.mark.gpus takes one number of GPUs")
+        options = dict(mark.kwargs)
+        if "memory" in options:
+            options["max_memory"] = options.pop("memory")
+        return {"world_size": mark.args[0], **options}
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        error = excinfo.value
+        if isinstance(error, PhantoraError):
+            return "\n".join([error.message, *getattr(error, "__notes__", ())])
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        return self._test.reportinfo()

@@ -1,0 +1,46 @@
+"""What a report says of the job: how many GPUs, how fast, and what a restart took that the run has simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    gpus: int
+    nodes: int
+    step_s: float | None = None
+    tokens_per_s: float | None = None
+    """Of all GPUs, without failures."""
+    mfu: float | None = None
+    restart_s: float | None = None
+    """Of the restarts that the run has simulated, the mean; None: there was none."""
+
+
+def job_of(report: Mapping[str, Any]) -> Job:
+    simulated = report["simulated"]
+    step_ns = simulated["step"]["median_ns"]
+    logged = {one["rate"]: one["value"] for one in simulated.get("logged", []) if "rate" in one and "value" in one}
+    return Job(
+        gpus=simulated["world_size"],
+        nodes=len(simulated["servers"]),
+        step_s=step_ns / 1e9,
+        tokens_per_s=logged.get("tokens/s"),
+        mfu=simulated["work"]["mfu"],
+        restart_s=_restart_s(simulated, step_ns),
+    )
+
+
+def _restart_s(simulated: Mapping[str, Any], step_ns: int) -> float | None:
+    """From the instant at which the ranks start again to the end of their first step, less what a step takes."""
+    step = simulated["step"]
+    ends = list(accumulate(step.get("each_ns", []), initial=step.get("from_ns", 0)))
+    took = []
+    for restart in simulated.get("restarts", []):
+        first = next((end for end in ends if end > restart["at_ns"]), None)
+        if first is not None:
+            took.append(max(first - restart["at_ns"] - step_ns, 0))
+    return sum(took) / len(took) / 1e9 if took else None

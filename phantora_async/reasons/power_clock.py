@@ -1,0 +1,169 @@
+"""How a rank's GPUs lower their clock under their power limit when work or host take other times than in the run.
+
+The hook library's model (emu/hook/costs/power.c) is followed over the rank's facts. What a segment consists of is
+known, the order of its kernels is not, so they draw their mean in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, NamedTuple
+
+from emu.contract import records
+from emu.contract.records import DeviceKind, MarkerKind, ScopeKind
+from phantora_async.reasons.contents import Contents
+from profiles import Cost, Gpu
+from profiles.timings.clock import Clock
+
+PORTION_NS = 1_000_000
+"""Of a segment: the clock is found anew after each."""
+
+
+class Load(NamedTuple):
+    """Sums over a segment's kernels, at the full clock."""
+
+    solo_ns: float = 0.0
+    contended_ns: float = 0.0
+    energy: float = 0.0
+    """Time by power, this in units of the limit."""
+    clocked: float = 0.0
+    """Time by how much of it depends on the clock."""
+    clocked_energy: float = 0.0
+    clocked_contended: float = 0.0
+
+
+NOTHING = Load()
+Price = Callable[[int], Cost | None]
+"""By the key of a cost; None for what has none."""
+
+
+class Loads:
+    """By what segments consist of."""
+
+    def __init__(self, contents: Contents, price: Price) -> None:
+        self._contents = contents
+        self._price = price
+        self._known: dict[int, Load] = {}
+
+    def of(self, segment: records.Segment) -> Load:
+        known = self._known.get(segment.content)
+        if known is None:
+            known = self._known[segment.content] = self._sum(segment)
+        return known
+
+    def _sum(self, segment: records.Segment) -> Load:
+        sums = [0.0] * len(NOTHING)
+        for key, count in self._contents.of(segment).items():
+            cost = self._price(key)
+            if cost is None:
+                continue
+            solo, contended, draw = count * cost.solo_ns, count * cost.contended_ns, cost.draw
+            terms = (
+                solo, contended, solo * draw.power, solo * draw.clocked, solo * draw.power * draw.clocked,
+                contended * draw.clocked,
+            )  # fmt: skip
+            sums = [total + term for total, term in zip(sums, terms, strict=True)]
+        return Load(*sums)
+
+
+class Busy(NamedTuple):
+    """What a segment's kernels take at the clock that they find."""
+
+    solo_ns: float
+    contended_ns: float
+
+
+@dataclass(slots=True)
+class _Device:
+    clock: Clock | None
+    """None: it never falls."""
+    free_ns: float = 0.0
+    last_stream: int = 0
+
+    def launched(self, segment: records.Segment, load: Load, now_ns: float, gaps_ns: float) -> Busy:
+        if self.clock is None:
+            return Busy(load.solo_ns, load.contended_ns)
+        self._idle_until(now_ns)
+        self.last_stream = segment.stream
+        portions, stretch = max(ceil(load.solo_ns / PORTION_NS), 1), 0.0
+        for _ in range(portions):
+            self.clock.idle(gaps_ns / portions)
+            sums = load.solo_ns, load.energy, load.clocked, load.clocked_energy
+            self.clock.add_sums(*(one / portions for one in sums))
+            stretch += self.clock.stretch / portions
+        busy = Busy(
+            load.solo_ns + load.clocked * (stretch - 1), load.contended_ns + load.clocked_contended * (stretch - 1)
+        )
+        self.free_ns += busy.solo_ns
+        work = min(segment.tail_work_ns / segment.solo_ns, 1.0) * busy.solo_ns if segment.solo_ns else 0.0
+        self._idle_until(now_ns + segment.tail_ns - segment.tail_work_ns + work)
+        return busy
+
+    def _idle_until(self, at_ns: float) -> None:
+        if at_ns > self.free_ns and self.clock is not None:
+            self.clock.idle(at_ns - self.free_ns)
+            self.free_ns = at_ns
+
+
+class PowerClock:
+    """Of one rank."""
+
+    def __init__(self, gpu: Gpu, loads: Loads, steps_before: int) -> None:
+        """`steps_before`: how many steps of the run came before the facts. They are taken for like those."""
+        self._gpu = gpu
+        self._loads = loads
+        self._steps_before = steps_before
+        self._devices: dict[int, _Device] = {}
+        self._device_of: dict[int, int] = {}
+        """By stream."""
+        self._now_ns = 0.0
+
+    def follow(self, facts: Sequence[Any], steps: int) -> list[Busy]:
+        """Of each segment, in order. `steps`: so many steps of the facts are like those before."""
+        if self._gpu.power is not None and self._steps_before and steps:
+            self._warm_up(facts[: _end_of_step(facts, steps)], self._steps_before / steps)
+        return self._execute(facts)
+
+    def _warm_up(self, facts: Sequence[Any], times: float) -> None:
+        """As if the facts had been executed so often. What a clock remembers is multiplied by the same factor each
+        time, and the same is added."""
+        self._execute(facts)
+        for device in self._devices.values():
+            if device.clock is not None:
+                device.clock.repeat(times)
+
+    def _execute(self, facts: Sequence[Any]) -> list[Busy]:
+        found = []
+        for fact in facts:
+            self._now_ns += fact.host_ns
+            if fact.kind == records.SEGMENT:
+                load = self._loads.of(fact)
+                gaps_ns = self._gpu.achieved.launch_gap_ns * fact.launches
+                found.append(self._device(fact.stream).launched(fact, load, self._now_ns, gaps_ns))
+            elif fact.kind == records.STREAM_CREATE:
+                self._device_of[fact.stream] = fact.device % DeviceKind.APART
+            elif fact.kind == records.HOST_WAIT:
+                self._waited(fact)
+        return found
+
+    def _device(self, stream: int) -> _Device:
+        number = self._device_of.get(stream, 0)
+        if number not in self._devices:
+            self._devices[number] = _Device(Clock(self._gpu) if self._gpu.power is not None else None, self._now_ns)
+        return self._devices[number]
+
+    def _waited(self, wait: records.HostWait) -> None:
+        """The host's clock leaves waits out: the GPU has done its work now."""
+        for device in self._devices.values():
+            if wait.scope == ScopeKind.DEVICE or (wait.scope == ScopeKind.STREAM and wait.stream == device.last_stream):
+                device.free_ns = min(device.free_ns, self._now_ns)
+
+
+def _end_of_step(facts: Sequence[Any], steps: int) -> int:
+    for place, fact in enumerate(facts, 1):
+        steps -= fact.kind == records.MARKER and fact.marker == MarkerKind.STEP
+        if not steps:
+            return place
+    return len(facts)

@@ -1,0 +1,74 @@
+"""What a recording may say. Whoever executes it takes its numbers for places, sizes and times as they are, so they are
+checked once, where they are read. All functions raise ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.contract import records
+from emu.contract.records import NcclKind
+from phantora_async.recording.rows import WITH_ROW, Call
+from phantora_async.virtual_time import Comm
+from phantora_async.virtual_time.facts import DTYPE_NBYTES
+
+MOST_NS = 1 << 53
+"""104 days: of one rank's rows together."""
+MOST = 1 << 31
+"""Launches in a segment, and the number of a device: the engine has 32 bits for them."""
+MOST_NBYTES = 1 << 58
+"""Of a collective, and of a GPU's memory."""
+_OPS = frozenset(int(op) for op in NcclKind)
+KINDS = (*sorted(WITH_ROW), records.HOST_ADVANCE)
+_TIMES = {"solo_ns": 1, "contended_ns": 2, "tail_ns": 3, "tail_work_ns": 4}
+"""Values of a SEGMENT's row."""
+
+
+def check_comm(comm: Comm, servers: Sequence[int]) -> None:
+    """`servers`: GPUs of each, in the order of ranks."""
+    world_size = sum(servers)
+    if not comm.members or len(set(comm.members)) != len(comm.members):
+        raise ValueError("a communicator has no members, or one of them twice")
+    if not all(0 <= rank < world_size for rank in comm.members):
+        raise ValueError("a communicator has a member that is no rank")
+    if len(comm.devices) != len(comm.members) or not all(0 <= device < max(servers) for device in comm.devices):
+        raise ValueError("a communicator has not a GPU for each member")
+
+
+def check_call(call: Call, world_size: int) -> None:
+    if call.op not in _OPS or not 0 <= call.dtype < len(DTYPE_NBYTES):
+        raise ValueError("an NCCL call has an unknown operation or type")
+    if not 0 <= call.elements * DTYPE_NBYTES[call.dtype] * world_size < MOST_NBYTES:
+        raise ValueError(f"an NCCL call has {call.elements} elements")
+    if not 0 <= call.comm < MOST or not -1 <= call.root < world_size:
+        raise ValueError("an NCCL call has an impossible communicator or root")
+    if not 0 <= min(call.sender, call.receiver) <= max(call.sender, call.receiver) < world_size:
+        raise ValueError("an NCCL call is between ranks that are not there")
+
+
+def check_rows(rows: NDArray[np.void], counters: Sequence[tuple[Any, ...]]) -> None:
+    """`counters`: fields of the rank's COUNTERS."""
+    kinds, values = rows["kind"], rows["values"]
+    if not np.isin(kinds, KINDS).all():
+        raise ValueError("a row is of an unknown kind")
+    if int((kinds == records.COUNTERS).sum()) > len(counters):
+        raise ValueError("a rank has more totals than are listed")
+    if not all(math.isfinite(value) for one in counters for value in one):
+        raise ValueError("a rank's totals are no numbers")
+    segments = values[kinds == records.SEGMENT]
+    for name, times in {"host_ns": rows["host_ns"], **{name: segments[:, at] for name, at in _TIMES.items()}}.items():
+        if times.sum(dtype=np.float64) > MOST_NS:
+            raise ValueError(f"a rank's {name} exceed {MOST_NS} ns")
+    _at_most(segments[:, 0], MOST, "launches of a segment")
+    _at_most(values[kinds == records.STREAM_CREATE, 0], MOST, "the device of a stream")
+    _at_most(values[kinds == records.MEMORY, :3], MOST_NBYTES, "bytes of a GPU's memory")
+
+
+def _at_most(values: NDArray[np.uint64], most: int, what: str) -> None:
+    if values.size and int(values.max()) >= most:
+        raise ValueError(f"{what}: {int(values.max())}")

@@ -1,0 +1,53 @@
+"""What virtual time has answered one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.contract import records
+
+_WORD = 16
+"""Where the fields of an encoded answer begin."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedAnswers:
+    """Each kind in the order of the questions."""
+
+    queries: NDArray[np.uint8]
+    elapsed: NDArray[np.int64]
+    """Nanoseconds, and 1 if both events were complete."""
+    clocks: NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class GivenAnswers:
+    """Collects ``RecordedAnswers`` as bytes while a run gives its answers."""
+
+    queries: bytearray = field(default_factory=bytearray)
+    elapsed: bytearray = field(default_factory=bytearray)
+    clocks: bytearray = field(default_factory=bytearray)
+
+    def add(self, encoded: bytes) -> None:
+        kind = int.from_bytes(encoded[:2], "little")
+        if kind == records.DONE:
+            self.queries.append(encoded[_WORD])
+        elif kind == records.CLOCK:
+            self.clocks += encoded[_WORD : _WORD + 8]
+        elif kind == records.ELAPSED_NS:
+            self.elapsed += encoded[_WORD : _WORD + 12] + bytes(4)
+
+    def recorded(self) -> RecordedAnswers:
+        return recorded_answers(bytes(self.queries), bytes(self.elapsed), bytes(self.clocks))
+
+
+def recorded_answers(queries: bytes, elapsed: bytes, clocks: bytes) -> RecordedAnswers:
+    """Raises ValueError for a part of an answer."""
+    return RecordedAnswers(
+        np.frombuffer(queries, np.uint8),
+        np.frombuffer(elapsed, "<i8").reshape(-1, 2),
+        np.frombuffer(clocks, "<i8"),
+    )

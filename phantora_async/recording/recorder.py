@@ -1,0 +1,167 @@
+"""Keeps a run while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emu.contract import records
+from emu.contract.records import MarkerKind
+from phantora_async.ingest.communicators import Answers
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.recording.given_answers import GivenAnswers
+from phantora_async.recording.plain import to_plain
+from phantora_async.recording.rows import ROW, Irregular, RankRows, Tables
+from phantora_async.recording.store import Writer
+from phantora_async.run_spec import RunSpec
+from phantora_async.virtual_time import OutsideWait
+
+FILE = "recording"
+"""Its name in the folder of a recording."""
+MOST_ROWS = 1 << 17
+"""Of a piece, if its step does not end before."""
+SIDE = frozenset(
+    {
+        records.HELLO, records.BYE, records.SITE, records.MARKER, records.MEMORY, records.MEMORY_HELD,
+        records.LAUNCH_COUNTS, records.LOOKED, records.ROUTING, records.STATED_VALUE, records.DECIDED,
+        records.CHECKPOINT, records.UNUSED_GPU, records.LOADER,
+    }
+)  # fmt: skip
+"""Records that the report needs beside what virtual time finds."""
+LEFT_OUT = frozenset(
+    {
+        records.WARNING, records.COST, records.LOOP, records.KEPT, records.USAGE, records.LOGGED, records.TRACE,
+        records.TRACE_NAME, records.SEGMENT_CONTENT, records.NCCL_DATA, records.NCCL_SOURCES, records.SOURCES_OF,
+        records.RECORDING_DROP, records.HOST_ADVANCE, records.HISTORY, records.HISTORY_LIST, records.HISTORY_WORK,
+    }
+)  # fmt: skip
+"""Records of which the host time before them has a row, if there is any, and that are kept elsewhere if at all."""
+HISTORY_NBYTES = records.HistoryEntry.size()
+
+
+class Recorder:
+    """``take`` what ranks send, ``answered``, ``waited``; ``close`` when the run has ended."""
+
+    def __init__(self, spec: RunSpec, folder: Path) -> None:
+        self._spec = spec
+        self._tables = Tables()
+        self._ranks = [RankRows(rank, self._tables) for rank in range(spec.world_size)]
+        self._chunks: list[list[int]] = [[] for _ in self._ranks]
+        self._side = [bytearray() for _ in self._ranks]
+        self._answers = [GivenAnswers() for _ in self._ranks]
+        self._history = [bytearray() for _ in self._ranks]
+        self._lists: dict[int, records.HistoryList] = {}
+        self._works: dict[int, records.HistoryWork] = {}
+        self._waits: list[list[Any]] = []
+        self._writer = Writer(folder / FILE)
+        self._missing = ""
+
+    def take(self, rank: int, arrived: Sequence[Any], facts: Sequence[Any]) -> None:
+        """Records of one rank in their order, and what virtual time is fed of them."""
+        if self._missing:
+            return
+        rows, side = self._ranks[rank], self._side[rank]
+        for record in arrived:
+            if record.kind in SIDE:
+                side += _encoded(record)
+            elif record.kind == records.HISTORY:
+                self._history[rank] += record.payload
+            elif record.kind == records.HISTORY_LIST:
+                self._lists.setdefault(record.number, record)
+            elif record.kind == records.HISTORY_WORK:
+                self._works.setdefault(record.work, record)
+        try:
+            for fact in facts:
+                rows.add(fact)
+                if fact.kind == records.MARKER and fact.marker == MarkerKind.STEP:
+                    self._end_chunk(rank)
+            if len(rows.rows) > MOST_ROWS * ROW.itemsize:
+                self._end_chunk(rank)
+        except Irregular as error:
+            self.give_up(str(error))
+        except OSError as error:
+            self.give_up(error.strerror or str(error))
+
+    def _end_chunk(self, rank: int) -> None:
+        rows = self._ranks[rank].take()
+        if rows:
+            self._chunks[rank].append(self._writer.put(rows, ROW.itemsize))
+
+    def answered(self, answers: Answers) -> None:
+        """What left virtual time for ranks, each rank's in the order of its questions."""
+        for rank, encoded in answers:
+            self._answers[rank].add(encoded)
+
+    def waited(self, wait: OutsideWait) -> None:
+        """A rank was passed over."""
+        place = self._ranks[wait.rank].rows_of(wait.facts_done)
+        if wait.cause is None:
+            self._waits.append([wait.rank, place, wait.for_ns, -1, 0])
+        else:
+            rank, facts = wait.cause
+            self._waits.append([wait.rank, place, wait.for_ns, rank, self._ranks[rank].rows_of(facts)])
+
+    def give_up(self, reason: str) -> None:
+        """The run cannot be recorded; it goes on."""
+        self._missing = self._missing or reason
+
+    def close(self, fact_builder: FactBuilder, report: dict[str, Any]) -> str:
+        """Writes the recording. Returns why there is none, else an empty text."""
+        if not self._missing and report["failure"] is not None:
+            self._missing = "the run failed"
+        try:
+            if not self._missing:
+                self._write(fact_builder, report)
+        except OSError as error:
+            self._missing = error.strerror or str(error)
+        if self._missing:
+            self._writer.abandon()
+        return self._missing
+
+    def _write(self, fact_builder: FactBuilder, report: dict[str, Any]) -> None:
+        ranks = []
+        for number, rows in enumerate(self._ranks):
+            self._end_chunk(number)
+            answers = self._answers[number]
+            ranks.append(
+                {
+                    "chunks": self._chunks[number],
+                    "counters": self._writer.put(bytes(rows.counters)),
+                    "history": self._writer.put(bytes(self._history[number]), HISTORY_NBYTES),
+                    "side": self._writer.put(bytes(self._side[number])),
+                    "queries": self._writer.put(bytes(answers.queries)),
+                    "elapsed": self._writer.put(bytes(answers.elapsed)),
+                    "clocks": self._writer.put(bytes(answers.clocks)),
+                    "comms": list(rows.comms),
+                    "creations": rows.creations,
+                    "facts": rows.facts,
+                }
+            )
+        self._writer.close(
+            {
+                "ranks": ranks,
+                "lists": self._writer.put(b"".join(map(_encoded, self._lists.values()))),
+                "works": self._writer.put(b"".join(map(_encoded, self._works.values()))),
+                "kernels": [[list(call) for call in kernel] for kernel in self._tables.kernels],
+                "comms": [[comm.id, comm.members, comm.devices, comm.label] for comm in self._tables.comms.values()],
+                "creations": [[creation.label, creation.size] for creation in self._tables.creations],
+                "waits": self._waits,
+                "costs": [[key, one.signature, to_plain(one.cost)] for key, one in fact_builder.costs.known.items()],
+                "warnings": [
+                    [text, sorted(warned.ranks), warned.count] for text, warned in fact_builder.warnings.items()
+                ],
+                "spec": _description(self._spec),
+                "report": {name: report["simulated"][name] for name in ("kernel_times", "logged")},
+            }
+        )
+
+
+def _encoded(record: Any) -> bytes:
+    made: bytes = type(record).encode(record.host_ns, *record[4:-1], payload=record.payload, site=record.site)
+    return made
+
+
+def _description(spec: RunSpec) -> dict[str, Any]:
+    names = ("servers", "gpu", "cluster", "host", "host_mode", "nccl", "steps", "until_ns", "routing", "values")
+    return {name: to_plain(getattr(spec, name)) for name in names} | {"faults": list(map(str, spec.faults))}

@@ -1,0 +1,249 @@
+"""A recording as it is read: checked, and ready to be translated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from emu.contract import records
+from emu.contract.records import RecordError
+from emu.contract.stated_values import StatedValue
+from formats.files import MOST_DATA_NBYTES, read_bytes
+from netsim import NcclSettings
+from phantora_async.ingest.costs import Priced
+from phantora_async.recording.checks import MOST_NS, check_call, check_comm, check_rows
+from phantora_async.recording.given_answers import RecordedAnswers, recorded_answers
+from phantora_async.recording.history import ENTRY, Dictionary, dictionary
+from phantora_async.recording.plain import PlainError, from_plain
+from phantora_async.recording.recorder import FILE
+from phantora_async.recording.rows import COUNTERS, ROW, Call
+from phantora_async.recording.store import Damaged, Reader
+from phantora_async.virtual_time import Comm
+from profiles import Cluster, Cost, Gpu, HostModel
+
+MOST_RANKS = 1 << 17
+MOST_ENTRIES = 1 << 24
+
+
+class OutsideSleep(NamedTuple):
+    """A rank slept where no record tells."""
+
+    rank: int
+    row: int
+    """Before which of its rows."""
+    for_ns: int
+    cause: int
+    """The rank whose answer has ended it; -1: none has."""
+    cause_rows: int
+    """How many rows that rank had executed then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the run was set up with."""
+
+    servers: tuple[int, ...]
+    gpu: Gpu
+    cluster: Cluster
+    host: HostModel
+    host_mode: str
+    nccl: NcclSettings
+    steps: int
+    until_ns: int
+    routing: str
+    values: tuple[StatedValue, ...]
+    faults: tuple[str, ...] = ()
+    """Their texts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """The rows of ranks that did the same."""
+
+    rows: NDArray[Any]
+    counters: Sequence[tuple[Any, ...]]
+    """Fields of its COUNTERS, in order."""
+
+
+class AskedMemory(NamedTuple):
+    """What one rank asked of the memory of its GPUs."""
+
+    peak_nbytes: int
+    """The most that it was given of one GPU."""
+    failures: int
+    """Requests that failed."""
+    failed_site: int
+    """Where the last of them was made."""
+    looked_site: int | None
+    """Where it asked first how much is free; None: it did not."""
+
+
+class Recording:
+    """One run. Properties raise Damaged where the file is not what a recorder writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._reader = reader = Reader(folder / FILE)
+        try:
+            self.setup = from_plain(Setup, reader.header.get("spec"))
+            self.costs = {
+                int(key): Priced(str(signature), from_plain(Cost, cost))
+                for key, signature, cost in reader.list("costs", MOST_ENTRIES)
+            }
+            self.kernels = [
+                tuple(Call(*map(int, call)) for call in kernel) for kernel in reader.list("kernels", MOST_ENTRIES)
+            ]
+            self.comms = {comm.id: comm for comm in map(_comm, reader.list("comms", MOST_ENTRIES))}
+            self.creations = [(str(label), int(size)) for label, size in reader.list("creations", MOST_ENTRIES)]
+            self.sleeps = [OutsideSleep(*map(int, one)) for one in reader.list("waits", MOST_ENTRIES)]
+            self.warnings = [
+                (str(text), tuple(map(int, ranks)), int(count))
+                for text, ranks, count in reader.list("warnings", MOST_ENTRIES)
+            ]
+            self.report: dict[str, Any] = dict(reader.header["report"])
+            self._ranks: list[dict[str, Any]] = [dict(rank) for rank in reader.list("ranks", MOST_RANKS)]
+            self._check()
+        except (PlainError, KeyError, TypeError, ValueError) as error:
+            raise reader.damaged(str(error)) from None
+        self._streams: dict[tuple[Any, ...], Stream] = {}
+
+    def _check(self) -> None:
+        """Raises ValueError."""
+        servers, ranks = self.setup.servers, len(self._ranks)
+        if not servers or min(servers) < 1 or ranks != sum(servers):
+            raise ValueError("it has not as many ranks as its servers have GPUs")
+        for comm in self.comms.values():
+            check_comm(comm, servers)
+        for kernel in self.kernels:
+            for call in kernel:
+                check_call(call, ranks)
+        if not all(1 <= size <= ranks for _, size in self.creations):
+            raise ValueError("a communicator is made by more ranks than there are")
+        if not all(0 <= one.rank < ranks and -1 <= one.cause < ranks for one in self.sleeps):
+            raise ValueError("a rank that is not there sleeps")
+        if sum(abs(one.for_ns) for one in self.sleeps) > MOST_NS or any(one.for_ns < 0 for one in self.sleeps):
+            raise ValueError("a rank sleeps for an impossible time")
+
+    @property
+    def world_size(self) -> int:
+        return len(self._ranks)
+
+    @cached_property
+    def run(self) -> dict[str, Any]:
+        """The part ``run`` of the run's report; empty if it was removed."""
+        try:
+            found = orjson.loads(read_bytes(self.folder / "run.json", MOST_DATA_NBYTES))
+        except (OSError, orjson.JSONDecodeError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def key_of(self, rank: int) -> tuple[Any, ...]:
+        """Ranks with the same key have the same rows."""
+        return (*self._entry(rank, "chunks", list), self._entry(rank, "counters", int))
+
+    def stream(self, rank: int) -> Stream:
+        """Ranks that did the same share one object."""
+        key = self.key_of(rank)
+        found = self._streams.get(key)
+        if found is None:
+            *chunks, counters = key
+            content = b"".join(map(self._reader.piece, chunks))
+            table = self._reader.piece(counters)
+            if len(content) % ROW.itemsize or len(table) % COUNTERS.size:
+                raise self._reader.damaged(f"rank {rank} has a part of a row")
+            found = Stream(np.frombuffer(content, ROW), list(COUNTERS.iter_unpack(table)))
+            try:
+                check_rows(found.rows, found.counters)
+            except ValueError as error:
+                raise self._reader.damaged(f"rank {rank}: {error}") from None
+            self._streams[key] = found
+        return found
+
+    def side(self, rank: int) -> list[Any]:
+        """Records that the report needs."""
+        try:
+            found, used = records.decode_up(content := self._reader.piece(self._entry(rank, "side", int)))
+        except RecordError as error:
+            raise self._reader.damaged(str(error)) from None
+        if used != len(content):
+            raise self._reader.damaged(f"rank {rank} has a part of a record")
+        return found
+
+    def memory(self, rank: int) -> AskedMemory:
+        side = self.side(rank)
+        held = [one for one in side if one.kind == records.MEMORY_HELD]
+        failed = next((one for one in reversed(held) if one.failures), None)
+        return AskedMemory(
+            max((one.device_peak for one in side if one.kind == records.MEMORY), default=0),
+            failed.failures if failed is not None else 0,
+            failed.missing_site if failed is not None else 0,
+            next((one.at_site for one in side if one.kind == records.LOOKED), None),
+        )
+
+    def answers(self, rank: int) -> RecordedAnswers:
+        queries, elapsed, clocks = (
+            self._reader.piece(self._entry(rank, name, int)) for name in ("queries", "elapsed", "clocks")
+        )
+        try:
+            return recorded_answers(queries, elapsed, clocks)
+        except ValueError:
+            raise self._reader.damaged(f"rank {rank} has a part of an answer") from None
+
+    @cached_property
+    def dictionary(self) -> Dictionary:
+        """What numbers in histories stand for."""
+        header = self._reader.header
+        try:
+            return dictionary(self._reader.piece(header.get("works")), self._reader.piece(header.get("lists")))
+        except RecordError as error:
+            raise self._reader.damaged(str(error)) from None
+
+    def history(self, rank: int) -> NDArray[np.void]:
+        """An entry for each list of launches and each record; see ``records.HistoryEntry``."""
+        content = self._reader.piece(self._entry(rank, "history", int))
+        if len(content) % ENTRY.itemsize:
+            raise self._reader.damaged(f"rank {rank} has a part of an entry")
+        return np.frombuffer(content, ENTRY)
+
+    def comms_of(self, rank: int) -> list[Comm]:
+        """Those that the rank has used, in that order."""
+        try:
+            found = [self.comms[number] for number in self._entry(rank, "comms", list)]
+        except (KeyError, TypeError):
+            raise self._reader.damaged(f"rank {rank} uses a communicator that is not described") from None
+        if not all(rank in comm.rank_of for comm in found):
+            raise self._reader.damaged(f"rank {rank} uses a communicator of which it is no member")
+        return found
+
+    def creations_of(self, rank: int) -> list[int]:
+        found: list[int] = self._entry(rank, "creations", list)
+        if not all(isinstance(one, int) and 0 <= one < len(self.creations) for one in found):
+            raise self._reader.damaged(f"rank {rank} creates a communicator that is not described")
+        return found
+
+    def damaged(self, what: str) -> Damaged:
+        return self._reader.damaged(what)
+
+    def _entry(self, rank: int, name: str, kind: type) -> Any:
+        found = self._ranks[rank].get(name)
+        if not isinstance(found, kind):
+            raise self._reader.damaged(f"rank {rank} has no {name}")
+        return found
+
+
+def _comm(entry: Any) -> Comm:
+    number, members, devices, label = entry
+    members, devices = tuple(map(int, members)), tuple(map(int, devices))
+    return Comm(int(number), members, devices, {rank: place for place, rank in enumerate(members)}, str(label))
+
+
+def load(folder: Path) -> Recording:
+    """Raises Damaged, a UsageError, for what is no recording of this format."""
+    return Recording(folder)

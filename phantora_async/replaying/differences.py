@@ -1,0 +1,81 @@
+"""What another machine would have answered otherwise, as far as that is known before virtual time runs."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+from phantora_async.errors import PathChanged
+from phantora_async.recording import Recording
+from phantora_async.replaying.site_lines import line_of
+from phantora_async.run_spec import RunSpec
+from profiles import Gpu
+
+QUERIES, MEMORY = "queries", "memory"
+MAY_CHANGE = (QUERIES, MEMORY)
+"""Kinds of answers that stop a replay, unless the user allows that they change."""
+Allowed = Set[str]
+
+
+def check_memory(recording: Recording, spec: RunSpec, allowed: Allowed) -> None:
+    """Raises PathChanged if a request for memory, or a question about it, would have been answered otherwise."""
+    then, now = recording.setup.gpu.memory, spec.gpu.memory
+    if (then.total_nbytes, then.reserved_nbytes) == (now.total_nbytes, now.reserved_nbytes) or MEMORY in allowed:
+        return
+    usable = now.total_nbytes - now.reserved_nbytes
+    for rank in range(recording.world_size):
+        asked = recording.memory(rank)
+        if asked.peak_nbytes > usable:
+            raise _changed(
+                recording, rank, 0, "memory (cudaMalloc)", f"{asked.peak_nbytes:,} bytes in all, given",
+                f"{usable:,} bytes at most",
+            )  # fmt: skip
+        if asked.failures:
+            raise _changed(recording, rank, asked.failed_site, "memory (cudaMalloc)", "refused", "perhaps given")
+        if asked.looked_site is not None:
+            question = "how much memory is free (cudaMemGetInfo)"
+            raise _changed(
+                recording, rank, asked.looked_site, question, f"of {then.total_nbytes:,}", f"of {now.total_nbytes:,}"
+            )
+
+
+def _changed(recording: Recording, rank: int, site: int, asked: str, then: str, now: str) -> PathChanged:
+    return PathChanged(
+        f"the replay leaves the recorded path: rank {rank} asked at {line_of(recording, rank, site)} for {asked}; "
+        f"recorded: {then}, now: {now}",
+        "what the script does after another answer is not recorded: run it; or replay with --allow memory, if the "
+        "answer decides nothing",
+    )
+
+
+def attributes(recording: Recording, gpu: Gpu) -> dict[str, tuple[int, int]]:
+    """Device attributes that are not as they were: PyTorch reads all of them when it starts."""
+    then = dict(recording.setup.gpu.attributes)
+    changed = {
+        attribute.name.lower(): (then[attribute], value)
+        for attribute, value in gpu.attributes
+        if attribute in then and then[attribute] != value
+    }
+    if recording.setup.gpu.sm_count != gpu.sm_count:
+        changed["multiprocessor_count"] = recording.setup.gpu.sm_count, gpu.sm_count
+    return changed
+
+
+def grid_share(report: dict[str, Any], sm_count: int) -> float:
+    """Share of the GPU time of kernels that have as many blocks as the recorded GPU has SMs, or a multiple: another GPU
+    would be given other grids.
+    """
+    kernels = report["simulated"]["kernels"]
+    chosen_ns = sum(one["total_ns"] for one in kernels["signatures"] if _blocks(one["signature"]) % sm_count == 0)
+    return chosen_ns / kernels["gpu_ns"] if kernels["gpu_ns"] else 0.0
+
+
+def _blocks(signature: str) -> int:
+    """Of a kernel's grid; 1 for what has none."""
+    kind, *fields = signature.split(";")
+    if kind not in ("kernel", "triton", "grouped"):
+        return 1
+    blocks = 1
+    for size in fields[1].split(","):
+        blocks *= int(size)
+    return blocks

@@ -1,0 +1,150 @@
+"""The machine of a replay: that of the run, with what the user changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import netsim
+from phantora_async.errors import UsageError
+from phantora_async.faults import Fault, SlowLoader, given_faults, parse
+from phantora_async.kernel_times import find
+from phantora_async.recording import Recording
+from phantora_async.run_spec import RunSpec
+from profiles import ProfileError, load_cluster, load_gpu, load_host
+
+NCCL = "NCCL_"
+NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is not given is as it was."""
+
+    cluster: str | None = None
+    gpu: str | None = None
+    host: str | None = None
+    """A mode of host time: modelled or none."""
+    kernel_times: Sequence[str] = ()
+    nccl: Sequence[str] = ()
+    """NCCL's environment variables, NAME=VALUE each."""
+    network: Sequence[str] = ()
+    """Values of the cluster's [network] table, KEY=NUMBER each: server.nic_gbps=800."""
+    slow: Sequence[str] = ()
+    """GPUs that are slower than the others, RANK=SHARE each: 17=0.7 works at 0.7 of its speed."""
+    fault: Sequence[str] = ()
+    """What goes wrong, in place of what went wrong in the run; `none`: nothing."""
+    faults: str | None = None
+    """A file of more."""
+
+
+def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
+    """Raises UsageError."""
+    setup = recording.setup
+    spec = RunSpec(
+        socket=Path(os.devnull),
+        cost_table=Path(os.devnull),
+        run_dir=run_dir,
+        **{one.name: getattr(setup, one.name) for one in dataclasses.fields(setup) if one.name != "faults"},
+    )
+    try:
+        spec = _described(spec, changes)
+    except ProfileError as error:
+        raise UsageError(str(error), "known names: phantora-async profiles list") from None
+    if changes.kernel_times or spec.gpu != setup.gpu:
+        spec = dataclasses.replace(spec, kernel_times=find(changes.kernel_times, spec.gpu))
+    if changes.network:
+        network = _network(spec.cluster.network, changes.network)
+        spec = dataclasses.replace(spec, cluster=dataclasses.replace(spec.cluster, network=network))
+    if changes.cluster is not None or changes.nccl or changes.network:
+        spec = dataclasses.replace(spec, nccl=_nccl(recording, changes, spec))
+    return dataclasses.replace(spec, faults=_faults(recording, changes, spec))
+
+
+def _faults(recording: Recording, changes: Changes, spec: RunSpec) -> tuple[Fault, ...]:
+    """Raises UsageError. When batches come is a part of the recording: faults of data loaders stay."""
+    recorded = recording.setup.faults
+    texts, file = tuple(changes.fault), None if changes.faults is None else Path(changes.faults)
+    if not texts and file is None:
+        return given_faults(recorded, None, spec.servers, spec.cluster)
+    if NONE in texts and (len(texts) > 1 or file is not None):
+        raise UsageError(f"fault {NONE}: it excludes other faults")
+    faults = given_faults([] if NONE in texts else texts, file, spec.servers, spec.cluster)
+    for fault in faults:
+        if isinstance(fault, SlowLoader) and str(fault) not in recorded:
+            raise UsageError(
+                f"fault '{fault}': when batches come is a part of the recording", "run the script with this fault"
+            )
+    loaders = [fault for fault in map(parse, recorded) if isinstance(fault, SlowLoader) and fault not in faults]
+    return (*faults, *loaders)
+
+
+def slow_gpus(changes: Changes, world_size: int) -> dict[int, float]:
+    """By rank: the share of its speed that its GPU reaches. Raises UsageError."""
+    found = {}
+    for text in changes.slow:
+        rank, _, share = text.partition("=")
+        try:
+            found[int(rank)] = float(share)
+        except ValueError:
+            raise UsageError(f"slow GPU {text}: expected RANK=SHARE, 17=0.7 for example") from None
+        if not 0 <= int(rank) < world_size or not 0.001 <= float(share) <= 1000:
+            raise UsageError(f"slow GPU {text}: expected one of {world_size} ranks and a share from 0.001 to 1000")
+    return found
+
+
+def _network(table: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """The table with other numbers. Raises UsageError for one that it does not have."""
+    changed = deepcopy(table)
+    for text in changes:
+        path, _, number = text.partition("=")
+        *outer, key = path.strip().split(".")
+        inner: Any = changed
+        for name in outer:
+            inner = inner.get(name) if isinstance(inner, dict) else None
+        found = inner.get(key) if isinstance(inner, dict) else None
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise UsageError(f"network {text}: the cluster's [network] table has no number {path.strip()}")
+        try:
+            inner[key] = type(found)(float(number))
+        except (ValueError, OverflowError):
+            raise UsageError(f"network {text}: expected a number") from None
+    return changed
+
+
+def _described(spec: RunSpec, changes: Changes) -> RunSpec:
+    """With other descriptions. A cluster brings its GPU and its host. Raises ProfileError."""
+    cluster, gpu, host = spec.cluster, spec.gpu, spec.host
+    if changes.cluster is not None:
+        cluster = load_cluster(changes.cluster)
+        gpu, host = load_gpu(cluster.gpu), load_host(cluster.host)
+    if changes.gpu is not None:
+        gpu = load_gpu(changes.gpu)
+    gpu = dataclasses.replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s)
+    return dataclasses.replace(
+        spec, cluster=cluster, gpu=gpu, host=host, host_mode=changes.host or spec.host_mode, kernel_times=()
+    )
+
+
+def _nccl(recording: Recording, changes: Changes, spec: RunSpec) -> netsim.NcclSettings:
+    environment = {name: str(value) for name, value in recording.run.get("environment", {}).items()}
+    for text in changes.nccl:
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith(NCCL):
+            raise UsageError(f"--nccl {text}: expected NCCL_NAME=VALUE, a variable of NCCL's environment")
+        environment[name] = value
+    try:
+        server = netsim.build(spec.cluster.network).server
+        netsim.build(spec.cluster.network, spec.cluster.network_servers(len(spec.servers)))
+        if max(spec.servers) > server.gpus:
+            raise UsageError(f"cluster {spec.cluster.name}: the run has {max(spec.servers)} GPUs on a server")
+        return netsim.collectives.settings.read(environment, server.nics).settings
+    except netsim.NetsimError as error:
+        raise UsageError(f"cluster {spec.cluster.name}: {error}", "docs/netsim.md describes the network") from None
+    except netsim.SpecError as error:
+        raise UsageError(str(error)) from None

@@ -1,0 +1,179 @@
+"""Executes a recording: facts, then virtual time, then the report."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import netsim
+from emu.contract import records
+from phantora_async.coordinator.early_end import EarlyEnd
+from phantora_async.coordinator.network_model import NetsimNetworkModel, network_of
+from phantora_async.coordinator.whole_report import whole_report
+from phantora_async.errors import InternalError, PathChanged
+from phantora_async.faults import paces_of
+from phantora_async.ingest.costs import Costs, Priced
+from phantora_async.ingest.fact_builder import FactBuilder, WarningCount
+from phantora_async.recording import Recording
+from phantora_async.recording.given_answers import GivenAnswers, RecordedAnswers
+from phantora_async.recording.recording import Stream
+from phantora_async.replaying.answers import Compared, compare
+from phantora_async.replaying.differences import Allowed, check_memory
+from phantora_async.replaying.execution import execute
+from phantora_async.replaying.facts import FactMaker
+from phantora_async.replaying.pricing import Machine, Pricing
+from phantora_async.replaying.programs import aborts
+from phantora_async.report import Document, Usage
+from phantora_async.report.steps import step_document
+from phantora_async.run_spec import RunSpec
+from phantora_async.virtual_time import Stop, Timeline
+from profiles import CostModel
+
+NOBODY: Mapping[int, float] = {}
+BUDGET = 100_000
+"""Events between two looks at whether the run is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    report: Document
+    compared: dict[str, Compared]
+    """Answers, by question."""
+
+
+def replay(
+    recording: Recording, spec: RunSpec, allowed: Allowed = frozenset(), slow: Mapping[int, float] = NOBODY
+) -> Replayed:
+    """`spec`: the machine; `slow`: the share of its speed that a rank's GPU reaches. Raises Damaged, and PathChanged
+    where the program would have been answered otherwise, unless that is `allowed`.
+    """
+    usage = Usage()
+    with uncollected():
+        check_memory(recording, spec, allowed)
+        pricing = pricing_for(recording, spec, slow)
+        executed = execute_on(recording, spec, pricing, allowed)
+    fact_builder = _known(recording, spec, pricing)
+    report = whole_report(
+        spec, executed.timeline, fact_builder, executed.network, usage, stopped=executed.stopped
+    )  # fmt: skip
+    same_times = not any(one.other for one in executed.compared.values())
+    if spec.gpu == recording.setup.gpu and not spec.kernel_times:
+        report["simulated"]["kernel_times"] = recording.report["kernel_times"]
+    report["simulated"]["logged"] = recording.report["logged"] if same_times else []
+    if list(map(str, spec.faults)) != list(recording.setup.faults):
+        report["simulated"] |= _without_faults(recording, spec, pricing, allowed)
+    return Replayed(report, executed.compared)
+
+
+def _without_faults(recording: Recording, spec: RunSpec, pricing: Pricing | None, allowed: Allowed) -> Document:
+    """What a step takes then; nothing if there are none, or if the program would have gone another way."""
+    if not spec.faults:
+        return {}
+    with uncollected(), contextlib.suppress(PathChanged):
+        executed = execute_on(recording, replace(spec, faults=()), pricing, allowed)
+        return {"without_faults": {"median_ns": step_document(executed.timeline.snapshot([0]))["median_ns"]}}
+    return {}
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Simulated state forms no garbage cycles: nobody looks for them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class Executed(NamedTuple):
+    timeline: Timeline
+    network: NetsimNetworkModel
+    compared: dict[str, Compared]
+    stopped: Document | None
+    """Which option has ended the run before its script, if one has."""
+
+
+def execute_on(recording: Recording, spec: RunSpec, pricing: Pricing | None, allowed: Allowed) -> Executed:
+    """`pricing`: None if nothing is priced anew. Raises Damaged and PathChanged."""
+    ranks = range(spec.world_size)
+    streams = [pricing.priced(rank).stream if pricing is not None else recording.stream(rank) for rank in ranks]
+    try:
+        return _execute_on(recording, spec, streams, allowed)
+    except netsim.NetsimError as error:
+        raise recording.damaged(str(error)) from None
+
+
+def _execute_on(recording: Recording, spec: RunSpec, streams: Sequence[Stream], allowed: Allowed) -> Executed:
+    network = network_of(spec, spec.cluster)
+    paces = paces_of(spec.faults, spec.servers)
+    timeline = Timeline(spec.world_size, network, spec.host.queue_depth, paces=paces)
+    early_end = EarlyEnd(spec, timeline)
+    if aborts(streams):
+        stop, answers = _execute(recording, streams, timeline)
+    else:
+        stop, answers = execute(recording, streams, timeline, network, spec.host.queue_depth, paces)
+    compared = compare(recording, answers, allowed)
+    stopped = early_end.document() if early_end.reached(stop) or early_end.explains() else None
+    if stopped is None and not timeline.all_finished():
+        raise recording.damaged("a rank ends before the run does")
+    return Executed(timeline, network, compared, stopped)
+
+
+def pricing_for(recording: Recording, spec: RunSpec, slow: Mapping[int, float] = NOBODY) -> Pricing | None:
+    """None for the machine of the run."""
+    setup = recording.setup
+    same = (spec.gpu, spec.host, spec.host_mode) == (setup.gpu, setup.host, setup.host_mode) and not spec.kernel_times
+    if same and not slow:
+        return None
+    costs: Mapping[int, Priced] = recording.costs
+    if spec.gpu != setup.gpu or spec.kernel_times:
+        model = CostModel(spec.gpu, *(times.on for times in spec.kernel_times))
+        costs = {key: Priced(one.signature, model.cost(one.signature)) for key, one in recording.costs.items()}
+    return Pricing(recording, Machine(spec.gpu, spec.host, spec.host_mode, costs, slow))
+
+
+def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None) -> FactBuilder:
+    """What the report needs beside virtual time."""
+    costs = recording.costs if pricing is None else pricing.machine.costs
+    known = Costs(CostModel(spec.gpu), None)
+    for key, priced in costs.items():
+        known.add(key, priced)
+    fact_builder = FactBuilder(spec.world_size, known)
+    for rank in range(spec.world_size):
+        slowed = iter(pricing.priced(rank).slowed_ns) if pricing is not None else iter(())
+        for record in recording.side(rank):
+            if record.kind == records.HELLO and fact_builder.rank_info[rank].hello is not None:
+                fact_builder.process_joins(rank)
+            if record.kind == records.LAUNCH_COUNTS and (slowed_ns := next(slowed, None)) is not None:
+                record = _with_slowed(record, slowed_ns)
+            try:
+                fact_builder.take(rank, [record])
+            except InternalError as error:
+                raise recording.damaged(str(error)) from None
+    for text, ranks, count in recording.warnings:
+        fact_builder.warnings[text] = WarningCount(set(ranks), count)
+    return fact_builder
+
+
+def _with_slowed(record: records.LaunchCounts, slowed_ns: dict[int, int]) -> records.LaunchCounts:
+    counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
+    payload = b"".join(records.LaunchCount.encode(one.key, one.launches, slowed_ns.get(one.key, 0)) for one in counts)
+    return record._replace(payload=payload)
+
+
+def _execute(recording: Recording, streams: Sequence[Stream], timeline: Timeline) -> tuple[Stop, list[RecordedAnswers]]:
+    """Executes the recording without the engine, which cannot execute it; see ``execution.execute``."""
+    for rank, facts in enumerate(FactMaker(recording, streams).all_facts()):
+        timeline.feed(rank, facts)
+    given = [GivenAnswers() for _ in timeline.hosts]
+    stop = Stop.BUDGET
+    while stop is Stop.BUDGET:
+        stop = timeline.run(BUDGET)
+        for rank, encoded in timeline.take_answers():
+            given[rank].add(encoded)
+    return stop, [one.recorded() for one in given]

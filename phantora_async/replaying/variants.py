@@ -1,0 +1,175 @@
+"""Many replays of one recording on other machines, and what a step takes on each."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields
+from functools import partial
+from math import prod
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from formats.toml import FileTable, read_toml
+from formats.values import shown
+from phantora_async.errors import PathChanged, UsageError
+from phantora_async.recording import Recording, load
+from phantora_async.replaying.answers import Compared
+from phantora_async.replaying.differences import Allowed, check_memory
+from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
+from phantora_async.replaying.pricing import Pricing
+from phantora_async.replaying.replay import execute_on, pricing_for, uncollected
+from phantora_async.report.steps import step_document
+from phantora_async.run_spec import RunSpec
+
+MOST_VARIANTS = 100_000
+MOST_PRICINGS = 8
+"""Machines whose prices a process keeps."""
+LISTS = ("kernel_times", "nccl", "network", "slow", "fault")
+"""Changes that are lists of texts; in a file a text with blanks between them will do, of faults with commas."""
+_KEYS = frozenset(("name", *(one.name for one in fields(Changes))))
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    name: str
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    variant: Variant
+    step_ns: int
+    """The median of the steps that count."""
+    virtual_ns: int
+    other_states: int
+    """Questions of PyTorch's own, whether work is complete, that are answered otherwise."""
+    left: str
+    """Why there are no figures; empty if there are."""
+
+
+def read_variants(path: Path) -> list[Variant]:
+    """From a TOML file: [[variant]] tables, and a [grid] table of lists, all combinations of which are variants. Raises
+    UsageError.
+    """
+    source, values = read_toml(path, UsageError)
+    table = FileTable(values, "", (source,), UsageError)
+    found = [_variant(one) for one in table.tables("variant")]
+    grid = table.table("grid", optional=True)
+    found += [_variant(FileTable(one, "grid", (source,), UsageError)) for one in _grid(grid)]
+    table.end()
+    if not found:
+        raise UsageError(f"{path}: no variants", 'for example: [grid] with gpu = ["h100", "b200"]')
+    return found
+
+
+def _grid(grid: FileTable) -> Iterator[dict[str, Any]]:
+    lists = {key: grid.value(key) for key in grid.keys()}  # noqa: SIM118 - a Table is no mapping
+    for key, choices in lists.items():
+        if not isinstance(choices, list) or not choices:
+            raise grid.error(key, f"expected a list, found {shown(choices)}")
+    combinations = prod(map(len, lists.values()))
+    if combinations > MOST_VARIANTS:
+        raise grid.wrong(grid.name, f"{combinations:,} combinations, more than {MOST_VARIANTS:,}")
+    if lists:
+        for chosen in itertools.product(*lists.values()):
+            yield dict(zip(lists, chosen, strict=True))
+
+
+def _variant(given: FileTable) -> Variant:
+    changes: dict[str, Any] = {}
+    for key in given.keys():  # noqa: SIM118 - a Table is no mapping
+        value = given.value(key)
+        if key not in _KEYS:
+            raise given.error(key, f"unknown key; known ones here: {', '.join(sorted(_KEYS))}")
+        if key in LISTS:
+            texts = _split(key, value) if isinstance(value, str) else value
+            if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+                raise given.error(key, f"expected texts, found {shown(value)}")
+            changes[key] = tuple(texts)
+        elif not isinstance(value, str):
+            raise given.error(key, f"expected a text, found {shown(value)}")
+        elif value:
+            changes[key] = value
+    name = changes.pop("name", "")
+    return Variant(name or _name(changes), Changes(**changes))
+
+
+def _split(key: str, text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()] if key == "fault" else text.split()
+
+
+def _name(changes: Mapping[str, Any]) -> str:
+    texts = (value if isinstance(value, str) else " ".join(value) for value in changes.values())
+    return " ".join(filter(None, texts)) or "as recorded"
+
+
+class Player:
+    """Plays variants of one recording. What they share is found once."""
+
+    def __init__(self, recording: Recording, allowed: Allowed) -> None:
+        self._recording = recording
+        self._allowed = allowed
+        self._pricings: dict[tuple[object, ...], Pricing | None] = {}
+
+    def play(self, variant: Variant) -> Outcome:
+        """Raises UsageError for what cannot be a machine."""
+        recording, changes = self._recording, variant.changes
+        spec = spec_of(recording, changes, Path(os.devnull))
+        try:
+            check_memory(recording, spec, self._allowed)
+            executed = execute_on(recording, spec, self._pricing(spec, changes), self._allowed)
+        except PathChanged as error:
+            return Outcome(variant, 0, 0, 0, error.message)
+        snapshot = executed.timeline.snapshot([0])
+        states: Compared = executed.compared["query"]
+        step_ns = int(step_document(snapshot)["median_ns"])
+        return Outcome(variant, step_ns, snapshot.now_ns, states.other, "")
+
+    def _pricing(self, spec: RunSpec, changes: Changes) -> Pricing | None:
+        """Variants that differ in their network have the same prices."""
+        key = (changes.cluster, changes.gpu, changes.host, changes.kernel_times, changes.slow)
+        if key not in self._pricings:
+            while len(self._pricings) >= MOST_PRICINGS:
+                self._pricings.pop(next(iter(self._pricings)))
+            slow = slow_gpus(changes, self._recording.world_size)
+            self._pricings[key] = pricing_for(self._recording, spec, slow)
+        return self._pricings[key]
+
+
+_player: list[Player] = []
+"""Of a worker's process."""
+
+
+def _start(folder: Path, allowed: Allowed) -> None:
+    _player.append(Player(load(folder), allowed))
+
+
+def _play(variants: Sequence[Variant]) -> list[Outcome]:
+    with uncollected():
+        return [_player[0].play(variant) for variant in variants]
+
+
+def play_all(folder: Path, variants: Sequence[Variant], allowed: Allowed, jobs: int) -> Iterator[Outcome]:
+    """In their order, by so many processes. Those with the same prices follow each other. Raises UsageError."""
+    order = sorted(range(len(variants)), key=lambda number: _prices_of(variants[number]))
+    if jobs <= 1 or len(variants) == 1:
+        player = Player(load(folder), allowed)
+        with uncollected():
+            played = [player.play(variants[number]) for number in order]
+    else:
+        each = max(1, min(32, -(-len(order) // (4 * jobs))))
+        portions = [[variants[number] for number in order[at : at + each]] for at in range(0, len(order), each)]
+        with ProcessPoolExecutor(jobs, get_context("fork"), partial(_start, folder, allowed)) as pool:
+            played = [outcome for portion in pool.map(_play, portions) for outcome in portion]
+    by_number = dict(zip(order, played, strict=True))
+    yield from (by_number[number] for number in range(len(variants)))
+
+
+def _prices_of(variant: Variant) -> tuple[str, ...]:
+    changes = variant.changes
+    lists = (*changes.kernel_times, *changes.slow)
+    return (changes.cluster or "", changes.gpu or "", changes.host or "", *lists)

@@ -1,0 +1,217 @@
+"""What else the report says beside its tables, warnings among it: lines of text, made of the JSON document alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from phantora_async.report.document import MOST_WARNINGS
+from phantora_async.report.loading import loading_notes
+from phantora_async.report.memory import memory_notes
+from phantora_async.report.routing import routing_notes
+from phantora_async.report.stated_values import decided_notes, stated_notes
+from phantora_async.report.steps import counted_steps, window
+from phantora_async.wording import named, seconds
+
+WARNINGS = 10
+"""How many are shown. The JSON report has all."""
+LEAST_SHARE = 0.01
+"""Work that is not recognised is named if it takes such a share of the GPU time."""
+EXAMPLE = 160
+"""How many characters of a signature are shown."""
+ALIKE = 0.005
+"""Rates of arithmetic that differ by less are the same."""
+FAR = 5
+"""Further apart they do not mean the same: a rate of all GPUs, for example."""
+LEAST_KIND = 0.01
+MISSING = 3
+"""So many kernels without a measured time are named ..."""
+MATTERS = 0.01
+"""... if they take this share of the GPU time together."""
+SOURCES = ("measured", "interpolated", "roofline", "unrecognised")
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """What else there is to say, warnings among it."""
+    some = [] if used_no_gpu(document["simulated"]) else unused_notes(document["simulated"])
+    return some + _notes(document["simulated"]) + loading_notes(document.get("loading")) + _early(document["simulator"])
+
+
+def used_no_gpu(simulated: Mapping[str, Any]) -> bool:
+    """No rank used an emulated GPU."""
+    return len(simulated.get("gpu_use", {}).get("unused_ranks", ())) == len(simulated["ranks"])
+
+
+def unused_notes(simulated: Mapping[str, Any]) -> list[str]:
+    """That no rank used a GPU comes before all figures; that some used none is a note."""
+    use = simulated.get("gpu_use", {"unused_ranks": [], "causes": []})
+    if not use["unused_ranks"]:
+        return []
+    if used_no_gpu(simulated):
+        notes = [
+            "NO EMULATED GPU WAS USED: only the script's time on the host was simulated, which tells nothing about a "
+            "cluster. No step time is given."
+        ]
+    else:
+        notes = [f"warning: {named(use['unused_ranks'])} used no emulated GPU; their shares are empty"]
+    causes = [f"{one['text']} ({named(one['ranks'])})" for one in use["causes"]]
+    guess = "the script moves no tensor to a CUDA device, or runs its work in a program that is not Python"
+    return [*notes, f"likely cause: {'; '.join(causes) or guess}"]
+
+
+def _measured(simulated: Mapping[str, Any], since: str) -> list[str]:
+    """Which measured times were used, and what GPU work takes most time without any."""
+    notes = []
+    for times in simulated.get("kernel_times", []):
+        how = f"carried over from {times['gpu']} by the models' ratio" if times["carried_over"] else times["gpu"]
+        notes.append(f"measured times: {times['file']}, {times['signatures']:,} kernels, {how}")
+    if not notes:
+        return []
+    estimated = [one for one in simulated["kernels"]["signatures"] if one["source"] != "measured"]
+    estimated = sorted(estimated, key=lambda one: -one["share"])[:MISSING]
+    if sum(one["share"] for one in estimated) >= MATTERS:
+        listed = ", ".join(f"{one['title']} ({one['share']:.1%})" for one in estimated)
+        notes.append(f"most GPU time without a measured one in {since}: {listed}; see phantora-async profile --missing")
+    return notes
+
+
+def _unrecognised(reasons: Sequence[Mapping[str, Any]], since: str) -> list[str]:
+    """Signatures whose cost is an estimate because the cost model does not recognise them. Those that hardly take time
+    are summed up in one line. `since`: the window of the shares.
+    """
+    notes = []
+    large = sorted(
+        (one for one in reasons if one.get("share", 1.0) >= LEAST_SHARE), key=lambda one: -one.get("share", 1)
+    )
+    small = [one for one in reasons if one.get("share", 1.0) < LEAST_SHARE]
+    for one in large[:WARNINGS]:
+        count = f"{one['signatures']} cost signatures are" if one["signatures"] > 1 else "1 cost signature is"
+        what = f"{count} not recognised ({one['reason']}) and estimated"
+        if "share" in one:
+            what += f", {one['share']:.0%} of the GPU time in {since}"
+        notes.append(f"warning: {what}: {one['example'][:EXAMPLE]}")
+    if len(large) > WARNINGS:
+        notes.append(f"{len(large) - WARNINGS} more reasons in the JSON report")
+    if small:
+        count = sum(one["signatures"] for one in small)
+        what = f"{count} cost signatures are" if count > 1 else "1 cost signature is"
+        total = sum(one["share"] for one in small)
+        notes.append(
+            f"{what} not recognised and estimated, {total:.1%} of the GPU time in {since}; the JSON report lists them"
+        )
+    return notes
+
+
+def _logged(simulated: Mapping[str, Any]) -> list[str]:
+    """The script's own rates, and what the report's count differently."""
+    rates, step = simulated.get("logged", []), counted_steps(simulated["step"])
+    windows = {"steps": f"in {step}", "training": "of its whole training", "run": "in the whole run"}
+    by_window: dict[str, list[str]] = {}
+    for one in rates:
+        by_window.setdefault(windows.get(one.get("window", ""), "last"), []).append(one["text"])
+    notes = [f"rank {rates[0]['rank']}'s script logged {since}: {', '.join(said)}" for since, said in by_window.items()]
+    return notes + _mfu_differs(simulated)
+
+
+def _mfu_differs(simulated: Mapping[str, Any]) -> list[str]:
+    """Why the script's arithmetic a second is not the report's, as far as figures tell."""
+    said = {one["rate"]: one["value"] for one in simulated.get("logged", []) if "rate" in one and "value" in one}
+    work, step = simulated["work"], simulated["step"]
+    rate, mfu = said.get("TFLOP/s"), said.get("MFU")
+    ours = rate / work["tflops_per_gpu"] if rate and work["tflops_per_gpu"] else None
+    if ours is None and mfu and work["mfu"]:
+        ours = mfu / 100 / work["mfu"]
+    if ours is None or abs(ours - 1) < ALIKE:
+        return []
+    per_step = work["tflops_per_gpu"] * step["median_ns"] / 1e9
+    text = f"the report counts {per_step:.1f} TFLOP a GPU and step{_kinds(simulated)}"
+    if rate and 1 / FAR < ours < FAR:
+        text += f", the script's {rate:g} TFLOP/s are {rate * step['median_ns'] / 1e9:.1f} in that time"
+    text += "; it counts what the GPUs executed (causal attention half, recomputed work twice), scripts use a formula"
+    if mfu and rate and work.get("peak_tflops"):
+        peak = rate / mfu * 100
+        same = abs(peak / work["peak_tflops"] - 1) < 0.02
+        text += f"; peak {work['peak_tflops']:.1f} TFLOP/s (bf16, dense)"
+        text += "" if same else f", the script's {peak:.1f}"
+    return [text]
+
+
+def _kinds(simulated: Mapping[str, Any]) -> str:
+    """What the FLOPs are of: `(gemm 90%, attention 10%)`."""
+    by_kind: Counter[str] = Counter()
+    for one in simulated["kernels"]["signatures"]:
+        by_kind[one.get("model", "").partition(" ")[0] or "other"] += one.get("flops", 0.0) * one["launches"]
+    total = sum(by_kind.values())
+    shares = [f"{kind} {flops / total:.0%}" for kind, flops in by_kind.most_common() if flops >= total * LEAST_KIND]
+    return f" ({', '.join(shares)})" if shares and total else ""
+
+
+def _notes(simulated: Mapping[str, Any]) -> list[str]:
+    sources = simulated["cost_sources"]
+    shares = ", ".join(f"{sources[name]:.1%} {name}" for name in SOURCES if name in sources)
+    since = window(simulated, sources.get("window", "run"))
+    notes = [f"kernel times in {since}: {shares}"] if sources["gpu_ns"] else []
+    notes += _measured(simulated, since)
+    notes += _logged(simulated)
+    notes += memory_notes(simulated["memory"]) if "memory" in simulated else []
+    if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
+        full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
+        notes.append(
+            f"the GPUs' power limit makes GPU work {slowed_ns / full_clock_ns:.1%} longer than at the full clock "
+            f"in {window(simulated, simulated['kernels']['window'])}"
+        )
+    notes += _faults(simulated)
+    for restart in simulated.get("restarts", []):
+        end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"
+        notes.append(f"restart: {end}; its launcher started the ranks again at {seconds(restart['at_ns'])}")
+    notes += _unrecognised(sources.get("unrecognised_signatures", []), since)
+    if simulated["unmodelled_reads"]:
+        stated = any(one["reads"] for one in simulated.get("stated_values", []))
+        what = "0 was read, or what --value states" if stated else "0 was read"
+        notes.append(
+            f"{simulated['unmodelled_reads']} reads in the whole run of values that were not computed ({what})"
+        )
+    notes += decided_notes(simulated.get("decided", []))
+    if simulated.get("overflow_checks"):
+        notes.append(f"{simulated['overflow_checks']} of them check for overflow: taken as passed")
+    if simulated["refused_calls"]:
+        notes.append(f"{simulated['refused_calls']} calls were refused as not supported")
+    notes += stated_notes(simulated.get("stated_values", []))
+    notes += routing_notes(simulated["routing"]) if "routing" in simulated else []
+    for warning in simulated["warnings"][:WARNINGS]:
+        who = "rank" if len(warning["ranks"]) == 1 else f"{len(warning['ranks'])} ranks, first"
+        notes.append(f"warning ({who} {warning['ranks'][0]}): {warning['text']}")
+    more = len(simulated["warnings"]) - WARNINGS + simulated["warnings_left_out"]
+    if more > 0:
+        notes.append(f"{more} more warnings in the ranks' logs; the JSON report has up to {MOST_WARNINGS}")
+    return notes
+
+
+def _faults(simulated: Mapping[str, Any]) -> list[str]:
+    """What went wrong on the machine, and what that changed as far as it is known."""
+    faults = simulated.get("faults", [])
+    if not faults:
+        return []
+    listed = [one["text"] + ("" if one["reached"] else " (the run ended before)") for one in faults[:WARNINGS]]
+    text = f"with faults: {', '.join(listed)}"
+    text += f" and {len(faults) - WARNINGS} more" if len(faults) > WARNINGS else ""
+    if without_ns := simulated.get("without_faults", {}).get("median_ns"):
+        change = simulated["step"]["median_ns"] / without_ns - 1
+        text += f"; a step takes {change:+.1%} beside the same run without them ({seconds(without_ns)})"
+    return [text]
+
+
+def _early(simulator: Mapping[str, Any]) -> list[str]:
+    """Answers of ``--clock optimistic`` that were wrong."""
+    told = simulator["speculation"]
+    if not told["early_answers"]:
+        return []
+    revised, early = told["revised_answers"], told["early_answers"]
+    text = f"optimistic clock: {revised} of {early} answers that were given early were wrong"
+    if times := revised - told["revised_states"]:
+        error = f"by up to {seconds(told['revised_max_ns'])}, {seconds(told['revised_sum_ns'])} in total"
+        text += f"; {times} of them clock values or durations, {error}"
+    if told["revised_states"]:
+        text += f"; {told['revised_states']} of them whether work was done"
+    return [text]

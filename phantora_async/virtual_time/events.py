@@ -1,0 +1,207 @@
+"""What virtual time tells listeners: one class for each kind of event. All instants are of virtual time.
+
+An event belongs to one rank. Streams, devices and recordings have the numbers that the rank's records give them; a
+process never gives two streams or recordings the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emu.contract import records
+from phantora_async.virtual_time.entities import Device, EventRecording, HostState, Shares, Stream
+from phantora_async.virtual_time.facts import Collective
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSaid:
+    """A TRACE record, at the instant of the record of the op stream before it."""
+
+    at_ns: int
+    record: records.Trace
+
+
+# ---- the host ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HostBlocked:
+    at_ns: int
+    state: HostState
+    on: int = -1
+    """The stream, event recording or device that it waits for, if `state` says that it waits for one."""
+
+    @classmethod
+    def of(cls, at_ns: int, state: HostState, waits_for: object) -> HostBlocked:
+        match waits_for:
+            case Stream():
+                return cls(at_ns, state, waits_for.id)
+            case EventRecording() | Device():
+                return cls(at_ns, state, waits_for.number)
+        return cls(at_ns, state)
+
+
+@dataclass(frozen=True, slots=True)
+class HostWoken:
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventReached:
+    """An event recording that the host waits for is complete."""
+
+    at_ns: int
+    recording: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommAsked:
+    """The host asks for a communicator. It waits if other members have not asked."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenPassed:
+    """An UnseenFact has been executed: so much time has passed until now, of which no record tells."""
+
+    at_ns: int
+    for_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepMarked:
+    """The host has ended its next step."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """All work that was enqueued before the step's marker is done."""
+
+    at_ns: int
+    number: int
+    """Counted from 0."""
+    host_ns: int
+    """When the host reached the marker."""
+    counters: records.Counters
+    shares: Shares
+    """Of all the rank's devices, at ``at_ns``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """Another process becomes the rank. Of the former one nothing is left: no stream, no recording, no wait."""
+
+    at_ns: int
+
+
+# ---- streams -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLaunched:
+    at_ns: int
+    device: int
+    stream: int
+    record: records.Segment
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBegan:
+    at_ns: int
+    stream: int
+    work: int
+    """Units that are to be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRate:
+    """From now on the stream's segment does so many units of work a nanosecond."""
+
+    at_ns: int
+    stream: int
+    rate: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnded:
+    at_ns: int
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBlocked:
+    """The stream waits for what another stream had been given when an event was recorded there."""
+
+    at_ns: int
+    stream: int
+    awaited: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamUnblocked:
+    at_ns: int
+    stream: int
+
+
+# ---- NCCL ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NcclLaunched:
+    at_ns: int
+    device: int
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class NcclBegan:
+    """The kernel is resident, and waits for the other members. One that was aborted before ends now, too."""
+
+    at_ns: int
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveDone:
+    """One of the collectives of the stream's kernel. All members are told before any of their kernels ends."""
+
+    at_ns: int
+    stream: int
+    collective: Collective
+    begun_ns: int
+    """Its data began to move when the last member had arrived."""
+    last_rank: int
+    last_stream: int
+    """Where the last member's kernel is."""
+
+
+@dataclass(frozen=True, slots=True)
+class NcclEnded:
+    at_ns: int
+    stream: int
+
+
+Event = (
+    TraceSaid
+    | HostBlocked
+    | HostWoken
+    | EventReached
+    | CommAsked
+    | UnseenPassed
+    | StepMarked
+    | StepDone
+    | Restarted
+    | SegmentLaunched
+    | SegmentBegan
+    | SegmentRate
+    | SegmentEnded
+    | StreamBlocked
+    | StreamUnblocked
+    | NcclLaunched
+    | NcclBegan
+    | CollectiveDone
+    | NcclEnded
+)

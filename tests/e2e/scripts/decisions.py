@@ -1,0 +1,109 @@
+"""Lines that decide by values that nobody computed end in a comment that says so; all others only tell them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+LARGE = torch.ones(300, 300, device="cuda")
+
+
+def loss() -> Tensor:
+    return (LARGE @ LARGE).mean()
+
+
+def scores() -> Tensor:
+    return (LARGE @ LARGE)[:32, :10]
+
+
+def told() -> None:
+    print(f"loss {loss().item():.3f}")
+    total, losses = 0.0, []
+    for _ in range(3):
+        total += loss().item()
+        losses.append(loss().item())
+    print("mean", total / 3, sum(losses) / len(losses), "perplexity", math.exp(min(20, loss().item())))
+    if losses:
+        print(losses)
+    value = loss().item()
+    if value is not None:
+        print(f"step {1} loss {value:.2f}", str(value))
+    print({"loss": loss().item()})
+    array = scores().cpu()
+    print(array.abs().max().item(), array.isnan().any(), np.max(array.numpy()))
+
+
+class Stopper:
+    best = 9.0
+
+    def __call__(self, value: float) -> None:
+        if value < self.best:  # decides
+            self.best = value
+
+
+class Trainer:
+    def run(self) -> None:
+        self.value = loss().item()
+
+    def better(self) -> bool:
+        return self.value < 3  # decides
+
+
+class Classifier(nn.Module):
+    def validation_step(self) -> float:
+        correct = (scores().argmax(-1) == torch.zeros(32, dtype=torch.long, device="cuda")).sum()
+        return correct.item() / 32  # decides
+
+
+def evaluate() -> dict[str, float]:
+    total = sum(loss().item() for _ in range(2))
+    return {"loss": total / 2}
+
+
+def main() -> None:
+    told()
+    best, stopper = 1.0, Stopper()
+    value = loss().item()
+    if value < best:  # decides
+        best = value
+    if loss() < best:  # decides
+        best = 0.0
+    sorted(range(3), key=lambda i: loss().item())  # decides
+    (scores() > 0.5).tolist()  # decides
+    assert not math.isnan(loss().item())
+    losses = [loss().item()]
+    losses.append(loss().item())
+    max(losses)  # decides
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(torch.optim.SGD([nn.Parameter(LARGE)], lr=0.1))
+    scheduler.step(loss())  # decides
+    scheduler.step(loss().item())  # decides
+    labels = torch.zeros(32, dtype=torch.long, device="cuda")
+    print((scores().argmax(-1) == labels).sum().item())  # decides
+    scores().topk(3).indices.cpu()  # decides
+    torch.multinomial(scores().softmax(-1), 1).tolist()  # decides
+    Classifier().validation_step()
+    assert torch.isfinite(loss())
+    assert not (torch.isnan(loss()) | torch.isinf(loss()))
+    assert not LARGE.matmul(LARGE).isnan().any()
+    assert torch.isfinite(LARGE @ LARGE).all().item()
+    while loss().item() > 1:  # decides
+        pass
+    [1, 2][int(loss().item())]  # decides
+    stopper(loss().item())
+    Trainer().run()
+    if evaluate()["loss"] < 3:  # decides
+        best = 0.0
+    array = loss().cpu().numpy()
+    if array < 3:  # decides
+        best = 0.0
+    np.argmax(scores().cpu().numpy(), -1)  # decides
+    min(loss().item() for _ in range(2))  # decides
+    torch.where(scores() > 0)[0].tolist()  # decides
+    print(3.0 in loss()[None])  # decides
+
+
+if __name__ == "__main__":
+    main()

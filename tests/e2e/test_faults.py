@@ -1,0 +1,56 @@
+"""Faults change what a run finds, and a replay with the same faults finds the same."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+from .test_loading import times
+from .test_replay import replay
+
+pytestmark = pytest.mark.torch
+
+
+def test_a_run_and_a_replay_with_the_same_faults(run: Run, tmp_path: Path) -> None:
+    recorded = run("ddp_amp.py", options=("--record", str(tmp_path / "recorded")))
+    assert recorded.exit_code == 0, recorded.output
+    half_ns = recorded.simulated["virtual_ns"] // 2
+    faults = (
+        f"gpu 1 at 0.01x from {half_ns}ns",
+        "host 0 jitter 5% seed 7",
+        f"link node000/gpu0 at 0.5x from {half_ns}ns",
+    )
+    options = tuple(word for fault in faults for word in ("--fault", fault))
+    ran = run("ddp_amp.py", options=options)
+    assert ran.exit_code == 0, ran.output
+    assert "with faults: host 0 jitter 5% seed 7, gpu 1 at 0.01x from " in ran.output
+    found = replay(tmp_path, *options)
+    assert found["without_faults"]["median_ns"] == recorded.simulated["step"]["median_ns"]
+    # PyTorch asks which work is complete, to let go of memory: after the last step its calls may differ by some.
+    assert found["step"]["each_ns"] == ran.simulated["step"]["each_ns"]
+    assert ran.simulated["ranks"][1]["compute_ns"] > 10 * recorded.simulated["ranks"][1]["compute_ns"]
+    assert ran.simulated["step"]["max_ns"] > 2 * recorded.simulated["step"]["max_ns"]
+
+
+def test_a_slow_loader(run: Run) -> None:
+    done = run("loading.py", "0", "0", n=1, options=("--fault", "loader 0 +50ms every 4 batches"))
+    assert done.exit_code == 0, done.output
+    found = times(done)
+    for name in ("alone", "mapped", "streamed"):
+        gaps = [after - before for before, after in pairwise(found[name])]
+        late = [gap for number, gap in enumerate(gaps, 2) if number % 4 == 0]
+        assert sum(gaps) - sum(late) < 10, name
+        if name == "alone":
+            assert late == pytest.approx([50.5] * 3, abs=0.5)
+    ahead = found["ahead"]  # the eighth batch is loaded while the program sleeps
+    gaps = [after - before for before, after in pairwise(ahead)]
+    assert (gaps[2], gaps[6], gaps[10]) == (pytest.approx(50, abs=1), pytest.approx(0, abs=1), pytest.approx(50, abs=2))
+
+
+def test_a_wrong_fault_ends_the_command_before_anything_starts(run: Run) -> None:
+    done = run("ddp_amp.py", options=("--fault", "gpu 2 at 0.7x"))
+    assert (done.exit_code, done.report) == (2, {})
+    assert "fault 'gpu 2 at 0.7x': there is no rank 2: the run has ranks 0 to 1" in done.output

@@ -1,0 +1,98 @@
+"""Meshes of ranks: roles, representatives, images of communicators."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from phantora_async.errors import UsageError
+from phantora_async.folding import Axis, CannotFold, Folding, Mesh, mesh_of
+
+
+def folding(text: str, world_size: int, apart: frozenset[int] = frozenset()) -> Folding:
+    return Folding(mesh_of(text, world_size), apart)
+
+
+def test_data_parallel_axes_are_folded_unless_others_are_marked() -> None:
+    assert mesh_of("dp=2,pp=3, tp=4", 24).axes == (Axis("dp", 2, True), Axis("pp", 3, False), Axis("tp", 4, False))
+    assert mesh_of("dp=2,ring*=3", 6).axes == (Axis("dp", 2, False), Axis("ring", 3, True))
+
+
+@pytest.mark.parametrize("text", ["", "dp", "dp=0", "dp=2,dp=4", "dp=4", "pp=2,tp=4", "dp=x8", "8"])
+def test_wrong_meshes_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        mesh_of(text, 8)
+
+
+def test_the_last_axis_is_the_fastest() -> None:
+    mesh = mesh_of("dp=2,pp=3,tp=4", 24)
+    assert [mesh.coordinate(23 - 4, at) for at in range(3)] == [1, 1, 3]
+    assert mesh.role(19) == 7
+    assert mesh.role_name(19) == "pp 1, tp 3"
+
+
+def test_ranks_that_are_apart_represent_nobody() -> None:
+    folded = folding("dp=4,tp=2", 8, frozenset((0, 7)))
+    assert folded.live == (0, 1, 2, 7)
+    assert folded.mirrored == {0: (), 1: (3, 5), 2: (4, 6), 7: ()}
+    assert [folded.representative(rank) for rank in range(8)] == [0, 1, 2, 1, 2, 1, 2, 7]
+
+
+def test_images() -> None:
+    folded = folding("pp=2,dp=3,tp=2", 12)
+    assert folded.image((0, 2, 4), 0, 4) == (0, 2, 4)  # along dp
+    assert folded.image((0, 1), 0, 4) == (4, 5)  # along tp
+    assert folded.image((0, 6), 0, 2) == (2, 8)  # along pp
+    assert folded.image((6, 0), 0, 2) == (8, 2)  # the order stays
+    assert folded.image(tuple(range(12)), 0, 2) == tuple(range(12))
+
+
+def test_a_part_of_a_folded_axis_has_no_image() -> None:
+    with pytest.raises(CannotFold, match="2 of the 4 coordinates of the folded axis dp"):
+        folding("dp=4,tp=2", 8).image((0, 2), 0, 4)
+
+
+def test_members_that_are_no_grid_have_no_image() -> None:
+    with pytest.raises(CannotFold, match="no grid"):
+        folding("dp=2,fsdp=2,tp=2", 8).image((0, 6), 0, 2)
+
+
+def test_peers_move_with_their_rank_and_folded_axes_are_rings() -> None:
+    mesh = mesh_of("dp=4,pp=2", 8)
+    assert mesh.moved(1, 0, 6) == 7  # the next stage of the same replica
+    assert mesh.moved(2, 0, 6) == 0  # the same stage of the next replica
+
+
+def test_images_of_one_communicator_are_the_same_for_all_its_members() -> None:
+    """What mirrored ranks say of a communicator must agree, or it would never be complete."""
+    drawn = random.Random(7)
+    for _ in range(50):
+        axes = tuple(Axis(f"a{at}", drawn.randint(1, 4), drawn.random() < 0.5) for at in range(drawn.randint(1, 4)))
+        mesh = Mesh(axes)
+        world = range(mesh.world_size)
+        apart = frozenset(rank for rank in world if drawn.random() < 0.2)
+        folded = Folding(mesh, apart)
+        along = [at for at in range(len(axes)) if drawn.random() < 0.5]
+
+        def group(rank: int, mesh: Mesh = mesh, along: list[int] = along) -> tuple[int, ...]:
+            """The ranks that share all coordinates but those `along`."""
+            spread = (
+                range(mesh.axes[at].size) if at in along else [mesh.coordinate(rank, at)]
+                for at in range(len(mesh.axes))
+            )
+            return tuple(
+                sum(here * stride for here, stride in zip(point, mesh.strides, strict=True))
+                for point in itertools.product(*spread)
+            )
+
+        for rank in world:
+            representative = folded.representative(rank)
+            assert mesh.role(representative) == mesh.role(rank)
+            assert folded.image(group(representative), representative, rank) == group(rank)
+
+
+def test_a_folding_travels_as_json() -> None:
+    folded = folding("dp=4,tp=2", 8, frozenset((0, 7)))
+    assert Folding.from_json(folded.to_json()) == folded

@@ -1,0 +1,322 @@
+"""Mirrored ranks: virtual time gets the facts that ranks with processes would have sent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+import pytest
+
+import netsim
+from emu.contract import records
+from emu.contract.records import NcclKind
+from netsim.collectives import load_params
+from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.errors import NotFoldable
+from phantora_async.folding import Folding, mesh_of
+from phantora_async.folding.answers import RoleAnswers
+from phantora_async.folding.mirrored_ranks import MirroredRanks
+from phantora_async.ingest.data_exchange import FOLLOWS
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.virtual_time import Stop, Timeline
+from profiles import load_cluster
+from tests.unit.virtual_time.scripted import Script, new_fact_builder, number
+
+TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=2)
+PARAMS = load_params("hopper")
+SERVERS = (5, 3)
+"""The routes of ranks of one role differ: some replicas cross servers."""
+MESH = mesh_of("dp=4,tp=2", 8)
+WORLD, DP, TP = "world", "dp", "tp"
+
+
+def members_of(kind: str, rank: int) -> tuple[int, ...]:
+    if kind == WORLD:
+        return tuple(range(8))
+    return tuple(range(rank % 2, 8, 2)) if kind == DP else (rank // 2 * 2, rank // 2 * 2 + 1)
+
+
+def init(rank: int, number: int, members: tuple[int, ...], *, told: bool = True) -> bytes:
+    unique = b"rank %d, id %d" % (members[0], number)
+    payload = unique.ljust(128, b"\0") + (pack(f"<{len(members)}I", *members) if told else b"")
+    place, device = members.index(rank), rank if rank < 5 else rank - 5
+    return records.CommInit.encode(5, 1000 + number, len(members), place, device, 0, payload=payload)
+
+
+class Rank:
+    """One rank's records in two parts: until its communicators are made, and after that."""
+
+    def __init__(self, rank: int) -> None:
+        self.script = Script(rank, 8)
+        for turn, kind in enumerate((WORLD, DP, TP)):
+            self.script.add(init(rank, turn, members_of(kind, rank)))
+        self.first = decoded(self.script)
+        self.script.records.clear()
+
+
+def decoded(script: Script) -> list[Any]:
+    return records.decode_up(b"".join(script.records))[0]
+
+
+def taken(fact_builder: FactBuilder, rank: int, arrived: list[Any], ranks: MirroredRanks | None = None) -> Any:
+    """The facts of the rank, and of those that it plays."""
+    yield rank, fact_builder.take(rank, arrived)
+    if ranks is not None:
+        for played, its in ranks.records_after(rank, arrived):
+            yield played, fact_builder.take(played, its)
+
+
+class Run:
+    """A run of which some ranks have processes. With ``folding`` None all have."""
+
+    def __init__(self, folding: Folding | None) -> None:
+        self.live = range(8) if folding is None else folding.live
+        self.network = NetsimNetworkModel(TOPOLOGY, PARAMS, SERVERS)
+        self.timeline = Timeline(8, self.network, 64)
+        self.fact_builder = new_fact_builder(8)
+        self.ranks = None
+        self.answers = None
+        if folding is not None:
+            self.ranks = MirroredRanks(folding, SERVERS, self.fact_builder.communicators)
+            self.answers = RoleAnswers(folding)
+        self.told: dict[int, list[int]] = {}
+        self.parts = {rank: Rank(rank) for rank in self.live}
+        for rank, part in self.parts.items():
+            self.feed(rank, part.first)
+
+    def comm(self, kind: str, rank: int) -> int:
+        (found,) = [
+            comm.id for comm in self.fact_builder.communicators.by_id.values() if comm.members == members_of(kind, rank)
+        ]
+        return found
+
+    def feed(self, rank: int, arrived: list[Any]) -> None:
+        for one, facts in taken(self.fact_builder, rank, arrived, self.ranks):
+            self.timeline.feed(one, facts)
+
+    def look(self) -> None:
+        answers = self.timeline.take_answers()
+        for rank, encoded in self.answers.first(answers) if self.answers else answers:
+            self.told.setdefault(rank, []).append(number(encoded))
+
+    def play(self, write: Callable[[Script, Callable[[str], int]], None], seed: int) -> dict[str, Any]:
+        """What is seen of the run from outside. `write` adds a rank's records, given its communicators."""
+        chance = random.Random(seed)
+        left = {}
+        for rank, part in self.parts.items():
+            write(part.script, lambda kind, rank=rank: self.comm(kind, rank))
+            left[rank] = decoded(part.script.sync().bye())
+        while any(left.values()):
+            rank = chance.choice([rank for rank, mine in left.items() if mine])
+            portion = chance.randint(1, 6)
+            self.feed(rank, left[rank][:portion])
+            del left[rank][:portion]
+            self.timeline.run(chance.choice((1, 20, 1000)))
+            self.look()
+        while self.timeline.run(1000) is Stop.BUDGET:
+            continue
+        self.look()
+        snapshot = self.timeline.snapshot()
+        return {
+            "end": snapshot.now_ns,
+            "clocks": [rank.clock_ns for rank in snapshot.ranks],
+            "shares": [rank.shares for rank in snapshot.ranks],
+            "windows": [rank.window for rank in snapshot.ranks],
+            "states": [rank.state for rank in snapshot.ranks],
+            "collectives": snapshot.collectives,
+            "told": self.told.get(0),
+        }
+
+
+def program(seed: int) -> Callable[[Script, Callable[[str], int]], None]:
+    """What ranks do: the same in each replica, different in the two places of the other axis. Rank 0 does more."""
+
+    def write(script: Script, comm: Callable[[str], int]) -> None:
+        drawn = random.Random(seed)
+        tp = script.rank % 2
+        for _ in range(30):
+            what, count = (
+                drawn.choice((WORLD, DP, TP, "pair", "segment", "event", "clock", "step")),
+                drawn.randint(1, 9),
+            )
+            own = drawn.randint(1, 90_000), drawn.randint(1, 90_000)
+            if what in (WORLD, DP, TP):
+                script.comm = comm(what)
+                kind = drawn.choice((NcclKind.ALL_REDUCE, NcclKind.ALL_GATHER, NcclKind.BROADCAST))
+                script.launch(script.op(kind, count * 50_000), stream=1 + count % 3, after=own[tp] // 9)
+            elif what == "pair":
+                script.comm = comm(drawn.choice((WORLD, TP)))
+                peer = script.rank ^ 1 if script.comm == comm(WORLD) else 1 - tp
+                ops = [script.op(kind, count * 9_000, peer=peer) for kind in (NcclKind.SEND, NcclKind.RECV)]
+                script.launch(*ops, stream=2, after=own[tp] % 50)
+            elif what == "segment":
+                script.segment(own[tp], stream=1 + count % 3, contended_ns=own[tp] * 5 // 4, after=own[tp] % 300)
+            elif what == "event":
+                script.wait(script.record(stream=1), stream=2)
+            elif what == "clock" and script.rank == 0:
+                script.sync(stream=1).clock(after=own[0] % 77)
+            elif what == "step":
+                script.step(after=3)
+
+    return write
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_virtual_time_is_the_same_as_with_all_processes(seed: int) -> None:
+    write = program(seed)
+    whole = Run(None).play(write, seed)
+    folding = Folding(MESH, frozenset((0,) if seed % 3 else (0, 5, 7)))
+    assert Run(folding).play(write, seed + 100) == whole
+
+
+def test_sums_count_mirrored_members_and_gathers_repeat_them() -> None:
+    run = Run(Folding(MESH, frozenset((0,))))
+    given: dict[int, bytes] = {}
+
+    def write(script: Script, comm: Callable[[str], int]) -> None:
+        for kind, value in ((NcclKind.ALL_REDUCE, 5), (NcclKind.ALL_GATHER, script.rank)):
+            script.comm = comm(DP)
+            data = pack("<q", value)
+            script.launch(script.op(kind, 1, dtype=4, token=70 + kind, data=data), data=data)
+
+    for rank, part in run.parts.items():
+        write(part.script, lambda kind, rank=rank: run.comm(kind, rank))
+        run.feed(rank, decoded(part.script))
+    for rank, encoded in run.fact_builder.take_answers():
+        (answer,), _ = records.decode_down(encoded)
+        if isinstance(answer, records.Data) and rank == 0:
+            given[answer.token - 70] = answer.payload
+    assert given[NcclKind.ALL_REDUCE] == pack("<q", 20)
+    assert given[NcclKind.ALL_GATHER] == pack("<4q", 0, 2, 2, 2)
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_ranks_that_are_roots_in_turn_give_what_their_representative_gave(follows: bool) -> None:
+    """An all-gather that is made of broadcasts."""
+    run = Run(Folding(MESH, frozenset((0,))))
+    for rank, part in run.parts.items():
+        script, place = part.script, rank // 2
+        script.comm = run.comm(DP, rank)
+        late = b""
+        for root in range(4):
+            data = pack("<q", 10 + rank) if root == place else b""
+            op = script.op(NcclKind.BROADCAST, 1, dtype=4, peer=root, token=70 + root, data=data)
+            if data and follows:
+                (made,) = records.NcclOp.decode_all(op, 0, 1)
+                op = records.NcclOp.encode(*made._replace(data_nbytes=FOLLOWS))
+                late = records.NcclData.encode(0, script.comm, root, NcclKind.BROADCAST, root, 0, payload=data)
+                data = b""
+            script.launch(op, data=data)
+        run.feed(rank, decoded(script.add(late) if late else script))
+    given = {}
+    for rank, encoded in run.fact_builder.take_answers():
+        (answer,), _ = records.decode_down(encoded)
+        if isinstance(answer, records.Data) and rank == 0:
+            given[answer.token - 70] = answer.payload
+    assert given == {0: pack("<q", 10), 1: pack("<q", 12), 2: pack("<q", 12), 3: pack("<q", 12)}
+
+
+def test_records_wait_for_communicators_of_others() -> None:
+    """Rank 2 plays rank 6, whose neighbour 7 has a process of its own, which has not asked yet."""
+    folding = Folding(MESH, frozenset((0, 7)))
+    fact_builder = new_fact_builder(8)
+    ranks = MirroredRanks(folding, SERVERS, fact_builder.communicators)
+    facts: dict[int, list[Any]] = {}
+
+    def feed(rank: int, script: Script) -> None:
+        for one, new in taken(fact_builder, rank, decoded(script), ranks):
+            facts.setdefault(one, []).extend(new)
+        script.records.clear()
+
+    scripts = {rank: Script(rank, 8) for rank in folding.live}
+    for rank in (1, 2):
+        feed(rank, scripts[rank].add(init(rank, 2, members_of(TP, rank))))
+    (comm,) = [one for one in fact_builder.communicators.by_id.values() if one.members == (2, 3)]
+    scripts[2].comm = comm.id
+    feed(2, scripts[2].all_reduce(4).segment(10))
+    assert [fact.kind for fact in facts[4]][-1] == records.SEGMENT
+    assert facts[6][-1].kind == records.COMM_INIT
+    feed(7, scripts[7].add(init(7, 2, (6, 7))))
+    assert [fact.kind for fact in facts[6]][-2:] == [records.NCCL_LAUNCH, records.SEGMENT]
+
+
+@pytest.mark.parametrize(
+    ("members", "told", "text"),
+    [((0, 2), True, "2 of the 4 coordinates of the folded axis dp"), ((0, 1), False, "not known who is in")],
+)
+def test_what_cannot_be_mirrored_ends_the_run(members: tuple[int, ...], told: bool, text: str) -> None:
+    fact_builder = new_fact_builder(8)
+    ranks = MirroredRanks(Folding(MESH), SERVERS, fact_builder.communicators)
+    script = Script(0, 8).add(init(0, 0, members, told=told))
+    with pytest.raises(NotFoldable, match=text):
+        list(taken(fact_builder, 0, decoded(script), ranks))
+
+
+def test_all_are_asked_about_one_part_of_a_split() -> None:
+    """`new_group` of every pair: at each turn those in the pair split off, whoever plays them."""
+    fact_builder = new_fact_builder(8)
+    folding = Folding(MESH, frozenset((0,)))
+    ranks = MirroredRanks(folding, SERVERS, fact_builder.communicators)
+
+    def feed(rank: int, record: bytes) -> None:
+        list(taken(fact_builder, rank, records.decode_up(record)[0], ranks))
+
+    for rank in folding.live:
+        feed(rank, Script(rank, 8).records[0])
+        feed(rank, init(rank, 0, members_of(WORLD, rank)))
+    (world,) = fact_builder.communicators.by_id
+    for turn in range(4):
+        part = (2 * turn, 2 * turn + 1)
+        for rank in folding.live:
+            color, told = (40 + turn if rank in part else -1), pack("<4I", 0, 2, *part)
+            feed(rank, records.CommSplit.encode(1, 7 + turn, world, color, rank % 2, turn, payload=told))
+    made = [comm.members for comm in fact_builder.communicators.by_id.values()]
+    assert made[1:] == [(0, 1), (2, 3), (4, 5), (6, 7)]
+
+
+def test_each_rank_names_its_own_part_of_a_split() -> None:
+    """`split_group` of all pairs at once."""
+    fact_builder = new_fact_builder(8)
+    ranks = MirroredRanks(Folding(MESH), SERVERS, fact_builder.communicators)
+
+    def feed(rank: int, record: bytes) -> None:
+        list(taken(fact_builder, rank, records.decode_up(record)[0], ranks))
+
+    for rank in (0, 1):
+        feed(rank, Script(rank, 8).records[0])
+        feed(rank, init(rank, 0, members_of(WORLD, rank)))
+    (world,) = fact_builder.communicators.by_id
+    for rank in (0, 1):
+        told = pack("<4I", 1, 2, 0, 1)
+        feed(rank, records.CommSplit.encode(1, 7, world, 40, rank, 0, payload=told))
+    made = [comm.members for comm in fact_builder.communicators.by_id.values()]
+    assert sorted(made[1:]) == [(0, 1), (2, 3), (4, 5), (6, 7)]
+
+
+def test_the_rank_that_comes_first_decides_what_its_role_is_told() -> None:
+    answers = RoleAnswers(Folding(MESH, frozenset((0,))))
+    clock = records.Clock.encode
+    assert answers.first([(0, clock(1, 50)), (4, clock(1, 60))]) == [(0, clock(1, 50)), (2, clock(1, 60))]
+    assert answers.first([(2, clock(1, 64)), (6, clock(1, 60)), (6, clock(2, 80))]) == [(2, clock(2, 80))]
+    assert (answers.differing.times, answers.differing.most_ns, answers.differing.states) == (1, 4, 0)
+    done = records.Done.encode
+    assert answers.first([(3, done(9, 1, 0)), (1, done(9, 0, 0))]) == [(1, done(9, 1, 0))]
+    assert answers.differing.states == 1
+
+
+def test_peers_of_a_folded_ring() -> None:
+    """A ring along the folded axis: every rank sends to the next replica."""
+    fact_builder = new_fact_builder(8)
+    ranks = MirroredRanks(Folding(MESH), SERVERS, fact_builder.communicators)
+    scripts = {rank: Script(rank, 8).add(init(rank, 1, members_of(DP, rank))) for rank in (0, 1)}
+    for rank, script in scripts.items():
+        list(taken(fact_builder, rank, decoded(script), ranks))
+        script.records.clear()
+        script.comm = next(
+            one.id for one in fact_builder.communicators.by_id.values() if one.members == members_of(DP, rank)
+        )
+        ops = script.op(NcclKind.SEND, 8, peer=1), script.op(NcclKind.RECV, 8, peer=3)
+        list(taken(fact_builder, rank, decoded(script.launch(*ops)), ranks))
+    assert fact_builder.incomplete_collectives() == {}

@@ -1,0 +1,89 @@
+"""A rank's stacks: it writes them whatever its threads do, and goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from emu.contract import stack_request
+from phantora_async.liveness.rank_stacks import main_thread
+
+ROOT = Path(__file__).parents[3]
+RANK = f"""
+import ctypes, sys, threading
+sys.path.insert(0, {str(ROOT)!r})
+from emu.interpreter import frame_counter, stack_dump
+from emu.interpreter.hook_library import Hook
+hook = Hook(sys.argv[1])
+frame_counter.install(hook)
+stack_dump.register(hook, sys.argv[2], 0)
+def function(depth):
+    if depth:
+        function(depth - 1)
+def enter_functions():
+    while True:
+        function(3)
+def keep_the_lock():
+    ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
+def other_threads():
+    for _ in range(2):
+        threading.Thread(target=enter_functions, daemon=True).start()
+    enter_functions()
+sys.setswitchinterval(1e-4)
+print("ready", flush=True)
+globals()[sys.argv[3]]()
+print("goes on", flush=True)
+"""
+
+
+@contextmanager
+def rank(library: Path, folder: Path, work: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The process, and the pipe that it writes stacks to."""
+    pipe = stack_request.path_of(str(folder), 0)
+    os.mkfifo(pipe)
+    stacks = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(stacks, True)
+    command = [sys.executable, "-c", RANK, str(library), str(folder), work]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process, stacks
+        finally:
+            process.kill()
+            os.close(stacks)
+
+
+def answer(process: subprocess.Popen[str], stacks: int) -> str:
+    os.kill(process.pid, stack_request.SIGNAL)
+    text = ""
+    while "Current thread" not in text or not text.endswith("\n"):
+        more = os.read(stacks, 1 << 16)
+        assert more, "it has crashed"
+        text += more.decode()
+    return text
+
+
+@pytest.mark.parametrize("work", ["enter_functions", "other_threads"])
+def test_a_rank_that_enters_functions_all_the_time_is_not_disturbed(library: Path, tmp_path: Path, work: str) -> None:
+    with rank(library, tmp_path, work) as (process, stacks):
+        for _ in range(1000):
+            lines = main_thread(answer(process, stacks))
+            assert lines[-1].function == "<module>"
+            assert lines[-2].function == work
+
+
+def test_a_rank_whose_c_code_keeps_python_s_lock_answers(library: Path, tmp_path: Path) -> None:
+    with rank(library, tmp_path, "keep_the_lock") as (process, stacks):
+        assert main_thread(answer(process, stacks))[0].function == "keep_the_lock"
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("x")
+        process.stdin.flush()
+        assert process.stdout.readline() == "goes on\n"

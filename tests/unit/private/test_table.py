@@ -1,0 +1,84 @@
+"""The table against the installed packages. With every version of tox.ini; PyTorch's nightly wheel has an index of its
+own, so it is tried only where one is installed: `phantora-async doctor --python PATH` shows the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emu.contract import installed
+from emu.private import symbols, table
+from emu.private.names import TRIED
+
+EMU = Path(installed.EMU)
+HOOK = EMU / "hook"
+FINE = ("ok", "not in this version", "not installed")
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    """What the interpreter that has the packages says."""
+    command = [sys.executable, "-c", installed.program("start.doctor"), str(EMU)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if "failure" in told:
+        pytest.skip(told["failure"])
+    return told
+
+
+@pytest.mark.versions
+def test_all_names_are_as_the_table_says(found: dict[str, Any]) -> None:
+    names = [(row["purpose"], name) for row in found["private"] for name in row["names"]]
+    assert len(names) > 100
+    assert [(purpose, name) for purpose, name in names if name["state"] not in FINE] == []
+
+
+def test_files_use_the_names_that_are_said_of_them() -> None:
+    for purpose in table.PURPOSES.values():
+        words = {part for name in purpose.names for part in name.path.split(".")}
+        for file in purpose.files:
+            text = (EMU.parent / file).read_text()
+            assert f'"{purpose.key}"' in text or any(word in text for word in words), (purpose.key, file)
+
+
+def test_versions_are_those_that_were_tried() -> None:
+    for purpose in table.PURPOSES.values():
+        for name in purpose.names:
+            assert set(name.seen) <= set(TRIED.get(purpose.package, ())), name
+
+
+def test_each_key_and_each_order_names_something() -> None:
+    full = {name.full: purpose.key for purpose in table.PURPOSES.values() for name in purpose.names}
+    for name, keys in table.ORDER.items():
+        assert name in full
+        assert set(keys) <= set(table.PURPOSES)
+
+
+def test_names_that_several_purposes_change_have_an_order() -> None:
+    """A name that two purposes of the table have, and that both change."""
+    sources = {purpose.key: [(EMU.parent / file).read_text() for file in purpose.files] for purpose in
+               table.PURPOSES.values()}  # fmt: skip
+    by_name: dict[str, list[str]] = {}
+    for purpose in table.PURPOSES.values():
+        for name in purpose.names:
+            short = name.path.rpartition(".")[2]
+            changed = re.compile(rf'change\((?:f?"[^"]*|_)?{re.escape(short)}"')
+            if any(changed.search(text) for text in sources[purpose.key]):
+                by_name.setdefault(name.full, []).append(purpose.key)
+    for full, keys in by_name.items():
+        assert len(keys) == 1 or set(keys) <= set(table.ORDER.get(full, ())), (full, keys)
+
+
+def test_all_private_symbols_of_the_hook_are_in_the_list() -> None:
+    listed = {symbol.name for symbol in symbols.read()}
+    pattern = re.compile(r"\b(_ZN?K?\d*\w+|_PyEval_EvalFrameDefault|_PyInterpreterState_\w+)\b")
+    used = {name for path in HOOK.rglob("*.[ch]") for name in pattern.findall(path.read_text())}
+    assert {name for name in used if re.match(r"_Z(N|dl)|_Py(Eval_Eval|Interp)", name)} <= listed
+    assert len({symbol.id for symbol in symbols.read()}) == len(symbols.read()) >= 14

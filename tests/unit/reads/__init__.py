@@ -1,0 +1,1 @@
+"""CPU-side weights that ranks share."""

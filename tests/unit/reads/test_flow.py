@@ -1,0 +1,67 @@
+"""Which lines decide by a value: not those that only handle names, counters and other items beside it."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from emu.reads.flow import Flow
+from emu.reads.frames import Position
+
+DECIDES = [
+    "if READ < best: pass",
+    "d = {'epoch': 3, 'loss': READ}\nif d['loss'] > 2: pass",
+    "d = {}\nd['loss'] = READ\nfor key, value in d.items():\n    if value > 2: pass",
+    "for i, x in enumerate([READ]):\n    if x > 2: pass",
+    "for y, x in zip(names, [READ]):\n    if x > 2: pass",
+    "epoch, loss = 1, READ\nassert loss < 2",
+    "d = {}\nd[name] = READ\nmin(d, key=d.get)",
+    "d = {}\nd[name] = READ\nmax(d.values())",
+    "sorted({'a': READ}.items(), key=lambda item: item[1])",
+    "losses = [READ]\nfor loss in losses:\n    if loss: pass",
+    "d = {'loss': READ}\nd.update(other)\nif d.get('loss') > 2: pass",
+    "x = READ or fallback",
+    "READ and lower()",
+    "done = not READ",
+    "operator.gt(READ, best)",
+    "list(filter(lambda loss: loss > 2, [READ]))",
+    "(lambda loss, best: loss > best)(READ, 2)",
+    "np.count_nonzero([READ])",
+    "random.choices(items, weights=[READ, 1])",
+]
+TELLS = [
+    "for key, value in state.items():\n    if key != 'step':\n        state[key] = READ",
+    "d = {}\nd['loss'] = READ\nfor key in d:\n    if key > limit: pass",
+    "d = {'epoch': 3, 'loss': READ}\nif d['epoch'] > 2 or d.get('epoch') == 2: pass",
+    "d = {}\nd[name] = READ\nduplicates = list(d.keys() & other.keys())\nif duplicates: pass",
+    "d = {}\nd[name] = READ\nif name in d and len(d) > 2 and set(d) == names: pass",
+    "d = dict(loss=READ)\nfor key in sorted(d):\n    print(key, d[key])",
+    "for i, x in enumerate([READ]):\n    if i > 2: print(x)",
+    "for i, x in zip(numbers, [READ]):\n    if i > 2: print(x)",
+    "epoch, loss = 1, READ\nassert epoch < 2",
+    "losses = [READ]\nif losses == [] or losses != None: pass",
+    "meter.update(READ)\nif meter.count > 2: pass",
+    "if not math.isfinite(READ): sys.exit(1)",
+    "bad = not math.isfinite(READ)",
+    "losses = [READ]\nempty = not losses\nfirst = losses or None",
+    "logger and logger.log(READ)",
+    "text = name or str(READ)",
+    "(lambda loss, step: step > 2)(READ, 3)",
+]
+
+
+def flow(text: str) -> Flow:
+    body = ast.parse(text).body
+    read = next(node for node in ast.walk(ast.Module(body, [])) if isinstance(node, ast.Name) and node.id == "READ")
+    return Flow(body, read=Position.of(read))
+
+
+@pytest.mark.parametrize("text", DECIDES)
+def test_decides(text: str) -> None:
+    assert list(flow(text).decisions())
+
+
+@pytest.mark.parametrize("text", TELLS)
+def test_only_tells(text: str) -> None:
+    assert [ast.unparse(node) for node in flow(text).decisions()] == []

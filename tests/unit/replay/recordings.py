@@ -1,0 +1,101 @@
+"""Recordings of scripted ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from phantora_async.faults.pace import NO_PACES, Paces
+from phantora_async.over_time import activity_document
+from phantora_async.recording import Recorder, Recording, load
+from phantora_async.recording.given_answers import GivenAnswers, RecordedAnswers
+from phantora_async.replaying.execution import execute as run_engine
+from phantora_async.replaying.facts import FactMaker
+from phantora_async.run_spec import RunSpec
+from phantora_async.virtual_time import NetworkModel, Stop, Timeline
+from profiles import load_cluster, load_gpu, load_host
+from tests.unit.virtual_time.scripted import Arrivals, Script, new_fact_builder
+
+NO_REPORT: dict[str, Any] = {"failure": None, "simulated": {"kernel_times": [], "logged": []}}
+
+
+def spec_of(world_size: int) -> RunSpec:
+    cluster = load_cluster("dgx-h200")
+    nothing = Path("/dev/null")
+    gpu, host = load_gpu(cluster.gpu), load_host(cluster.host)
+    return RunSpec(nothing, nothing, nothing, (world_size,), gpu, cluster, host, "modelled")
+
+
+def record(
+    scripts: Sequence[Script], folder: Path, network: NetworkModel, depth: int, paces: Paces = NO_PACES
+) -> tuple[Timeline, list[Any]]:
+    """Plays the scripts in order, and records them. Returns the timeline and what was answered."""
+    recorder = Recorder(spec_of(len(scripts)), folder)
+    timeline = Timeline(len(scripts), network, depth, paces=paces)
+    fact_builder = new_fact_builder(len(scripts))
+    take = fact_builder.take
+
+    def recorded(rank: int, arrived: list[Any]) -> list[Any]:
+        facts = take(rank, arrived)
+        recorder.take(rank, arrived, facts)
+        return facts
+
+    fact_builder.take = recorded  # type: ignore[method-assign]
+    arrivals = Arrivals(list(scripts), timeline, fact_builder)
+    while arrivals:
+        for rank in range(len(scripts)):
+            if not arrivals.waits(rank):
+                arrivals.feed(rank, arrivals.left(rank))
+    answers = execute(timeline)
+    recorder.answered(answers)
+    assert recorder.close(fact_builder, NO_REPORT) == ""
+    return timeline, answers
+
+
+def execute(timeline: Timeline) -> list[Any]:
+    """To the end. Returns what was answered."""
+    answers = []
+    while timeline.run(1000) is Stop.BUDGET:
+        answers += timeline.take_answers()
+    return answers + timeline.take_answers()
+
+
+def replayed(
+    recording: Recording, network: NetworkModel, depth: int, *, engine: bool, paces: Paces = NO_PACES
+) -> tuple[Timeline, list[RecordedAnswers]]:
+    """By the engine, or by virtual time itself."""
+    timeline = Timeline(recording.world_size, network, depth, paces=paces)
+    streams = [recording.stream(rank) for rank in range(recording.world_size)]
+    if engine:
+        _, answers = run_engine(recording, streams, timeline, network, depth, paces)
+        return timeline, answers
+    for rank, facts in enumerate(FactMaker(recording, streams).all_facts()):
+        timeline.feed(rank, facts)
+    given = [GivenAnswers() for _ in streams]
+    for rank, encoded in execute(timeline):
+        given[rank].add(encoded)
+    return timeline, [one.recorded() for one in given]
+
+
+def outcome(timeline: Timeline) -> dict[str, Any]:
+    """What the report is made of."""
+    snapshot = timeline.snapshot()
+    return {
+        "now": snapshot.now_ns,
+        "collectives": snapshot.collectives,
+        "ranks": [
+            (rank.state, rank.clock_ns, rank.steps, rank.memory, rank.shares, _window(rank.window))
+            for rank in snapshot.ranks
+        ],
+        "instants": snapshot.step_instants,
+        "completed": snapshot.completed_collectives,
+        "activity": activity_document(timeline.activity()),
+    }
+
+
+def _window(window: Any) -> Any:
+    return window and [(step.number, step.host_ns, step.device_ns, step.shares) for step in window]
+
+
+__all__ = ["execute", "load", "outcome", "record", "replayed", "spec_of"]

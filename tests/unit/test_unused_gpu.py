@@ -1,0 +1,62 @@
+"""Programs that use no emulated GPU: what may be the cause, and that JAX is refused when it is to compute."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from emu.start.script import words_of
+from emu.start.unused_gpu import causes, install
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--no-accel", "--no_cuda", "--cpu", "--use-cpu", "--device=cpu", "trainer.accelerator=cpu", "--cpu-only"],
+)
+def test_an_argument_that_asks_for_the_cpu(argument: str) -> None:
+    assert list(causes(["--lr", "1", argument], {}, ())) == [f"the argument {argument} asks for the CPU"]
+
+
+def test_an_option_and_its_value() -> None:
+    assert list(causes(["--device", "cpu"], {}, ())) == ["the argument --device cpu asks for the CPU"]
+
+
+@pytest.mark.parametrize("argument", ["--no-acceleration-log", "--cpu-offload", "--num-cpus", "cuda", "--device=cuda"])
+def test_other_arguments_are_no_cause(argument: str) -> None:
+    assert not list(causes([argument, "cuda"], {"CUDA_VISIBLE_DEVICES": "0,1"}, ("torch",)))
+
+
+def test_the_environment_and_other_libraries() -> None:
+    found = list(causes([], {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}, ("jax", "tensorflow")))
+    assert found == [
+        'CUDA_VISIBLE_DEVICES="" hides all GPUs',
+        "JAX_PLATFORMS=cpu asks for the CPU",
+        "the script imports JAX; the emulated GPUs serve PyTorch alone",
+        "the script imports TensorFlow; the emulated GPUs serve PyTorch alone",
+    ]
+
+
+def test_jax_is_refused_when_it_asks_for_its_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for it and to import it is allowed. Who has chosen the CPU may compute there."""
+    config = SimpleNamespace(jax_platforms=None, jax_platform_name="")
+    bridge, settings = ModuleType("jax._src.xla_bridge"), ModuleType("jax._src.config")
+    vars(bridge)["backends"] = lambda: {"cpu": "client"}
+    vars(settings)["config"] = config
+    monkeypatch.setitem(sys.modules, bridge.__name__, bridge)
+    monkeypatch.setitem(sys.modules, settings.__name__, settings)
+    install()
+    with pytest.raises(RuntimeError, match=r"JAX is not emulated.*set JAX_PLATFORMS=cpu"):
+        bridge.backends()
+    config.jax_platforms = "cuda,cpu"
+    with pytest.raises(RuntimeError, match="JAX is not emulated"):
+        bridge.backends()
+    config.jax_platforms = "cpu"
+    assert bridge.backends() == {"cpu": "client"}
+
+
+def test_notes_that_a_library_adds_to_an_exception_are_not_its_words() -> None:
+    error = RuntimeError("JAX is not emulated")
+    error.add_note("For simplicity, some frames are left out")
+    assert words_of(error) == "RuntimeError: JAX is not emulated"

@@ -1,0 +1,59 @@
+"""What a server takes from a socket that any process of its script can reach."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+
+import pytest
+
+from emu.start import warm_children
+
+
+def receive(said: bytes, *, descriptors: tuple[int, ...] = ()) -> warm_children.Request | None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        socket.send_fds(theirs, [said], list(descriptors))
+        return warm_children.receive(ours)
+
+
+def request(*texts: tuple[str, ...], numbers: tuple[int, ...] = ()) -> bytes:
+    data = struct.pack(f"{1 + len(numbers)}I", len(numbers), *numbers)
+    for group in texts:
+        data += struct.pack("I", len(group)) + b"".join(text.encode() + b"\0" for text in group)
+    return struct.pack("I", len(data)) + data
+
+
+GOOD = request(("python", "x.py"), ("A=1",), ("/",), numbers=(1,))
+
+
+def test_a_stub_is_understood() -> None:
+    out, into = os.pipe()
+    found = receive(GOOD, descriptors=(into,))
+    assert found is not None
+    assert (found.arguments, found.environment, found.folder) == (("python", "x.py"), {"A": "1"}, "/")
+    found.close()
+    os.close(out)
+    os.close(into)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\xff\xff\xff\xff" + bytes(100),
+        b"\0",
+        GOOD[:20],
+        struct.pack("II", 4, 2**32 - 1),
+        request(("python",), ("A=1",), ("/", "/"), numbers=(1,)),
+        request(("python",), ("A=1",), ("/",), numbers=(1, 2)),
+    ],
+)
+def test_what_is_no_stub_is_left(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may go on without a word, too: the server has other things to do. Descriptors that it sent are closed."""
+    monkeypatch.setattr(warm_children, "PATIENCE_S", 0.05)
+    out, into = os.pipe()
+    assert receive(said, descriptors=(into,)) is None
+    os.close(into)
+    assert os.read(out, 1) == b"", "nobody has the other end any more"
+    os.close(out)
