@@ -73,6 +73,10 @@ def _seconds(value: float) -> str:
     return seconds(round(value * 1e9))
 
 
+def _nbytes(value: float) -> str:
+    return gib(value) if value >= 2**30 else f"{value / 2**20:.2f} MiB"
+
+
 def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
@@ -81,8 +85,8 @@ _TIMES = {unit: ns / 1e9 for unit, ns in UNITS_NS.items()}
 FIGURES = {
     one.name: one
     for one in (
-        Figure("memory", "memory reserved", UNITS_NBYTES, True, _peak("reserved_peak_nbytes"), gib, "76GiB"),
-        Figure("allocated", "memory allocated", UNITS_NBYTES, True, _peak("allocated_peak_nbytes"), gib, "76GiB"),
+        Figure("memory", "memory reserved", UNITS_NBYTES, True, _peak("reserved_peak_nbytes"), _nbytes, "76GiB"),
+        Figure("allocated", "memory allocated", UNITS_NBYTES, True, _peak("allocated_peak_nbytes"), _nbytes, "76GiB"),
         Figure("step", "step", _TIMES, True, _step, _seconds, "450ms"),
         Figure("mfu", "MFU", {"": 1.0, "%": 0.01}, False, _mfu, _percent, "40%"),
     )

@@ -25,7 +25,7 @@ _KEY = re.compile(r"(?:.*/)?(?:(?:nccl_storekey_)?(?P<number>\d+)|(?P<low>\d+):(
 Tell = Callable[[bytes, tuple[int, ...]], None]
 
 
-class GroupStore(Store):  # type: ignore[misc]
+class GroupStore(Store):
     """The store of one group. What is no unique id of NCCL's goes to the store of all."""
 
     def __init__(self, store: Any, group: Group, name: str, ranks: FoldedRanks, tell: Tell) -> None:

@@ -29,7 +29,7 @@ def install(sharing: Sharing) -> None:
 
 
 def _reading(sharing: Sharing, reader: Any) -> Any:
-    class Reader(reader):  # type: ignore[misc]
+    class Reader(reader):
         """Opens a checkpoint of torch.save."""
 
         def __init__(self, file: Any) -> None:

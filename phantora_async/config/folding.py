@@ -25,6 +25,15 @@ def folding_of(given: RunOptions, world_size: int) -> Folding | None:
     return Folding(mesh_of(given.fold, world_size), apart_of(given.fold_apart, world_size))
 
 
+def unchecked(folding: Folding) -> str:
+    """What a user must know of the ranks that have no processes."""
+    ranks, played = folding.mesh.world_size, folding.mesh.world_size - len(folding.live)
+    return (
+        f"--fold: {len(folding.live)} of {ranks} ranks have processes, the other {played} are played; "
+        "nothing checks that these would have done the same"
+    )
+
+
 def apart_of(text: str, world_size: int) -> frozenset[int]:
     """Ranks of `--fold-apart`: numbers, negative ones from the end. Raises UsageError."""
     if text == NOBODY:

@@ -12,7 +12,7 @@ from phantora_async.budget import Limits
 from phantora_async.config import launchers
 from phantora_async.config.config import Config
 from phantora_async.config.display import shown_ranks_of, ui_of
-from phantora_async.config.folding import folding_of
+from phantora_async.config.folding import folding_of, unchecked
 from phantora_async.config.limits import check_waits, steps_of, until_ns_of
 from phantora_async.config.outputs import compile_cache_of, link_logs, record_of, report_of, run_dir_of
 from phantora_async.config.program import checked_module, checked_script, find_python
@@ -52,6 +52,7 @@ def resolve(options: RunOptions) -> Config:
     shown = shown_ranks_of(given.show_ranks, sum(servers))
     if folding is not None:
         shown &= frozenset(folding.live)
+        remarks += (unchecked(folding),)
     trace = trace_request.resolve(_text(given.trace), given.trace_ranks, given.trace_steps, sum(servers))
     routing, loading = routing_of(given.moe), loading_of(given.loaders)
     values = tuple(stated_value_of(text, "" if given.module or given.launcher else script) for text in given.value)

@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> int:
     families = tuple(name for name in given.families.split(",") if name) or FAMILIES
     if unknown := [name for name in families if name not in FAMILIES]:
         raise UsageError(f"--families {unknown[0]}: no such family", f"families: {','.join(FAMILIES)}")
-    if given.minutes < 0:
+    if not given.minutes >= 0:  # nan, too
         raise UsageError(f"--minutes {given.minutes}: expected 0 or more")
     began = time.monotonic()
     with gpu_bench(find_python(given.python)) as bench:

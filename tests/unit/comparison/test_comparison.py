@@ -286,6 +286,20 @@ def test_the_command(report: dict[str, Any], tmp_path: Path, capsys: pytest.Capt
     assert len(found["kernels"]) == 3
 
 
+def test_rules_that_a_run_breaks_end_the_command(
+    report: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slower = copy.deepcopy(report)
+    slower["simulated"]["step"]["median_ns"] *= 2
+    one, two = written(tmp_path, "one", report), written(tmp_path, "two", slower)
+    assert cli.run(["compare", one, two, "--fail-if", "step > +100%"]) == 0
+    assert capsys.readouterr().err == ""
+    assert cli.run(["compare", one, two, "--fail-if", "step > +200%, step > +3%"]) == 1
+    assert f"{two}/report.json breaks the rules: step" in capsys.readouterr().err
+    assert cli.run(["compare", two, one, "--fail-if", "step > +3%"]) == 0
+    assert cli.run(["compare", one, two, "--fail-if", "steps > +3%"]) == ExitCode.USAGE
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
