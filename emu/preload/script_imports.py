@@ -18,6 +18,8 @@ _MOST_NBYTES = 1 << 20
 _INSTALLED = tuple(
     {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")}
 )  # fmt: skip
+_PACKAGES_FOLDERS = ("site-packages", "dist-packages")
+"""Where pip installs packages, by name: an environment may see those of another one, of the system or of the user."""
 
 
 def scripts(job: Job) -> list[str]:
@@ -40,7 +42,10 @@ def folders(job: Job) -> list[str]:
 
 def is_installed(file: str | None) -> bool:
     """Is it a package's, as pip installs them?"""
-    return file is not None and os.path.realpath(file).startswith(_INSTALLED)
+    if file is None:
+        return False
+    real = os.path.realpath(file)
+    return real.startswith(_INSTALLED) or any(f"{os.sep}{name}{os.sep}" in real for name in _PACKAGES_FOLDERS)
 
 
 def read(job: Job) -> tuple[list[str], set[str]]:

@@ -79,3 +79,16 @@ def test_folders_without_init_are_followed(installed: Path, tmp_path: Path) -> N
     script = tmp_path / "train.py"
     script.write_text("from project.models.parts import layer\nimport project.models.missing.deeper\n")
     assert script_imports.read(job(str(script)))[0] == ["beta"]
+
+
+@pytest.mark.parametrize("folder", ["lib/python3.12/dist-packages", ".local/lib/python3.12/site-packages"])
+def test_packages_of_another_environment_that_this_one_sees_are_installed_too(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / folder
+    (packages / "big").mkdir(parents=True)
+    (packages / "big" / "__init__.py").write_text("import other_module_of_it\n")
+    monkeypatch.syspath_prepend(str(packages))
+    script = tmp_path / "train.py"
+    script.write_text("import big\n")
+    assert script_imports.read(job(str(script))) == (["big"], {str(script)})
