@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from phantora_async.child_process import interrupts_held
 from phantora_async.errors import PhantoraError, UsageError, as_phantora_error, exit_codes_help
@@ -90,20 +90,35 @@ def _prepare_streams() -> None:
 def run(arguments: list[str]) -> int:
     """Runs one command line, prints the error if there is one, returns the exit code."""
     try:
-        return _run(arguments)
+        code = _run(arguments)
+        sys.stdout.flush()  # what cannot be written is found here, and not while Python ends
+        return code
     except BrokenPipeError:  # `... | head`
-        sys.stderr.close()
         return 128 + signal.SIGPIPE
     except (Exception, KeyboardInterrupt) as error:
         return _print(as_phantora_error(error))
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            _give_up_unwritten(stream)
 
 
 def _print(error: PhantoraError) -> int:
-    with contextlib.suppress(BrokenPipeError):  # nobody reads it
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()  # the message comes last
+    with contextlib.suppress(OSError):  # nobody reads it, or its disk is full
         print(short_lines(printable(f"error: {error.text}")), file=sys.stderr)
         if error.hint:
             print(short_lines(printable(f"hint: {error.hint}")), file=sys.stderr)
     return int(error.exit_code)
+
+
+def _give_up_unwritten(stream: TextIO) -> None:
+    """If it cannot be written to, Python would complain while it ends, and return an exit code of its own."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            stream.close()
 
 
 def _run(arguments: list[str]) -> int:

@@ -8,6 +8,8 @@ import os
 NO_PROCESS = "Linux permits this user or control group no further process or thread"
 """What EAGAIN of fork(2) and of clone(2) means."""
 NO_PROCESS_HINT = "look at `ulimit -u` and at pids.max of the control group; fewer ranks need fewer"
+PR_SET_PDEATHSIG = 1
+"""A signal for this process when the thread that forked it ends."""
 _PR_SET_CHILD_SUBREAPER = 36
 _ADDR_NO_RANDOMIZE = 0x0040000
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -11,7 +11,7 @@ A message is a JSON object and at most one descriptor; `client` lists them.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -81,16 +81,31 @@ class _Keeper:
         self._by_key: dict[str, _Piece] = {}
         self._by_number: dict[int, _Piece] = {}
         self._next = 0
+        self._spare: int | socket.socket = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        """A descriptor to refuse a connection with, when there is no other one."""
 
     def serve_ready(self) -> None:
         for descriptor, _ in self._poll.poll():
             if descriptor == self._listener.fileno():
-                with contextlib.suppress(OSError):  # no descriptor is left: the rank keeps its pages to itself
-                    end = self._listener.accept()[0]
-                    self._processes[end.fileno()] = _Process(end)
-                    self._poll.register(end, select.EPOLLIN)
+                self._enter()
             else:
                 self._serve(self._processes[descriptor])
+
+    def _enter(self) -> None:
+        try:
+            end = self._listener.accept()[0]
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._refuse()
+            return
+        self._processes[end.fileno()] = _Process(end)
+        self._poll.register(end, select.EPOLLIN)
+
+    def _refuse(self) -> None:
+        """The rank keeps its pages to itself. A connection that nobody takes would be ready again at once."""
+        os.close(self._spare if isinstance(self._spare, int) else self._spare.detach())
+        self._spare = self._listener.accept()[0]
+        self._spare.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, process: _Process) -> None:
         came: list[int] = []

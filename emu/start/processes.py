@@ -10,10 +10,8 @@ from collections.abc import Container, Iterator
 from types import FrameType
 from typing import NamedTuple
 
-from ..contract.process_setup import prctl
+from ..contract.process_setup import PR_SET_PDEATHSIG, prctl
 from ..interpreter import real_time
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Ended(NamedTuple):
@@ -38,7 +36,7 @@ def die_with_parent(parent: int) -> None:
     """This process gets SIGKILL as soon as `parent`, which forked it, ends; it ends at once if `parent` has ended.
     To the first process of a pid namespace its parent has the id 0.
     """
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 
@@ -52,11 +50,11 @@ def ending_with_parent(remove: str) -> Iterator[None]:
         os._exit(128 + number)
 
     before = signal.signal(signal.SIGTERM, end)
-    prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     try:
         yield
     finally:
-        prctl(_PR_SET_PDEATHSIG, 0)
+        prctl(PR_SET_PDEATHSIG, 0)
         signal.signal(signal.SIGTERM, before)
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from phantora_async.gate.checking import Judged
     from phantora_async.gate.job_file import Job
 
+MOST_PARALLEL = 1024
+"""Runs at a time, each of which has processes for its ranks."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "phantora-async check FILE [--job NAME ...] [--update] [--junit FILE] [--markdown FILE] [--json]"
@@ -44,8 +47,8 @@ def run(given: argparse.Namespace) -> int:
     from phantora_async.gate.checking import check
 
     jobs = _chosen(job_file.read(given.file), given.job, given.file)
-    if given.parallel < 1:
-        raise UsageError(f"--parallel {given.parallel}: expected 1 or more")
+    if not 1 <= given.parallel <= MOST_PARALLEL:
+        raise UsageError(f"--parallel {given.parallel}: expected 1 to {MOST_PARALLEL:,}")
     stored = given.baseline or baseline.path_beside(given.file)
     before = baseline.read(stored)
     if given.update:

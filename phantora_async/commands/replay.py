@@ -13,6 +13,9 @@ from phantora_async.wording import short
 if TYPE_CHECKING:
     from phantora_async.replaying.machine import Changes
 
+MOST_JOBS = 1024
+"""Processes, each of which has the recording in memory."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", type=Path, metavar="DIR", help="directory of `phantora-async run --record DIR`")
@@ -78,11 +81,13 @@ def _variants(given: argparse.Namespace) -> int:
     from phantora_async.replaying.table import as_csv, as_text
     from phantora_async.replaying.variants import play_all, read_variants
 
+    if not 0 <= given.jobs <= MOST_JOBS:
+        raise UsageError(f"--jobs {given.jobs}: expected 1 to {MOST_JOBS:,}, or 0: one for each processor")
     if _changes(given) != Changes():
         raise UsageError("--variants excludes other machines on the command line", "name them in the file")
     variants = read_variants(given.variants)
     load(given.recording)  # a file that is none is told before processes start
-    jobs = given.jobs if given.jobs > 0 else len(os.sched_getaffinity(0))
+    jobs = given.jobs or len(os.sched_getaffinity(0))
     outcomes = list(play_all(given.recording, variants, frozenset(given.allow), jobs))
     print(as_text(outcomes))
     if given.table is not None:

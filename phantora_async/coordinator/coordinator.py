@@ -85,7 +85,7 @@ class Coordinator:
             *((mirrored_ranks.played_by,) if mirrored_ranks is not None else ()),
         )  # fmt: skip
         stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks)
-        loop_watch = LoopWatch(fact_builder.reads, spec.loop_turns, spec.stall_timeout_s)
+        loop_watch = LoopWatch(fact_builder.reads, pids, spec.loop_turns, spec.stall_timeout_s)
         run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps)
         restarts = Restarts(timeline, fact_builder, connections, run_end.exits, spec.restart_delay_ns)
         early_end = EarlyEnd(spec, timeline)

@@ -6,6 +6,7 @@ is seen. ``--loop-turns`` and, for loops with long turns, ``--stall-timeout`` ar
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from time import monotonic
 
@@ -15,6 +16,10 @@ from phantora_async.wording import named
 
 SHOWN_S = 3.0
 """Loops that have gone round for less are not shown."""
+MORE_TURNS = 8
+"""Beyond the limit: ranks whose collectives the loop waits for have told of the same loop by then."""
+PATIENCE_S = 30.0
+"""Real time in which a rank beyond the limit may do these turns, on a machine that is busy with other things."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +50,16 @@ class Waiting:
 
 
 class LoopWatch:
-    def __init__(self, reads: UncomputedReads, most_turns: int, most_s: float) -> None:
-        """The limits: 0 stands for none."""
+    def __init__(self, reads: UncomputedReads, connected: Collection[int], most_turns: int, most_s: float) -> None:
+        """`connected`: ranks. The limits: 0 stands for none."""
         self._reads = reads
+        self._connected = connected
         self._most_turns = most_turns
         self._most_s = most_s
         self._since: dict[int, tuple[Line, float]] = {}
         """By rank: which loop it goes round, and since when."""
+        self._over_since_s: float | None = None
+        """When a rank was seen beyond the limit of turns."""
 
     def look(self) -> Waiting | None:
         """The ranks whose loop has gone round for longest in real time."""
@@ -65,12 +73,25 @@ class LoopWatch:
         if not loops:
             return None
         over = [rank for rank, (_, loop) in loops.items() if 0 < self._most_turns <= loop.turns]
+        self._over_since_s = (self._over_since_s or now_s) if over else None
         first = over[0] if over else min(self._since, key=lambda rank: self._since[rank][1])
         place, since_s = self._since[first]
         ranks = [rank for rank, (where, _) in loops.items() if where == place]
         loop = max((loops[rank][1] for rank in ranks), key=lambda loop: loop.turns)
         for_s = now_s - since_s
-        limit = "--loop-turns" if over else "--stall-timeout" if 0 < self._most_s < for_s else ""
+        limit = "--stall-timeout" if 0 < self._most_s < for_s else ""
+        if self._over_since_s is not None and self._all_told(ranks, loop.turns, now_s - self._over_since_s):
+            limit = "--loop-turns"
         if not limit and for_s < SHOWN_S:
             return None
         return Waiting(tuple(sorted(ranks)), loop, for_s, limit)
+
+    def _all_told(self, ranks: Collection[int], turns: int, over_for_s: float) -> bool:
+        """Has every rank that goes round this loop told of it? The first one beyond the limit is not the only one of a
+        job, and the message names all.
+        """
+        return (
+            len(ranks) >= len(self._connected)
+            or turns >= self._most_turns + MORE_TURNS
+            or over_for_s > PATIENCE_S
+        )

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from functools import partial
 from math import prod
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
+from emu.contract import process_setup
 from formats.toml import FileTable, read_toml
 from formats.values import shown
-from phantora_async.errors import PathChanged, UsageError
+from phantora_async.errors import EnvironmentUnusable, PathChanged, UsageError
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.answers import Compared
 from phantora_async.replaying.differences import Allowed, check_memory
@@ -28,6 +31,7 @@ from phantora_async.run_spec import RunSpec
 MOST_VARIANTS = 100_000
 MOST_PRICINGS = 8
 """Machines whose prices a process keeps."""
+MEMORY_HINT = "perhaps for lack of memory: each has the recording in memory; replay --jobs with a smaller number"
 LISTS = ("kernel_times", "nccl", "network", "slow", "fault")
 """Changes that are lists of texts; in a file a text with blanks between them will do, of faults with commas."""
 _KEYS = frozenset(("name", *(one.name for one in fields(Changes))))
@@ -145,6 +149,9 @@ _player: list[Player] = []
 
 
 def _start(folder: Path, allowed: Allowed) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the command's
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    process_setup.prctl(process_setup.PR_SET_PDEATHSIG, signal.SIGKILL)
     _player.append(Player(load(folder), allowed))
 
 
@@ -163,10 +170,28 @@ def play_all(folder: Path, variants: Sequence[Variant], allowed: Allowed, jobs: 
     else:
         each = max(1, min(32, -(-len(order) // (4 * jobs))))
         portions = [[variants[number] for number in order[at : at + each]] for at in range(0, len(order), each)]
-        with ProcessPoolExecutor(jobs, get_context("fork"), partial(_start, folder, allowed)) as pool:
-            played = [outcome for portion in pool.map(_play, portions) for outcome in portion]
+        played = list(_in_processes(min(jobs, len(portions)), partial(_start, folder, allowed), portions))
     by_number = dict(zip(order, played, strict=True))
     yield from (by_number[number] for number in range(len(variants)))
+
+
+def _in_processes(
+    count: int, start: Callable[[], None], portions: Sequence[Sequence[Variant]]
+) -> Iterator[Outcome]:
+    """In order. None of the processes is left, however this ends. Raises EnvironmentUnusable."""
+    others = set(active_children())
+    with ProcessPoolExecutor(count, get_context("fork"), start) as pool:
+        try:
+            for portion in pool.map(_play, portions):
+                yield from portion
+        except BaseException as error:
+            for process in set(active_children()) - others:
+                process.kill()  # the pool would wait for them, and for ever if it could not fork all
+            if isinstance(error, BlockingIOError):
+                raise EnvironmentUnusable(process_setup.NO_PROCESS, "replay --jobs with a smaller number") from None
+            if isinstance(error, BrokenProcessPool):
+                raise EnvironmentUnusable("a process that replays variants was ended", MEMORY_HINT) from None
+            raise
 
 
 def _prices_of(variant: Variant) -> tuple[str, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,49 @@ def test_an_interrupt_while_a_command_is_imported_takes_effect_afterwards(
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == "error: interrupted\n"
+
+
+def ended(
+    arguments: str, environment: dict[str, str], pass_fds: Sequence[int] = ()
+) -> subprocess.CompletedProcess[str]:
+    """`phantora-async ARGUMENTS` in a shell. Only without PYTHONUNBUFFERED is much written while Python ends."""
+    others = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = f"{sys.executable} -m phantora_async {arguments}"
+    return subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=others | environment,
+        pass_fds=pass_fds,
+    )
+
+
+@pytest.mark.parametrize("environment", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+def test_output_that_cannot_be_written(environment: dict[str, str]) -> None:
+    full = ended("profiles list >/dev/full", environment)
+    assert (full.returncode, full.stderr) == (ExitCode.NOT_WRITTEN, "error: No space left on device\n")
+    assert ended("profiles list >/dev/full 2>&1", environment).returncode == ExitCode.NOT_WRITTEN
+    assert ended("fly 2>/dev/full", environment).returncode == ExitCode.USAGE
+    read, write = os.pipe()
+    os.close(read)
+    unread = ended(f"profiles list >&{write}", environment, pass_fds=[write])
+    os.close(write)
+    assert (unread.returncode, unread.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["replay", "x", "--variants", "y", "--jobs", "99999"], "--jobs 99999: expected 1 to 1,024"),
+        (["replay", "x", "--variants", "y", "--jobs", "-1"], "--jobs -1: expected 1 to 1,024"),
+        (["check", "{}", "--parallel", "99999"], "--parallel 99999: expected 1 to 1,024"),
+    ],
+)
+def test_counts_of_processes_are_bounded(
+    arguments: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text('[job.a]\nscript = "train.py"\n')
+    assert cli.run([argument.format(jobs) for argument in arguments]) == ExitCode.USAGE
+    assert expected in capsys.readouterr().err

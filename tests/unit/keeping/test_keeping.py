@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -123,3 +124,14 @@ def test_the_keeper_outlives_what_a_client_sends(client: Client, tmp_path: Path,
         socket.send_fds(other, [message], [memory(2)])  # not sealed
         assert client.get("key") is None
     assert bytes_of(client.put("key", "", 2, memory(1))) == b"\1" * NBYTES
+
+
+def test_a_keeper_without_descriptors_refuses_and_goes_on(tmp_path: Path) -> None:
+    """A connection that stays in the queue would keep the keeper busy for ever."""
+    with running_keeper(tmp_path / "run", most_files=16) as client, contextlib.ExitStack() as others:
+        client.put("key", "", 2, memory(1))
+        ends = [others.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(32)]
+        for end in ends:
+            end.connect(path_of(str(tmp_path / "run")))
+        assert ends[-1].recv(1) == b""
+        assert bytes_of(client.get("key")) == b"\1" * NBYTES

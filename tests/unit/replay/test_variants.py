@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 
 from emu.contract import records
-from phantora_async.errors import UsageError
+from phantora_async.errors import EnvironmentUnusable, UsageError
 from phantora_async.recording import load
 from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
 from phantora_async.replaying.replay import replay
@@ -25,6 +28,8 @@ network = ["server.nic_gbps=800"]
 nccl = ["", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree NCCL_PROTO=Simple"]
 network = ["", "server.gpu_gbps=100"]
 """
+
+REAL_FORK = os.fork
 
 
 @pytest.fixture
@@ -84,3 +89,35 @@ def test_a_network_value_that_is_none(folder: Path, text: str) -> None:
     recording = load(folder)
     with pytest.raises(UsageError, match="network"):
         spec_of(recording, Changes(network=(text,)), folder)
+
+
+def test_processes_that_cannot_be_forked(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that have been are ended; they would wait for work for ever, and the command for them."""
+    (tmp_path / "variants.toml").write_text(GRID)
+    variants = read_variants(tmp_path / "variants.toml")
+    forked = []
+
+    def fork() -> int:
+        if len(forked) == 2:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        forked.append(REAL_FORK())
+        return forked[-1]
+
+    monkeypatch.setattr(os, "fork", fork)
+    with pytest.raises(EnvironmentUnusable, match="no further process"):
+        list(play_all(folder, variants, frozenset(), 4))
+    monkeypatch.undo()
+    for child in active_children():
+        child.join()
+    assert len(forked) == 2
+    assert active_children() == []
+
+
+def test_no_more_processes_than_there_is_work_for(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "variants.toml").write_text('[grid]\nnccl = ["", "NCCL_ALGO=Ring"]')
+    forked = []
+    monkeypatch.setattr(os, "fork", lambda: (forked.append(pid) if (pid := REAL_FORK()) else None, pid)[1])
+    assert len(list(play_all(folder, read_variants(tmp_path / "variants.toml"), frozenset(), 64))) == 2
+    assert len(forked) == 2
