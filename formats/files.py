@@ -16,6 +16,10 @@ from pathlib import Path
 
 MOST_DATA_NBYTES = 64 << 20
 """Of a report, of flows or measurements. JSON needs up to 25 times as much memory."""
+MOST_TRACE_NBYTES = 512 << 20
+"""Of a trace of one rank."""
+MOST_SOURCE_NBYTES = 64 << 20
+"""Of a program's source."""
 _CHUNK_NBYTES = 1 << 20
 _KIB, _MIB = 1 << 10, 1 << 20
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from formats.files import MOST_SOURCE_NBYTES, read_bytes
 from phantora_async.config import Config
 
 ENVIRONMENT = ("NCCL_", "PYTORCH_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "CUBLAS_", "CUDA_")
@@ -41,9 +42,9 @@ def describe(config: Config, versions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> str:
-    """Of a script that is one file; empty for a folder."""
+    """Of a script that is one file; empty for a folder, and for a file that is no source."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_bytes(path, MOST_SOURCE_NBYTES)).hexdigest()
     except OSError:
         return ""
 

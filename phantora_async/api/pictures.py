@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.files import MOST_TRACE_NBYTES, read_text
+from formats.json_lines import parse
 from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
 from phantora_async.trace_request import TraceRequest
 
@@ -23,9 +26,16 @@ LANES = {"compute": "tab:blue", "communication": "tab:orange", "copies": "tab:gr
 PARTS = {
     "compute": "tab:blue", "transfer": "tab:orange", "peers": "tab:red", "host_bound": "tab:grey", "idle": "lightgrey",
 }  # fmt: skip
-STEP = "ProfilerStep#"
+STEP = re.compile("ProfilerStep#([0-9]{1,18})")
 Span = tuple[float, float]
 """Begin and length, ms."""
+
+
+class _Event(NamedTuple):
+    name: str
+    category: Any
+    at_us: float
+    for_us: float
 
 
 @dataclass(slots=True)
@@ -124,33 +134,38 @@ def _draw_trace(axes: Any, files: Mapping[int, Path], step: int | None) -> None:
 
 def _read(path: Path, step: int | None) -> _Traced:
     """Kernels that begin in the step; of several steps the last one."""
+    text = read_text(path, MOST_TRACE_NBYTES, UsageError)
     try:
-        events = [one for one in json.loads(path.read_bytes())["traceEvents"] if one.get("ph") == "X"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        events = [_event(one) for one in parse(text, path, UsageError)["traceEvents"] if one.get("ph") == "X"]
+        steps = {int(number[1]): one for one in events if (number := STEP.fullmatch(one.name))}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UsageError(f"{path}: not a trace that can be read ({type(error).__name__}: {error})") from None
-    steps = {
-        int(one["name"].removeprefix(STEP)): one
-        for one in events
-        if one["name"].startswith(STEP) and one["name"].removeprefix(STEP).isdigit()
-    }
     if step is not None and step not in steps:
         raise UsageError(f"step {step}: {path} has steps {', '.join(map(str, sorted(steps))) or 'none'}")
     if steps:
         chosen = steps[max(steps) if step is None else step]
-        found = _Traced(chosen["ts"], chosen["ts"] + chosen["dur"])
+        found = _Traced(chosen.at_us, chosen.at_us + chosen.for_us)
     else:
-        found = _Traced(0.0, max((one["ts"] + one["dur"] for one in events), default=0.0))
+        found = _Traced(0.0, max((one.at_us + one.for_us for one in events), default=0.0))
     for one in events:
         lane = _lane(one)
-        if lane is not None and found.begin_us <= one["ts"] < found.end_us:
-            found.spans[lane].append((one["ts"], one["dur"]))
+        if lane is not None and found.begin_us <= one.at_us < found.end_us:
+            found.spans[lane].append((one.at_us, one.for_us))
     return found
 
 
-def _lane(event: Mapping[str, Any]) -> str | None:
-    match event.get("cat"):
+def _event(given: Mapping[str, Any]) -> _Event:
+    """Raises what a missing key or a value of another type raises."""
+    event = _Event(str(given["name"]), given.get("cat"), float(given["ts"]), float(given["dur"]))
+    if not math.isfinite(event.at_us) or not math.isfinite(event.for_us):
+        raise ValueError("an event without an end")
+    return event
+
+
+def _lane(event: _Event) -> str | None:
+    match event.category:
         case "kernel":
-            return "communication" if event["name"].startswith("nccl") else "compute"
+            return "communication" if event.name.startswith("nccl") else "compute"
         case "gpu_memcpy" | "gpu_memset":
             return "copies"
     return None

@@ -5,5 +5,5 @@ Lives here: what is run (jobs), one run and what it takes (measurement), the his
 (virtual_time).
 Comes in: jobs and numbers of ranks; command lines, ``python -m phantora_async.bench.virtual_time``.
 Goes out: figures, as text, picture and JSON.
-May import: emu.contract, netsim, profiles, coordinator, ingest, liveness, virtual_time, child_process, errors.
+May import: formats, emu.contract, netsim, profiles, coordinator, ingest, liveness, virtual_time, child_process, errors.
 """

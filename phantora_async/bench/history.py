@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from formats.files import MOST_DATA_NBYTES, read_bytes
 from phantora_async.bench.jobs import Job
 from phantora_async.bench.measurement import Point
 from phantora_async.errors import NotWritten
@@ -86,7 +87,7 @@ def append(path: Path, one: Entry) -> None:
 def comparable(path: Path, one: Entry) -> Entry | None:
     """The last entry of the same machine and job. Lines that are no entries are passed over."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_bytes(path, MOST_DATA_NBYTES).decode(errors="replace").splitlines()
     except OSError:
         return None
     for line in reversed(lines):

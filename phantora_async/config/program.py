@@ -21,6 +21,10 @@ def checked_script(text: str) -> str:
         )
     if path.is_dir() and not (path / "__main__.py").is_file():
         raise UsageError(f"script {text} is a directory without __main__.py")
+    if not path.is_dir() and not path.is_file():
+        raise UsageError(
+            f"script {text} is a pipe, a socket or a device: each rank reads the script", "write it to a file"
+        )
     if not os.access(path, os.R_OK):
         raise UsageError(f"script {text} cannot be read")
     return text

@@ -8,6 +8,7 @@ from emu.contract import loading_policy, routing_policy, stated_values
 from emu.contract.loading_policy import LoadingPolicy
 from emu.contract.routing_policy import RoutingPolicy
 from emu.contract.stated_values import StatedValue
+from formats.files import MOST_DATA_NBYTES, MOST_SOURCE_NBYTES, read_bytes
 from phantora_async.errors import UsageError
 
 
@@ -17,6 +18,8 @@ def routing_of(text: str) -> RoutingPolicy:
     if kind == routing_policy.TRACE and rest:
         text = f"{kind}:{Path(rest).absolute()}"
     try:
+        if kind == routing_policy.TRACE and rest:
+            read_bytes(Path(rest), MOST_DATA_NBYTES)  # it is no pipe, and of a size that can be read
         return routing_policy.parse(text)
     except OSError as error:
         raise UsageError(f"--moe {text}: {error.strerror or error}", "name a file that can be read") from None
@@ -42,7 +45,10 @@ def stated_value_of(text: str, script: str) -> StatedValue:
     value = value.for_script(str(Path(script).absolute()))
     for path in (Path(value.file), Path(script).parent / value.file):
         if path.is_file():
-            lines = path.read_bytes().count(b"\n") + 1
+            try:
+                lines = read_bytes(path, MOST_SOURCE_NBYTES).count(b"\n") + 1
+            except OSError as error:
+                raise UsageError(f"--value {text}: {value.file}: {error.strerror}") from None
             if value.line > lines:
                 raise UsageError(f"--value {text}: {value.file} has {lines} lines")
             break

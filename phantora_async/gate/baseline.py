@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from formats.files import read_bytes
 from phantora_async.budget import FIGURES
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.wording import short
@@ -27,15 +28,12 @@ def path_beside(jobs: Path) -> Path:
 def read(path: Path) -> Baseline:
     """Empty if there is no such file. Raises UsageError."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_NBYTES + 1)
+        content = read_bytes(path, MOST_NBYTES)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise UsageError(f"{short(path)}: {error.strerror or error}") from None
     wrong = UsageError(f"{short(path)} is no baseline", "--update writes it anew")
-    if len(content) > MOST_NBYTES:
-        raise wrong
     try:
         told = json.loads(content)
     except (ValueError, RecursionError):

@@ -90,8 +90,4 @@ class LoopWatch:
         """Has every rank that goes round this loop told of it? The first one beyond the limit is not the only one of a
         job, and the message names all.
         """
-        return (
-            len(ranks) >= len(self._connected)
-            or turns >= self._most_turns + MORE_TURNS
-            or over_for_s > PATIENCE_S
-        )
+        return len(ranks) >= len(self._connected) or turns >= self._most_turns + MORE_TURNS or over_for_s > PATIENCE_S

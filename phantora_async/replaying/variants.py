@@ -175,9 +175,7 @@ def play_all(folder: Path, variants: Sequence[Variant], allowed: Allowed, jobs: 
     yield from (by_number[number] for number in range(len(variants)))
 
 
-def _in_processes(
-    count: int, start: Callable[[], None], portions: Sequence[Sequence[Variant]]
-) -> Iterator[Outcome]:
+def _in_processes(count: int, start: Callable[[], None], portions: Sequence[Sequence[Variant]]) -> Iterator[Outcome]:
     """In order. None of the processes is left, however this ends. Raises EnvironmentUnusable."""
     others = set(active_children())
     with ProcessPoolExecutor(count, get_context("fork"), start) as pool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from formats.files import MOST_DATA_NBYTES, read_text
 from phantora_async.errors import UsageError
 from phantora_async.validation.comparison import Figure, Row, summarise
 
@@ -59,10 +60,7 @@ def write_into(path: Path, title: str, text: str) -> None:
     Raises UsageError if the file has no such place.
     """
     begin, end = f"<!-- validate: {title} -->", "<!-- end -->"
-    try:
-        before = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+    before = read_text(path, MOST_DATA_NBYTES, UsageError)
     head, found, rest = before.partition(begin)
     _, closed, tail = rest.partition(end)
     if not found or not closed:

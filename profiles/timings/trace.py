@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from formats.files import read_bytes
+from formats.files import MOST_TRACE_NBYTES, read_bytes
 from profiles.signature import Conv, Copy, Gemm, Kernel, Memset, Rnn, Sdpa, Shape, Signature, format_signature
 
 Event = dict[str, Any]
-MOST_TRACE_NBYTES = 512 << 20
 Span = tuple[float, float]
 """Start and end, in microseconds."""
 DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")

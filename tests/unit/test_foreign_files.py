@@ -14,6 +14,7 @@ import pytest
 from phantora_async import cli
 
 MOST_CPU_S = 3.0
+JOBS = Path(__file__).parents[2] / "examples" / "budgets.toml"
 COMMANDS = {
     "report": ["report", "{}"],
     "compare": ["compare", "{}", "{}"],
@@ -23,6 +24,7 @@ COMMANDS = {
     "network": ["net", "--network", "{}", "--flows", "{}"],
     "flows": ["net", "--network", "dgx-h200", "--flows", "{}"],
     "missing": ["profile", "--missing", "{}"],
+    "loads of experts": ["run", "-n", "1", "--moe", "trace:{}", __file__],
     "merge": ["profiles", "merge", "{}", "{}", "-o", "{}.made.times"],
 }
 
@@ -82,6 +84,26 @@ def test_a_file_that_is_not_what_it_should_be(
     )
     ODD[odd](path)
     assert path.name in refused(capfd, COMMANDS[command], path)
+
+
+@pytest.mark.parametrize(
+    ("command", "odd"),
+    [
+        (["check", str(JOBS), "--baseline", "{}"], "a pipe"),
+        (["check", str(JOBS), "--baseline", "{}"], "a device"),
+        (["check", str(JOBS), "--baseline", "{}"], "a huge file"),
+        (["run", "-n", "1", "--value", "{}:9=1", __file__], "a huge file"),
+        (["run", "-n", "1", "{}"], "a pipe"),
+        (["run", "-n", "1", "{}"], "a device"),
+        (["run", "-n", "1", "{}"], "a socket"),
+    ],
+)
+def test_a_file_that_may_be_missing_or_of_any_content(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, command: list[str], odd: str
+) -> None:
+    path = tmp_path / "odd"
+    ODD[odd](path)
+    assert path.name in refused(capfd, command, path)
 
 
 @pytest.mark.parametrize("command", ["kernel times", "merge"])

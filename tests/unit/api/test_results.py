@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
 from pathlib import Path
@@ -197,8 +198,18 @@ def test_a_picture_of_a_trace_shows_the_work_of_one_step(drawing: Any, tmp_path:
         run.plot_timeline(step=9)
     with pytest.raises(UsageError, match="rank 0: it was not traced"):
         run.plot_timeline(ranks=[0])
-    (tmp_path / "t.rank1.json").write_text('{"traceEvents": [{"ph"')
-    with pytest.raises(UsageError, match=r"t\.rank1\.json: not a trace that can be read"):
+    for text in (
+        '{"traceEvents": [{"ph"',
+        '{"traceEvents": [{"ph": "X"}]}',
+        '{"traceEvents": [{"ph": "X", "name": "a", "ts": 0, "dur": 1e999}]}',
+        '{"traceEvents": [7]}',
+        "[" * 100_000,
+    ):
+        (tmp_path / "t.rank1.json").write_text(text)
+        with pytest.raises(UsageError, match=r"t\.rank1\.json:.* not"):
+            run.plot_timeline()
+    os.truncate(tmp_path / "t.rank1.json", 10 << 30)
+    with pytest.raises(UsageError, match=r"t\.rank1\.json: cannot be read: holds more than 512 MiB"):
         run.plot_timeline()
 
 
