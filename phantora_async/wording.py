@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from signal import Signals
+from typing import Any
 
 
 def compact(ranks: Iterable[int]) -> str:
@@ -40,6 +41,17 @@ _NOT_PRINTED = re.compile(
 def printable(text: str) -> str:
     """The text without anything that a terminal would obey: ``\\x1b[31m`` for the escape that turns text red."""
     return _NOT_PRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def utf8(value: Any) -> Any:
+    """A JSON value without halves of surrogate pairs, which stand for bytes of a path that are not UTF-8."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {utf8(key): utf8(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [utf8(one) for one in value]
+    return value
 
 
 LONGEST_LINE = 1000

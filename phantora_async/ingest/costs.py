@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from emu.contract import records
 from emu.contract.records import CostEntry, CostHeader, RecordError
+from phantora_async.errors import ProtocolError
 from profiles import Cost, CostModel, Source
 
 CAPACITY = 1 << 16
@@ -114,6 +116,21 @@ class Costs:
         self.known[key] = priced
         if priced.cost.source is Source.UNRECOGNISED:
             self._note_unrecognised(priced.signature, priced.cost.unknown)
+
+    def check(self, rank: int, key: int) -> None:
+        """Raises ProtocolError for work of a key that no rank has asked for: nobody knows what it is."""
+        if key not in self.known:
+            raise ProtocolError(rank, f"work of key {key:#x}, whose cost no rank has asked for")
+
+    def launches(self, rank: int, record: records.SegmentContent) -> Counter[int]:
+        """Of a segment, by key. Raises ProtocolError."""
+        try:
+            entries = records.SegmentCost.decode_all(record.payload, 0, record.entries)
+        except RecordError as error:
+            raise ProtocolError(rank, str(error)) from None
+        for entry in entries:
+            self.check(rank, entry.key)
+        return Counter({entry.key: entry.launches for entry in entries})
 
     def priced(self, key: int) -> Priced:
         """What was answered for this key. Raises KeyError for one that no rank has asked for."""

@@ -41,6 +41,8 @@ class ProcessorTime(NamedTuple):
 
 NO_TIME = ProcessorTime(0, 0, 0)
 MOST_STEPS = 1 << 63
+MOST_NBYTES = 1 << 56
+"""Of a GPU's memory."""
 
 
 @dataclass(slots=True)
@@ -267,11 +269,7 @@ class FactBuilder:
     def _segment_content(self, rank: int, record: records.SegmentContent) -> None:
         if record.content in self.segment_contents:
             return
-        try:
-            costs = records.SegmentCost.decode_all(record.payload, 0, record.entries)
-        except RecordError as error:
-            raise ProtocolError(rank, str(error)) from None
-        self.segment_contents[record.content] = Counter({one.key: one.launches for one in costs})
+        self.segment_contents[record.content] = self.costs.launches(rank, record)
 
     def _marker(self, rank: int, record: records.Marker) -> records.Marker:
         self.rank_info[rank].launches.marker(record, self._steps_reached(rank))
@@ -279,6 +277,8 @@ class FactBuilder:
 
     def _memory(self, rank: int, record: records.Memory) -> records.Memory:
         peaks = MemoryPeaks(record.allocated_peak, record.reserved_peak, record.device_peak)
+        if max(peaks) > MOST_NBYTES:
+            raise ProtocolError(rank, f"MEMORY: {max(peaks)} bytes")
         self.rank_info[rank].told_memory = peaks.largest(self.rank_info[rank].told_memory)
         return record
 
@@ -290,7 +290,7 @@ class FactBuilder:
 
     def _launch_counts(self, rank: int, record: records.LaunchCounts) -> records.HostAdvance:
         """Of the counts, virtual time needs to know nothing but the host time before them."""
-        self.rank_info[rank].launches.add(rank, record)
+        self.rank_info[rank].launches.add(rank, record, self.costs.check)
         return records.HostAdvance(records.HOST_ADVANCE, record.site, record.nbytes, record.host_ns, b"")
 
     def _hello(self, rank: int, record: records.Hello) -> records.Hello:

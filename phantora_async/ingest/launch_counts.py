@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from emu.contract import records
@@ -38,14 +38,19 @@ class LaunchCounts:
         """Totals at the end of the last step that virtual time has come to, and of those after it, by number."""
         self._steps = 0
 
-    def add(self, rank: int, record: records.LaunchCounts) -> None:
-        """Raises ProtocolError for a record shorter than it says."""
+    def add(self, rank: int, record: records.LaunchCounts, check: Callable[[int, int], None]) -> None:
+        """`check`: raises ProtocolError for a rank that tells of such a key. Raises it, too, for a record shorter than
+        it says.
+        """
         try:
             counts = records.LaunchCount.decode_all(record.payload, 0, record.entries)
         except RecordError as error:
             raise ProtocolError(rank, str(error)) from None
         for key, launches, slowed_ns in counts:
-            before = self.total.get(key, NONE)
+            before = self.total.get(key)
+            if before is None:
+                check(rank, key)
+                before = NONE
             self.total[key] = Launched(before.launches + launches, before.slowed_ns + slowed_ns)
 
     def marker(self, record: records.Marker, reached: int) -> None:

@@ -21,6 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from phantora_async.entrance import MOST_VISITORS, Entrance
 from phantora_async.pages.page import page
+from phantora_async.wording import utf8
 
 CLOSE_S = 3.0
 """How long viewers may take to receive the last state."""
@@ -54,7 +55,7 @@ class LiveServer:
         self._entrance = Entrance(listening, self)
         self._visits: dict[object, _Visit] = {}
         """By aiohttp's protocol; the oldest one first."""
-        self._html = page({"title": title, "report": None, "notes": [], "live": {}}).encode()
+        self._html = page({"title": title, "report": None, "notes": [], "live": {}}).encode(errors="backslashreplace")
         self._parts: dict[str, tuple[int, bytes]] = {}
         """By name: the version in which it changed last, and JSON."""
         self._version = 0
@@ -88,7 +89,7 @@ class LiveServer:
         self._version += 1
         self.sent_nbytes = 0
         for name, value in parts.items():
-            encoded = orjson.dumps(value)
+            encoded = orjson.dumps(utf8(value))
             known = self._parts.get(name)
             if known is None or known[1] != encoded:
                 self._parts[name] = self._version, encoded

@@ -8,6 +8,7 @@ from typing import Any
 
 from emu.contract import records
 from emu.contract.records import MarkerKind
+from phantora_async.errors import ProtocolError
 from phantora_async.ingest.communicators import Answers
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.recording.given_answers import GivenAnswers
@@ -58,7 +59,7 @@ class Recorder:
         self._missing = ""
 
     def take(self, rank: int, arrived: Sequence[Any], facts: Sequence[Any]) -> None:
-        """Records of one rank in their order, and what virtual time is fed of them."""
+        """Records of one rank in their order, and what virtual time is fed of them. Raises ProtocolError."""
         if self._missing:
             return
         rows, side = self._ranks[rank], self._side[rank]
@@ -66,6 +67,8 @@ class Recorder:
             if record.kind in SIDE:
                 side += _encoded(record)
             elif record.kind == records.HISTORY:
+                if len(record.payload) != record.entries * HISTORY_NBYTES:
+                    raise ProtocolError(rank, "HISTORY: a payload of another size")
                 self._history[rank] += record.payload
             elif record.kind == records.HISTORY_LIST:
                 self._lists.setdefault(record.number, record)

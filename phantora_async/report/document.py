@@ -31,6 +31,7 @@ from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
 from phantora_async.virtual_time import MemoryPeaks, RankSnapshot, Snapshot
 from phantora_async.virtual_time.snapshot import SimulatorFigures
+from phantora_async.wording import utf8
 from profiles import Source
 
 SCHEMA = 1
@@ -134,7 +135,11 @@ def _speculation(figures: SimulatorFigures) -> Document:
 
 def to_json(document: Document) -> bytes:
     """JSON with sorted keys and indentation, so that diff can compare two reports."""
-    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    try:
+        return orjson.dumps(document, option=option)
+    except TypeError:  # a path or an argument that is not UTF-8
+        return orjson.dumps(utf8(document), option=option)
 
 
 def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, ended_well: bool) -> Document:

@@ -180,6 +180,8 @@ class RankTrace:
                     if ranges and ranges[-1].depth == entry.number:
                         todo.append((entry, ranges.pop(), number))
                 case TraceKind.LAUNCH:
+                    if entry.key:
+                        self._costs.check(self._rank, entry.key)
                     self._launched.setdefault(entry.number, []).append(_Launched(entry, external, number))
                     awaited.add(entry.number)
                 case TraceKind.NCCL:

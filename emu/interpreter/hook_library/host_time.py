@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from ctypes import c_char_p, c_int, c_int32, c_uint32, c_uint64
 
@@ -41,7 +42,7 @@ class HostTimeCalls(Library):
 
     def frame_rule(self, file: str, function: str, kind: int) -> None:
         """See emu.interpreter.frame_counter."""
-        self._frame_rule(file.encode(), function.encode(), kind)
+        self._frame_rule(os.fsencode(file), function.encode(), kind)
 
     def count_frames(self, offsets: Sequence[int]) -> bool:
         """In the forker, after the rules: Python functions cost host time from now on. False if this interpreter

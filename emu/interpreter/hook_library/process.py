@@ -48,7 +48,7 @@ class ProcessCalls(Library):
         """In the forker, before torch is imported: reads the emulated device's properties, one `key=value` a line.
         Raises HookError.
         """
-        if self._load(device_file.encode()) != 0:
+        if self._load(os.fsencode(device_file)) != 0:
             raise HookError(f"the hook library rejects {device_file}")
 
     def learn_versions(self) -> None:
@@ -72,7 +72,7 @@ class ProcessCalls(Library):
         """In the rank: connects to the coordinator. `process` tells a rank's processes apart. Raises HookError."""
         if process:
             self._number_process(process)
-        status = self._start(socket_path.encode(), cost_table.encode(), rank, world_size, server, local_rank)
+        status = self._start(os.fsencode(socket_path), os.fsencode(cost_table), rank, world_size, server, local_rank)
         if status == -errno.EAGAIN:
             raise HookError(f"rank {rank}: {NO_PROCESS}; {NO_PROCESS_HINT}")
         if status:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any
@@ -27,7 +28,7 @@ class ScriptLineCalls(Library):
         `offsets` are those of `FrameLayout`; the others are folders, of this package, of the standard library and of
         torch. Returns False if this interpreter does not export the functions that the library takes.
         """
-        folders = (folder.encode() for folder in (ours, stdlib, torch))
+        folders = (os.fsencode(folder) for folder in (ours, stdlib, torch))
         return bool(self._sites((c_int32 * len(offsets))(*offsets), *folders) == 0)
 
     def line(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from ctypes import c_char_p, c_int, c_int64, c_uint64, c_void_p
 from typing import Any
@@ -45,13 +46,13 @@ class SourceCalls(Library):
 
     def open_store(self, folder: str) -> None:
         """In the forker: all ranks keep what their programs give to the device with the process that serves there."""
-        self._store_open(folder.encode())
+        self._store_open(os.fsencode(folder))
 
     def serve_store(self, listener: int, folder: str) -> None:
         """In a process of its own, which keeps what ranks give it. `listener`: a socket that listens in the folder, as
         `STORE_SOCKET`. Returns if it cannot.
         """
-        self._store_serve(listener, folder.encode())
+        self._store_serve(listener, os.fsencode(folder))
 
     def compute_sources(self, run: Callable[[int], None], tell: Callable[[int], None]) -> None:
         """From now on `run(number)` is called where a source of that number is read: on any thread, within the read. It

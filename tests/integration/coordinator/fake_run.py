@@ -13,6 +13,7 @@ from phantora_async.coordinator.run_end import Outcome
 from phantora_async.errors import RunFailure
 from phantora_async.liveness.sleep_detector import Thread
 from phantora_async.run_spec import RunSpec
+from phantora_async.trace_request import TraceRequest
 from profiles import load_cluster, load_gpu, load_host
 
 from .fake_rank import FakeRank
@@ -60,6 +61,17 @@ class Run:
     def limit(self, stall_timeout_s: float) -> None:
         """Before it plays."""
         self.spec = replace(self.spec, stall_timeout_s=stall_timeout_s)
+        self.coordinator = self._make()
+
+    def keep_recording(self, folder: Path) -> None:
+        """Before it plays."""
+        folder.mkdir()
+        self.spec = replace(self.spec, record=folder)
+        self.coordinator = self._make()
+
+    def keep_trace(self, file: Path) -> None:
+        """Of all ranks. Before it plays."""
+        self.spec = replace(self.spec, trace=TraceRequest(file, False, ((0, self.world_size - 1),)))
         self.coordinator = self._make()
 
     async def play(self, *programs: Callable[[FakeRank], Awaitable[None]]) -> Outcome:

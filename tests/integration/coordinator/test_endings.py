@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from emu.contract import records
+from emu.contract.records import TraceKind
 from phantora_async.errors import ExitCode
 
 from .fake_rank import FakeRank
@@ -66,6 +67,14 @@ async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
     assert (await two.play(silent, speaks)).failure is None
 
 
+def launches_of(key: int) -> bytes:
+    return records.LaunchCounts.encode(0, 1, 0, payload=records.LaunchCount.encode(key, 1, 0))
+
+
+def contents_of(key: int) -> bytes:
+    return records.SegmentContent.encode(0, 5, 1, 0, payload=records.SegmentCost.encode(key, 1))
+
+
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
@@ -75,6 +84,9 @@ async def test_a_rank_may_end_without_saying_so(two: Run) -> None:
         (records.CommSplit.encode(0, 1, 77, 0, 0, 0), "rank 1: .*communicator 0x4d is unknown"),
         (records.Cost.encode(0, 1, 0, payload=b"memset;8"), "rank 1: .*COST with key 0"),
         (records.Hello.encode(0, records.VERSION, 1, 2, 0, 1, 1, 0, 0), "rank 1: .*HELLO twice"),
+        (records.Memory.encode(0, 0, 0, 1, 1, 2**63), "rank 1: .*MEMORY: 9223372036854775808 bytes"),
+        (launches_of(77), "rank 1: .*work of key 0x4d, whose cost no rank has asked for"),
+        (contents_of(77), "rank 1: .*work of key 0x4d, whose cost no rank has asked for"),
     ],
 )
 async def test_impossible_records_end_the_run_naming_the_rank(two: Run, sent: bytes, message: str) -> None:
@@ -88,6 +100,30 @@ async def test_impossible_records_end_the_run_naming_the_rank(two: Run, sent: by
     outcome = await two.play(good, bad)
     assert failure_of(outcome).exit_code == ExitCode.INTERNAL
     assert re.match(message, failure_of(outcome).text)
+
+
+async def test_an_impossible_record_of_a_recording(two: Run, tmp_path: Path) -> None:
+    """It is checked when it comes: later there would be nothing but a recording that cannot be written."""
+    two.keep_recording(tmp_path / "recording")
+
+    async def bad(rank: FakeRank) -> None:
+        rank.say(records.History.encode(0, 1, 0, payload=b"12345678"))
+        await rank.hear(records.CLOCK)
+
+    outcome = await two.play(bad, bad)
+    assert "impossible record: HISTORY: a payload of another size" in failure_of(outcome).text
+
+
+async def test_an_impossible_record_of_a_trace(two: Run, tmp_path: Path) -> None:
+    two.keep_trace(tmp_path / "trace.json")
+
+    async def bad(rank: FakeRank) -> None:
+        entry = records.TraceEntry.encode(TraceKind.LAUNCH, 1, 0, 77, 10, 1, 1)
+        rank.say(records.Trace.encode(0, 1, 0, 0, payload=entry))
+        await rank.clock(after=10)
+
+    outcome = await two.play(bad, bad)
+    assert "impossible record: work of key 0x4d, whose cost no rank has asked for" in failure_of(outcome).text
 
 
 async def test_another_version_is_refused(tmp_path: Path) -> None:

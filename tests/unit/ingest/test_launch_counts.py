@@ -12,6 +12,13 @@ from phantora_async.errors import ProtocolError
 from phantora_async.ingest.launch_counts import LaunchCounts, Launched
 
 SLOWED_NS = 7
+
+
+def check(rank: int, key: int) -> None:
+    if not 1 <= key <= 3:
+        raise ProtocolError(rank, f"key {key}")
+
+
 MOST = 1 << 62
 """Of each launch."""
 
@@ -33,9 +40,9 @@ def step() -> Any:
 def test_launches_between_steps_leave_out_those_before_and_after() -> None:
     counts = LaunchCounts()
     for launches in ({"k1": 100}, {"k1": 1, "k2": 5}, {"k1": 2}, {"k1": 4, "k3": 1}):
-        counts.add(0, told(**launches))
+        counts.add(0, told(**launches), check)
         counts.marker(step(), reached=MOST)
-    counts.add(0, told(k1=1000))
+    counts.add(0, told(k1=1000), check)
     assert counts.total == launched({1: 1107, 2: 5, 3: 1})
     assert counts.between_steps(0, 3) == launched({1: 7, 2: 5, 3: 1})
     assert counts.between_steps(2, 3) == launched({1: 4, 3: 1})
@@ -44,7 +51,7 @@ def test_launches_between_steps_leave_out_those_before_and_after() -> None:
 def test_counts_at_a_step_that_is_not_kept_are_not_known() -> None:
     counts = LaunchCounts()
     for _ in range(6):
-        counts.add(0, told(k1=1))
+        counts.add(0, told(k1=1), check)
         counts.marker(step(), reached=MOST)
     assert counts.between_steps(2, 5) == launched({1: 3})
     assert counts.between_steps(3, 5) is None
@@ -54,7 +61,7 @@ def test_counts_at_a_step_that_is_not_kept_are_not_known() -> None:
 def test_counts_of_a_rank_that_is_ahead_are_those_of_the_steps_that_were_simulated() -> None:
     counts = LaunchCounts()
     for step_ends in range(6):
-        counts.add(0, told(k1=10**step_ends))
+        counts.add(0, told(k1=10**step_ends), check)
         counts.marker(step(), reached=min(step_ends, 4))
     assert counts.between_steps(2, 3) == launched({1: 1000})
     assert counts.between_steps(2, 5) == launched({1: 111000})
@@ -64,4 +71,10 @@ def test_counts_of_a_rank_that_is_ahead_are_those_of_the_steps_that_were_simulat
 def test_a_record_that_is_too_short_is_refused() -> None:
     record = told(k1=1)._replace(entries=2)
     with pytest.raises(ProtocolError, match="rank 3"):
-        LaunchCounts().add(3, record)
+        LaunchCounts().add(3, record, check)
+
+
+def test_launches_of_a_cost_that_nobody_has_asked_for() -> None:
+    """They would have no signature in the report."""
+    with pytest.raises(ProtocolError, match="key 9"):
+        LaunchCounts().add(3, told(k1=1, k9=1), check)
