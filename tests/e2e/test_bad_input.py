@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -86,6 +87,21 @@ def test_a_full_disk_takes_the_report_and_no_more(tmp_path: Path) -> None:
     assert "ran" in done.stdout
     assert "simulated" in done.stdout, "what was simulated is not lost"
     assert Path("/dev/full").is_char_device()
+
+
+@pytest.mark.torch
+def test_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    """Of the script, its argument and the run directory."""
+    needs_torch()
+    script, run_dir = tmp_path / os.fsdecode(b"a\xff.py"), tmp_path / os.fsdecode(b"r\xe9")
+    script.write_text("import torch\nprint('got', torch.ones(4, device='cuda').sum().item())\n")
+    arguments = ("--run-dir", str(run_dir), str(script), os.fsdecode(b"\xfe"))
+    done = phantora("run", "-n", "1", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done
+    assert "got 4.0" in done.stdout
+    shown = phantora("report", str(run_dir), "--html", "page.html", cwd=tmp_path)
+    assert shown.returncode == 0, shown
+    assert json.loads((run_dir / "report.json").read_text())["run"]["script"].endswith("a\\udcff.py")
 
 
 @pytest.mark.torch

@@ -216,6 +216,12 @@ async def test_viewers_are_sent_what_changes(server: LiveServer, client: aiohttp
         await client.get(server.url)
 
 
+async def test_a_path_that_is_not_utf_8_is_shown(server: LiveServer, client: aiohttp.ClientSession) -> None:
+    server.publish({"script": "a\udcff.py"})
+    async with client.get(events_of(server)) as one:
+        assert await next_event(one.content) == ("message", {"script": "a\\udcff.py"})
+
+
 async def test_a_browser_that_disconnects_is_forgotten(server: LiveServer, client: aiohttp.ClientSession) -> None:
     looks = asyncio.create_task(server.somebody_looks())
     response = await client.get(events_of(server))

@@ -307,3 +307,8 @@ def test_what_had_no_room_to_be_kept_is_said() -> None:
     figures = {"wall_s": 1.0, "coordinator_cpu_s": 1.0, "coordinator_peak_rss_nbytes": 1, "rank_private_nbytes": None}
     said = text._simulator(figures | {"kept": kept})
     assert "for all ranks: 5 MB (limit 5 MB); 2 MB more were not kept and read as 0" in said
+
+
+def test_a_path_that_is_not_utf_8_is_written() -> None:
+    told = {"script": "a\udcff.py", "b": [1, None, {"c": ("x", 0.5)}]}
+    assert json.loads(to_json(told)) == {"script": "a\\udcff.py", "b": [1, None, {"c": ["x", 0.5]}]}
