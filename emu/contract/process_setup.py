@@ -27,6 +27,11 @@ def adopt_orphans() -> None:
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def spare_file() -> int:
+    """A descriptor to close when a connection is to be refused and no other one can be opened."""
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
 def fix_addresses() -> None:
     """Turns address randomisation off for the next program that this process executes, if the kernel permits it.
 

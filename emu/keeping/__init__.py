@@ -5,5 +5,5 @@ servers keeps the pieces (`keeper`); ranks ask it (`client`). Bytes are in seale
 servers see read-only.
 Comes in: bytes that a rank has computed, under a key that names all that they follow from.
 Goes out: the same bytes, in every rank that asks for the key.
-May import: the standard library.
+May import: emu.contract.
 """

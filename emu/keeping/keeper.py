@@ -23,6 +23,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from ..contract.process_setup import spare_file
 from .client import LIMIT_NBYTES, SEALS, folder_of, path_of
 
 _CHUNK_NBYTES = 1 << 30
@@ -81,8 +82,7 @@ class _Keeper:
         self._by_key: dict[str, _Piece] = {}
         self._by_number: dict[int, _Piece] = {}
         self._next = 0
-        self._spare: int | socket.socket = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        """A descriptor to refuse a connection with, when there is no other one."""
+        self._spare = spare_file()
 
     def serve_ready(self) -> None:
         for descriptor, _ in self._poll.poll():
@@ -103,9 +103,9 @@ class _Keeper:
 
     def _refuse(self) -> None:
         """The rank keeps its pages to itself. A connection that nobody takes would be ready again at once."""
-        os.close(self._spare if isinstance(self._spare, int) else self._spare.detach())
-        self._spare = self._listener.accept()[0]
-        self._spare.shutdown(socket.SHUT_RDWR)
+        os.close(self._spare)
+        self._listener.accept()[0].close()
+        self._spare = spare_file()
 
     def _serve(self, process: _Process) -> None:
         came: list[int] = []

@@ -5,6 +5,7 @@ each rank ended, and ends with the last.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ from typing import NoReturn
 
 from ..contract.job import Job, Seat
 from ..contract.messages import ControlSocket
-from ..contract.process_setup import NO_PROCESS, NO_PROCESS_HINT, adopt_orphans
+from ..contract.process_setup import NO_PROCESS, NO_PROCESS_HINT, adopt_orphans, spare_file
 from ..contract.records import ExitKind
 from ..interpreter import real_time
 from . import launching, processes, rank, warm_children
@@ -25,6 +26,8 @@ from .prepare import Prepared
 
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred: process id, user id, group id."""
+NO_FILES = (errno.EMFILE, errno.ENFILE)
+"""A process that a rank wants to start is refused, and the run goes on."""
 
 
 def main(
@@ -108,6 +111,8 @@ class _Server:
             signal.signal(number, lambda number, _: self._signals.add(number))
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         self._listener = launching.listen(job, index)
+        self._spare = spare_file()
+        """A file to close when no other one can be opened."""
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
         self._poll.register(self._listener, select.POLLIN)
@@ -146,6 +151,7 @@ class _Server:
         self._control.close()
         self._orders.close()
         self._listener.close()
+        os.close(self._spare)
         os.close(self._wakeup)
         os.close(self._wake)
         for child in self._children.values():
@@ -181,8 +187,7 @@ class _Server:
         if descriptor == self._wakeup:
             os.read(self._wakeup, 4096)
         elif descriptor == self._listener.fileno():
-            stub, _ = self._listener.accept()
-            self._fork_for(stub)
+            self._take_in()
         elif descriptor == self._orders.fileno():
             self._tell_end()
         else:
@@ -191,6 +196,20 @@ class _Server:
                     self._pass_signal(child, child.stub)
                 elif descriptor == child.joined.fileno():
                     self._note_rank(child)
+
+    def _take_in(self) -> None:
+        try:
+            stub, _ = self._listener.accept()
+        except OSError as error:
+            if error.errno not in NO_FILES:
+                raise
+            os.close(self._spare)
+            stub, _ = self._listener.accept()
+            warm_children.answer_no_files(stub)
+            stub.close()
+            self._spare = spare_file()
+        else:
+            self._fork_for(stub)
 
     def _fork_for(self, stub: socket.socket) -> None:
         asking = _peer(stub)
@@ -210,7 +229,15 @@ class _Server:
         self._forked += 1
         # A rank that executes Python in its place is the stub now, and stays a rank.
         seat = self._ranks.get(asking) or request.seat(self._job, self._index)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            if error.errno not in NO_FILES:
+                raise
+            warm_children.answer_no_files(stub)
+            request.close()
+            stub.close()
+            return
         pid = os.fork()
         if pid == 0:
             self._leave()

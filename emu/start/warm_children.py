@@ -46,6 +46,8 @@ class _Answer(IntEnum):
     EXITED = 1
     KILLED = 2
     FORKED = 3
+    NO_FILES = 4
+    """The server cannot open as many files as its children need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,10 @@ def receive(connection: socket.socket) -> Request | None:
     descriptors: list[int] = []
     connection.settimeout(PATIENCE_S)
     try:
-        head, descriptors, _, _ = socket.recv_fds(connection, _NUMBER.size, _MAX_DESCRIPTORS)
+        head, descriptors, flags, _ = socket.recv_fds(connection, _NUMBER.size, _MAX_DESCRIPTORS)
+        if flags & socket.MSG_CTRUNC:
+            answer_no_files(connection)
+            raise ValueError("its descriptors have not come")
         left = _NUMBER.unpack(head)[0]
         if left > MOST_NBYTES:
             raise ValueError("longer than arguments and environment can be")
@@ -153,6 +158,11 @@ def _decode(data: bytes, descriptors: list[int]) -> Request:
 
 def answer_not_taken(connection: socket.socket) -> None:
     _send(connection, _Answer.NOT_TAKEN, 0)
+
+
+def answer_no_files(connection: socket.socket) -> None:
+    """Whatever the stub says besides is not read."""
+    _send(connection, _Answer.NO_FILES, 0)
 
 
 def answer_forked(connection: socket.socket, pid: int) -> None:

@@ -30,7 +30,7 @@
 extern char **environ;
 
 enum { MAX_DESCRIPTORS = 250, CANNOT = 127, BROKEN = 70 };
-enum answer { NOT_TAKEN, EXITED, KILLED, FORKED };
+enum answer { NOT_TAKEN, EXITED, KILLED, FORKED, NO_FILES };
 static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGALRM};
 
 static int server = -1;
@@ -191,7 +191,8 @@ int main(int argc, char **argv) {
             sigaction(passed_on[i], &action, NULL);
     }
     uint32_t answer[2];
-    if (!send_request(argv) || !receive(answer)) return BROKEN;
+    if (!send_request(argv)) shutdown(server, SHUT_WR); /* a server that has refused does not read on */
+    if (!receive(answer)) return BROKEN;
     if (answer[0] == FORKED) {
         name_after(answer[1]);
         if (!receive(answer)) return BROKEN;
@@ -199,6 +200,11 @@ int main(int argc, char **argv) {
     if (answer[0] == NOT_TAKEN) {
         close(server);
         return real_interpreter(argv); /* execv resets the handlers */
+    }
+    if (answer[0] == NO_FILES) {
+        fprintf(stderr,
+                "phantora-async: no further process: the emulated server may not open more files (ulimit -n)\n");
+        return BROKEN;
     }
     return answer[0] == KILLED ? end_by((int)answer[1]) : (int)answer[1];
 }

@@ -6,6 +6,7 @@ descriptor, output to stdout and stderr.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -41,7 +42,7 @@ def main(descriptor: int, parent: int) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     options = pickle.loads(sys.stdin.buffer.read())
-    with open(descriptor, "wb") as result:
+    with contextlib.suppress(BrokenPipeError), open(descriptor, "wb") as result:  # it has been killed meanwhile
         ended = _ended(options)
         sys.stdout.flush()
         sys.stderr.flush()

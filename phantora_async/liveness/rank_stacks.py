@@ -11,6 +11,8 @@ from pathlib import Path
 from emu.contract import stack_request
 from phantora_async.ingest.call_sites import Line, Site, innermost
 
+MOST_NBYTES = 16 << 20
+"""Of a rank's stacks: a thousand threads need 10 MiB at most."""
 _LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 
 
@@ -54,21 +56,26 @@ class Stacks:
         """The stack of its main thread, innermost line first; empty as ``where`` says."""
         if rank not in self._asked:
             return []
-        try:
-            return main_thread(self._path(rank).read_text(errors="replace"))
-        except OSError:
-            return []
+        return main_thread(self._written(rank).decode(errors="replace"))
 
     def keep(self, run_dir: Path) -> dict[int, Path]:
         """Copies what was written into the run directory; the files by rank."""
         kept = {}
         for rank in self._asked:
             with contextlib.suppress(OSError):
-                if self._size(rank):
+                if written := self._written(rank):
                     file = run_dir / f"rank{rank}.stack"
-                    file.write_bytes(self._path(rank).read_bytes())
+                    file.write_bytes(written)
                     kept[rank] = file
         return kept
+
+    def _written(self, rank: int) -> bytes:
+        """The file's begin: the rank's script could make it as large as it likes."""
+        try:
+            with self._path(rank).open("rb") as file:
+                return file.read(MOST_NBYTES)
+        except OSError:
+            return b""
 
     def _path(self, rank: int) -> Path:
         return Path(stack_request.path_of(str(self._folder), rank))

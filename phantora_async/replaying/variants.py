@@ -180,8 +180,8 @@ def _in_processes(count: int, start: Callable[[], None], portions: Sequence[Sequ
     others = set(active_children())
     with ProcessPoolExecutor(count, get_context("fork"), start) as pool:
         try:
-            for portion in pool.map(_play, portions):
-                yield from portion
+            for played in [pool.submit(_play, portion) for portion in portions]:
+                yield from played.result()
         except BaseException as error:
             for process in set(active_children()) - others:
                 process.kill()  # the pool would wait for them, and for ever if it could not fork all

@@ -141,3 +141,22 @@ def test_sigterm_before_the_run_has_begun_leaves_no_folder(tmp_path: Path) -> No
     ended = subprocess.run(command, env=os.environ | {"TMPDIR": str(folder)}, capture_output=True, text=True)
     assert ended.returncode == 130, ended.stderr
     folder.rmdir()  # which is an error if something is left in it
+
+
+def test_a_server_that_may_not_open_more_files(run: Run, tmp_path: Path) -> None:
+    """A program of the script is refused, with a message, and the server goes on."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, resource, subprocess, sys\n"
+        "server = os.getppid()\n"
+        "used = {int(name) for name in os.listdir(f'/proc/{server}/fd')}\n"
+        "free = next(number for number in range(4096) if number not in used)\n"
+        "before = resource.prlimit(server, resource.RLIMIT_NOFILE)\n"
+        "for limit in (free, free + 1, free + 4, before[0]):\n"
+        "    resource.prlimit(server, resource.RLIMIT_NOFILE, (limit, before[1]))\n"
+        "    print('CHILD', subprocess.run([sys.executable, '-c', 'pass']).returncode, flush=True)\n"
+    )
+    done = run(script, n=1)
+    assert done.exit_code == 0, done.output
+    assert re.findall(r"CHILD (\d+)", done.log(0)) == ["70", "70", "70", "0"]
+    assert done.log(0).count("the emulated server may not open more files (ulimit -n)") == 3

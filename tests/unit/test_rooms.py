@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "emu.real_run": ["emu.contract", "emu.start.early_end", "emu.start.program", "emu.start.script"],
     "emu.gpubench": ["emu.contract"],
     "emu.servers": ["emu.contract"],
-    "emu.keeping": [],
+    "emu.keeping": ["emu.contract"],
     "emu.weights": ["emu.interpreter", "emu.interpreter.hook_library", "emu.keeping", "emu.private"],
     "emu.preload": ["emu.contract", "emu.private"],
     "emu.loading": ["emu.clock", "emu.contract", "emu.interpreter", "emu.interpreter.hook_library", "emu.private"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import struct
 
@@ -36,6 +37,26 @@ def test_a_stub_is_understood() -> None:
     found.close()
     os.close(out)
     os.close(into)
+
+
+def test_a_server_without_descriptors_says_so() -> None:
+    """The kernel drops what the server cannot take."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        socket.send_fds(theirs, [GOOD], [1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (first_free(), before[1]))
+        try:
+            assert warm_children.receive(ours) is None
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert struct.unpack("II", theirs.recv(8)) == (4, 0)
+
+
+def first_free() -> int:
+    descriptor = os.dup(0)
+    os.close(descriptor)
+    return descriptor
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 import phantora_async
 from phantora_async import errors
 from phantora_async.api.results import Run
+from phantora_async.api.running import BOOTSTRAP
 from phantora_async.errors import EnvironmentUnusable, NotWritten, PhantoraError, UsageError
+from phantora_async.options import RunOptions
 
 from ..report.test_report import document, train
 from ..virtual_time.scripted import scripts
@@ -231,3 +234,14 @@ def test_errors_come_whole_from_another_process(error: PhantoraError) -> None:
     assert str(again) == str(error)
     assert vars(again) == vars(error)
     assert again.exit_code == error.exit_code
+
+
+def test_whoever_has_started_a_run_is_killed() -> None:
+    """Nobody takes the result: the run's process ends without a word."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-c", BOOTSTRAP, str(Path(__file__).parents[3]), str(write), str(os.getpid())]
+    options = pickle.dumps(RunOptions("no such script.py"))
+    done = subprocess.run(command, input=options, pass_fds=[write], capture_output=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

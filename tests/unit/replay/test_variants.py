@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from multiprocessing import active_children
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from phantora_async.recording import load
 from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
 from phantora_async.replaying.replay import replay
 from phantora_async.replaying.table import as_csv, as_text
-from phantora_async.replaying.variants import play_all, read_variants
+from phantora_async.replaying.variants import Player, play_all, read_variants
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
 from .recordings import record
@@ -121,3 +122,11 @@ def test_no_more_processes_than_there_is_work_for(
     monkeypatch.setattr(os, "fork", lambda: (forked.append(pid) if (pid := REAL_FORK()) else None, pid)[1])
     assert len(list(play_all(folder, read_variants(tmp_path / "variants.toml"), frozenset(), 64))) == 2
     assert len(forked) == 2
+
+
+def test_a_process_that_is_killed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "variants.toml").write_text(GRID)
+    monkeypatch.setattr(Player, "play", lambda player, variant: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(EnvironmentUnusable, match="a process that replays variants was ended"):
+        list(play_all(folder, read_variants(tmp_path / "variants.toml"), frozenset(), 2))
+    assert active_children() == []
