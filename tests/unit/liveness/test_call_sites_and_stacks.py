@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
-from emu.contract import installed, records
+from emu.contract import installed, records, stack_request
 from phantora_async.ingest.call_sites import Line, Site, from_record, innermost, texts
-from phantora_async.liveness.rank_stacks import Stacks, crash_site, main_thread
+from phantora_async.liveness.rank_stacks import MOST_NBYTES, Stacks, crash_site, main_thread
 
 PACKAGES = "/opt/venv/lib/python3.12/site-packages"
 OURS = f"{installed.EMU}/start/rank.py"
@@ -67,6 +68,23 @@ def test_a_rank_without_a_file_is_never_signalled(tmp_path: Path) -> None:
     assert stacks.complete()
     assert stacks.where(0) is None
     assert stacks.keep(tmp_path) == {}
+
+
+def test_a_stack_of_any_size_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    """The file is one that the rank's script can write to."""
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    path = Path(stack_request.path_of(str(folder), 0))
+    path.touch()
+    stacks = Stacks(folder)
+    ended = subprocess.Popen(["true"])
+    stacks.ask(0, ended.pid)
+    ended.wait()
+    path.write_text(DUMP)
+    os.truncate(path, 1 << 40)
+    assert str(stacks.where(0)).startswith("/home/user/train.py:17 in load")
+    (kept,) = stacks.keep(tmp_path).values()
+    assert kept.stat().st_size == MOST_NBYTES
 
 
 def test_a_fault_s_place_is_read_from_the_log(tmp_path: Path) -> None:
