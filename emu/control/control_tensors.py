@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import sys
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -43,6 +43,13 @@ UNKNOWN, KNOWN, PENDING, ASSUMED, KEPT = range(5)
 """As emu/hook/data/strided.c has them."""
 
 
+class _Alone(threading.local):
+    """Of a thread."""
+
+    on = False
+    """Is a kernel being called for its time alone? What it reads decides nothing."""
+
+
 class ControlTensors:
     """The small tensors of one process."""
 
@@ -68,11 +75,11 @@ class ControlTensors:
         self._choices = False
         self.nested = False
         """Is a kernel being called whose operation is computed later? Then operations that it calls are not."""
+        self.alone = _Alone()
         self.any_size: OrderedDict[int, None] = OrderedDict()
         """By the address of their memory: tensors that count as small whatever their size."""
         self.unused_choices: dict[int, tuple[weakref.ref[Tensor], Callable[[], None]]] = {}
         """By the address of their memory: indices that the routing policy chose; what to call when they are used."""
-        self._bytes = torch.uint8
         names = changes.usable("op ranges")
         self._enable_record_function: Callable[[bool], object] = (
             (lambda on: None) if names is None else names.get("_enable_record_function")
@@ -221,72 +228,8 @@ class ControlTensors:
     def wait(self, tensors: Iterable[Tensor]) -> None:
         """Waits until none of the tensors is pending."""
         for tensor in tensors:
-            self.hook.data_wait(*_span(tensor))
-
-    def warn_of_unknown_read(self, tensor: Tensor, state: int = UNKNOWN, target: Tensor | None = None) -> None:
-        """The program reads values that nobody computed. Integers and bools are worth a warning, and large tensors,
-        which may be saved; small floats are not: a training script prints its loss. The hook library counts all.
-        `target`: the tensor of the host's that they are copied to.
-        """
-        if tensor.dtype in self.integers and self.hook.data_chosen(*_span(tensor)):
-            self.reads.decisions.count_check()
-            return
-        if state == UNKNOWN and self.reads.checkpoints.writing:
-            self.reads.checkpoints.note_written(min(self.hook.data_unknown(*_span(tensor)), tensor.nbytes))
-            return
-        large = tensor.numel() > self.float_limit_numel or tensor.dtype == self._bytes
-        if state == UNKNOWN and large and self._warn_of_tensor_read(tensor, target):
-            return
-        if tensor.is_floating_point() or tensor.is_complex() or _prints_floats():
-            return
-        if state == UNKNOWN and self.is_padded(tensor):
-            return
-        if state == ASSUMED and tensor.element_size() == 1 and self.reads.decisions.by_torch():
-            return  # bools: a check for overflow, or of a distribution's arguments, which finds nothing
-        if _copies_storage():
-            return
-        line = self.hook.line()
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        if line:
-            self.reads.decisions.count(line)
-        values = "they follow from values taken as finite" if state == ASSUMED else "0 was read"
-        self.hook.warn_once(
-            f"read {line}",
-            f"{line or 'the script'} reads {dtype} values that depend on kernels that are not executed: {values}, and "
-            f"what the program decides by them may differ from a GPU's{self.reads.how_to_state(line)}",
-        )
-
-    def warn_of_choice_read(self) -> None:
-        """The program reads what follows from a choice that it made by scores that nobody computed."""
-        self.hook.count_read()
-        line = self.hook.line()
-        if line:
-            self.reads.decisions.count(line)
-        self.hook.warn_once(
-            f"read {line}",
-            f"{line or 'the script'} reads a choice (argmax, topk, multinomial ...) among scores that are not "
-            "computed, or what follows from it: the policy of --moe has chosen, so an accuracy means nothing"
-            f"{self.reads.how_to_state(line)}",
-        )
-
-    def is_padded(self, tensor: Tensor) -> bool:
-        """Is it a buffer of bytes that an object collective of torch.distributed reads? Nobody has written its end."""
-        if tensor.dtype != self._bytes or not self.hook.data_any(*_span(tensor)):
-            return False
-        return self.reads.decisions.by_torch() and not _copies_storage()
-
-    def _warn_of_tensor_read(self, tensor: Tensor, target: Tensor | None) -> bool:
-        """False if the tensor's dtype decides. Whole storages are read as bytes; so are buffers of object collectives,
-        whose end nobody has written.
-        """
-        if not tensor.is_contiguous() or not (tensor.element_size() == 1 or tensor.is_floating_point()):
-            return False
-        address, nbytes = _span(tensor)
-        unknown = self.hook.data_unknown(address, nbytes)
-        if tensor.element_size() == 1 and unknown < nbytes and not tensor.is_floating_point():
-            return False
-        self.reads.checkpoints.note_read(target, nbytes, unknown)
-        return True
+            place = Place(tensor)
+            self.hook.data_wait(place.address, place.nbytes)
 
     # ---- computing -------------------------------------------------------------------------------------------------
     def unrecorded(self, work: Callable[[], Any]) -> Any:
@@ -359,30 +302,6 @@ class ControlTensors:
         self.unrecorded(self._deferred.pop(number))
 
 
-def _prints_floats() -> bool:
-    """Is the program printing a floating-point tensor? PyTorch then asks which of its numbers are finite."""
-    frame: Any = sys._getframe(2)
-    for _ in range(12):
-        if frame is None:
-            return False
-        if frame.f_code.co_name == "__init__" and frame.f_globals.get("__name__") == "torch._tensor_str":
-            return bool(getattr(frame.f_locals.get("self"), "floating_dtype", False))
-        frame = frame.f_back
-    return False
-
-
-def _copies_storage() -> bool:
-    """Is it a storage that is copied, as torch.save does? Its bytes stand for values of any dtype."""
-    frame: Any = sys._getframe(2)
-    for _ in range(6):
-        if frame is None:
-            return False
-        if frame.f_code.co_name == "cpu" and frame.f_globals.get("__name__") == "torch.storage":
-            return True
-        frame = frame.f_back
-    return False
-
-
 _MARKS = {UNKNOWN: 0, KNOWN: 1, ASSUMED: 2}
 
 
@@ -391,8 +310,3 @@ def _dimensions(place: Place) -> tuple[int, Any, Any]:
         return 1, (ctypes.c_int64 * 1)(place.nbytes // place.item), (ctypes.c_int64 * 1)(1)
     n = len(place.sizes)
     return n, (ctypes.c_int64 * n)(*place.sizes), (ctypes.c_int64 * n)(*place.strides)
-
-
-def _span(tensor: Tensor) -> tuple[int, int]:
-    place = Place(tensor)
-    return place.address, place.nbytes

@@ -7,6 +7,7 @@ than call the kernel. A new tensor's bytes are unknown because PyTorch's allocat
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import op_rules
@@ -28,7 +29,7 @@ def any_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         control.integers,
     )
     last = len(numbers.places) > 1 or numbers.places[:1] != (0,)
-    check = op_rules.INDEX_CHECKS.get(op.name)
+    check = op_rules.INDEX_CHECKS.get(operation._schema.name)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         if control.nested:
@@ -102,32 +103,49 @@ def mode(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     return any_op(control, operation, outputs)
 
 
-def check_indices(
-    control: ControlTensors, name: str, where: tuple[int, int, int | None], args: tuple[Any, ...]
-) -> None:
+def check_indices(control: ControlTensors, name: str, check: op_rules.IndexCheck, args: tuple[Any, ...]) -> None:
     """Raises DeviceAssert if an index is known to be out of range."""
-    indices, indexed, dim = args[where[0]], args[where[1]], where[2]
-    if not control.is_small(indices) or control.state_of(Place(indices)) != KNOWN or not indices.numel():
-        return
-    dimension = 1 if dim is None and indexed.dim() > 1 else args[dim] if dim else 0
-    size = indexed.size(dimension) if indexed.dim() else 1
-    ignored = args[4] if dim is None and len(args) > 4 else None
+    ignored = args[4] if check.along is op_rules.Along.CLASSES and len(args) > 4 else None
+    for indices, size in _indices(check, args):
+        if not control.is_small(indices) or not indices.numel():
+            continue
+        if indices.is_cuda and control.state_of(Place(indices)) != KNOWN:
+            continue
+        least = -size if check.from_end else 0
 
-    def out_of_range() -> bool:
-        view = control.host_view(indices)
-        wrong = (view < 0) | (view >= size)
-        if ignored is not None:
-            wrong &= view != ignored
-        return bool(wrong.any())
+        def out_of_range(indices: Tensor = indices, least: int = least, size: int = size) -> bool:
+            values = control.host_view(indices) if indices.is_cuda else indices
+            wrong = (values < least) | (values >= size)
+            if ignored is not None:
+                wrong &= values != ignored
+            return bool(wrong.any())
 
-    try:
-        if control.unrecorded(out_of_range):
-            raise DeviceAssert(
-                f"CUDA error: device-side assert triggered: an index of {name.removeprefix('aten::')} is out of range: "
-                f"expected 0 to {size - 1}"
-            )
-    except NoHostView:
-        return
+        try:
+            if control.unrecorded(out_of_range):
+                raise DeviceAssert(
+                    f"CUDA error: device-side assert triggered: an index of {name.removeprefix('aten::')} is out of "
+                    f"range: expected {least} to {size - 1}"
+                )
+        except NoHostView:
+            continue
+
+
+def _indices(check: op_rules.IndexCheck, args: tuple[Any, ...]) -> Iterator[tuple[Tensor, int]]:
+    """A call's tensors of indices, and of how many elements each chooses."""
+    indexed, indices = args[0], args[check.indices]
+    along = op_rules.Along
+    if check.along is along.ALL:
+        yield indices, indexed.numel()
+    elif check.along is not along.EACH:
+        dim = {along.FIRST: 0, along.ARGUMENT: args[1], along.CLASSES: int(indexed.dim() > 1)}[check.along]
+        yield indices, indexed.size(dim) if indexed.dim() else 1
+    else:
+        dim = 0
+        for one in indices:
+            mask = one is not None and one.element_size() == 1
+            if one is not None and not mask:
+                yield one, indexed.size(dim)
+            dim += one.dim() if mask else 1
 
 
 def all_of(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:

@@ -44,6 +44,7 @@ _OWN: dict[str, Maker] = {
     "aten::_unique2": host_reads.unique,
     "aten::unique_dim": host_reads.unique,
     "aten::unique_consecutive": host_reads.unique,
+    "aten::unique_dim_consecutive": host_reads.unique,
     "aten::bernoulli_.Tensor": fills.bernoulli_of_tensor,
     **dict.fromkeys(choices.NORMALS, choices.normal_of_tensors),
     "aten::native_dropout": fills.dropout,

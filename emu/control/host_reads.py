@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import references
+from . import read_warnings, references
 from .computed_op import ComputedOp, DeviceAssert, Kernel, as_tuple
 from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
 from .host_views import NoHostView, Place
@@ -21,6 +21,8 @@ def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     import torch
 
     def call(keyset: Any, tensor: Tensor) -> Any:
+        if control.alone.on:
+            return kernel(keyset, tensor)
         control.use([tensor])
         value = kernel(keyset, tensor)  # waits for the GPU, and for bytes that have yet to arrive
         place = Place(tensor)
@@ -33,10 +35,10 @@ def item(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             return value
         stated = reads.stated_value(tensor)
         if stated is None and chosen:
-            control.warn_of_choice_read()
+            read_warnings.of_choice(control)
             return value
         if stated is None:
-            control.warn_of_unknown_read(tensor, state)
+            read_warnings.of_unknown(control, tensor, state)
         else:
             value = control.unrecorded(lambda: torch.tensor(stated, dtype=tensor.dtype, device="cpu").item())
         reads.note(tensor, value, stated=stated is not None)
@@ -74,7 +76,7 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
             control.wait([source])
         place = Place(source)
         state = control.hook.data_read_state(place.address, place.nbytes)
-        if state == UNKNOWN and control.is_padded(source):
+        if state == UNKNOWN and read_warnings.is_padded(control, source):
             return _kernel_alone(control, kernel, keyset, target, source, non_blocking)
         before = control.hook.reads_counted()
         result = kernel(keyset, target, source, non_blocking)
@@ -84,10 +86,10 @@ def copy(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if state in (UNKNOWN, ASSUMED) or chosen:
             stated = reads.stated_value(source)
             if stated is None and chosen:
-                control.warn_of_choice_read()
+                read_warnings.of_choice(control)
                 return result
             if stated is None:
-                control.warn_of_unknown_read(source, state, target)
+                read_warnings.of_unknown(control, source, state, target)
             else:
                 control.unrecorded(lambda: target.fill_(stated))
             one = target.numel() == 1 and not non_blocking
@@ -150,21 +152,35 @@ def _values(control: ControlTensors, tensor: Tensor) -> tuple[Tensor | None, int
     return view, state
 
 
-def _unknown_read(control: ControlTensors, tensor: Tensor, state: int) -> None:
+def _note_size(control: ControlTensors, tensor: Tensor, state: int) -> bool:
+    """The program gets a tensor whose size follows from this one's values. Did the policy of --moe choose them?"""
+    if state == KNOWN:
+        chosen = control.chosen([Place(tensor)])
+        if chosen:
+            read_warnings.of_choice(control, statable=False)
+        return chosen
     control.hook.count_read()
-    control.warn_of_unknown_read(tensor, state)
+    if tensor.is_floating_point() or tensor.is_complex():
+        read_warnings.of_size(control, tensor)
+    else:
+        read_warnings.of_unknown(control, tensor, state, statable=False)
+    return False
 
 
 def _kernel_alone(control: ControlTensors, kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
     """Calls the kernel for its time: what it reads does not matter."""
     control.hook.reads_discarded(True)
+    control.alone.on = True
     try:
         return kernel(*args, **kwargs)
     finally:
+        control.alone.on = False
         control.hook.reads_discarded(False)
 
 
-def _to_device(control: ControlTensors, value: Tensor, like: Tensor, state: int, *, transposed: bool = False) -> Tensor:
+def _to_device(
+    control: ControlTensors, value: Tensor, like: Tensor, state: int, *, chosen: bool, transposed: bool = False
+) -> Tensor:
     """`value`, computed on the CPU, in the memory of `like`'s device. Raises NoHostView."""
     import torch
 
@@ -179,6 +195,8 @@ def _to_device(control: ControlTensors, value: Tensor, like: Tensor, state: int,
         def write() -> None:
             view.copy_(value)
             control.mark(place, KNOWN if state == KNOWN else ASSUMED)
+            if chosen:
+                control.mark_chosen(place)
 
         control.perform(output.device.index, [], [place], write, later=control.in_use([place]))
     return output
@@ -189,8 +207,7 @@ def nonzero(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
     def call(keyset: Any, tensor: Tensor) -> Any:
         values, state = _values(control, tensor)
-        if state != KNOWN:
-            _unknown_read(control, tensor, state)
+        chosen = _note_size(control, tensor, state)
         small = control.is_small(tensor)
         result = None if small else _kernel_alone(control, kernel, keyset, tensor)
         if values is None:
@@ -198,7 +215,7 @@ def nonzero(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
                 return result
             values = control.unrecorded(lambda: _zeros(tensor))
         found = control.unrecorded(values.nonzero)
-        return _to_device(control, found, tensor, state, transposed=found.dim() == 2)
+        return _to_device(control, found, tensor, state, chosen=chosen, transposed=found.dim() == 2)
 
     return call
 
@@ -218,13 +235,12 @@ def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if not control.small((one, other)):
             _kernel_alone(control, kernel, keyset, one, other)
         found = [_values(control, tensor) for tensor in (one, other)]
+        if control.chosen(map(Place, (one, other))):
+            read_warnings.of_choice(control, statable=False)
         views = [values for values, state in found if state == KNOWN]
         if len(views) < 2:
             control.hook.count_read()
-            line = control.hook.line()
-            control.hook.warn_once(
-                f"read {line}", f"{line or 'the script'} compares tensors that are not computed: they count as equal"
-            )
+            read_warnings.of_comparison(control)
             return True
         return bool(control.unrecorded(lambda: operation(*views)))
 
@@ -237,8 +253,7 @@ def unique(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
     def call(keyset: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         values, state = _values(control, tensor)
-        if state != KNOWN:
-            _unknown_read(control, tensor, state)
+        chosen = _note_size(control, tensor, state)
         small = control.is_small(tensor)
         result = None if small else _kernel_alone(control, kernel, keyset, tensor, *args, **kwargs)
         if values is None:
@@ -248,6 +263,6 @@ def unique(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         if sorts:  # the GPU's kernel always does
             args, kwargs = (True, *args[1:]), {name: value for name, value in kwargs.items() if name != "sorted"}
         found = control.unrecorded(lambda: operation(values, *args, **kwargs))
-        return tuple(_to_device(control, value, tensor, state) for value in as_tuple(found))
+        return tuple(_to_device(control, value, tensor, state, chosen=chosen) for value in as_tuple(found))
 
     return call

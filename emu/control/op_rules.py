@@ -5,6 +5,9 @@ Everything else follows from an operation's schema: which arguments it writes, a
 
 from __future__ import annotations
 
+import enum
+from typing import NamedTuple
+
 LEFT_ALONE = frozenset(
     f"aten::{name}"
     for name in [
@@ -89,16 +92,49 @@ HIDDEN_WRITES = {
 GIVEN_BACK = {"aten::_cudnn_rnn": (4,)}
 """Places of results that may be arguments although the schema calls them new: a recurrent network's weights."""
 
+
+class Along(enum.Enum):
+    """Which elements an index counts."""
+
+    FIRST = enum.auto()
+    """Those of the first dimension."""
+    ARGUMENT = enum.auto()
+    """Those of the dimension that the argument after the tensor says."""
+    CLASSES = enum.auto()
+    """Those of the dimension of the classes."""
+    EACH = enum.auto()
+    """There is a list of indices, one for each dimension."""
+    ALL = enum.auto()
+    """All that the tensor has."""
+
+
+class IndexCheck(NamedTuple):
+    """A kernel stops the program if an index is out of range, whatever it indexes."""
+
+    indices: int
+    """The place of the argument. The first argument is indexed."""
+    along: Along
+    from_end: bool = False
+    """Do negative indices count from the end?"""
+
+
 INDEX_CHECKS = {
-    "aten::embedding": (1, 0, 0),
-    "aten::index_select": (2, 0, 1),
-    "aten::gather": (2, 0, 1),
-    "aten::nll_loss_forward": (1, 0, None),
-    "aten::nll_loss2d_forward": (1, 0, None),
+    f"aten::{name}": check
+    for names, check in (
+        ("embedding _embedding_bag _embedding_bag_forward_only", IndexCheck(1, Along.FIRST)),
+        (
+            "index_select gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ "
+            "index_add index_add_ index_copy index_copy_ index_reduce index_reduce_",
+            IndexCheck(2, Along.ARGUMENT),
+        ),
+        ("index_fill_", IndexCheck(2, Along.ARGUMENT, from_end=True)),
+        ("nll_loss_forward nll_loss2d_forward", IndexCheck(1, Along.CLASSES)),
+        ("index _index_put_impl_", IndexCheck(1, Along.EACH, from_end=True)),
+        ("take put_", IndexCheck(1, Along.ALL, from_end=True)),
+    )
+    for name in names.split()
 }
-"""Places of the indices, of the tensor that they index, and of the dimension's argument (0: dimension 0; None: the
-dimension of the classes). A kernel stops the program if an index is out of range, whatever it indexes.
-"""
+"""By the operation's name without its overload."""
 
 ASSERTS = ("out of range", "out of bounds", "probability tensor", "should be between 0 and 1", "must be non-negative")
 """Texts in errors of CPU kernels where a CUDA kernel stops the program by an assertion."""

@@ -60,6 +60,7 @@ class Decisions:
         self._folder = folder
         self._torch = os.path.dirname(torch.__file__) + os.sep
         self._optimizers = os.path.join(self._torch, "optim") + os.sep
+        self._printing = os.path.join(self._torch, "_tensor_str.py")
         self._places: dict[_Where, Decision | bool] = {}
         """By the place of a read: what is decided; True: its caller gets the value; False: nothing is known."""
         self._lines: dict[str, int] = {}
@@ -75,7 +76,10 @@ class Decisions:
     def by_torch(self) -> bool:
         """Does PyTorch read for purposes of its own, as checks for overflow do?"""
         frame = next(self._frames(), None)
-        return frame is None or self._is_torch_s(frame.f_code.co_filename)
+        if frame is None:
+            return True
+        file = frame.f_code.co_filename
+        return self._is_torch_s(file) and file != self._printing
 
     def _is_torch_s(self, file: str) -> bool:
         return file.startswith(self._torch) and not file.startswith(self._optimizers)
