@@ -9,10 +9,12 @@ file if it is kept in an attribute.
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
+import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 _NESTED = frozenset(("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"))
 _ON_BEHALF = frozenset(("__contains__", "__iter__", "__float__", "__int__", "__bool__"))
 """Functions of tensors in PyTorch's Python code: their caller reads."""
+_POOLS = (os.path.join("concurrent", "futures", "thread.py"), os.path.join("multiprocessing", "pool.py"))
+"""Files of the standard library whose threads call functions of the program's."""
+_OF_POOLS = frozenset((".result", ".map", ".imap", ".imap_unordered", ".starmap", ".apply", ".to_thread"))
+"""Methods that give what such a function has returned."""
 _DEEPEST = 3
 """Functions that are called with the value, in functions that are called with it."""
 MOST_PLACES = 10_000
@@ -133,17 +139,28 @@ class Decisions:
     # ---- finding it ------------------------------------------------------------------------------------------------
     def _decision(self, frames: Sequence[FrameType]) -> Decision | None:
         for n, frame in enumerate(frames):
-            where = _Where(frame.f_code, frame.f_lasti)
+            caller = frames[max(n - 1, 0)]  # a pool's thread gives the value to whoever asks for it
+            pool = frame.f_code.co_filename.endswith(_POOLS)
+            where = _Where(caller.f_code, -1) if pool else _Where(frame.f_code, frame.f_lasti)
             found = self._places.get(where)
             if found is None:
                 if len(self._places) > MOST_PLACES:
                     self._places.clear()
-                found = self._places[where] = self._look(frames[n:], frames[0])
+                found = self._result_of(caller) if pool else self._look(frames[n:], frames[0])
+                self._places[where] = found
             if isinstance(found, Decision):
                 return found
             if not found or self._is_torch_s(frame.f_code.co_filename):
                 return None
         return None
+
+    def _result_of(self, frame: FrameType) -> Decision | bool:
+        """In the file of a function that a pool's thread has called; in the program's, if it is none of the program's."""
+        file = frame.f_code.co_filename
+        if owner_of(file) is not Owner.USER:
+            file = str(getattr(sys.modules["__main__"], "__file__", ""))
+        file = path_of(file, self._folder)
+        return self._in_file(file, [(_OF_POOLS, None)]) or False
 
     def _is_followed(self, code: CodeType) -> bool:
         """Is it the user's, or an optimizer's or scheduler's?"""
@@ -154,13 +171,13 @@ class Decisions:
         frame = frames[0]
         code = frame.f_code
         read = position_of(code, frame.f_lasti)
+        body: Sequence[ast.AST]
         if code.co_name in _NESTED:  # it is part of a function that has the whole expression
-            outer = [one for one in frames if one.f_code.co_filename == code.co_filename]
-            enclosing = next((one for one in outer if one.f_code.co_name not in _NESTED), None)
-            if enclosing is None:
-                return True
-            frame = enclosing
-        body = self._body(frame.f_code)
+            enclosing = next((one for one in frames if _encloses(one.f_code, code)), None)
+            body = self._body_around(code) if enclosing is None else self._body(enclosing.f_code)
+            frame = enclosing or frame
+        else:
+            body = self._body(code)
         if not body:
             return False
         if not self._is_followed(frame.f_code):  # of a library what it does with its own reads, at once
@@ -171,7 +188,7 @@ class Decisions:
             return flow.returned() or code.co_name in _NESTED
         with Variables(frame) as variables:
             evaluation = Evaluation(variables, {}, self._hook)
-            return self._of(Flow(body, read=read), frame.f_code, evaluation.thing, 0)
+            return self._of(Flow(body, read=read), frame.f_code, evaluation.thing, 0) or code.co_name in _NESTED
 
     def _of(self, flow: Flow, code: CodeType, thing: Callable[[ast.expr], Any], depth: int) -> Decision | bool:
         file = path_of(code.co_filename, self._folder)
@@ -183,21 +200,20 @@ class Decisions:
                 found = self._in_callee(passed, thing, depth + 1)
                 if found is not None:
                     return found
-        kept = flow.attributes()
-        elsewhere = self._elsewhere(file, kept) if kept and owner_of(code.co_filename) is Owner.USER else None
-        if elsewhere is not None:
-            return elsewhere
-        return flow.returned() or code.co_name in _NESTED
+        if owner_of(code.co_filename) is Owner.USER:
+            elsewhere = self._elsewhere(file, flow, code, thing)
+            if elsewhere is not None:
+                return elsewhere
+        return flow.returned()
 
     def _in_callee(self, passed: Passed, thing: Callable[[ast.expr], Any], depth: int) -> Decision | None:
         """Of a function of the user's, or of an optimizer's or scheduler's, that gets the value."""
-        function = _function(passed.call.func, thing)
-        if function is None:
+        function, bound = _function(passed.function, thing)
+        if function is None or not passed.places:
             return None
         code = function.__code__
         if not self._is_followed(code):
             return None
-        bound = int(not isinstance(passed.call.func, ast.Name) or code.co_varnames[:1] == ("self",))
         places = [one + bound if isinstance(one, int) else one for one in passed.places]
         names = {code.co_varnames[one] if isinstance(one, int) else one for one in places
                  if isinstance(one, str) or one < code.co_argcount}  # fmt: skip
@@ -205,7 +221,7 @@ class Decisions:
         if not body or not names:
             return None
         flow = Flow(body, names=frozenset(names))
-        inner = function.__globals__
+        inner = {**function.__globals__, **_captured(function)}
 
         def in_callee(node: ast.expr) -> Any:
             if isinstance(node, ast.Name) and node.id in inner:
@@ -215,17 +231,39 @@ class Decisions:
         found = self._of(flow, code, in_callee, depth)
         return found if isinstance(found, Decision) else None
 
-    def _elsewhere(self, file: str, kept: frozenset[str]) -> Decision | None:
-        """In another function of the file, by an attribute that has the value."""
+    def _elsewhere(self, file: str, flow: Flow, code: CodeType, thing: Callable[[ast.expr], Any]) -> Decision | None:
+        """In other code of the file, by an attribute or a variable of the code around that has the value."""
+        outer = {name for name in flow.names if name in code.co_names and not _is_code(name, thing)}
+        free = flow.names & set(code.co_freevars)
+        kept = flow.attributes()
+        wide = kept | (outer if code.co_name != "<module>" else set())
+        return self._in_file(file, [(wide, None), (kept | free, code)] if free else [(wide, None)], flow.filled)
+
+    def _in_file(
+        self, file: str, where: Sequence[tuple[Collection[str], CodeType | None]], filled: Collection[str] = ()
+    ) -> Decision | None:
+        """In a file, by names that have the value: in the code around this code, or everywhere. `filled`: containers."""
         try:
             source = SourceFile(file)
         except (OSError, SyntaxError, ValueError, RecursionError):
             return None
-        for body in (source.module, *source.functions()):
-            decided = next(Flow(body, names=kept).decisions(), None)
-            if decided is not None:
-                return _decided(file, decided)
+        for names, code in where:
+            bodies = [source.module, *source.functions()] if code is None else [source.around(code)]
+            attributes = {name for name in names if name.startswith(".")}
+            for body in bodies:
+                of_body = names if body is bodies[0] else attributes
+                flow = Flow(body, names=of_body, filled=set(filled) & set(of_body)) if of_body else None
+                decided = next(flow.decisions(), None) if flow is not None else None
+                if decided is not None:
+                    return _decided(file, decided)
         return None
+
+    def _body_around(self, code: CodeType) -> Sequence[ast.AST]:
+        """Of the function, or of the module, that has this part of its file."""
+        try:
+            return SourceFile(path_of(code.co_filename, self._folder)).around(code)
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            return ()
 
     def _body(self, code: CodeType) -> Sequence[ast.AST]:
         """Of a function or of the program; of a function the lines of its own are read alone."""
@@ -252,9 +290,14 @@ def _function_body(path: str, code: CodeType) -> Sequence[ast.AST]:
     indented = text[0][:1].isspace()
     tree = ast.parse("\n".join(["if True:", *text] if indented else text))
     ast.increment_lineno(tree, first - 2 if indented else first - 1)
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
             return node.body
+        if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
+            of = node.args
+            if tuple(one.arg for one in (*of.posonlyargs, *of.args, *of.kwonlyargs)) == parameters:
+                return [ast.copy_location(ast.Return(node.body), node)]
     return ()
 
 
@@ -262,25 +305,65 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _function(node: ast.expr, thing: Callable[[ast.expr], Any]) -> Any:
-    """The Python function that a call runs, as far as it can be told without running anything; else None."""
+def _function(node: ast.expr, thing: Callable[[ast.expr], Any]) -> tuple[Any, int]:
+    """The Python function that a call runs, as far as it can be told without running anything, else None; and how many
+    arguments it gets before those of the call.
+    """
+    bound = 0
     try:
-        found = _of_class(thing(node.value), node.attr) if isinstance(node, ast.Attribute) else thing(node)
+        if isinstance(node, ast.Attribute):
+            owner = thing(node.value)
+            found = _of_class(owner, node.attr)
+            bound = int(not isinstance(owner, (types.ModuleType, type)))
+        else:
+            found = thing(node)
     except Unknown:
-        return None
-    if isinstance(found, types.MethodType):
-        found = found.__func__
+        return None, 0
+    if isinstance(found, staticmethod):
+        return found.__func__, 0
+    if isinstance(found, (types.MethodType, classmethod)):
+        found, bound = found.__func__, 1
     if isinstance(found, types.FunctionType):
-        return found
+        return found, bound
     called = _of_class(found, "__call__") if not isinstance(found, type) else None
-    return called if isinstance(called, types.FunctionType) else None
+    return (called, 1) if isinstance(called, types.FunctionType) else (None, 0)
+
+
+def _captured(function: types.FunctionType) -> dict[str, Any]:
+    """Variables of the code around it that it sees, and that have a value."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
+
+
+def _encloses(outer: CodeType, inner: CodeType) -> bool:
+    """Is the inner code part of the outer, which is a function's or a module's?"""
+    parts = [part for part in outer.co_consts if isinstance(part, types.CodeType)]
+    return outer.co_name not in _NESTED and any(
+        part is inner or (part.co_name in _NESTED and _has_part(part, inner)) for part in parts
+    )
+
+
+def _has_part(outer: CodeType, inner: CodeType) -> bool:
+    parts = [part for part in outer.co_consts if isinstance(part, types.CodeType)]
+    return any(part is inner or _has_part(part, inner) for part in parts)
+
+
+def _is_code(name: str, thing: Callable[[ast.expr], Any]) -> bool:
+    """Is it the name of a module, a function or a class?"""
+    try:
+        return isinstance(thing(ast.Name(name, ast.Load())), (types.ModuleType, types.FunctionType, type))
+    except Unknown:
+        return False
 
 
 def _of_class(owner: Any, name: str) -> Any:
     """What its class, or a module, has by this name."""
     if isinstance(owner, types.ModuleType):
         return vars(owner).get(name)
-    for cls in type(owner).__mro__:
+    for cls in owner.__mro__ if isinstance(owner, type) else type(owner).__mro__:
         if name in cls.__dict__:
             return cls.__dict__[name]
     return None

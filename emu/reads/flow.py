@@ -7,80 +7,32 @@ makes of it has it, too. Texts, printing and logging do not decide.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from .deciding_names import (
+    ASIDE,
+    DECIDING,
+    DICTIONARIES,
+    EXTREMES,
+    FILLING,
+    LOOK_UP,
+    NEUTRAL,
+    OF_DICTIONARIES,
+    OF_KEYS,
+    ORDERING,
+    SCHEDULING,
+)
 from .frames import Position
+from .scopes import Inner, functions, name_of, walk
 
-_NEUTRAL = frozenset(
-    [
-        "print",
-        "len",
-        "isinstance",
-        "issubclass",
-        "type",
-        "id",
-        "str",
-        "repr",
-        "format",
-        "hasattr",
-        "callable",
-        "dir",
-        "vars",
-        "ascii",
-        "bytes",
-        "info",
-        "debug",
-        "warning",
-        "error",
-        "log",
-        "log_metrics",
-        "log_dict",
-        "write",
-        "write_line",
-        "add_scalar",
-        "add_scalars",
-        "set_postfix",
-        "set_postfix_str",
-        "set_description",
-        "set_description_str",
-        "keys",
-        "isnan",
-        "isinf",
-        "isfinite",
-    ]
-)
-"""Functions and methods whose result does not say what the value is, or that only tell it. Values that nobody computed
-are taken as finite, and checks of that as passed.
-"""
-_DECIDING = frozenset((
-    "sorted", "argmin", "argmax", "argsort", "nanargmin", "nanargmax", "isclose", "allclose", "bool", "any",
-    "all", "sort", "heappush", "heapify", "bisect", "bisect_left", "bisect_right", "insort", "range",
-    "searchsorted", "index", "where", "nonzero", "flatnonzero", "count_nonzero", "argpartition", "choice",
-    "choices", "filter", "takewhile", "dropwhile", "nlargest", "nsmallest", "lt", "le", "gt", "ge",
-))  # fmt: skip
-_EXTREMES = frozenset(("min", "max"))
-_ORDERING = frozenset(("argmin", "argmax", "argsort", "sort", "index", "nonzero", "lt", "le", "gt", "ge"))
-"""Methods of what has the value that decide, too."""
-_FILLING = frozenset(["append", "extend", "insert", "add", "update", "appendleft", "push", "put", "setdefault"])
-_SCHEDULING = "step"
-"""A scheduler's method: what it gets decides on the learning rate."""
-_ASIDE = frozenset(
-    ["shape", "dtype", "device", "ndim", "name", "grad_fn", "requires_grad", "count", "n", "num", "size", "maxlen"]
-)
-_OF_KEYS = frozenset(["list", "tuple", "set", "frozenset", "sorted", "min", "max", "any", "all", "iter", "zip", "join"])
-"""Functions that see the keys of a dictionary alone."""
-_DICTIONARIES = frozenset(["dict", "defaultdict", "OrderedDict"])
-_OF_DICTIONARIES = frozenset(["items", "keys", "values"])
-_LOOK_UP = frozenset(["get", "pop", "setdefault"])
 _CONTAINERS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class Passed(NamedTuple):
-    """The value is an argument of a call."""
+    """A function gets the value: it is called with it, or a call that has the function hands it on."""
 
-    call: ast.Call
+    function: ast.expr
     places: tuple[int | str, ...]
     """Of the arguments: numbers or keywords."""
 
@@ -89,15 +41,23 @@ class Flow:
     """Of one function's body."""
 
     def __init__(
-        self, body: Sequence[ast.AST], *, read: Position | None = None, names: frozenset[str] = frozenset()
+        self,
+        body: Sequence[ast.AST],
+        *,
+        read: Position | None = None,
+        names: Collection[str] = (),
+        filled: Collection[str] = (),
     ) -> None:
         """The value is what the expression at `read` yields, and what variables and attributes (`.loss`) of these names
         have.
         """
-        self._nodes = list(_walk(body))
+        self._nodes = list(walk(body))
+        self._inner = [Inner(node) for node in functions(body)]
+        self._flows: list[Flow] = []
+        """Of functions that are defined there and see the value."""
         self._read = read
         self.names = set(names)
-        self._filled: set[str] = set()
+        self.filled = set(filled)
         """Containers among the names: whether one is empty says nothing of the value."""
         self._keys: dict[str, set[object] | None] = {}
         """Of containers: constant keys that have the value, None if others may have it."""
@@ -106,6 +66,7 @@ class Flow:
             before = self._extent()
             for node in self._nodes:
                 self._follow(node)
+            self._flows = [flow for inner in self._inner if (flow := self._follow_inner(inner)) is not None]
             if self._extent() == before:
                 break
 
@@ -125,8 +86,21 @@ class Flow:
                 self._assign(target, value)
             case ast.For(target=target, iter=iterable) | ast.comprehension(target=target, iter=iterable):
                 self._iterate(target, iterable)
-            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _FILLING and self._passed(node):
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in FILLING and self._passed(node):
                 self._take(owner, True)
+
+    def _follow_inner(self, inner: Inner) -> Flow | None:
+        """Through a function that is defined here, if it sees the value; what it changes of ours."""
+        names = {name for name in self.names if name.startswith(".") or name in inner.seen}
+        if not any(name in inner.used for name in names) and not inner.has(self._read):
+            return None
+        flow = Flow(inner.node.body, read=self._read, names=names, filled=self.filled & names)
+        if flow.returned():
+            self._name(inner.node.name, False)
+        for name in flow.names & inner.used:
+            if name.startswith(".") or name in inner.seen:
+                self._name(name, name in flow.filled)
+        return flow
 
     def _assign(self, target: ast.AST, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
@@ -134,7 +108,7 @@ class Flow:
                 self._assign(one, its)
         elif self._has(value):
             keys = self._constant_keys(value)
-            if keys is not None and (name := _key(target)):
+            if keys is not None and (name := name_of(target)):
                 self._name(name, True, keys)
             else:
                 self._take(target, isinstance(value, _CONTAINERS))
@@ -158,7 +132,7 @@ class Flow:
             case ast.Tuple(elts=parts), ast.Call(func=ast.Name(id="zip"), args=args) if len(parts) == len(args):
                 for one, its in zip(parts, args, strict=True):
                     self._iterate(one, its)
-            case _ if self._has(iterable) and _key(iterable) not in self._dictionaries:
+            case _ if self._has(iterable) and name_of(iterable) not in self._dictionaries:
                 self._take(target, False)
 
     def _take(self, target: ast.AST, container: bool) -> None:
@@ -168,26 +142,26 @@ class Flow:
                     self._take(part, False)
             case ast.Starred(value=inner):
                 self._take(inner, container)
-            case ast.Subscript(value=inner, slice=ast.Constant(value=key)) if _key(inner):
-                self._name(_key(inner), True, {key})
+            case ast.Subscript(value=inner, slice=ast.Constant(value=key)) if name_of(inner):
+                self._name(name_of(inner), True, {key})
             case ast.Subscript(value=inner):
                 self._take(inner, True)
             case ast.Name() | ast.Attribute():
-                self._name(_key(target), container)
+                self._name(name_of(target), container)
 
     def _name(self, name: str, container: bool, keys: set[object] | None = None) -> None:
         """`keys`: that have it, None if all may."""
         if container and name not in self.names:
-            self._filled.add(name)
+            self.filled.add(name)
         elif not container:
-            self._filled.discard(name)
+            self.filled.discard(name)
         before = self._keys.get(name, None if name in self.names else set())
         self._keys[name] = before | keys if before is not None and keys is not None else None
         self.names.add(name)
 
     def _lacks(self, container: ast.expr, key: ast.expr) -> bool:
         """Is it an item of a container that has the value in others?"""
-        keys = self._keys.get(_key(container))
+        keys = self._keys.get(name_of(container))
         return keys is not None and isinstance(key, ast.Constant) and key.value not in keys
 
     def _has(self, node: ast.AST | None) -> bool:
@@ -200,15 +174,15 @@ class Flow:
             case ast.Name(id=name):
                 return name in self.names
             case ast.Attribute(value=owner, attr=name):
-                return f".{name}" in self.names or (name not in _ASIDE and self._has(owner))
+                return f".{name}" in self.names or (name not in ASIDE and self._has(owner))
             case ast.Call(func=called):
                 name = _called(called)
-                if name in _NEUTRAL or (name in _OF_KEYS and self._sees_keys(node)):
+                if name in NEUTRAL or (name in OF_KEYS and self._sees_keys(node)):
                     return False
                 of = called.value if isinstance(called, ast.Attribute) else None
-                if of is not None and name in _LOOK_UP and node.args and self._lacks(of, node.args[0]):
+                if of is not None and name in LOOK_UP and node.args and self._lacks(of, node.args[0]):
                     return False
-                return bool(self._passed(node)) or self._has(of)
+                return bool(self._passed(node)) or self._has(of) or name_of(called) in self.names
             case ast.Compare():
                 return self._compares(node)
             case ast.Subscript(value=owner, slice=key) if self._lacks(owner, key):
@@ -222,7 +196,7 @@ class Flow:
 
     def _sees_keys(self, call: ast.Call) -> bool:
         """Of a dictionary, and nothing else that has the value."""
-        others = [one for one in call.args if _key(one) not in self._dictionaries]
+        others = [one for one in call.args if name_of(one) not in self._dictionaries]
         return not any(self._has(one) for one in (*others, *(keyword.value for keyword in call.keywords)))
 
     def _passed(self, call: ast.Call) -> tuple[int | str, ...]:
@@ -240,10 +214,23 @@ class Flow:
         return frozenset(name for name in self.names if name.startswith("."))
 
     def calls(self) -> Iterator[Passed]:
-        """Calls that get it."""
+        """Functions that get it."""
         for node in self._nodes:
-            if isinstance(node, ast.Call) and _called(node.func) not in _NEUTRAL and (places := self._passed(node)):
-                yield Passed(node, places)
+            if isinstance(node, ast.Call) and _called(node.func) not in NEUTRAL and (places := self._passed(node)):
+                yield Passed(node.func, places)
+                yield from self._handed_on(node, places)
+        for flow in self._flows:
+            yield from flow.calls()
+
+    def _handed_on(self, call: ast.Call, places: tuple[int | str, ...]) -> Iterator[Passed]:
+        """By `Thread(target=f, args=(value,))`, `pool.submit(f, value)`, `partial(f, value)`."""
+        for keyword in call.keywords:
+            if keyword.arg == "target":
+                handed = next((one.value for one in call.keywords if one.arg == "args"), None)
+                if isinstance(handed, ast.Tuple):
+                    yield Passed(keyword.value, tuple(i for i, one in enumerate(handed.elts) if self._has(one)))
+        if call.args and 0 not in places:
+            yield Passed(call.args[0], tuple(one - 1 if isinstance(one, int) else one for one in places))
 
     def decisions(self) -> Iterator[ast.expr]:
         """Expressions by which the program decides on it."""
@@ -264,8 +251,12 @@ class Flow:
                     yield node
                 case ast.Subscript(slice=place) if self._has(place) and isinstance(node.ctx, ast.Load):
                     yield node
+                case ast.BinOp(op=ast.Mult(), left=ast.List(), right=size) if self._has(size):
+                    yield node
                 case ast.Call() if self._chooses(node):
                     yield node
+        for flow in self._flows:
+            yield from flow.decisions()
 
     def _decides_in_lambda(self, called: ast.Lambda, places: tuple[int | str, ...]) -> bool:
         """Of one that is called where it is written."""
@@ -299,47 +290,42 @@ class Flow:
             case ast.Compare():
                 return False
             case ast.Name(id=name):
-                return name in self.names and name not in self._filled
+                return name in self.names and name not in self.filled
             case ast.Attribute(attr=name):
-                return f".{name}" in self.names and f".{name}" not in self._filled
+                return f".{name}" in self.names and f".{name}" not in self.filled
         return self._has(test)
 
     def _chooses(self, node: ast.Call) -> bool:
         name = _called(node.func)
-        if name == _SCHEDULING and isinstance(node.func, ast.Attribute):
+        if isinstance(node.func, ast.Attribute):
+            if name == SCHEDULING:
+                return bool(self._passed(node))
+            if name in LOOK_UP and node.args and self._has(node.args[0]):
+                return True
+        if name == "partial" and len(node.args) > 1 and _called(node.args[0]) in DECIDING:
             return bool(self._passed(node))
         plain = isinstance(node.func, ast.Name)
-        if name not in _DECIDING and not (plain and name in _EXTREMES):
+        if name not in DECIDING and not (plain and name in EXTREMES):
             return False  # `x.max()` and `np.max(x)` are numbers like others
         read = self._is_read(node)
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if name in _OF_KEYS and not read and self._sees_keys(node):
+        if name in OF_KEYS and not read and self._sees_keys(node):
             return False
-        involved = read or bool(self._passed(node)) or (name in _ORDERING and self._has(owner))
-        bounded = name in _EXTREMES and len(node.args) > 1 and any(isinstance(a, ast.Constant) for a in node.args)
+        involved = read or bool(self._passed(node)) or (name in ORDERING and self._has(owner))
+        bounded = name in EXTREMES and len(node.args) > 1 and any(isinstance(a, ast.Constant) for a in node.args)
         return involved and not bounded  # min(loss, 20) only limits it
-
-
-def _key(node: ast.AST) -> str:
-    """Under which a variable or an attribute is among the names; "" for other expressions."""
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(attr=name):
-            return f".{name}"
-    return ""
 
 
 def _dictionary(node: ast.AST) -> str:
     """A name that this says to be a dictionary's."""
     match node:
         case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=value):
-            made = isinstance(value, ast.Call) and _called(value.func) in _DICTIONARIES
-            return _key(target) if made or isinstance(value, (ast.Dict, ast.DictComp)) else ""
-        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _OF_DICTIONARIES:
-            return _key(owner)
+            made = isinstance(value, ast.Call) and _called(value.func) in DICTIONARIES
+            return name_of(target) if made or isinstance(value, (ast.Dict, ast.DictComp)) else ""
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in OF_DICTIONARIES:
+            return name_of(owner)
         case ast.Subscript(value=owner, slice=ast.JoinedStr() | ast.Constant(value=str())):
-            return _key(owner)
+            return name_of(owner)
     return ""
 
 
@@ -360,12 +346,3 @@ def _called(node: ast.expr) -> str:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
     return ""
-
-
-def _walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """These and all below them, but not the bodies of functions and classes that are defined there."""
-    for node in nodes:
-        if isinstance(node, _DEFINITIONS):
-            continue
-        yield node
-        yield from _walk(list(ast.iter_child_nodes(node)))

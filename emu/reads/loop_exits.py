@@ -71,6 +71,16 @@ class SourceFile:
         for function in self._functions.values():
             yield function.body
 
+    def around(self, code: CodeType) -> Statements:
+        """The body of the outermost function that the code lies in, or of the module."""
+        last = max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
+        for function in ast.walk(self._tree):
+            if isinstance(function, _FUNCTIONS) and function.lineno <= code.co_firstlineno:
+                first = min([function.lineno, *(one.lineno for one in function.decorator_list)])
+                if (first, function.name) != (code.co_firstlineno, code.co_name) and last <= (function.end_lineno or 0):
+                    return function.body
+        return self._tree.body
+
     def body(self, code: CodeType) -> Statements:
         """Of the function, or of the module; empty for other code (a lambda function, a comprehension)."""
         if code.co_name == "<module>":
