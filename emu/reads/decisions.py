@@ -2,8 +2,8 @@
 
 A number that the program reads is printed in most cases, and an unknown one reads as 0. Whether a program branches by
 it is looked up in its source, once for each place of a read: from there the value is followed (`flow`) through the
-function, to its callers if it is returned, to functions of the program that get it, and to other functions of the same
-file if it is kept in an attribute.
+function and those that are defined in it, to its callers if it is returned, to functions of the program that get it,
+also in a thread or a pool, and to other code of the same file if it is kept in an attribute or a variable of that code.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .conditions import Evaluation, Unknown
 from .flow import Flow, Passed
 from .frames import Variables, path_of, position_of, program_frames
 from .loop_exits import SourceFile
+from .scopes import name_of, walk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -155,12 +156,17 @@ class Decisions:
         return None
 
     def _result_of(self, frame: FrameType) -> Decision | bool:
-        """In the file of a function that a pool's thread has called; in the program's, if it is none of the program's."""
-        file = frame.f_code.co_filename
+        """Of a function that a pool's thread has called, in code of its file that names it; if it is none of the
+        program's, in the program's file.
+        """
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
         if owner_of(file) is not Owner.USER:
-            file = str(getattr(sys.modules["__main__"], "__file__", ""))
-        file = path_of(file, self._folder)
-        return self._in_file(file, [(_OF_POOLS, None)]) or False
+            file, name = str(getattr(sys.modules["__main__"], "__file__", "")), ""
+        where = frame.f_code if name in _NESTED else None
+        return (
+            self._in_file(path_of(file, self._folder), [(_OF_POOLS, where)], naming=name if where is None else "")
+            or False
+        )
 
     def _is_followed(self, code: CodeType) -> bool:
         """Is it the user's, or an optimizer's or scheduler's?"""
@@ -240,9 +246,15 @@ class Decisions:
         return self._in_file(file, [(wide, None), (kept | free, code)] if free else [(wide, None)], flow.filled)
 
     def _in_file(
-        self, file: str, where: Sequence[tuple[Collection[str], CodeType | None]], filled: Collection[str] = ()
+        self,
+        file: str,
+        where: Sequence[tuple[Collection[str], CodeType | None]],
+        filled: Collection[str] = (),
+        naming: str = "",
     ) -> Decision | None:
-        """In a file, by names that have the value: in the code around this code, or everywhere. `filled`: containers."""
+        """In a file, by names that have the value: in the code around this code, or everywhere. `filled`: containers.
+        `naming`: only in code with this name.
+        """
         try:
             source = SourceFile(file)
         except (OSError, SyntaxError, ValueError, RecursionError):
@@ -250,8 +262,10 @@ class Decisions:
         for names, code in where:
             bodies = [source.module, *source.functions()] if code is None else [source.around(code)]
             attributes = {name for name in names if name.startswith(".")}
-            for body in bodies:
-                of_body = names if body is bodies[0] else attributes
+            for n, body in enumerate(bodies):
+                if naming and not any(name_of(node).lstrip(".") == naming for node in walk(body)):
+                    continue
+                of_body = names if n == 0 else attributes
                 flow = Flow(body, names=of_body, filled=set(filled) & set(of_body)) if of_body else None
                 decided = next(flow.decisions(), None) if flow is not None else None
                 if decided is not None:

@@ -84,6 +84,8 @@ class Flow:
                 self._assign(target, value)
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 self._assign(target, value)
+            case ast.For(target=target) if self._is_read(node):  # Python 3.11 gives the statement's place
+                self._take(target, False)
             case ast.For(target=target, iter=iterable) | ast.comprehension(target=target, iter=iterable):
                 self._iterate(target, iterable)
             case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in FILLING and self._passed(node):
@@ -191,7 +193,7 @@ class Flow:
                 return self._has(body)
         return any(self._has(child) for child in ast.iter_child_nodes(node))
 
-    def _is_read(self, node: ast.expr) -> bool:
+    def _is_read(self, node: ast.expr | ast.stmt) -> bool:
         return self._read is not None and Position.of(node) == self._read
 
     def _sees_keys(self, call: ast.Call) -> bool:
@@ -239,7 +241,7 @@ class Flow:
                 case ast.Compare() if self._compares(node):
                     yield node
                 case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
-                    if self._is_true(test):
+                    if self._is_true(test) or self._is_read(node):
                         yield test
                 case ast.BoolOp(values=values) if any(self._is_true(value) for value in values[:-1]):
                     yield node
@@ -249,6 +251,8 @@ class Flow:
                     yield subject
                 case ast.Call(func=ast.Lambda() as called) if self._decides_in_lambda(called, self._passed(node)):
                     yield node
+                case ast.Call(args=[ast.Lambda() as called, *_]) if self._hands_to_lambda(node, called):
+                    yield node
                 case ast.Subscript(slice=place) if self._has(place) and isinstance(node.ctx, ast.Load):
                     yield node
                 case ast.BinOp(op=ast.Mult(), left=ast.List(), right=size) if self._has(size):
@@ -257,6 +261,12 @@ class Flow:
                     yield node
         for flow in self._flows:
             yield from flow.decisions()
+
+    def _hands_to_lambda(self, call: ast.Call, called: ast.Lambda) -> bool:
+        """By `map(lambda loss: loss > 2, losses)`; `reduce` hands two elements of one list on."""
+        places = tuple(place - 1 for place in self._passed(call) if isinstance(place, int) and place)
+        both = bool(places) and _called(call.func) == "reduce"
+        return self._decides_in_lambda(called, (0, 1) if both else places)
 
     def _decides_in_lambda(self, called: ast.Lambda, places: tuple[int | str, ...]) -> bool:
         """Of one that is called where it is written."""

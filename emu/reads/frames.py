@@ -27,7 +27,7 @@ class Position(NamedTuple):
     last_column: int
 
     @classmethod
-    def of(cls, node: ast.expr) -> Position:
+    def of(cls, node: ast.expr | ast.stmt) -> Position:
         return cls(node.lineno, node.end_lineno or 0, node.col_offset, node.end_col_offset or 0)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
 
-from .conftest import Run
+from .conftest import Finished, Run
 
 pytestmark = pytest.mark.torch
-SCRIPT = Path(__file__).parent / "scripts" / "decisions.py"
+SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPT = SCRIPTS / "decisions.py"
 
 
 @pytest.mark.versions
@@ -28,3 +31,29 @@ def test_each_deciding_line_is_told_once_and_its_reads_are_counted(run: Run) -> 
     text = next(w["text"] for w in done.simulated["warnings"] if f":{key} " in w["text"])
     assert f"--value {SCRIPT}:{key}=EXPRESSION" in text or f"scripts/decisions.py:{key}=EXPRESSION" in text
     assert f"at {len(expected)} lines" in done.output
+
+
+def told(done: Finished) -> set[tuple[str, int]]:
+    """Files and lines that warnings name."""
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED" in done.log(0)
+    places = [re.search(r"(\w+\.py):(\d+)", warning["text"]) for warning in done.simulated["warnings"]]
+    return {(place[1], int(place[2])) for place in places if place}
+
+
+def test_decisions_in_nested_functions_other_threads_and_other_files(run: Run) -> None:
+    files = ("handed_decisions.py", "judging.py")
+    lines = [(file, n, line) for file in files for n, line in enumerate((SCRIPTS / file).open(), 1)]
+    expected = {(file, n) for file, n, line in lines if line.rstrip().endswith("# decides")}
+    assert told(run("handed_decisions.py", n=1)) == expected
+
+
+def test_expressions_of_known_values_are_right_and_of_unknown_ones_warn(run: Run) -> None:
+    assert told(run("expressions.py", "known", n=1)) == set()
+    tree = ast.parse((SCRIPTS / "expressions.py").read_text())
+    (decide,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "decide")
+    first, last = decide.lineno, decide.end_lineno or 0
+    lines = {line for _, line in told(run("expressions.py", "unknown", n=1))}
+    silent = [ast.unparse(one) for one in decide.body if not lines & {*range(one.lineno, (one.end_lineno or 0) + 1)}]
+    assert silent == []
+    assert all(first <= line <= last for line in lines)

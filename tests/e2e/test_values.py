@@ -146,6 +146,12 @@ def test_an_index_that_is_out_of_range_stops_the_program(run: Run, tmp_path: Pat
     assert "range.py:3" in done.output
 
 
+def test_indices_of_large_tensors_that_are_out_of_range_stop_the_program(run: Run) -> None:
+    done = run("indices.py", n=1)
+    assert done.exit_code == 0, done.output + done.log(0)
+    assert "PASSED" in done.log(0)
+
+
 def test_kernels_of_other_libraries_leave_nothing_stale(run: Run) -> None:
     done = run("foreign_kernels.py", n=1)
     assert done.exit_code == 0, done.output + done.log(0)

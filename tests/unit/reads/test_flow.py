@@ -29,6 +29,21 @@ DECIDES = [
     "(lambda loss, best: loss > best)(READ, 2)",
     "np.count_nonzero([READ])",
     "random.choices(items, weights=[READ, 1])",
+    "v = READ\ndef better():\n    return v > 2",
+    "v = READ\ndef outer():\n    def inner(): return 1 if v else 0\n    return inner",
+    "v = READ\nclass P:\n    def ok(self): return v > 2",
+    "def set_it():\n    nonlocal best\n    best = READ\nset_it()\nif best > 2: pass",
+    "def work(): out.append(READ)\nwork()\nif out[0] > 2: pass",
+    "def get(): return READ\nif get() > 2: pass",
+    "get = lambda: READ\nget() > 2",
+    "f = functools.partial(operator.gt, READ)",
+    "f = functools.partial(check, READ)\nf(2) > 1",
+    "functools.reduce(lambda a, b: a if a < b else b, [READ, 2])",
+    "list(map(lambda step, loss: loss > 2, steps, [READ]))",
+    "names.get(int(READ), 'none')",
+    "[1] * int(READ)",
+    "torch.zeros(int(READ))",
+    "itertools.groupby([READ], lambda v: v > 2)",
 ]
 TELLS = [
     "for key, value in state.items():\n    if key != 'step':\n        state[key] = READ",
@@ -48,6 +63,14 @@ TELLS = [
     "logger and logger.log(READ)",
     "text = name or str(READ)",
     "(lambda loss, step: step > 2)(READ, 3)",
+    "v = READ\ndef log(step):\n    if step > 2: print(v)",
+    "v = READ\ndef other():\n    v = 2\n    return v > 1",
+    "v = READ\ndef other(v): return v > 1",
+    "out = [READ]\ndef full():\n    if out: print(out)",
+    "def get(): return READ\nprint(get(), f'{get():.2f}')",
+    "list(map(lambda step, loss: step > 2, steps, [READ]))",
+    "[READ] * 3",
+    "config.get('loss', READ)",
 ]
 
 
@@ -65,3 +88,16 @@ def test_decides(text: str) -> None:
 @pytest.mark.parametrize("text", TELLS)
 def test_only_tells(text: str) -> None:
     assert [ast.unparse(node) for node in flow(text).decisions()] == []
+
+
+def test_functions_that_get_it_from_threads_pools_and_partial_calls() -> None:
+    text = "Thread(target=work, args=(1, READ))\npool.submit(self.check, step, READ)\npartial(module.f, READ)"
+    reads = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name) and node.id == "READ"]
+    found = [
+        (ast.unparse(passed.function), passed.places)
+        for read in reads
+        for passed in Flow(ast.parse(text).body, read=Position.of(read)).calls()
+    ]
+    assert ("work", (1,)) in found
+    assert ("self.check", (1,)) in found
+    assert ("module.f", (0,)) in found
