@@ -188,7 +188,7 @@ class Decisions:
             return False
         if not self._is_followed(frame.f_code):  # of a library what it does with its own reads, at once
             flow = Flow(body, read=read)
-            first = next(flow.decisions(), None) if frames[0] is innermost else None
+            first = flow.decision() if frames[0] is innermost else None
             if first is not None:
                 return _decided(path_of(frame.f_code.co_filename, self._folder), first)
             return flow.returned() or code.co_name in _NESTED
@@ -198,7 +198,7 @@ class Decisions:
 
     def _of(self, flow: Flow, code: CodeType, thing: Callable[[ast.expr], Any], depth: int) -> Decision | bool:
         file = path_of(code.co_filename, self._folder)
-        first = next(flow.decisions(), None)
+        first = flow.decision()
         if first is not None:
             return _decided(file, first)
         if depth < _DEEPEST:
@@ -267,7 +267,7 @@ class Decisions:
                     continue
                 of_body = names if n == 0 else attributes
                 flow = Flow(body, names=of_body, filled=set(filled) & set(of_body)) if of_body else None
-                decided = next(flow.decisions(), None) if flow is not None else None
+                decided = flow.decision() if flow is not None else None
                 if decided is not None:
                     return _decided(file, decided)
         return None

@@ -234,6 +234,17 @@ class Flow:
         if call.args and 0 not in places:
             yield Passed(call.args[0], tuple(one - 1 if isinstance(one, int) else one for one in places))
 
+    def decision(self) -> ast.expr | None:
+        """The first at the read or behind it, else the first of all: an earlier one is of a loop's next turn, or of
+        another variable of the same name.
+        """
+        before = None
+        for node in self.decisions():
+            if self._read is None or node.lineno >= self._read.line:
+                return node
+            before = before or node
+        return before
+
     def decisions(self) -> Iterator[ast.expr]:
         """Expressions by which the program decides on it."""
         for node in self._nodes:

@@ -90,6 +90,14 @@ def test_only_tells(text: str) -> None:
     assert [ast.unparse(node) for node in flow(text).decisions()] == []
 
 
+def test_the_decision_behind_the_read_is_told() -> None:
+    decided = flow("[v for v in known if v > 1]\n[v for v in [READ] if v > 2]\nif v > 3: pass").decision()
+    assert decided is not None
+    assert ast.unparse(decided) == "v > 2"
+    decided = flow("while True:\n    if v > 1: break\n    v = READ").decision()
+    assert decided is not None
+
+
 def test_functions_that_get_it_from_threads_pools_and_partial_calls() -> None:
     text = "Thread(target=work, args=(1, READ))\npool.submit(self.check, step, READ)\npartial(module.f, READ)"
     reads = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name) and node.id == "READ"]
