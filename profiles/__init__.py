@@ -3,7 +3,7 @@
 Lives here: `descriptions` (GPUs and clusters from TOML), `host` (the modelled host), `signature` (what a GPU is asked
 to do), `models` (analytic times), `measured` (measured times), `cost` (which of both answers), `kernel_names`, `tools`
 (comparison with real traces), `titles` (signatures as people name them), `activity` (as traces show them), and the
-shipped files in `gpus/`, `clusters/` and `hosts/`.
+shipped files in `gpus/`, `clusters/`, `hosts/` and `prices/`.
 Comes in: names or paths of descriptions; signatures as the hook writes them.
 Goes out: `Gpu`, `Cluster`, `HostModel`, `Cost`, titles.
 May import: nothing of ours outside this folder. Others import this module alone, not what is below it.
@@ -11,9 +11,10 @@ May import: nothing of ours outside this folder. Others import this module alone
 
 from profiles.activity import COPY, FILL, KERNEL, Activity, activity
 from profiles.cost import Cost, CostModel, Source, TimesOn
-from profiles.descriptions.catalog import base_of, cluster_names, gpu_names, host_names, path_of
+from profiles.descriptions.catalog import base_of, cluster_names, gpu_names, host_names, path_of, price_names
 from profiles.descriptions.cluster import Cluster, load_cluster, load_network
 from profiles.descriptions.gpu import Gpu, load_gpu
+from profiles.descriptions.prices import LISTED, Price, load_prices
 from profiles.errors import ProfileError, UnknownProfile
 from profiles.host import CALL_KINDS, WORK_KINDS, HostModel, Spread, host_toml, load_host
 from profiles.host_fit import Fit, fit
@@ -27,6 +28,7 @@ __all__ = [
     "COPY",
     "FILL",
     "KERNEL",
+    "LISTED",
     "WORK_KINDS",
     "Activity",
     "Cluster",
@@ -37,6 +39,7 @@ __all__ = [
     "HostModel",
     "Measured",
     "Origin",
+    "Price",
     "ProfileError",
     "Source",
     "Spread",
@@ -54,9 +57,11 @@ __all__ = [
     "load_gpu",
     "load_host",
     "load_network",
+    "load_prices",
     "load_table",
     "merged",
     "path_of",
+    "price_names",
     "same_times",
     "save_table",
     "shipped_times",

@@ -1,4 +1,4 @@
-"""List, show or copy descriptions of GPUs, clusters and hosts. A copy can be edited and used in a run.
+"""List, show or copy descriptions of GPUs, clusters and hosts, and prices. A copy can be edited and used in a run.
 
 `merge` makes one table of several tables of measured kernel times (phantora-async profile): of two times for the same
 work the later table's is taken.
@@ -24,6 +24,7 @@ from profiles import (
     load_table,
     merged,
     path_of,
+    price_names,
     save_table,
 )
 
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("list", "show", "copy", "merge"),
         help="default: list",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="name of a GPU, a cluster or a host")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of a GPU, a cluster, a host or a list of prices")
     parser.add_argument("file", nargs="?", metavar="FILE", help="file to create (default: NAME.toml in this directory)")
     parser.add_argument("more", nargs="*", metavar="TABLE", help="further tables to merge")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the merged table (.times or .times.gz)")
@@ -74,6 +75,9 @@ def _list() -> None:
         print(f"  {name:<20} {cluster.gpus_per_server} x {cluster.gpu:<20} {_network(cluster)}")
     print("hosts (`host` in a cluster's file)")
     for name in host_names():
+        print(f"  {name}")
+    print("prices (report and sweep --prices NAME)")
+    for name in price_names():
         print(f"  {name}")
 
 
@@ -124,6 +128,10 @@ def _copy(name: str, target: Path) -> None:
     except OSError as error:
         target.unlink(missing_ok=True)
         raise NotWritten(f"cannot write {target}: {error.strerror}") from None
-    option = {"gpus": "--gpu", "clusters": "--cluster"}.get(source.parent.name)
-    use = f"phantora-async run {option} {target} ..." if option else f'set host = "{target}" in a cluster\'s file'
-    print(f"created {target}; edit it, then: {use}")
+    uses = {
+        "gpus": f"phantora-async run --gpu {target} ...",
+        "clusters": f"phantora-async run --cluster {target} ...",
+        "hosts": f'set host = "{target}" in a cluster\'s file',
+        "prices": f"phantora-async report --prices {target} ...",
+    }
+    print(f"created {target}; edit it, then: {uses[source.parent.name]}")

@@ -1,13 +1,16 @@
-"""Show the report of a finished run again, as text or as a page for a browser."""
+"""Show the report of a finished run again, as text or as a page for a browser, and what such a job costs."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from pathlib import Path
 
 from phantora_async.config import RUNS
 from phantora_async.errors import NotWritten, UsageError
+from phantora_async.spending import asked
+from phantora_async.spending.text import lines
 from phantora_async.wording import short
 
 REPORT = "report.json"
@@ -29,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the report as a page for a browser: one file that needs no network",
     )
+    asked.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print money and energy as JSON, in place of the report")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -51,7 +56,11 @@ def run(given: argparse.Namespace) -> int:
         _write(given.html, page(view(document)).encode())
         print(f"page: {short(given.html)}")
         return 0
-    print(terminal_report(document, given.rank))
+    if given.json:
+        print(json.dumps(asked.answered(given, document), indent=1))
+        return 0
+    spent = lines(asked.answered(given, document)) if asked.is_asked(given) else None
+    print(terminal_report(document, given.rank, spent))
     return 0
 
 

@@ -15,7 +15,13 @@ from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.ingest.launch_counts import Counts
 from phantora_async.over_time import Activity, Traffic, activity_document, links_document
 from phantora_async.report.interval import interval, kernel_error, step_parts
-from phantora_async.report.kernels import gpu_use_document, kernels_document, source_shares, window_counts
+from phantora_async.report.kernels import (
+    WindowCounts,
+    gpu_use_document,
+    kernels_document,
+    source_shares,
+    window_counts,
+)
 from phantora_async.report.loading import loading_document
 from phantora_async.report.logged import Log, logged_rates
 from phantora_async.report.memory import memory_document
@@ -27,8 +33,9 @@ from phantora_async.report.stated_values import (
     decided_document,
     stated_document,
 )
-from phantora_async.report.steps import step_document
+from phantora_async.report.steps import WHOLE_RUN, step_document
 from phantora_async.run_spec import RunSpec
+from phantora_async.spending.energy import Launched, energy_document
 from phantora_async.virtual_time import MemoryPeaks, RankSnapshot, Snapshot
 from phantora_async.virtual_time.snapshot import SimulatorFigures
 from phantora_async.wording import utf8
@@ -182,6 +189,7 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
             for times in spec.kernel_times
         ],
         "kernels": kernels,
+        "energy": _energy(spec, step, ranks, window, costs),
         "memory": memory_document(
             (spec.gpu.memory.total_nbytes, spec.gpu.memory.total_nbytes - spec.gpu.memory.reserved_nbytes),
             ranks,
@@ -200,6 +208,21 @@ def _simulated(spec: RunSpec, snapshot: Snapshot, fact_builder: FactBuilder, end
         "warnings_left_out": max(len(fact_builder.warnings) - MOST_WARNINGS, 0),
         "ranks": ranks,
     }
+
+
+def _energy(
+    spec: RunSpec, step: Document, ranks: Sequence[Document], window: WindowCounts, costs: Costs
+) -> Document | None:
+    """What the GPUs draw; None if that is not known."""
+    launched = [
+        [
+            Launched(costs.priced(key).cost, count.launches, count.slowed_ns)
+            for key, count in sorted(rank.counts.items())
+        ]
+        for rank in window.ranks
+    ]
+    step_ns = None if step["source"].startswith(WHOLE_RUN) else int(step["median_ns"])
+    return energy_document(spec.gpu, ranks, launched, step_ns)
 
 
 def _faults(spec: RunSpec, now_ns: int) -> list[Document]:

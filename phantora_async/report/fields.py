@@ -140,6 +140,12 @@ _SIMULATED = Fields(
         "faults": Each(Fields({"text": TEXT, "at_ns": WHOLE, "reached": FLAG})),
         "without_faults": Fields({"median_ns": WHOLE}),
         "memory": _MEMORY,
+        "energy": Maybe(
+            Fields(
+                _fields(NUMBER, "gpu_w", "limit_w", "computing_j", "communicating_j", "waiting_j")
+                | {"step_j": Maybe(NUMBER)}
+            )
+        ),
         "activity": _ACTIVITY,
         "links": _LINKS,
         "reasons": REASONS,

@@ -15,6 +15,7 @@ from phantora_async.report.loading import binding_note
 from phantora_async.report.notes import notes, unused_notes, used_no_gpu
 from phantora_async.report.reasons import reasons_notes
 from phantora_async.report.steps import WHOLE_RUN, counted_steps, steps_named, window
+from phantora_async.spending.text import spending_notes
 from phantora_async.wording import gib, printable, seconds
 
 ALL_RANKS = 16
@@ -38,8 +39,10 @@ COLUMNS = (
 Rank = Mapping[str, Any]
 
 
-def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str:
-    """Tables and notes, coloured if stdout is a terminal. `rank`: whose kernels to list; None: those of all ranks."""
+def terminal_report(document: Mapping[str, Any], rank: int | None = None, spent: Sequence[str] | None = None) -> str:
+    """Tables and notes, coloured if stdout is a terminal. `rank`: whose kernels to list; None: those of all ranks.
+    `spent`: lines on money and energy; None: what a step costs.
+    """
     out = StringIO()
     terminal = sys.stdout.isatty()
     console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else 110)
@@ -65,6 +68,8 @@ def terminal_report(document: Mapping[str, Any], rank: int | None = None) -> str
     for note in reasons_notes(simulated["reasons"]) if "reasons" in simulated else []:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     for note in notes(document):
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    for note in spending_notes(document) if spent is None else spent:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     console.print(_simulator(document["simulator"]), markup=False, highlight=False, soft_wrap=True)
     return out.getvalue().rstrip()

@@ -10,10 +10,12 @@ from typing import Literal
 from profiles.descriptions.fields import Fields, read_fields
 from profiles.errors import ProfileError, UnknownProfile
 
-Kind = Literal["gpu", "cluster", "host"]
+Kind = Literal["gpu", "cluster", "host", "price"]
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS: dict[Kind, Path] = {"gpu": ROOT / "gpus", "cluster": ROOT / "clusters", "host": ROOT / "hosts"}
+FOLDERS: dict[Kind, Path] = {
+    "gpu": ROOT / "gpus", "cluster": ROOT / "clusters", "host": ROOT / "hosts", "price": ROOT / "prices",
+}  # fmt: skip
 
 
 def names(kind: Kind) -> list[str]:
@@ -31,6 +33,10 @@ def cluster_names() -> list[str]:
 
 def host_names() -> list[str]:
     return names("host")
+
+
+def price_names() -> list[str]:
+    return names("price")
 
 
 def path_of(name: str) -> Path:

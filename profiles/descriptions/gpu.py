@@ -102,6 +102,8 @@ class Power:
     """What large matrix products draw at the full clock. More than the limit: the clock falls."""
     idle_w: int
     """Between kernels, while the clock is still up."""
+    nccl_w: int
+    """While only NCCL's kernels run: they move data or wait. The clock does not take it into account."""
     window_ns: int
     """Time over which the draw counts."""
 
@@ -266,9 +268,11 @@ def _power(top: Fields) -> Power | None:
     if "power" not in top:
         return None
     table = top.table("power")
+    idle_w = table.integer("idle_w", most=MOST_WATTS)
     return Power(
         product_w=table.integer("product_w", least=1, most=MOST_WATTS),
-        idle_w=table.integer("idle_w", most=MOST_WATTS),
+        idle_w=idle_w,
+        nccl_w=table.integer("nccl_w", idle_w, most=MOST_WATTS),
         window_ns=table.integer("window_ms", least=1, most=MOST_WINDOW_MS) * 1_000_000,
     )
 

@@ -1,0 +1,81 @@
+"""What GPUs draw in the steps that count.
+
+While a GPU computes, it draws what its kernels do in the mean (profiles.models.power), at the clock that they ran at.
+While it only communicates it draws `nccl_w`, and else `idle_w`. A kernel's power falls with the square of the clock,
+and its time grows (emu/hook/costs/power.c): stretched s times, the part of it that follows the clock takes 1 / s of its
+energy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from profiles import Cost, Gpu
+
+Document = dict[str, Any]
+COMPUTING, COMMUNICATING, WAITING = ("compute_ns",), ("transfer_ns", "peers_ns"), ("host_bound_ns", "idle_ns")
+"""Parts of a rank's time, as the report has them."""
+
+
+class Launched(NamedTuple):
+    """One cost signature on one rank."""
+
+    cost: Cost
+    launches: int
+    slowed_ns: int
+    """How much longer all of them took than at the full clock."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Of joules, by what the GPUs do, and of their time."""
+
+    computing: float = 0.0
+    communicating: float = 0.0
+    waiting: float = 0.0
+    gpu_s: float = 0.0
+
+    def document(self) -> Document:
+        return {"computing_j": self.computing, "communicating_j": self.communicating, "waiting_j": self.waiting}
+
+
+def energy_document(
+    gpu: Gpu, ranks: Sequence[Mapping[str, Any]], launched: Sequence[Iterable[Launched]], step_ns: int | None
+) -> Document | None:
+    """`ranks`: as the report has them, `launched` by each. `step_ns`: None if there are no steps. None for a GPU whose
+    power is not described, and if nothing has run.
+    """
+    if gpu.power is None:
+        return None
+    sums = _Sums()
+    for rank, works in zip(ranks, launched, strict=True):
+        sums.computing += kernel_watts(gpu, works) * _seconds(rank, COMPUTING)
+        sums.communicating += gpu.power.nccl_w * _seconds(rank, COMMUNICATING)
+        sums.waiting += gpu.power.idle_w * _seconds(rank, WAITING)
+        sums.gpu_s += _seconds(rank, (*COMPUTING, *COMMUNICATING, *WAITING))
+    if not sums.gpu_s:
+        return None
+    parts = sums.document()
+    watts = sum(parts.values()) / sums.gpu_s
+    step_j = None if step_ns is None else watts * len(ranks) * step_ns / 1e9
+    return {"gpu_w": watts, "limit_w": gpu.power_limit_w, "step_j": step_j} | parts
+
+
+def kernel_watts(gpu: Gpu, works: Iterable[Launched]) -> float:
+    """The mean over kernels and the gaps between them."""
+    assert gpu.power is not None, "asked of GPUs whose power is described"
+    energy = ns = 0.0
+    for cost, launches, slowed_ns in works:
+        full_ns = cost.solo_ns * launches
+        stretch = 1 + slowed_ns / (cost.draw.clocked * full_ns) if cost.draw.clocked else 1.0
+        less = 1 - cost.draw.clocked * (1 - 1 / stretch)
+        gaps_ns = gpu.achieved.launch_gap_ns * launches
+        energy += full_ns * cost.draw.power * less * gpu.power_limit_w + gaps_ns * gpu.power.idle_w
+        ns += full_ns + slowed_ns + gaps_ns
+    return energy / ns if ns else float(gpu.power.idle_w)
+
+
+def _seconds(rank: Mapping[str, Any], parts: Sequence[str]) -> float:
+    return sum(float(rank[part]) for part in parts) / 1e9
