@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from phantora_async.comparison import Comparison
     from phantora_async.errors import PhantoraError, RunFailure, UsageError
     from phantora_async.options import RunOptions
+    from phantora_async.study.sweeping import Swept, sweep
 
 _PLACES = {
     "Comparison": "phantora_async.comparison",
@@ -31,11 +32,13 @@ _PLACES = {
     "RunFailure": "phantora_async.errors",
     "RunOptions": "phantora_async.options",
     "Step": "phantora_async.api.results",
+    "Swept": "phantora_async.study.sweeping",
     "UsageError": "phantora_async.errors",
     "compare": "phantora_async.api.results",
     "load": "phantora_async.api.results",
     "replay": "phantora_async.api.replays",
     "run": "phantora_async.api.running",
+    "sweep": "phantora_async.study.sweeping",
 }
 """Where each name is: it is imported when it is first used, so that `import phantora_async` takes no time."""
 
@@ -48,11 +51,13 @@ __all__ = [
     "RunFailure",
     "RunOptions",
     "Step",
+    "Swept",
     "UsageError",
     "compare",
     "load",
     "replay",
     "run",
+    "sweep",
 ]
 
 

@@ -155,9 +155,12 @@ class Limits:
         return cls(found)
 
     def rows(self, report: Report) -> list[Row]:
-        simulated = report["simulated"]
+        return self.rows_of(figures_of(report))
+
+    def rows_of(self, figures: Mapping[str, float]) -> list[Row]:
+        """`figures`: by name, those that are known."""
         return [
-            _judged(figure, figure.value(simulated), self.by_figure[name])
+            _judged(figure, figures.get(name), self.by_figure[name])
             for name, figure in FIGURES.items()
             if name in self.by_figure
         ]

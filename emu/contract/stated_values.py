@@ -13,7 +13,7 @@ import math
 import operator
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,7 +101,7 @@ def parse(text: str) -> StatedValue:
         raise ValueProblem("lines are numbered from 1")
     stated = StatedValue(text, (found["file"] or "").strip(), int(found["line"]), expression)
     if not stated.is_function:
-        _check(_tree(expression))
+        _check(_tree(expression), COUNTS)
         stated.evaluate(n=0, step=0, rank=0)
     return stated
 
@@ -111,6 +111,18 @@ def check_number(value: object) -> Number:
     if not isinstance(value, (bool, int, float)):
         raise ValueProblem(f"{value!r:.40} is not a number")
     return value
+
+
+def evaluate(expression: str, names: Mapping[str, Number]) -> Number:
+    """An expression with other names than those of a stated value. Raises ValueProblem."""
+    tree = _tree(expression)
+    _check(tree, names)
+    try:
+        return check_number(_Evaluation(names, expression).of(tree))
+    except ValueProblem:
+        raise
+    except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
+        raise ValueProblem(str(error) or type(error).__name__) from None
 
 
 def fits(stated_file: str, path: str) -> bool:
@@ -129,35 +141,35 @@ def _tree(expression: str) -> ast.expr:
         raise ValueProblem(f"not an expression: {reason}") from None
 
 
-def _check(node: ast.expr) -> None:
+def _check(node: ast.expr, names: Collection[str]) -> None:
     """Raises ValueProblem if a part of the expression is not allowed."""
     match node:
         case ast.Constant(value=value) if type(value) in (bool, int, float):
             return
-        case ast.Name(id=name) if name in COUNTS or name in _CONSTANTS:
+        case ast.Name(id=name) if name in names or name in _CONSTANTS:
             return
         case ast.Name(id=name):
-            known = ", ".join((*COUNTS, *_CONSTANTS, *_FUNCTIONS, RANDOM))
+            known = ", ".join((*names, *_CONSTANTS, *_FUNCTIONS, RANDOM))
             raise ValueProblem(f"unknown name {name!r}; known ones: {known}")
         case ast.BinOp(op=op) if type(op) in _BINARY or isinstance(op, ast.Pow):
-            _check(node.left)
-            _check(node.right)
+            _check(node.left, names)
+            _check(node.right, names)
         case ast.UnaryOp(op=op) if type(op) in _UNARY:
-            _check(node.operand)
+            _check(node.operand, names)
         case ast.BoolOp():
             for part in node.values:
-                _check(part)
+                _check(part, names)
         case ast.Compare(ops=ops) if all(type(op) in _COMPARISONS for op in ops):
             for part in (node.left, *node.comparators):
-                _check(part)
+                _check(part, names)
         case ast.IfExp():
             for part in (node.test, node.body, node.orelse):
-                _check(part)
+                _check(part, names)
         case ast.Call(func=ast.Name(id=name), args=[], keywords=[]) if name == RANDOM:
             return
         case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _FUNCTIONS:
             for part in node.args:
-                _check(part)
+                _check(part, names)
         case _:
             raise ValueProblem(f"{ast.unparse(node)[:60]!r} is not allowed in an expression")
 

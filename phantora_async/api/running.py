@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TextIO
 
@@ -55,8 +55,12 @@ def run(*arguments: Any, **options: Any) -> Run:
     options of the command line. The script's output appears on sys.stdout while it runs. Raises the errors of
     ``phantora_async.errors``; their ``exit_code`` is the command's, their ``run`` what there was until then.
     """
-    checked = RunOptions(*arguments, **options).checked()
-    ended = _Child(checked).wait()
+    return run_with(RunOptions(*arguments, **options).checked(), {})
+
+
+def run_with(options: RunOptions, environment: Mapping[str, str]) -> Run:
+    """As ``run``. `options` are checked; `environment`: variables of this run alone."""
+    ended = _Child(options, environment).wait()
     found = Run(ended.report, Path(ended.report_path), Path(ended.run_dir)) if ended.report is not None else None
     if ended.error is not None:
         error = ended.error
@@ -71,7 +75,7 @@ def run(*arguments: Any, **options: Any) -> Run:
 class _Child:
     """The process. Its output is copied on the calling thread: notebooks show it below the cell that waits."""
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, options: RunOptions, environment: Mapping[str, str]) -> None:
         self._interrupts = 0
         self._result = bytearray()
         read, write = os.pipe()
@@ -83,6 +87,7 @@ class _Child:
                 stdout=None if inherits[0] else subprocess.PIPE,
                 stderr=None if inherits[1] else subprocess.PIPE,
                 pass_fds=[write],
+                env={**os.environ, **environment},
                 # Ctrl-C reaches the main thread, which passes it on. To another thread's run it must go by itself.
                 start_new_session=threading.current_thread() is threading.main_thread(),
             )

@@ -13,6 +13,7 @@ from phantora_async.config.config import FLOAT_LIMIT_COUNT, Config
 from phantora_async.config.outputs import RUNS
 from phantora_async.config.program import checked_module, checked_script, find_python
 from phantora_async.config.resolve import resolve
+from phantora_async.config.servers import servers_of
 
 __all__ = [
     "FLOAT_LIMIT_COUNT",
@@ -22,4 +23,5 @@ __all__ = [
     "checked_script",
     "find_python",
     "resolve",
+    "servers_of",
 ]

@@ -21,7 +21,7 @@ import dataclasses
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,6 +111,18 @@ def _known() -> str:
 
 def _options(folder: Path, fields: FileTable, given: Mapping[str, Any], compared: set[str]) -> tuple[RunOptions, str]:
     """`compared`: figures that are held against the baseline."""
+    script, arguments, named = program_of(folder, fields, given)
+    why = ""
+    if "steps" not in named and "until" not in named:
+        asked = {*(figure for option, figure in BUDGETS.items() if option in named), *compared}
+        of_time = bool(asked.intersection(OF_TIME))
+        named["steps"] = STEPS_FOR_TIME if of_time else STEPS_FOR_MEMORY
+        why = "steps for a median" if of_time else "steps for the peak of memory"
+    return RunOptions(script, arguments, show_ranks="none", progress=False, **named).checked(), why
+
+
+def program_of(folder: Path, fields: FileTable, given: Mapping[str, Any]) -> tuple[str, Sequence[str], dict[str, Any]]:
+    """Script, its arguments, and the options of a run. Raises the error of `fields`."""
     named = {key: value for key, value in given.items() if key in OPTIONS}
     script, arguments = given.get("script"), given.get("arguments", [])
     kinds = [key for key in ("script", "module", "launcher") if key in given]
@@ -126,13 +138,7 @@ def _options(folder: Path, fields: FileTable, given: Mapping[str, Any], compared
     for name, value in named.items():
         if OPTIONS[name].kind is Kind.PATH and isinstance(value, str):
             named[name] = _beside(folder, value)
-    why = ""
-    if "steps" not in named and "until" not in named:
-        asked = {*(figure for option, figure in BUDGETS.items() if option in named), *compared}
-        of_time = bool(asked.intersection(OF_TIME))
-        named["steps"] = STEPS_FOR_TIME if of_time else STEPS_FOR_MEMORY
-        why = "steps for a median" if of_time else "steps for the peak of memory"
-    return RunOptions(str(script), arguments, show_ranks="none", progress=False, **named).checked(), why
+    return str(script), arguments, named
 
 
 def _beside(folder: Path, text: str) -> str:

@@ -1,0 +1,174 @@
+"""What a sweep has found, for a terminal, as CSV and for JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from phantora_async.budget import FIGURES
+from phantora_async.spending.bill import INCLUDES
+from phantora_async.spending.text import amount_text, number
+from phantora_async.study.front import Entry, Outcome
+from phantora_async.study.results import Result
+from phantora_async.study.study_file import TIME
+from phantora_async.wording import gib, printable
+
+NAME = 60
+"""Characters of a name that are shown."""
+Command = Callable[[Entry], str]
+
+
+def as_text(found: Outcome, command: Command) -> str:
+    """Trials that are compared, the best one first, the others with the reason, then the best ones as commands."""
+    lines = []
+    if found.fit:
+        front = set(map(id, found.front))
+        by = found.objectives[0] if found.objectives else TIME
+        ordered = sorted(found.fit, key=lambda one: (found.value(one, by) is None, found.value(one, by)))
+        lines += _table([_cells(found, one, id(one) in front) for one in ordered], _titles(found))
+    unfit = [one for one in found.entries if one.unfit]
+    width = max((len(_short(one)) for one in unfit), default=0)
+    lines += [printable(f"  {_short(one):<{width}}  {one.unfit}") for one in unfit]
+    return "\n".join([*lines, *_remarks(found), *_commands(found, command)])
+
+
+def _titles(found: Outcome) -> list[str]:
+    what = "of a million tokens" if found.by_tokens else "of a step"
+    rate = ["tokens/s"] if found.by_tokens else []
+    return ["trial", "step", *rate, "memory", "MFU", f"costs {what}", "how"]
+
+
+def _cells(found: Outcome, entry: Entry, best: bool) -> list[str]:
+    figures, job, told = entry.result.figures, entry.job, entry.bill
+    assert job is not None, "a trial that is compared has steps"
+    assert told is not None, "a trial that is compared has steps"
+    rate = [f"{job.tokens_per_step / job.step_s:,.0f}"] if found.by_tokens and job.tokens_per_step else []
+    return [
+        f"{'*' if best else ' '} {_short(entry)}",
+        FIGURES["step"].text(job.step_s),
+        *rate,
+        gib(figures.get("memory", 0.0)),
+        FIGURES["mfu"].text(figures["mfu"]) if "mfu" in figures else "",
+        amount_text(told["million_tokens" if found.by_tokens else "step"], told["price"]),
+        entry.result.how,
+    ]
+
+
+def _table(rows: list[list[str]], titles: list[str]) -> list[str]:
+    titles = [f"  {titles[0]}", *titles[1:]]
+    widths = [max(len(row[column]) for row in (titles, *rows)) for column in range(len(titles))]
+    last = len(titles) - 1
+    return [
+        printable(
+            "  ".join(
+                cell.ljust(width) if column in (0, last) else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+        ).rstrip()
+        for row in (titles, *rows)
+    ]
+
+
+def _short(entry: Entry) -> str:
+    return entry.trial.name[:NAME]
+
+
+def _remarks(found: Outcome) -> list[str]:
+    if not found.fit:
+        return ["no trial can be compared"]
+    lines = [f"* best of {len(found.fit)} in {', '.join(found.objectives)}: no other one is better in all of these"]
+    if missing := [name for name in found.asked if name not in found.objectives]:
+        lines.append(f"not compared: {', '.join(missing)} (not known of each trial: a GPU without price or power)")
+    if not found.by_tokens and len({_work(one) for one in found.fit}) > 1:
+        lines.append(
+            "compared by steps, though steps of these trials may do different amounts of work: state tokens_per_step"
+        )
+    if any(one.bill is not None and one.bill["price"] for one in found.fit):
+        lines.append(INCLUDES)
+    return lines
+
+
+def _work(entry: Entry) -> tuple[Any, ...]:
+    """What decides how much a step does, as far as it can be told."""
+    return (entry.result.job and entry.result.job.gpus, entry.trial.options.arguments, str(entry.trial.environment))
+
+
+def _commands(found: Outcome, command: Command) -> list[str]:
+    by_entry: dict[int, list[str]] = {}
+    entries = {}
+    for objective in found.objectives:
+        best = found.best(objective)
+        entries[id(best)] = best
+        by_entry.setdefault(id(best), []).append(objective)
+    return [f"{', '.join(names)}: {command(entries[one])}" for one, names in by_entry.items()]
+
+
+def progress_line(result: Result, known: int, total: int) -> str:
+    """``[3/12] run  batch=2 gpu=h100: step 433.8 ms, 37.97 GiB (12 s)``"""
+    what = f"{result.state}: {result.reason}"
+    if result.good and result.job is not None:
+        memory = gib(result.figures.get("memory", 0.0))
+        what = f"step {FIGURES['step'].text(result.job.step_s)}, {memory}"
+    return printable(f"[{known}/{total}] {result.how}  {result.name}: {what} ({number(result.wall_s)} s)")
+
+
+# ---- for programs ----------------------------------------------------------------------------------------------------
+
+
+def as_document(found: Outcome, command: Command) -> dict[str, Any]:
+    front = set(map(id, found.front))
+    best = {name: found.best(name) for name in found.objectives}
+    return {
+        "format": 1,
+        "objectives": list(found.objectives),
+        "by": "million_tokens" if found.by_tokens else "step",
+        "trials": [_told(found, one, id(one) in front) for one in found.entries],
+        "best": {name: {"trial": one.trial.name, "command": command(one)} for name, one in best.items()},
+        "includes": INCLUDES,
+    }
+
+
+def _told(found: Outcome, entry: Entry, on_front: bool) -> dict[str, Any]:
+    result = entry.result
+    return {
+        "trial": result.name,
+        "chosen": dict(entry.trial.chosen),
+        "how": result.how,
+        "state": result.state,
+        "compared": not entry.unfit,
+        "reason": entry.unfit or result.reason,
+        "front": on_front,
+        "figures": dict(result.figures),
+        "values": {name: found.value(entry, name) for name in found.objectives},
+        "spent": entry.bill,
+        "report": result.report or None,
+        "wall_s": round(result.wall_s, 3),
+    }
+
+
+def rows(found: Outcome) -> list[dict[str, Any]]:
+    """One for each trial, with a column for each thing that was chosen."""
+    front = set(map(id, found.front))
+    told = [_told(found, one, id(one) in front) for one in found.entries]
+    chosen = dict.fromkeys(key for one in told for key in one["chosen"])
+    plain = ("how", "state", "compared", "front", "reason", "report")
+    return [
+        {"trial": one["trial"]}
+        | {key: one["chosen"].get(key) for key in chosen}
+        | {name: one["figures"].get(name) for name in FIGURES}
+        | {f"{name}_value": one["values"].get(name) for name in found.objectives}
+        | {name: one[name] for name in plain}
+        for one in told
+    ]
+
+
+def as_csv(found: Outcome) -> str:
+    """In the study's order."""
+    table: Sequence[dict[str, Any]] = rows(found)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(table[0]) if table else ["trial"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return out.getvalue()

@@ -1,0 +1,168 @@
+"""One configuration: what runs, and on which machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from phantora_async.config import servers_of
+from phantora_async.options import OPTIONS, Kind, RunOptions
+from phantora_async.replaying.machine import Changes
+from profiles import Gpu, load_cluster, load_gpu
+
+REPLAYED = ("nccl", "set_network", "slow_gpu")
+"""Lists of texts, named as the options of `phantora-async replay`."""
+ONLY_REPLAYED = ("set_network", "slow_gpu")
+"""What no run can be asked for."""
+OF_MACHINE = ("cluster", "gpu", "host", "kernel_times", "fault", "faults")
+"""Options of a run that a replay may change."""
+Value = str | int | float | bool | list[str]
+
+
+@dataclass(frozen=True)
+class Trial:
+    name: str
+    chosen: Mapping[str, Value]
+    """What the grid or the trial's own table says."""
+    options: RunOptions
+    """Without limits, run directory and recording."""
+    environment: Mapping[str, str]
+    """Variables of this trial."""
+    replayed: Mapping[str, tuple[str, ...]]
+    """By the names of REPLAYED."""
+    tokens_per_step: float | None
+    """None: what the script logs."""
+
+    @cached_property
+    def gpu(self) -> Gpu:
+        """Raises ProfileError."""
+        return load_gpu(self.options.gpu or load_cluster(self.options.cluster).gpu)
+
+    @cached_property
+    def program(self) -> str:
+        """Trials with the same one execute the same: one is run, the others are replays. Compilers and PyTorch choose
+        kernels by the compute capability, and ranks are told how many GPUs their server has.
+        """
+        given = {name: value for name, value in self.options.given().items() if name not in OF_MACHINE}
+        servers = servers_of(self.options, load_cluster(self.options.cluster))
+        return _digest(
+            [
+                self._what, given, sorted(self.environment.items()), servers, self.recordable,
+                (self.gpu.cc_major, self.gpu.cc_minor),
+            ]
+        )  # fmt: skip
+
+    @cached_property
+    def key(self) -> str:
+        """Of its result: changes with all that the result depends on, as far as it is known."""
+        given = self.options.given()
+        machine = [_content(str(given[name])) for name in ("cluster", "gpu", "faults") if name in given]
+        tables = [_content(path) for path in self.options.kernel_times]
+        settings = [sorted(self.environment.items()), sorted(self.replayed.items())]
+        return _digest([self._what, given, machine, tables, settings])
+
+    @property
+    def _what(self) -> list[Any]:
+        from importlib.metadata import version
+
+        script = str(self.options.script)
+        return [script, _content(script), list(self.options.arguments), version("phantora-async")]
+
+    @property
+    def recordable(self) -> bool:
+        return self.options.clock != "optimistic" and self.options.host != "measured"
+
+    @property
+    def runs_as_it_is(self) -> bool:
+        """A run is all that it needs; None of what only replays can do, or what a recording must not have."""
+        return not any(self.replayed.values()) and not self.options.fault and self.options.faults is None
+
+    @property
+    def can_run(self) -> bool:
+        return not any(self.replayed.get(name) for name in ONLY_REPLAYED)
+
+    def recorded_options(self) -> RunOptions:
+        """Of a run whose recording can become this trial: without faults, which replays bring."""
+        return replace(self.options, fault=(), faults=None)
+
+    def run_environment(self) -> dict[str, str]:
+        pairs = (text.partition("=") for text in self.replayed.get("nccl", ()))
+        return {**self.environment, **{name: value for name, _, value in pairs}}
+
+    def changes(self) -> Changes:
+        """Of a replay of any trial with the same program."""
+        given = self.options
+        return Changes(
+            cluster=str(given.cluster),
+            gpu=None if given.gpu is None else str(given.gpu),
+            host=given.host,
+            kernel_times=tuple(given.kernel_times),
+            nccl=self.replayed.get("nccl", ()),
+            network=self.replayed.get("set_network", ()),
+            slow=self.replayed.get("slow_gpu", ()),
+            fault=tuple(given.fault),
+            faults=None if given.faults is None else str(given.faults),
+        )
+
+    def command(self, recording: Path | None) -> str:
+        """To type in a shell."""
+        if not self.can_run and recording is not None:
+            return shlex.join(["phantora-async", "replay", str(recording), *self._replay_flags()])
+        settings = [f"{name}={shlex.quote(value)}" for name, value in self.run_environment().items()]
+        given = {name: value for name, value in self.options.given().items() if name not in ("show_ranks", "progress")}
+        launcher = given.pop("launcher", False)
+        words = [word for name, value in given.items() for word in _flags(name, value)]
+        words += ["--launcher", "--"] if launcher else []
+        words += [str(self.options.script), *self.options.arguments]
+        return " ".join([*settings, shlex.join(["phantora-async", "run", *words])])
+
+    def _replay_flags(self) -> list[str]:
+        given = self.options.given()
+        found = [word for name in OF_MACHINE if name in given for word in _flags(name, given[name])]
+        for name, texts in self.replayed.items():
+            found += [word for text in texts for word in (f"--{name.replace('_', '-')}", text)]
+        return found
+
+
+def _flags(name: str, value: Any) -> list[str]:
+    option = OPTIONS[name]
+    if option.kind is Kind.SWITCH:
+        return [option.flags[0]]
+    values = value if option.kind is Kind.TEXTS else [value]
+    return [word for one in values for word in (option.flags[0], str(one))]
+
+
+def identifier(key: str) -> str:
+    """As expressions name it: ``micro_batch_size`` for ``--micro-batch-size``."""
+    return re.sub(r"\W", "_", key.strip("-$="))
+
+
+def name_of(chosen: Mapping[str, Value]) -> str:
+    """``batch=2 gpu=h100 NCCL_ALGO=Ring``"""
+    parts = []
+    for key, value in chosen.items():
+        text = " ".join(value) if isinstance(value, list) else str(value).lower() if value in (True, False) else value
+        if key in REPLAYED:
+            parts.append(f"{text}")
+        else:
+            parts.append(f"{key.strip('-$=')}={text}")
+    return " ".join(filter(None, parts)) or "as it is"
+
+
+def _content(path: str) -> str:
+    """Of a file; a name of something that is none stands for itself."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return path
+
+
+def _digest(what: Any) -> str:
+    return hashlib.sha256(json.dumps(what, default=str, sort_keys=True).encode()).hexdigest()[:16]
