@@ -79,6 +79,8 @@ class Outcome:
     @cached_property
     def objectives(self) -> list[str]:
         """Those that are known of all."""
+        if not self.fit:
+            return []
         return [name for name in self.asked if all(self.value(one, name) is not None for one in self.fit)]
 
     def value(self, entry: Entry, objective: str) -> float | None:

@@ -12,7 +12,6 @@ from phantora_async.spending.bill import INCLUDES
 from phantora_async.spending.text import amount_text, number
 from phantora_async.study.front import Entry, Outcome
 from phantora_async.study.results import Result
-from phantora_async.study.study_file import TIME
 from phantora_async.wording import gib, printable
 
 NAME = 60
@@ -25,8 +24,7 @@ def as_text(found: Outcome, command: Command) -> str:
     lines = []
     if found.fit:
         front = set(map(id, found.front))
-        by = found.objectives[0] if found.objectives else TIME
-        ordered = sorted(found.fit, key=lambda one: (found.value(one, by) is None, found.value(one, by)))
+        ordered = sorted(found.fit, key=lambda one: [found.value(one, name) or 0.0 for name in found.objectives])
         lines += _table([_cells(found, one, id(one) in front) for one in ordered], _titles(found))
     unfit = [one for one in found.entries if one.unfit]
     width = max((len(_short(one)) for one in unfit), default=0)

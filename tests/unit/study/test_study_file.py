@@ -1,0 +1,131 @@
+"""What a study's file says, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phantora_async import cli
+from phantora_async.errors import ExitCode, UsageError
+from phantora_async.study.study_file import check_options, read
+from phantora_async.study.trial import identifier, name_of
+
+from .conftest import Runs
+
+RUN: dict[str, Any] = {"script": "train.py", "world_size": 2}
+
+
+def test_all_combinations_and_single_trials(runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text("""
+        tokens_per_step = "1000 * batch * world_size"
+        only = ["batch * world_size <= 8"]
+        objectives = ["money"]
+        [run]
+        script = "train.py"
+        arguments = ["--layers", "32"]
+        max_memory = "76GiB"
+        min_mfu = 0.4
+        "--fused" = true
+        [grid]
+        world_size = [2, 4]
+        "--batch" = [1, 2, 4]
+        [[trial]]
+        world_size = 2
+        "--batch" = 3
+        "--fused" = false
+        "optim.lr=" = 0.1
+        "$OMP_NUM_THREADS" = 8
+    """)
+    study = read(tmp_path / "study.toml")
+    assert [one.name for one in study.trials] == [
+        "world_size=2 batch=1", "world_size=2 batch=2", "world_size=2 batch=4",
+        "world_size=4 batch=1", "world_size=4 batch=2",  # not 4 * 4
+        "world_size=2 batch=3 fused=false optim.lr=0.1 OMP_NUM_THREADS=8",
+    ]  # fmt: skip
+    first, last = study.trials[0], study.trials[-1]
+    assert list(first.options.arguments) == ["--layers", "32", "--fused", "--batch", "1"]
+    assert (first.options.world_size, first.options.steps, first.tokens_per_step) == (2, 5, 2000.0)
+    assert list(last.options.arguments) == ["--layers", "32", "--batch", "3", "optim.lr=0.1"]
+    assert last.environment == {"OMP_NUM_THREADS": "8"}
+    assert study.limits.by_figure == {"memory": 76 * 2**30, "mfu": 0.4}
+    assert study.objectives == ("money",)
+    assert first.options.max_memory is None, "a limit is judged afterwards: the run shall not fail"
+
+
+def test_trials_that_are_the_same_are_one(runs: Runs) -> None:
+    study = read({"run": RUN, "grid": {"--batch": [1, 1]}, "trial": [{"--batch": 1}]})
+    assert len(study.trials) == 1
+
+
+def test_what_a_program_is(runs: Runs) -> None:
+    """Other prices, networks and hosts are replayed; another compute capability or another server is not."""
+
+    def programs(**grid: list[Any]) -> int:
+        return len({one.program for one in read({"run": RUN, "grid": grid}).trials})
+
+    same = {"gpu": ["h100", "h200"], "host": ["modelled", "none"], "nccl": ["", "NCCL_ALGO=Ring"]}
+    assert programs(**same, set_network=["", "server.nic_gbps=800"], fault=["", "host 0 at 0.5x"]) == 1
+    assert programs(gpu=["h100", "a100-80g"]) == 2
+    assert programs(cluster=["dgx-h100", "dgx-h200"]) == 1
+    assert programs(world_size=[12], cluster=["dgx-h100", "p4d"]) == 2
+    assert programs(steps=[5, 6]) == 2
+    assert programs(**{"$X": ["a", "b"]}) == 2
+    assert programs(host=["modelled", "measured"]) == 2, "measured times cannot be recorded"
+
+
+def test_a_result_is_of_what_the_files_were(runs: Runs, tmp_path: Path) -> None:
+    (before,) = read({"run": RUN, "trial": [{}]}).trials
+    (tmp_path / "train.py").write_text("pass  # changed\n")
+    (after,) = read({"run": RUN, "trial": [{}]}).trials
+    assert before.key != after.key
+
+
+@pytest.mark.parametrize(
+    ("study", "fault"),
+    [
+        ({}, "run: missing"),
+        ({"run": RUN}, "study: no trials"),
+        ({"run": {}, "trial": [{}]}, "expected script"),
+        ({"run": RUN, "grid": {"gpus": ["h100"]}}, "grid.gpus: unknown key; known ones"),
+        ({"run": RUN, "grid": {"gpu": "h100"}}, "grid.gpu: expected a list"),
+        ({"run": RUN, "grid": {"gpu": []}}, "grid.gpu: expected a list"),
+        ({"run": RUN, "grid": {"--a": list(range(400)), "--b": list(range(400))}}, "more than 100,000 combinations"),
+        ({"run": RUN, "grid": {"record": ["x"]}}, "grid.record: not for a sweep"),
+        ({"run": RUN, "grid": {"max_memory": ["1GiB"]}}, "belongs to \\[run\\]"),
+        ({"run": RUN, "grid": {"world_size": ["two"]}}, "grid.world_size: expected a whole number"),
+        ({"run": RUN | {"max_memory": "much"}, "trial": [{}]}, "run.max_memory: expected a value such as"),
+        ({"run": RUN, "trial": [{}], "only": ["batch > 1"]}, "only: 'batch > 1': unknown name 'batch'"),
+        ({"run": RUN, "trial": [{}], "only": ["world_size > 2"]}, "for none of which `only` holds"),
+        ({"run": RUN, "trial": [{}], "tokens_per_step": "1 / 0"}, "tokens_per_step: '1 / 0'"),
+        ({"run": RUN, "trial": [{}], "tokens_per_step": -5}, "expected a number above 0"),
+        ({"run": RUN, "trial": [{}], "objectives": ["speed"]}, "unknown objective \"speed\"|unknown objective 'speed'"),
+        ({"run": RUN, "trial": [{"--a": {"b": 1}}]}, "expected a text, a number"),
+        ({"run": RUN, "trial": [{"nccl": 3}]}, "nccl: expected texts"),
+        ({"run": RUN | {"arguments": "x y"}, "trial": [{}]}, "arguments: expected a list of texts"),
+        ({"run": RUN, "trial": [{}], "pruning": True}, "pruning: unknown key"),
+    ],
+)
+def test_studies_that_are_wrong(runs: Runs, study: dict[str, Any], fault: str) -> None:
+    with pytest.raises(UsageError, match=fault):
+        read(study)
+
+
+def test_no_trial_starts_if_one_cannot(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "study.toml").write_text('[run]\nscript = "train.py"\n[grid]\ngpu = ["h100", "h300"]\n')
+    assert cli.run(["sweep", "study.toml"]) == ExitCode.USAGE
+    assert "h300" in capsys.readouterr().err
+    assert runs.asked == []
+
+
+def test_names() -> None:
+    assert identifier("--micro-batch.size=") == "micro_batch_size"
+    assert name_of({"--a": True, "gpu": "h100", "nccl": ["A=1", "B=2"]}) == "a=true gpu=h100 A=1 B=2"
+    assert name_of({"nccl": ""}) == "as it is"
+
+
+def test_the_example_can_start() -> None:
+    study = read(Path(__file__).parents[3] / "examples" / "sweep.toml")
+    assert len(study.trials) > 4
+    check_options(study)

@@ -1,0 +1,230 @@
+"""`sweep`: what is run, what is replayed, what is kept, what is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phantora_async import cli
+from phantora_async.errors import JobsFailed, PathChanged, RankDied, UsageError
+from phantora_async.options import RunOptions
+from phantora_async.study import execution
+from phantora_async.study.results import FILE
+from phantora_async.study.sweeping import sweep
+
+from .conftest import Runs
+
+RUN: dict[str, Any] = {"script": "train.py", "world_size": 2}
+
+
+def grid(**lists: list[Any]) -> dict[str, Any]:
+    return {"run": RUN, "grid": lists}
+
+
+def hows(swept: Any) -> list[tuple[str, str]]:
+    return [(one.result.name, one.result.how) for one in swept.trials]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_one_of_each_program_is_run_and_the_others_are_replays(runs: Runs, jobs: int) -> None:
+    swept = sweep(grid(**{"--fast": [False, True], "gpu": ["h100", "h200"], "nccl": ["", "NCCL_ALGO=Ring"]}), jobs=jobs)
+    assert sorted(runs.arguments) == [[], ["--fast"]]
+    assert {options.gpu for options in runs.asked} == {"h200"}, "which has more memory"
+    assert hows(swept)[:4] == [
+        ("fast=false gpu=h100", "replay"),
+        ("fast=false gpu=h100 NCCL_ALGO=Ring", "replay"),
+        ("fast=false gpu=h200", "run"),
+        ("fast=false gpu=h200 NCCL_ALGO=Ring", "replay"),
+    ]
+    assert len(Path("phantora-sweep", FILE).read_text().splitlines()) == 8
+    assert all(one.result.good for one in swept.trials)
+
+
+def test_a_setting_changes_what_a_replay_gives(runs: Runs) -> None:
+    slow, fast = sweep(grid(set_network=["server.gpu_gbps=100", "server.gpu_gbps=1000"])).trials
+    assert slow.job is not None
+    assert fast.job is not None
+    assert slow.job.step_s > 2 * fast.job.step_s
+    assert [options.record is not None for options in runs.asked] == [True], "one run that no trial asked for as it is"
+
+
+def test_a_trial_alone_is_not_recorded(runs: Runs) -> None:
+    sweep(grid(**{"--fast": [False, True], "$A": ["1"]}))
+    assert [options.record for options in runs.asked] == [None, None]
+    assert runs.environments == [{"A": "1"}] * 2
+
+
+def test_a_replay_that_leaves_its_path_is_run(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def written(*_: Any) -> Any:
+        raise PathChanged("the replay leaves the recorded path: rank 0 asked")
+
+    monkeypatch.setattr(execution, "written", written)
+    swept = sweep(grid(nccl=["", "NCCL_ALGO=Ring"]))
+    assert hows(swept) == [("as it is", "run"), ("NCCL_ALGO=Ring", "run")]
+    assert runs.environments == [{}, {"NCCL_ALGO": "Ring"}]
+    only_replays = sweep(grid(slow_gpu=["1=0.5"]), folder="other")
+    assert only_replays.trials[0].unfit == "failed: the replay leaves the recorded path: rank 0 asked"
+
+
+def test_faults_are_no_part_of_a_recording(runs: Runs) -> None:
+    swept = sweep({"run": RUN | {"fault": ["gpu 0 at 0.1x"]}, "trial": [{}]})
+    assert [options.fault for options in runs.asked] == [()]
+    assert hows(swept) == [("as it is", "replay")]
+
+
+def test_runs_that_cannot_be_recorded_are_all_run(runs: Runs) -> None:
+    measured = RUN | {"host": "measured"}
+    assert [how for _, how in hows(sweep({"run": measured, "grid": {"gpu": ["h100", "h200"]}}))] == ["run", "run"]
+    assert [options.record for options in runs.asked] == [None, None]
+
+
+# ---- trials that fail ------------------------------------------------------------------------------------------------
+
+
+def out_of_memory(options: RunOptions, simulated: dict[str, Any]) -> None:
+    if "--fast" in options.arguments:
+        raise died("rank 0 ended: torch.OutOfMemoryError", {"fits": False, "missing_nbytes": 3 << 30})
+
+
+def died(text: str, verdict: dict[str, Any]) -> RankDied:
+    from phantora_async.api.results import Run
+
+    error = RankDied(0, text, 1)
+    error.run = Run({"simulated": {"memory": {"verdict": verdict}}}, Path("report.json"))
+    return error
+
+
+def test_what_does_not_fit_is_told_and_the_others_go_on(runs: Runs) -> None:
+    runs.change = out_of_memory
+    swept = sweep(grid(**{"--fast": [True, False]}))
+    assert [one.unfit for one in swept.trials] == ["out of memory: 3.00 GiB missing at least", ""]
+    assert swept.front == [swept.trials[1]]
+
+
+def fails(options: RunOptions, simulated: dict[str, Any]) -> None:
+    if "--fast" in options.arguments:
+        raise died("rank 0 ended with exit code 1: ValueError: no data\nmore", {"fits": True})
+
+
+def test_the_first_trial_s_failure_ends_the_sweep(runs: Runs) -> None:
+    runs.change = fails
+    study = grid(**{"--fast": [True, False], "--other": [1, 2]})
+    with pytest.raises(JobsFailed, match=r"the first trial failed: fast=true other=1: rank 0 ended .* no data$"):
+        sweep(study)
+    assert len(runs.asked) == 1
+    swept = sweep(study, folder="again", keep_going=True)
+    assert [one.result.state for one in swept.trials] == ["failed", "failed", "done", "done"]
+
+
+def test_a_limit_that_is_broken_is_a_reason(runs: Runs) -> None:
+    limited = {"run": RUN | {"max_step_time": "300ms"}, "grid": {"--fast": [True, False]}}
+    assert [one.unfit for one in sweep(limited).trials] == ["", "step 400.0 ms of 300.0 ms (+33.3 %)"]
+
+
+def test_a_run_without_steps_has_failed(runs: Runs) -> None:
+    def no_steps(options: RunOptions, simulated: dict[str, Any]) -> None:
+        simulated["step"] = {"source": "the whole run: none were found", "median_ns": 1}
+
+    runs.change = no_steps
+    (one,) = sweep(grid(**{"--fast": [True]}), keep_going=True).trials
+    assert one.unfit == "failed: no steps were found, or no GPU was used"
+
+
+# ---- sweeps that end early -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"key": "half a li'])
+def test_a_sweep_goes_on_where_it_was(runs: Runs, torn: bytes) -> None:
+    study = grid(**{"--n": [1, 2, 3], "gpu": ["h100", "h200"]})
+
+    def interrupted(options: RunOptions, simulated: dict[str, Any]) -> None:
+        if len(runs.asked) == 2:
+            raise KeyboardInterrupt
+
+    runs.change = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        sweep(study, folder="kept")
+    path = Path("kept") / FILE
+    before = path.read_bytes()
+    path.write_bytes(before + torn)
+    runs.change = lambda options, simulated: None
+    told: list[str] = []
+    swept = sweep(study, folder="kept", told=lambda result, known, total: told.append(f"{known}/{total}"))
+    assert runs.arguments == [["--n", "1"], ["--n", "2"], ["--n", "2"], ["--n", "3"]]
+    assert path.read_bytes().startswith(before)
+    assert len(path.read_text().splitlines()) == 6
+    assert told == [f"{known}/6" for known in range(len(before.splitlines()) + 1, 7)]
+    assert [one.result.good for one in swept.trials] == [True] * 6
+    sweep(study, folder="kept")
+    assert len(runs.asked) == 4
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", '{"key": 3}', "nonsense", "[" * 10_000])
+def test_a_file_that_is_something_else_is_refused(runs: Runs, line: str) -> None:
+    Path("kept").mkdir()
+    (Path("kept") / FILE).write_text(f"{line}\n")
+    with pytest.raises(UsageError, match=r"trials.jsonl:1 is no result of a sweep"):
+        sweep(grid(**{"--fast": [True]}), folder="kept")
+    assert runs.asked == []
+
+
+# ---- what is printed -------------------------------------------------------------------------------------------------
+
+FILE_TEXT = """
+tokens_per_step = 10000
+[run]
+script = "train.py"
+world_size = 2
+max_memory = "76GiB"
+[grid]
+"--fast" = [false, true]
+gpu = ["h100", "a100-80g"]
+"""
+
+
+def test_table_json_and_commands(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two GPUs, 0.2 s a step of 10,000 tokens: a million take 20 s, 40 GPU seconds, at 2.49 $ an hour 0.0277 $."""
+    (tmp_path / "study.toml").write_text(FILE_TEXT)
+    assert cli.run(["sweep", "study.toml", "--table", "table.csv"]) == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert lines[0].split()[:5] == ["trial", "step", "tokens/s", "memory", "MFU"]
+    assert lines[1].startswith("* fast=true gpu=a100-80g")  # of equal trials the cheaper one
+    assert lines[1].split()[3:8] == ["200.0", "ms", "50,000", "60.00", "GiB"]
+    assert [line.startswith("*") for line in lines[1:5]] == [True, False, False, False]
+    assert "$0.0277 to 0.0443 and 50 kJ" in shown.out  # 500 J a step
+    assert lines[-1] == "time, memory, money: phantora-async run -n 2 --steps 5 --gpu a100-80g train.py --fast".replace(
+        "train.py", str(tmp_path / "train.py")
+    )
+    assert shown.err.splitlines()[-1].startswith("[4/4] run  fast=true gpu=a100-80g: step 200.0 ms, 60.00 GiB")
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 5
+    assert cli.run(["sweep", "study.toml", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["by"] == "million_tokens"
+    assert [one["front"] for one in told["trials"]] == [False, False, False, True]
+    assert told["trials"][2]["spent"]["million_tokens"]["money"] == pytest.approx([2.49 * 40 / 3600, 3.99 * 40 / 3600])
+    assert told["best"]["money"]["trial"] == "fast=true gpu=a100-80g"
+
+
+def test_what_only_a_replay_can_do_is_a_command_of_its_own(runs: Runs) -> None:
+    swept = sweep(grid(slow_gpu=["1=0.5"], nccl=["NCCL_ALGO=Ring"]))
+    recording = swept.trials[0].trial.program
+    command = swept.command(swept.trials[0])
+    assert command.startswith("phantora-async replay ")
+    assert command.endswith(f"{recording} --nccl NCCL_ALGO=Ring --slow-gpu 1=0.5")
+    with_variable = sweep(grid(nccl=["NCCL_ALGO=Ring"]))
+    assert with_variable.command(with_variable.trials[0]).startswith("NCCL_ALGO=Ring phantora-async run -n 2")
+
+
+def test_a_sweep_without_any_figures_ends_with_1(runs: Runs, tmp_path: Path) -> None:
+    runs.change = fails
+    (tmp_path / "study.toml").write_text(FILE_TEXT.replace("[false, true]", "[true]"))
+    assert cli.run(["sweep", "study.toml", "--keep-going"]) == 1
+
+
+def test_steps_that_may_do_different_work_are_told(runs: Runs) -> None:
+    assert "state tokens_per_step" in str(sweep(grid(**{"--batch": [1, 2]})))
+    assert "state tokens_per_step" not in str(sweep(grid(gpu=["h100", "h200"])))
