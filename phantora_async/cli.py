@@ -41,6 +41,7 @@ COMMANDS = (
     Command("report", "show a run's report again"),
     Command("check", "say whether jobs keep within their budgets of memory and time, for CI"),
     Command("sweep", "try many configurations of a job, and say which are best in time, memory and money"),
+    Command("advise", "say what to try with a recorded run, each with its simulated effect"),
     Command("compare", "say what differs between runs, and what that changed"),
     Command("goodput", "say what a long run keeps of its time when GPUs and nodes fail"),
     Command("validate", "compare emulated jobs with what real GPUs did"),

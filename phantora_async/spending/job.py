@@ -36,12 +36,13 @@ def job_of(report: Mapping[str, Any], tokens_per_step: float | None = None) -> J
         return None
     step_s, tokens_from = step["median_ns"] / 1e9, "as given"
     if tokens_per_step is None:
-        tokens_per_step, tokens_from = _logged_tokens(simulated, gpus, step_s)
+        tokens_per_step, tokens_from = logged_tokens(simulated, gpus, step_s)
     energy = simulated.get("energy")
     return Job(simulated["gpu"], gpus, step_s, energy and energy["step_j"], tokens_per_step, tokens_from)
 
 
-def _logged_tokens(simulated: Mapping[str, Any], gpus: int, step_s: float) -> tuple[float | None, str]:
+def logged_tokens(simulated: Mapping[str, Any], gpus: int, step_s: float) -> tuple[float | None, str]:
+    """Of a step, on all GPUs, and the text that says so."""
     for one in simulated.get("logged", []):
         if one.get("rate") == "tokens/s" and "value" in one:
             times = gpus if _OF_ONE_GPU.search(one["text"]) else 1

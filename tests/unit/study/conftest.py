@@ -34,7 +34,7 @@ class Runs:
         simulated = made(options)
         self.change(options, simulated)
         if options.record is not None:
-            _record(Path(options.record))
+            record_in(Path(options.record))
         return Run({"simulated": simulated}, Path(options.run_dir or "") / "report.json")
 
     @property
@@ -56,7 +56,7 @@ def made(options: RunOptions) -> dict[str, Any]:
     }
 
 
-def _record(folder: Path) -> None:
+def record_in(folder: Path) -> None:
     """Three steps of two ranks: a kernel, then an all-reduce of 64 MiB."""
     ranks = [Script(rank, 2, world_comm(2)) for rank in range(2)]
     for rank, script in enumerate(ranks):

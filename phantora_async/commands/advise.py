@@ -1,0 +1,28 @@
+"""Say what to try with a recorded run: settings of NCCL, networks and the host, each simulated by a replay.
+
+What the script itself decides is named with --try: the script is run with these arguments, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recording", type=Path, metavar="DIR", help="directory of `phantora-async run --record DIR`")
+    parser.add_argument(
+        "--try", dest="arguments", action="append", default=[], metavar="ARGUMENTS",
+        help="run the script with these further arguments: --try '--batch 2'; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print JSON in place of text")
+
+
+def run(given: argparse.Namespace) -> int:
+    from phantora_async.api import running
+    from phantora_async.study.advice import advise, text
+
+    told = advise(given.recording, given.arguments, running.run_with)
+    print(json.dumps(told, indent=1) if given.json else text(told))
+    return 0

@@ -1,0 +1,139 @@
+"""What to try with a recorded run: each line is a simulation of it.
+
+Machine settings are replays of the recording. What the script itself decides (batch, recomputation, sharding, bucket
+sizes) only its arguments can say: these are runs of it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from phantora_async.api.results import Run
+from phantora_async.errors import PhantoraError, UsageError
+from phantora_async.options import OPTIONS, RunOptions
+from phantora_async.recording import Recording, load
+from phantora_async.replaying.machine import Changes
+from phantora_async.replaying.replay import uncollected
+from phantora_async.replaying.variants import Player, Variant
+from phantora_async.spending.job import job_of, logged_tokens
+from phantora_async.wording import printable, seconds
+
+LEAST = 0.005
+"""A smaller change of the step is none."""
+NCCL = ("NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "NCCL_PROTO=Simple", "NCCL_PROTO=LL128", "NCCL_NVLS_ENABLE=0")
+TWICE = {"server.gpu_gbps": "NVLink twice as fast", "server.nic_gbps": "network cards twice as fast"}
+NO_HOST = "a host that takes no time: the most that compiling, CUDA graphs or fewer launches can bring"
+OF_RUN = ("run_dir", "report", "record", "trace", "trace_ranks", "trace_steps", "ui", "progress", "show_ranks")
+"""Options of the recorded run that a run of other arguments does not take over."""
+Document = dict[str, Any]
+Runner = Callable[[RunOptions, Mapping[str, str]], Run]
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    what: str
+    step_s: float | None
+    """None: not known."""
+    change: float | None
+    """Of the time of a step, or of a token if it is known how many both runs have in a second: -0.05 is 5 % less."""
+    by_tokens: bool = False
+    reason: str = ""
+    """Why nothing is known."""
+
+
+def advise(folder: Path, arguments: Sequence[str], run: Runner) -> Document:
+    """`arguments`: texts of further arguments of the script, each for a run of it. Raises UsageError."""
+    recording = load(folder)
+    player = Player(recording, frozenset())
+    with uncollected():
+        base = player.play(Variant("", Changes()))
+        if base.left:
+            raise UsageError(base.left)
+        tries = [_replayed(player, what, changes, base.step_ns) for what, changes in _settings(recording)]
+    tries += [_run(recording, text, base.step_ns, run) for text in arguments]
+    known = [one for one in tries if one.change is not None]
+    return {
+        "gpus": recording.world_size,
+        "gpu": recording.setup.gpu.name,
+        "step_s": base.step_ns / 1e9,
+        "tries": [asdict(one) for one in sorted(known, key=lambda one: one.change or 0.0)],
+        "unknown": [asdict(one) for one in tries if one.change is None],
+    }
+
+
+def _settings(recording: Recording) -> Iterator[tuple[str, Changes]]:
+    """Those that could change something."""
+    setup = recording.setup
+    if recording.world_size > 1:
+        for text in NCCL:
+            yield text, Changes(nccl=(text,))
+        server = setup.cluster.network.get("server", {})
+        for key, what in TWICE.items():
+            gbps = server.get(key.partition(".")[2]) if isinstance(server, dict) else None
+            if gbps is not None and (key != "server.nic_gbps" or len(setup.servers) > 1):
+                yield what, Changes(network=(f"{key}={2 * gbps}",))
+    if setup.host_mode == "modelled":
+        yield NO_HOST, Changes(host="none")
+
+
+def _replayed(player: Player, what: str, changes: Changes, base_ns: int) -> Try:
+    try:
+        found = player.play(Variant(what, changes))
+    except UsageError as error:
+        return Try(what, None, None, reason=error.message)
+    if found.left:
+        return Try(what, None, None, reason=found.left)
+    return Try(what, found.step_ns / 1e9, found.step_ns / base_ns - 1)
+
+
+def _run(recording: Recording, text: str, base_ns: int, run: Runner) -> Try:
+    try:
+        done = run(_options(recording, shlex.split(text)), {})
+    except PhantoraError as error:
+        return Try(text, None, None, reason=error.message.splitlines()[0])
+    job = job_of(done.report)
+    if job is None:
+        return Try(text, None, None, reason="no steps were found")
+    before, _ = logged_tokens(recording.report, recording.world_size, base_ns / 1e9)
+    if before and job.tokens_per_step:
+        change = (job.step_s / job.tokens_per_step) / (base_ns / 1e9 / before) - 1
+        return Try(text, job.step_s, change, by_tokens=True)
+    return Try(text, job.step_s, job.step_s * 1e9 / base_ns - 1)
+
+
+def _options(recording: Recording, arguments: Sequence[str]) -> RunOptions:
+    """Of the recorded run, with more arguments. Raises UsageError."""
+    told = recording.run
+    if not told.get("script"):
+        raise UsageError(f"{recording.folder}: run.json is missing: it is not known what was run")
+    given = {name: value for name, value in told["options"].items() if name in OPTIONS and name not in OF_RUN}
+    return RunOptions(
+        told["script"], [*told["arguments"], *arguments], show_ranks="none", progress=False, **given
+    ).checked()
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+def text(told: Document) -> str:
+    step = seconds(round(told["step_s"] * 1e9))
+    lines = [f"{told['gpus']} x {told['gpu']}, a step takes {step} as recorded; each line is a simulation:"]
+    better = [one for one in told["tries"] if one["change"] <= -LEAST]
+    worse = [one for one in told["tries"] if one["change"] >= LEAST]
+    same = [one["what"] for one in told["tries"] if abs(one["change"]) < LEAST]
+    lines += [f"  {_change(one)}" for one in better] or ["  nothing that was tried makes it faster"]
+    if same:
+        lines.append(f"not worth trying (less than {LEAST:.1%}): {'; '.join(same)}")
+    if worse:
+        lines.append(f"worse: {'; '.join(_change(one) for one in worse)}")
+    lines += [f"not known: {one['what']}: {one['reason']}" for one in told["unknown"]]
+    return printable("\n".join(lines))
+
+
+def _change(one: Document) -> str:
+    of = "time of a token" if one["by_tokens"] else "step"
+    return f"{one['what']}: {of} {one['change']:+.1%} ({seconds(round(one['step_s'] * 1e9))} a step)"

@@ -1,0 +1,88 @@
+"""`advise`: every line is a replay of the recording, or a run with other arguments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phantora_async import cli
+from phantora_async.errors import ExitCode, UsageError
+from phantora_async.options import RunOptions
+from phantora_async.recording import load
+from phantora_async.replaying.machine import Changes
+from phantora_async.replaying.variants import Player, Variant
+from phantora_async.study.advice import NO_HOST, advise, text
+
+from .conftest import Runs, record_in
+
+RUN = {"script": "train.py", "arguments": ["--layers", "2"], "options": {"world_size": 2, "record": "rec"}}
+
+
+@pytest.fixture
+def rec(runs: Runs) -> Path:
+    """Two GPUs of a server; a step is an all-reduce of 64 MiB."""
+    record_in(Path("rec"))
+    Path("rec/run.json").write_text(json.dumps(RUN))
+    return Path("rec")
+
+
+def test_each_line_is_a_replay(rec: Path, runs: Runs) -> None:
+    told = advise(rec, [], runs.run)
+    player = Player(load(rec), frozenset())
+    base = player.play(Variant("", Changes())).step_ns
+    simple = player.play(Variant("", Changes(nccl=("NCCL_PROTO=Simple",)))).step_ns
+    twice = player.play(Variant("", Changes(network=("server.gpu_gbps=6400",)))).step_ns
+    assert told["step_s"] == base / 1e9
+    found = {one["what"]: one["change"] for one in told["tries"]}
+    assert found["NCCL_PROTO=Simple"] == simple / base - 1
+    assert found["NVLink twice as fast"] == twice / base - 1
+    assert any(found.values())
+    assert "network cards twice as fast" not in found, "one server needs none"
+    assert NO_HOST in found
+    assert [one["change"] for one in told["tries"]] == sorted(found.values())
+    assert runs.asked == []
+
+
+def test_arguments_are_runs_compared_by_tokens_where_these_are_known(rec: Path, runs: Runs) -> None:
+    def change(options: RunOptions, simulated: dict[str, Any]) -> None:
+        if "--bad" in options.arguments:
+            raise UsageError("unrecognised argument --bad")
+        simulated["step"]["median_ns"] = 10_000_000
+
+    runs.change = change
+    told = advise(rec, ["--batch 2", "--bad"], runs.run)
+    assert list(runs.asked[0].arguments) == ["--layers", "2", "--batch", "2"]
+    assert (runs.asked[0].world_size, runs.asked[0].record) == (2, None)
+    (batch,) = [one for one in told["tries"] if one["what"] == "--batch 2"]
+    assert batch["change"] == pytest.approx(0.01 / told["step_s"] - 1)
+    (bad,) = [one for one in told["unknown"] if one["what"] == "--bad"]
+    assert bad["reason"] == "unrecognised argument --bad"
+
+
+def test_text_says_what_is_better_the_same_and_worse() -> None:
+    def one(what: str, change: float | None, **more: Any) -> dict[str, Any]:
+        return {"what": what, "step_s": 0.1, "change": change, "by_tokens": False, "reason": ""} | more
+
+    told = {
+        "gpus": 8, "gpu": "h100", "step_s": 0.1,
+        "tries": [one("A", -0.2, by_tokens=True), one("B", -0.001), one("C", 0.002), one("D", 0.3)],
+        "unknown": [one("E", None, reason="it left its path")],
+    }  # fmt: skip
+    assert text(told).splitlines() == [
+        "8 x h100, a step takes 100.0 ms as recorded; each line is a simulation:",
+        "  A: time of a token -20.0% (100.0 ms a step)",
+        "not worth trying (less than 0.5%): B; C",
+        "worse: D: step +30.0% (100.0 ms a step)",
+        "not known: E: it left its path",
+    ]
+
+
+def test_the_command(rec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["advise", "rec"]) == 0
+    assert "2 x h200, a step takes" in capsys.readouterr().out
+    assert cli.run(["advise", "rec", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gpus"] == 2
+    assert cli.run(["advise", "nowhere"]) == ExitCode.USAGE
