@@ -8,15 +8,18 @@ no trial is left.
 from __future__ import annotations
 
 import shutil
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
+from emu.contract.process_setup import prctl
 from phantora_async.api.replays import written
 from phantora_async.api.results import Run
 from phantora_async.errors import (
@@ -36,6 +39,7 @@ Runner = Callable[[RunOptions, Mapping[str, str]], Run]
 """``api.running.run_with``, which raises PhantoraError."""
 RECORDED = ("recording", "run.json")
 """Files of a recording that is complete."""
+_PR_SET_PDEATHSIG = 1
 NOT_RECORDED = "such a run cannot be recorded, so that nothing can be replayed"
 Taken = TypeVar("Taken")
 Done = TypeVar("Done")
@@ -161,8 +165,13 @@ class Sweep:
         if self.jobs == 1 or len(tasks) < 2:
             yield from self._taken(map(_replayed, tasks))
             return
-        with ProcessPoolExecutor(self.jobs, get_context("fork")) as pool:
-            yield from self._taken(_as_they_end(pool, _replayed, tasks))
+        with ProcessPoolExecutor(min(self.jobs, len(tasks)), get_context("fork"), _begin) as pool:
+            try:
+                yield from self._taken(_as_they_end(pool, _replayed, tasks))
+            except BrokenProcessPool:
+                raise EnvironmentUnusable(
+                    "a process that replays was ended, perhaps for lack of memory", "a smaller number of --jobs"
+                ) from None
 
     def _taken(self, replayed: Iterable[tuple[Trial, Result | str]]) -> Iterator[Result]:
         for trial, found in replayed:
@@ -177,6 +186,13 @@ class _Task:
     trial: Trial
     recording: Path
     run_dir: Path
+
+
+def _begin() -> None:
+    """Of a process that replays: Ctrl-C is the command's, with which it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _replayed(task: _Task) -> tuple[Trial, Result | str]:

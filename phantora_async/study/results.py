@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from formats.files import read_bytes
 from phantora_async.budget import figures_of
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.spending.job import Job, job_of
@@ -19,7 +21,7 @@ FILE = "trials.jsonl"
 DONE, NO_MEMORY, FAILED = "done", "out of memory", "failed"
 STATES = (DONE, NO_MEMORY, FAILED)
 RUN, REPLAY = "run", "replay"
-MOST_NBYTES = 1 << 30
+MOST_NBYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +69,33 @@ def failure_of(
 
 
 class Store:
-    """The file of one sweep."""
+    """The file of one sweep. `with` takes it for this process alone."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises UsageError if the folder cannot be used, or if its file is of something else."""
         self.path = folder / FILE
+        self.results: dict[str, Result] = {}
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> Store:
+        """Raises UsageError if the folder cannot be used, or if its file is of something else."""
+        hint = "name another folder: --dir DIR"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            content = self.path.read_bytes() if self.path.exists() else b""
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            content = read_bytes(self.path, MOST_NBYTES)
+        except BlockingIOError:
+            raise UsageError(f"{short(self.path)}: another sweep is using it", hint) from None
         except OSError as error:
-            raise UsageError(
-                f"{short(self.path)}: {error.strerror or error}", "name another folder: --dir DIR"
-            ) from None
+            raise UsageError(f"{short(self.path)}: {error.strerror or error}", hint) from None
         whole = content.rfind(b"\n") + 1  # the last line of a sweep that was killed may be a part of one
         self.results = {one.key: one for one in self._parsed(content[:whole])}
-        if whole < len(content):
-            os.truncate(self.path, whole)
+        self._file.truncate(whole)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def _parsed(self, content: bytes) -> Iterable[Result]:
         for number, line in enumerate(content.splitlines(), 1):
@@ -95,11 +108,11 @@ class Store:
 
     def add(self, result: Result) -> None:
         """Raises NotWritten."""
+        assert self._file is not None, "results are added within `with`"
         try:
-            with self.path.open("ab") as file:
-                file.write(json.dumps(asdict(result)).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            self._file.write(json.dumps(asdict(result)).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
         except OSError as error:
             raise NotWritten(f"cannot write {short(self.path)}: {error.strerror}") from None
         self.results[result.key] = result

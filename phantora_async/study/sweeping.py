@@ -19,6 +19,7 @@ from phantora_async.study.text import as_document, as_text, rows
 if TYPE_CHECKING:
     import pandas
 
+MOST_JOBS = 1024
 Told = Callable[[Result, int, int], None]
 """Of a trial: what came of it, how many are known now, and of how many."""
 
@@ -83,17 +84,17 @@ def sweep(
     already is not tried again. `jobs`: trials at a time. `told` is called with each result. Raises the errors of
     ``phantora_async.errors``.
     """
-    if jobs < 1:
-        raise UsageError(f"jobs {jobs}: expected 1 or more")
+    if not 1 <= jobs <= MOST_JOBS:
+        raise UsageError(f"jobs {jobs}: expected 1 to {MOST_JOBS:,}")
     wanted = read(study)
     listed = prices_of(prices)
     check_options(wanted)
     if folder is None:
         folder = "phantora-sweep" if isinstance(study, Mapping) else Path(study).with_suffix(".sweep")
     place = Path(folder).absolute()
-    store = Store(place)
-    running_sweep = Sweep(place, store, running.run_with, jobs, keep_going)
-    for result in running_sweep.results(wanted.trials):
-        if told is not None:
-            told(result, sum(trial.key in store.results for trial in wanted.trials), len(wanted.trials))
+    with Store(place) as store:
+        running_sweep = Sweep(place, store, running.run_with, jobs, keep_going)
+        for result in running_sweep.results(wanted.trials):
+            if told is not None:
+                told(result, sum(trial.key in store.results for trial in wanted.trials), len(wanted.trials))
     return Swept(wanted, outcome(wanted, store.results, listed), running_sweep)

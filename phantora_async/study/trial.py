@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from formats.files import MOST_DATA_NBYTES, read_bytes
 from phantora_async.config import servers_of
 from phantora_async.options import OPTIONS, Kind, RunOptions
 from phantora_async.replaying.machine import Changes
@@ -159,7 +160,7 @@ def name_of(chosen: Mapping[str, Value]) -> str:
 def _content(path: str) -> str:
     """Of a file; a name of something that is none stands for itself."""
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return hashlib.sha256(read_bytes(Path(path), MOST_DATA_NBYTES)).hexdigest()
     except OSError:
         return path
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from phantora_async import cli
-from phantora_async.errors import JobsFailed, PathChanged, RankDied, UsageError
+from phantora_async.errors import EnvironmentUnusable, JobsFailed, PathChanged, RankDied, UsageError
 from phantora_async.options import RunOptions
 from phantora_async.study import execution
 from phantora_async.study.results import FILE
@@ -169,6 +171,31 @@ def test_a_file_that_is_something_else_is_refused(runs: Runs, line: str) -> None
     with pytest.raises(UsageError, match=r"trials.jsonl:1 is no result of a sweep"):
         sweep(grid(**{"--fast": [True]}), folder="kept")
     assert runs.asked == []
+
+
+def dies(task: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_ended_is_told(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "_replayed", dies)
+    with pytest.raises(EnvironmentUnusable, match="a process that replays was ended"):
+        sweep(grid(nccl=["", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"]), jobs=2)
+
+
+def test_two_sweeps_do_not_write_to_one_file(runs: Runs) -> None:
+    from phantora_async.study.results import Store
+
+    with Store(Path("kept")), pytest.raises(UsageError, match="another sweep is using it"):
+        sweep(grid(**{"--fast": [True]}), folder="kept")
+    assert runs.asked == []
+    sweep(grid(**{"--fast": [True]}), folder="kept")
+
+
+@pytest.mark.parametrize("jobs", [0, 100_000])
+def test_a_number_of_jobs_that_is_none(runs: Runs, jobs: int) -> None:
+    with pytest.raises(UsageError, match=f"jobs {jobs}: expected 1 to 1,024"):
+        sweep(grid(**{"--fast": [True]}), jobs=jobs)
 
 
 # ---- what is printed -------------------------------------------------------------------------------------------------
