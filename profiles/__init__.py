@@ -16,7 +16,16 @@ from profiles.descriptions.cluster import Cluster, load_cluster, load_network
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.descriptions.prices import LISTED, Price, load_prices
 from profiles.errors import ProfileError, UnknownProfile
-from profiles.host import CALL_KINDS, WORK_KINDS, HostModel, Spread, host_toml, load_host
+from profiles.host import (
+    CALL_KINDS,
+    FINE_KINDS,
+    WORK_KINDS,
+    HostModel,
+    Spread,
+    device_file_value,
+    host_toml,
+    load_host,
+)
 from profiles.host_fit import Fit, fit
 from profiles.timings.from_trace import times_of
 from profiles.timings.shipped import same_times, shipped_times
@@ -27,6 +36,7 @@ __all__ = [
     "CALL_KINDS",
     "COPY",
     "FILL",
+    "FINE_KINDS",
     "KERNEL",
     "LISTED",
     "WORK_KINDS",
@@ -49,6 +59,7 @@ __all__ = [
     "activity",
     "base_of",
     "cluster_names",
+    "device_file_value",
     "fit",
     "gpu_names",
     "host_names",

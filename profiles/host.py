@@ -10,16 +10,19 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from formats.c_lists import read_list
 from profiles.descriptions.catalog import read
 
-CALL_KINDS = ("query", "launch", "memcpy", "memset", "event", "sync", "alloc", "library", "nccl")
+_KINDS = read_list(
+    Path(__file__).resolve().parents[1] / "emu" / "contract" / "definitions" / "host_kinds.def", "CALL", "WORK", "FINE"
+)
+"""Read as a file, since profiles imports no part of emu. Both packages are installed side by side."""
+CALL_KINDS = tuple(entry.arguments[1] for entry in _KINDS if entry.macro == "CALL")
 """API calls: what the driver and NVIDIA's libraries take."""
-WORK_KINDS = (
-    "op", "in_place_op", "view_op", "empty_op", "outer_op", "cold_op", "python_op", "boxed_op", "listed_tensor",
-    "table_kib", "fresh_table_kib", "custom_node", "scope", "collective_op", "node", "backward", "hot_frame",
-    "hot_code_unit", "frame", "constructor", "callback", "resume", "code_unit",
-)  # fmt: skip
-"""The program's own work between calls. Both together are those of emu/hook/core/host_costs.def, in its order."""
+WORK_KINDS = tuple(entry.arguments[1] for entry in _KINDS if entry.macro != "CALL")
+"""The program's own work between calls."""
+FINE_KINDS = frozenset(entry.arguments[1] for entry in _KINDS if entry.macro == "FINE")
+"""Those whose cost the hook library has in picoseconds."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
 
@@ -57,7 +60,7 @@ class HostModel:
     path: Path
 
     def device_file_lines(self) -> list[str]:
-        """For the hook's device file. A code unit takes less than a nanosecond's share: it is given in picoseconds."""
+        """For the hook's device file."""
         return [
             f"host_scale={self.scale}",
             f"host_function_ns={self.host_function_ns}",
@@ -67,7 +70,7 @@ class HostModel:
 
 
 def device_file_value(kind: str, ns: float) -> int:
-    return round(ns * 1000) if kind.endswith("code_unit") else round(ns)
+    return round(ns * 1000) if kind in FINE_KINDS else round(ns)
 
 
 def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:

@@ -44,11 +44,11 @@ def build(output_dir: Path | str, sanitize: str | None = None, check_locks: bool
     """
     output = Path(output_dir).resolve()
     sources = sorted(SOURCES.glob("*/*.c"))
-    lists = [*SOURCES.glob("*/*.def"), *CONTRACT.glob("*.def"), *PRIVATE.glob("symbols.*")]
+    lists = [*SOURCES.glob("*/*.def"), *CONTRACT.rglob("*.def"), *CONTRACT.rglob("*.h"), *PRIVATE.glob("symbols.*")]
     shared = [*SOURCES.glob("*/*.h"), *lists, SOURCES / "build.py"]
     library = output / LIBRARY
     output.mkdir(parents=True, exist_ok=True)
-    if not _is_newer(output / STUB, [STUB_SOURCE]):
+    if not _is_newer(output / STUB, [STUB_SOURCE, *CONTRACT.rglob("thread_names.*")]):
         _replace(output / STUB, [*_compiler(), *STUB_FLAGS, str(STUB_SOURCE)])
     if _is_newer(library, [*sources, *shared]) and (output / NVML).exists():
         return library

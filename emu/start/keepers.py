@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from ..contract.definitions.thread_names import KEEPER, STORE
 from ..contract.job import Job
 from ..interpreter.hook_library import Hook
 from ..interpreter.hook_library.sources import STORE_SOCKET
@@ -24,12 +25,12 @@ def start(job: Job, hook: Hook) -> None:
     os.makedirs(folder_of(job.runtime_dir), exist_ok=True)
     if job.share_weights:
         listener = keeper.listen(job.runtime_dir)
-        _fork("keeper", listener, lambda: keeper.serve(listener, job.runtime_dir))
+        _fork(KEEPER, listener, lambda: keeper.serve(listener, job.runtime_dir))
     one_machine = job.folding is not None or len(job.hosted) == len(job.servers)
     if one_machine:  # else what a rank refers to would be another machine's
         folder = folder_of(job.runtime_dir)
         other = _listen(os.path.join(folder, STORE_SOCKET))
-        _fork("store", other, lambda: hook.serve_store(other.fileno(), folder))
+        _fork(STORE, other, lambda: hook.serve_store(other.fileno(), folder))
         hook.open_store(folder)
 
 

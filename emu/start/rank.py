@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..contract import isolation
+from ..contract.definitions.thread_names import RANK
 from ..contract.job import Job, Seat, torchrun_environment
 from ..contract.loading_policy import SlowLoader
 from ..contract.records import ExitKind
@@ -197,7 +198,7 @@ def _set_up_process(job: Job, seat: Seat) -> None:
 
 
 def name_process(rank: int) -> None:
-    Path("/proc/self/comm").write_text(f"rank{rank}")
+    Path("/proc/self/comm").write_text(f"{RANK}{rank}")
 
 
 def leave_folders(prepared: Prepared) -> None:

@@ -12,6 +12,8 @@
  * The first tells the process id if the server has forked; the last tells how the process ended.
  */
 #define _GNU_SOURCE
+#include "../contract/definitions/thread_names.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -165,7 +167,7 @@ static bool receive(uint32_t answer[2]) {
 /* Who looks whether this process works finds the process that works in its place (liveness/sleep_detector.py). */
 static void name_after(uint32_t pid) {
     char name[16];
-    snprintf(name, sizeof name, "ph_for %u", pid);
+    snprintf(name, sizeof name, "%s%u", ph_name_STANDS_FOR, pid);
     prctl(PR_SET_NAME, name);
 }
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from emu.contract.definitions.thread_names import RANK
 from phantora_async.bench.jobs import Case, Job
 from phantora_async.child_process import child, interrupt_run
 
@@ -74,7 +75,7 @@ class _Memory(threading.Thread):
     def run(self) -> None:
         while not self._over.wait(SAMPLE_EVERY_S):
             try:
-                ranks = [one for one in self._run.children(recursive=True) if re.fullmatch(r"rank\d+", one.name())]
+                ranks = [one for one in self._run.children(recursive=True) if re.fullmatch(rf"{RANK}\d+", one.name())]
             except psutil.Error:
                 continue
             for _ in range(min(RANKS_A_SAMPLE, len(ranks))):

@@ -14,17 +14,9 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+from emu.contract.definitions.thread_names import AWAKE, MAIN, SERVES, STANDS_FOR
+
 _MOST_NBYTES = 1 << 16
-WATCHERS = ("pt_nccl_", "pt_tcpstore", "pt_gloo", "gloo_", "ph_", "cuda")
-"""Names of library threads that watch or serve. They run while their program waits."""
-MAIN = ("pt_autograd",)
-"""Names of threads that do a main thread's work."""
-AWAKE = "ph_awake"
-"""Name of a thread that waits for another thread of its process which is about to act (emu/hook/threads/thread.c)."""
-STANDS_FOR = "ph_for "
-"""A process of this name waits for another one that a rank's server has forked; the process id, in the server's own
-namespace, follows (emu/stub/python.c).
-"""
 POLLING_SHARE = 0.1
 """Processor time, as a share of real time, that a program may spend on polling."""
 POLLING_LOOKS = 6
@@ -204,7 +196,7 @@ class SleepDetector:
         counted = {
             number: thread
             for number, thread in threads.items()
-            if thread.main or not (stubborn or thread.name.startswith(WATCHERS))
+            if thread.main or not (stubborn or thread.name.startswith(SERVES))
         }
         before = last.threads
         last.threads, last.at_ns = threads, now_ns

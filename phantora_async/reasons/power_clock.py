@@ -15,7 +15,7 @@ from emu.contract import records
 from emu.contract.records import DeviceKind, MarkerKind, ScopeKind
 from phantora_async.reasons.contents import Contents
 from profiles import Cost, Gpu
-from profiles.timings.clock import Clock
+from profiles.models.clock import Clock
 
 PORTION_NS = 1_000_000
 """Of a segment: the clock is found anew after each."""
@@ -151,7 +151,7 @@ class PowerClock:
     def _device(self, stream: int) -> _Device:
         number = self._device_of.get(stream, 0)
         if number not in self._devices:
-            self._devices[number] = _Device(Clock(self._gpu) if self._gpu.power is not None else None, self._now_ns)
+            self._devices[number] = _Device(Clock.of(self._gpu) if self._gpu.power is not None else None, self._now_ns)
         return self._devices[number]
 
     def _waited(self, wait: records.HostWait) -> None:

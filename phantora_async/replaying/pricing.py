@@ -20,10 +20,10 @@ from phantora_async.recording.history import Dictionary, Work
 from phantora_async.recording.recording import Recording, Stream
 from phantora_async.recording.rows import WITH_ROW
 from phantora_async.replaying.clock import PowerClock
-from profiles import CALL_KINDS, WORK_KINDS, Cost, Gpu, HostModel
+from profiles import CALL_KINDS, FINE_KINDS, WORK_KINDS, Cost, Gpu, HostModel, device_file_value
 
 KINDS = (*CALL_KINDS, *WORK_KINDS)
-_PICOSECONDS = frozenset(number for number, kind in enumerate(KINDS) if kind.endswith("code_unit"))
+_PICOSECONDS = frozenset(number for number, kind in enumerate(KINDS) if kind in FINE_KINDS)
 _HOST_WORK = 2
 """Place of the host's work among the fields of COUNTERS."""
 
@@ -45,15 +45,13 @@ class Host:
     """How long work takes on a host."""
 
     def __init__(self, model: HostModel, mode: str) -> None:
-        self._cost_ns = [
-            round(model.cost_ns[kind] * (1000 if number in _PICOSECONDS else 1)) for number, kind in enumerate(KINDS)
-        ]
+        self._costs = [device_file_value(kind, model.cost_ns[kind]) for kind in KINDS]
         self._modelled = mode == "modelled"
 
     def modelled_ns(self, work: Work) -> int:
         if not self._modelled:
             return 0
-        return sum(units * self._cost_ns[kind] // (1000 if kind in _PICOSECONDS else 1) for kind, units in work.counts)
+        return sum(units * self._costs[kind] // (1000 if kind in _PICOSECONDS else 1) for kind, units in work.counts)
 
 
 @dataclass(frozen=True, slots=True)

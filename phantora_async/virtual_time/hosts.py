@@ -42,7 +42,8 @@ from phantora_async.virtual_time.facts import (
 from phantora_async.virtual_time.output import Output, delay_poll
 from phantora_async.virtual_time.restart import total
 from phantora_async.virtual_time.rollback_log import RollbackLog
-from phantora_async.virtual_time.streams import Streams, fill_of
+from phantora_async.virtual_time.streams import Streams
+from profiles.gpu_sharing import fill_of
 
 
 class Hosts:

@@ -1,15 +1,9 @@
 """How streams go on: items in order, segments at the rate that the device allows, events and who waits for them.
 
-Segments of several streams of one GPU share it. Two kernels that each fill the GPU take nearly as long side by side as
-one after the other: of the time that they share, SHARED is lost by them together. A copy over PCIe, or a kernel of few
-blocks, takes next to nothing of another kernel. How much of the GPU a kernel takes is seen from what it loses when NCCL
-takes part of the SMs and of the memory's bandwidth: nothing if it leaves so much unused, the share that NCCL takes or
-more if it fills the GPU.
+Segments of several streams of one GPU share it (``profiles.gpu_sharing``).
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from phantora_async.faults.pace import FULL_PACE
 from phantora_async.virtual_time.announcer import Announcer
@@ -38,17 +32,10 @@ from phantora_async.virtual_time.events import (
     StreamUnblocked,
 )
 from phantora_async.virtual_time.rollback_log import RollbackLog
+from profiles.gpu_sharing import WORK_UNIT, rates
 
-FULL = 16
-"""The fill of a kernel that takes the whole GPU."""
-FULL_SLOWDOWN = 8
-"""A kernel that takes 1/8 longer beside NCCL fills the GPU."""
-WORK_UNIT = 1 << 16
-"""Rates are multiples of so many units of work, so that rounding them down changes little."""
 PACED_UNIT = WORK_UNIT * FULL_PACE
 """Of a GPU with a pace of its own, whose work is counted in finer units."""
-_ONE = 320
-"""FULL x FULL / SHARED, with SHARED = 0.8: measured on H200s where FSDP2 packs gradients beside matrix products."""
 IDLE, RUNNING, BLOCKED, COLLECTIVE = StreamState
 """An attribute of an Enum takes 100 ns in Python 3.11."""
 ABORTED = Segment(1, 0, 0, 0, 0)
@@ -321,22 +308,6 @@ def left_of(stream: Stream, now_ns: int) -> int:
     """Units of the running segment that are not done; 0 or less if all are."""
     pace, since_ns = stream.device.pace, stream.updated_ns
     return stream.work_left - stream.rate * (now_ns - since_ns if pace is None else pace.done(since_ns, now_ns))
-
-
-def fill_of(solo_ns: int, contended_ns: int) -> int:
-    """From the durations of the same kernels alone and beside NCCL."""
-    if contended_ns <= solo_ns:
-        return 0
-    return min(FULL, FULL * FULL_SLOWDOWN * (contended_ns - solo_ns) // solo_ns) if solo_ns else FULL
-
-
-def rates(alone: Sequence[int], fills: Sequence[int]) -> list[int]:
-    """Units per nanosecond of segments that run side by side, from their rates without the others.
-
-    Each loses what the others take of the part that it needs itself.
-    """
-    total = sum(fills)
-    return [rate * _ONE // (_ONE + fill * (total - fill)) for rate, fill in zip(alone, fills, strict=True)]
 
 
 # ---- undo entries --------------------------------------------------------------------------------------------------

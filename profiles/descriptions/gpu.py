@@ -172,8 +172,12 @@ class Gpu:
     def _power_lines(self) -> list[str]:
         if self.power is None:
             return []
-        idle = round(1000 * self.power.idle_w / self.power_limit_w)
-        return [f"power_window_ns={self.power.window_ns}", f"power_idle={idle}"]
+        return [f"power_window_ns={self.power.window_ns}", f"power_idle={self.idle_thousandths}"]
+
+    @property
+    def idle_thousandths(self) -> int:
+        """What it draws when it waits, in thousandths of its limit, as the hook library has it; 0 if not described."""
+        return round(1000 * self.power.idle_w / self.power_limit_w) if self.power is not None else 0
 
 
 def load_gpu(name_or_path: str | os.PathLike[str]) -> Gpu:

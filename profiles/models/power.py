@@ -3,6 +3,9 @@
 A GPU whose kernels of the last tens of milliseconds would draw more than its limit lowers its clock. Who follows the
 kernels of a rank in order (emu/hook/costs/power.c) can tell when: costs alone cannot. Watts were read off H200s that
 ran one kind of kernel for a second; docs/costs.md has them.
+
+Two models know more: products and attention are a little slower inside a training job than in a first call, even where
+the limit is not reached. How much is said here, too, and is part of their time at the full clock.
 """
 
 from __future__ import annotations
@@ -42,6 +45,10 @@ SHORT_NS = 20_000
 """A kernel outside the tensor cores that is shorter draws less in proportion: it does not fill the GPU all the time."""
 CLOCKED_ATTENTION = 1.5
 CLOCKED_NORM = 0.4
+COOL, HOT, HOTTEST = 600.0, 1800.0, 0.03
+"""Arithmetic intensities of products, and how much longer those at HOT take inside a job."""
+HOTTER_PER_DEPTH = 0.0006
+"""Attention: by the depth of a head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,19 @@ class Draw:
 
 NOTHING = Draw(0.0, 0.0)
 """Of a GPU whose power is not described."""
+
+
+def product_in_a_job(m: int, n: int, k: int) -> float:
+    """A product's time on the tensor cores over that of a first call. It grows with the arithmetic intensity, since
+    jobs of large products spend more of their time in them.
+    """
+    intensity = 1 / (1 / m + 1 / n + 1 / k)
+    return 1 + HOTTEST * min(max((intensity - COOL) / (HOT - COOL), 0.0), 1.0)
+
+
+def attention_in_a_job(depth: int) -> float:
+    """Its time over that of a first call."""
+    return 1 + HOTTER_PER_DEPTH * depth
 
 
 def draw(gpu: Gpu, what: Signature, found: Estimate) -> Draw:

@@ -7,6 +7,7 @@
 #include "core/lock.h"
 #include "channel/internal.h"
 #include "core/run.h"
+#include "../../contract/definitions/thread_names.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -84,7 +85,7 @@ static void *reader(void *unused) {
     (void)unused;
     ph_on_reader = true;
     ph_reader_functions.begins();
-    pthread_setname_np(pthread_self(), "ph_reader");
+    pthread_setname_np(pthread_self(), ph_name_READER);
     ph_buffer in = {0};
     int timeout_ms = PH_FOREVER;
     for (;;) {

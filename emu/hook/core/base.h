@@ -1,6 +1,6 @@
 /*
  * core/: what every other folder builds on. The description of the run's GPUs and hosts (config), counters (counters),
- * memory that must be there (alloc), hashes (hash), sets of numbers (number_set), the records as C structs (records).
+ * memory that must be there (alloc), hashes (hash), tables by them (interned), the records as C structs (records).
  * Comes in: the device file. Goes out: values; the record COUNTERS.
  *
  * This header: the few macros and limits that all files share.

@@ -6,7 +6,7 @@
  *   power_window_ns power_idle       see power.c
  *   data_limit_nbytes float_limit_count
  *   host_mode=none|modelled|measured  host_scale  host_function_ns  queue_depth
- *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_costs.def
+ *   host_ns.<kind>                   what one takes of the host; the kinds are those of host_kinds.def
  *   driver_version                   as CUDA numbers it: 13000
  *   runtime_version                  likewise; without it, the version of the libraries that are loaded (versions.h)
  *   nvml_driver                      the driver's name, 580.95.05
@@ -52,9 +52,11 @@ PH_EXPORT const char *phantora_host_kind(int kind) {
     static const char *const names[] = {
 #define CALL(NAME, name, text) #name,
 #define WORK(NAME, name, text) #name,
-#include "core/host_costs.def"
+#define FINE WORK
+#include "../../contract/definitions/host_kinds.def"
 #undef CALL
 #undef WORK
+#undef FINE
     };
     return kind >= 0 && kind < PH_HOST_KINDS ? names[kind] : NULL;
 }

@@ -8,9 +8,11 @@
 typedef enum {
 #define CALL(NAME, name, text) PH_CALL_##NAME,
 #define WORK(NAME, name, text) PH_WORK_##NAME,
-#include "core/host_costs.def"
+#define FINE WORK
+#include "../../contract/definitions/host_kinds.def"
 #undef CALL
 #undef WORK
+#undef FINE
     PH_HOST_KINDS
 } ph_host_kind;
 typedef ph_host_kind ph_call_kind;

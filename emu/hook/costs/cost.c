@@ -10,6 +10,7 @@
 #include "core/lock.h"
 #include "op_stream/emit.h"
 #include "core/alloc.h"
+#include "core/interned.h"
 #include "core/run.h"
 
 #include <errno.h>
@@ -25,8 +26,7 @@ _Static_assert(offsetof(ph_cost, flops) == offsetof(struct ph_COST_ENTRY, flops)
 static struct {
     const ph_cost *entries; /* shared, read only */
     uint64_t mask;
-    ph_cost **own;
-    size_t nown, own_capacity;
+    ph_interned own;
 } table;
 
 /* Before the rank's start work takes no time; with PHANTORA_DETACHED it takes a fixed time. */
@@ -64,40 +64,15 @@ static const ph_cost *find_shared(uint64_t key) {
     return NULL;
 }
 
-/* Under the table's lock. */
-static ph_cost **own_slot(uint64_t key) {
-    size_t slot = key & (table.own_capacity - 1);
-    while (table.own[slot] && table.own[slot]->key != key) slot = (slot + 1) & (table.own_capacity - 1);
-    return &table.own[slot];
-}
-
-static void grow_own(void) {
-    ph_cost **old = table.own;
-    size_t old_capacity = table.own_capacity;
-    table.own_capacity = old_capacity ? old_capacity * 2 : 256;
-    table.own = ph_allocate(table.own_capacity * sizeof *table.own);
-    for (size_t i = 0; i < old_capacity; i++)
-        if (old[i]) *own_slot(old[i]->key) = old[i];
-    free(old);
-}
-
-static const ph_cost *find_own(uint64_t key) {
-    ph_lock(PH_LOCK_COSTS);
-    const ph_cost *found = table.nown ? *own_slot(key) : NULL;
-    ph_unlock(PH_LOCK_COSTS);
-    return found;
-}
-
 static const ph_cost *keep(const ph_cost *cost) {
     ph_lock(PH_LOCK_COSTS);
-    if (table.nown * 2 >= table.own_capacity) grow_own();
-    ph_cost **slot = own_slot(cost->key);
-    if (!*slot) {
-        *slot = ph_allocate(sizeof **slot);
-        **slot = *cost;
-        table.nown++;
+    const ph_cost *kept = ph_interned_get(&table.own, cost->key);
+    if (!kept) {
+        ph_cost *made = ph_allocate(sizeof *made);
+        *made = *cost;
+        ph_interned_put(&table.own, cost->key, made);
+        kept = made;
     }
-    const ph_cost *kept = *slot;
     ph_unlock(PH_LOCK_COSTS);
     return kept;
 }
@@ -129,6 +104,6 @@ const ph_cost *ph_cost_of(uint64_t key, ph_describe describe, const void *what) 
     const ph_cost *cost = find_shared(key);
     if (LIKELY(cost != NULL)) return cost;
     if (!ph_run.started || ph_run.finished) return ph_run.alone ? &fixed : &untimed;
-    cost = find_own(key);
+    cost = ph_interned_get(&table.own, key);
     return cost ? cost : ask(key, describe, what);
 }

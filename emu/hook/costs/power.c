@@ -19,8 +19,10 @@
 
 #include <math.h>
 
-enum { SOLVE_NS = 250000 }; /* the clock is found anew after so much work */
-#define LONGEST_STRETCH 1.6 /* the lowest clocks of a GPU under load */
+#define CONSTANT(NAME, value) static const double NAME = value;
+#include "../../contract/definitions/power_clock.def"
+#undef CONSTANT
+
 #define THOUSANDTHS 0.001
 
 static struct {
@@ -65,7 +67,7 @@ double ph_power_launch(int device, uint32_t stream, const ph_cost *cost, uint64_
     add(device, (double)gap_ns, idle, 0);
     add(device, (double)cost->solo_ns, cost->power * THOUSANDTHS, clocked);
     gpus[device].unsolved_ns += gap_ns + cost->solo_ns;
-    if (gpus[device].unsolved_ns >= SOLVE_NS) {
+    if ((double)gpus[device].unsolved_ns >= SOLVE_NS) {
         gpus[device].stretch = solved(device);
         gpus[device].unsolved_ns = 0;
     }

@@ -20,9 +20,9 @@ static void given_out(const void *start, size_t nbytes) {
 
 static void taken_back(const void *start) {
     ph_lock(PH_LOCK_BLOCKS);
-    ph_place place = ph_intervals_after(&blocks, (uintptr_t)start);
-    const ph_interval *at = ph_intervals_at(&blocks, place);
-    if (at && at->start == (uintptr_t)start) ph_intervals_erase(&blocks, place);
+    ph_cursor cursor = ph_intervals_after(&blocks, (uintptr_t)start);
+    const ph_interval *at = ph_intervals_at(&blocks, cursor);
+    if (at && at->start == (uintptr_t)start) ph_intervals_erase(&blocks, cursor);
     ph_unlock(PH_LOCK_BLOCKS);
 }
 

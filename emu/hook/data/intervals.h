@@ -16,19 +16,19 @@ typedef struct ph_intervals {
 } ph_intervals;
 
 /* The position of an interval. It is invalid once the set has changed. */
-typedef struct ph_place {
+typedef struct ph_cursor {
     size_t leaf, index;
-} ph_place;
+} ph_cursor;
 
 /* The first interval that ends after `at`, or the end of the set. */
-ph_place ph_intervals_after(const ph_intervals *set, uintptr_t at);
+ph_cursor ph_intervals_after(const ph_intervals *set, uintptr_t at);
 /* NULL at the end of the set. */
-ph_interval *ph_intervals_at(const ph_intervals *set, ph_place place);
-ph_place ph_intervals_next(const ph_intervals *set, ph_place place);
+ph_interval *ph_intervals_at(const ph_intervals *set, ph_cursor cursor);
+ph_cursor ph_intervals_next(const ph_intervals *set, ph_cursor cursor);
 
-/* `interval` must overlap no other one, and belong at the place. */
-void ph_intervals_insert(ph_intervals *set, ph_place place, ph_interval interval);
-void ph_intervals_erase(ph_intervals *set, ph_place place);
+/* `interval` must overlap no other one, and belong at the cursor. */
+void ph_intervals_insert(ph_intervals *set, ph_cursor cursor, ph_interval interval);
+void ph_intervals_erase(ph_intervals *set, ph_cursor cursor);
 
 /* Adds [start, end) and merges it with the intervals that it touches. */
 void ph_intervals_add(ph_intervals *set, uintptr_t start, uintptr_t end);

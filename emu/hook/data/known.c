@@ -29,15 +29,15 @@ static atomic_size_t n; /* intervals in both, to be read without the lock */
 /* Drops the shortest intervals until at most half of the capacity is used. */
 static void shed(ph_intervals *set) {
     for (uintptr_t limit = 64; set->n > CAPACITY / 2; limit *= 4)
-        for (ph_place place = {0, 0}; ph_intervals_at(set, place);) {
-            const ph_interval *at = ph_intervals_at(set, place);
+        for (ph_cursor cursor = {0, 0}; ph_intervals_at(set, cursor);) {
+            const ph_interval *at = ph_intervals_at(set, cursor);
             if (at->end - at->start > limit) {
-                place = ph_intervals_next(set, place);
+                cursor = ph_intervals_next(set, cursor);
                 continue;
             }
             uintptr_t end = at->end;
-            ph_intervals_erase(set, place);
-            place = ph_intervals_after(set, end);
+            ph_intervals_erase(set, cursor);
+            cursor = ph_intervals_after(set, end);
         }
 }
 

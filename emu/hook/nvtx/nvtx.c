@@ -14,6 +14,7 @@
 #include "core/config.h"
 #include "core/run.h"
 #include "core/hash.h"
+#include "core/interned.h"
 #include "threads/host.h"
 #include "threads/thread.h"
 #include "op_stream/trace.h"
@@ -25,15 +26,7 @@
 /* Ages count Python functions entered (frames.c); an operator runs as much code as some of these. */
 enum { OPERATOR_AGE = 8, COLD_AGE = 1024 };
 
-typedef struct known_table {
-    size_t mask;
-    _Atomic(const ph_known_op *) slots[];
-} known_table;
-
-static struct {
-    _Atomic(known_table *) table;
-    size_t n;
-} known;
+static ph_interned known; /* ops by name and sizes */
 
 static struct {
     atomic_bool backward_seen, explicit;
@@ -76,34 +69,6 @@ static parsed parse(const char *message) {
 }
 
 /* ---- interning --------------------------------------------------------------------------------------------------- */
-
-static known_table *new_table(size_t capacity) {
-    known_table *table = calloc(1, sizeof *table + capacity * sizeof table->slots[0]);
-    if (!table) ph_die("out of host memory");
-    table->mask = capacity - 1;
-    return table;
-}
-
-static _Atomic(const ph_known_op *) *slot_of(known_table *table, uint64_t key) {
-    size_t slot = key & table->mask;
-    for (;; slot = (slot + 1) & table->mask) {
-        const ph_known_op *op = atomic_load_explicit(&table->slots[slot], memory_order_acquire);
-        if (!op || op->op.key == key) return &table->slots[slot];
-    }
-}
-
-/* Under the writers' lock. A table that was outgrown stays: readers may be in it. */
-static known_table *with_room(void) {
-    known_table *table = atomic_load(&known.table);
-    if (table && known.n * 2 <= table->mask) return table;
-    known_table *larger = new_table(table ? (table->mask + 1) * 2 : 4096);
-    for (size_t i = 0; table && i <= table->mask; i++) {
-        const ph_known_op *op = atomic_load(&table->slots[i]);
-        if (op) atomic_store(slot_of(larger, op->op.key), op);
-    }
-    atomic_store(&known.table, larger);
-    return larger;
-}
 
 static bool one_of(const char *name, const char *const *names, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -197,16 +162,13 @@ static ph_known_op *new_op(uint64_t key, const parsed *p) {
 
 static const ph_known_op *intern(const parsed *p) {
     uint64_t key = ph_hash(ph_hash(p->numbered ? 3 : 4, p->name, p->nname), p->sizes, p->nsizes);
-    known_table *table = atomic_load_explicit(&known.table, memory_order_acquire);
-    const ph_known_op *op = table ? atomic_load_explicit(slot_of(table, key), memory_order_acquire) : NULL;
+    const ph_known_op *op = ph_interned_get(&known, key);
     if (LIKELY(op != NULL)) return op;
     ph_lock(PH_LOCK_OPS);
-    _Atomic(const ph_known_op *) *slot = slot_of(with_room(), key);
-    op = atomic_load(slot);
+    op = ph_interned_get(&known, key);
     if (!op) {
         op = new_op(key, p);
-        atomic_store_explicit(slot, op, memory_order_release);
-        known.n++;
+        ph_interned_put(&known, key, op);
     }
     ph_unlock(PH_LOCK_OPS);
     return op;

@@ -17,6 +17,7 @@
 #include "core/alloc.h"
 #include "core/lock.h"
 #include "core/hash.h"
+#include "core/interned.h"
 #include "core/run.h"
 #include "../private/symbols.h"
 #include "nvtx/nvtx.h"
@@ -60,42 +61,7 @@ static _Thread_local int scopes; /* of the callback that this thread is about to
 
 /* ---- known ops --------------------------------------------------------------------------------------------------- */
 
-typedef struct entry {
-    uint64_t key;
-    const ph_known_op *op;
-} entry;
-
-typedef struct table {
-    size_t mask;
-    _Atomic(const entry *) slots[];
-} table;
-
-static struct {
-    _Atomic(table *) table;
-    size_t n;
-} known;
-
-static _Atomic(const entry *) *slot_of(table *in, uint64_t key) {
-    for (size_t slot = key & in->mask;; slot = (slot + 1) & in->mask) {
-        const entry *found = atomic_load_explicit(&in->slots[slot], memory_order_acquire);
-        if (!found || found->key == key) return &in->slots[slot];
-    }
-}
-
-/* Under the lock. A table that was outgrown stays: readers may be in it. */
-static table *with_room(void) {
-    table *old = atomic_load(&known.table);
-    if (old && known.n * 2 <= old->mask) return old;
-    size_t capacity = old ? (old->mask + 1) * 2 : 1024;
-    table *larger = ph_allocate(sizeof *larger + capacity * sizeof larger->slots[0]);
-    larger->mask = capacity - 1;
-    for (size_t i = 0; old && i <= old->mask; i++) {
-        const entry *found = atomic_load(&old->slots[i]);
-        if (found) atomic_store(slot_of(larger, found->key), found);
-    }
-    atomic_store(&known.table, larger);
-    return larger;
-}
+static ph_interned known; /* by name and sizes as PyTorch has them */
 
 /* [[8, 64], [], [64]]; "" for no inputs. The caller frees it. */
 static char *text_of(const sizes_of_inputs *inputs) {
@@ -127,20 +93,13 @@ static uint64_t key_of(const char *name, const sizes_of_inputs *inputs) {
 
 static const ph_known_op *op_of(const char *name, const sizes_of_inputs *inputs) {
     uint64_t key = key_of(name, inputs);
-    table *in = atomic_load_explicit(&known.table, memory_order_acquire);
-    const entry *found = in ? atomic_load_explicit(slot_of(in, key), memory_order_acquire) : NULL;
-    if (LIKELY(found != NULL)) return found->op;
+    const ph_known_op *op = ph_interned_get(&known, key);
+    if (LIKELY(op != NULL)) return op;
     char *text = text_of(inputs);
-    const ph_known_op *op = ph_known_op_of(name, text);
+    op = ph_known_op_of(name, text);
     free(text);
     ph_lock(PH_LOCK_RECORDED_OPS);
-    _Atomic(const entry *) *slot = slot_of(with_room(), key);
-    if (!atomic_load(slot)) {
-        entry *added = ph_allocate(sizeof *added);
-        *added = (entry){.key = key, .op = op};
-        atomic_store_explicit(slot, added, memory_order_release);
-        known.n++;
-    }
+    if (!ph_interned_get(&known, key)) ph_interned_put(&known, key, op);
     ph_unlock(PH_LOCK_RECORDED_OPS);
     return op;
 }

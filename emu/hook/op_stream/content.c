@@ -5,7 +5,7 @@
 #include "op_stream/segment.h"
 #include "channel/channel.h"
 #include "core/alloc.h"
-#include "core/number_set.h"
+#include "core/interned.h"
 
 #include <stdlib.h>
 

@@ -11,7 +11,7 @@
 #include "channel/channel.h"
 #include "core/alloc.h"
 #include "core/config.h"
-#include "core/number_set.h"
+#include "core/interned.h"
 #include "core/run.h"
 #include "threads/host.h"
 #include "threads/sites.h"

@@ -9,7 +9,7 @@
 #include "core/config.h"
 #include "core/lock.h"
 #include "threads/host.h"
-#include "core/number_set.h"
+#include "core/interned.h"
 #include "core/run.h"
 #include "threads/thread.h"
 #include "op_stream/segment.h"

@@ -14,6 +14,7 @@
 #include "core/config.h"
 #include "cuda/types.h"
 #include "core/run.h"
+#include "../../contract/definitions/thread_names.h"
 #include "data/action.h"
 #include "streams/capturing.h"
 #include "memory/memory.h"
@@ -36,7 +37,7 @@ static void *caller(void *unused) {
     (void)unused;
     on_caller = true;
     ph_self()->kind = PH_THREAD_WATCHES;
-    pthread_setname_np(pthread_self(), "ph_host_func");
+    pthread_setname_np(pthread_self(), ph_name_HOST_FUNCTION);
     ph_lock(PH_LOCK_HOST_FUNCTIONS);
     for (;;) {
         while (!calls.first) ph_wait(PH_CONDITION_HOST_FUNCTION, NULL);

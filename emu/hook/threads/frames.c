@@ -23,6 +23,7 @@
 #include "threads/host.h"
 #include "core/run.h"
 #include "../private/symbols.h"
+#include "threads/python_frames.h"
 #include "threads/thread.h"
 
 #include <dlfcn.h>
@@ -37,21 +38,18 @@ enum { HOT_AGE = 256 };
 /* From there on longer functions do not run more of their code: in training steps those of 43 units ran 12
  * instructions a call, of 87 units 22, of 174 units 39, of 326 units 42. */
 enum { MOST_UNITS = 160 };
-enum { COUNTED = 1, FREE, ASIDE, OURS, LIBRARY, TEXT = 512, TAG = 7, SIZE_OFFSET = 16 };
+enum { COUNTED = 1, FREE, ASIDE, OURS, LIBRARY, TEXT = 512, SIZE_OFFSET = 16 };
 
 static struct {
     evaluate_function evaluate;
     int (*get_extra)(void *code, ptrdiff_t index, void **extra);
     int (*set_extra)(void *code, ptrdiff_t index, void *extra);
-    ptrdiff_t (*length)(void *text);
-    uint32_t (*character)(void *text, ptrdiff_t index);
     void *(*interpreter)(void);
     void (*set)(void *interpreter, evaluate_function);
 } python;
 
 static struct {
     ptrdiff_t index; /* of our slot */
-    int32_t frame_code, frame_instruction, code_start, code_filename, code_function;
     struct rule {
         char *file, *function; /* a file's path up to there, or a part of it after '*'; "" for any function */
         int class;
@@ -59,21 +57,12 @@ static struct {
     size_t nrules;
     uint32_t ncodes;
     bool seen_one;
-    intptr_t fresh; /* progress of a frame that begins */
+    intptr_t fresh; /* instruction of a frame that begins: the same in all frames */
 } frames;
-
-static uintptr_t word(uintptr_t at, int32_t offset) { return *(const uintptr_t *)(at + (uintptr_t)(intptr_t)offset); }
-
-static void read_text(uintptr_t text, char *out, size_t capacity) {
-    ptrdiff_t length = python.length((void *)text);
-    size_t n = 0;
-    for (ptrdiff_t i = 0; i < length && n + 1 < capacity; i++) out[n++] = (char)python.character((void *)text, i);
-    out[n] = 0;
-}
 
 static int class_of(uintptr_t code, const char *function) {
     char file[TEXT];
-    read_text(word(code, frames.code_filename), file, sizeof file);
+    ph_python_text(ph_code_file(code), file, sizeof file);
     for (size_t i = 0; i < frames.nrules; i++) {
         const struct rule *rule = &frames.rules[i];
         bool here = rule->file[0] == '*' ? strstr(file, rule->file + 1) != NULL
@@ -85,7 +74,7 @@ static int class_of(uintptr_t code, const char *function) {
 
 /* Of long functions most calls run a part: they return early, or take one of many branches. */
 static uint64_t units_of(uintptr_t code) {
-    uint64_t units = (uint64_t)word(code, SIZE_OFFSET);
+    uint64_t units = (uint64_t)ph_word(code, SIZE_OFFSET);
     return units < MOST_UNITS ? units : MOST_UNITS;
 }
 
@@ -110,8 +99,8 @@ static known_code *learn(void *code) {
     known_code *known = malloc(sizeof *known);
     if (!known) ph_die("out of host memory");
     uint64_t units = units_of((uintptr_t)code);
-    char function[TEXT] = "";
-    if (frames.code_function >= 0) read_text(word((uintptr_t)code, frames.code_function), function, sizeof function);
+    char function[TEXT];
+    ph_python_text(ph_code_function((uintptr_t)code), function, sizeof function);
     *known = (known_code){.class = class_of((uintptr_t)code, function),
                           .number = frames.ncodes++,
                           .constructor = ends_with(function, ".__new__"),
@@ -122,14 +111,9 @@ static known_code *learn(void *code) {
     return known;
 }
 
-/* How far the instruction of a frame is from the code's start; while nothing has run, the same in all frames. */
-static intptr_t progress(uintptr_t code, uintptr_t frame) {
-    return (intptr_t)(word(frame, frames.frame_instruction) - code) - frames.code_start;
-}
-
 static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const known_code *known) {
     bool hot = ph_thread_age(thread, &thread->functions, known->number) <= HOT_AGE;
-    if (LIKELY(progress(code, frame) == frames.fresh)) {
+    if (LIKELY(ph_frame_instruction(frame, code) == frames.fresh)) {
         thread->counts[hot ? PH_WORK_HOT_FRAME : PH_WORK_FRAME]++;
         thread->counts[hot ? PH_WORK_HOT_CODE : PH_WORK_CODE] += known->units;
         uint64_t ns = hot ? known->hot_ns : known->cold_ns;
@@ -180,11 +164,11 @@ static void *evaluate(void *thread_state, void *frame, int throwing) {
     ph_thread *thread = ph_self();
     atomic_store_explicit(&entered, ph_functions_entered() + 1, memory_order_relaxed);
     if (LIKELY(!thread->aside)) {
-        void *code = (void *)(word((uintptr_t)frame, frames.frame_code) & ~(uintptr_t)TAG), *extra = NULL;
+        void *code = (void *)ph_frame_code((uintptr_t)frame), *extra = NULL;
         python.get_extra(code, frames.index, &extra);
         if (UNLIKELY(!frames.seen_one)) { /* a frame that begins: there is no older one that could go on */
             frames.seen_one = true;
-            frames.fresh = progress((uintptr_t)code, (uintptr_t)frame);
+            frames.fresh = ph_frame_instruction((uintptr_t)frame, (uintptr_t)code);
         }
         const known_code *known = LIKELY(extra != NULL) ? extra : learn(code);
         if (LIKELY(known->class == COUNTED) || (known->class == LIBRARY && !thread->serves_us)) {
@@ -236,8 +220,6 @@ PH_EXPORT int phantora_count_frames(const int32_t *offsets) {
     } needed[] = {{&python.evaluate, ph_symbol_name(PH_SYMBOL_EVALUATE_FRAME), ""},
                   {&python.get_extra, "PyUnstable_Code_GetExtra", "_PyCode_GetExtra"},
                   {&python.set_extra, "PyUnstable_Code_SetExtra", "_PyCode_SetExtra"},
-                  {&python.length, "PyUnicode_GetLength", ""},
-                  {&python.character, "PyUnicode_ReadChar", ""},
                   {&request, "PyUnstable_Eval_RequestCodeExtraIndex", "_PyEval_RequestCodeExtraIndex"},
                   {&python.interpreter, "PyInterpreterState_Get", ""},
                   {&python.set, ph_symbol_name(PH_SYMBOL_SET_EVALUATE_FRAME), ""}};
@@ -246,11 +228,7 @@ PH_EXPORT int phantora_count_frames(const int32_t *offsets) {
         if (!address) return -1;
         memcpy(needed[i].to, &address, sizeof address);
     }
-    frames.frame_code = offsets[3];
-    frames.frame_instruction = offsets[4];
-    frames.code_start = offsets[5];
-    frames.code_filename = offsets[6];
-    frames.code_function = offsets[7];
+    if (!ph_frames_readable(offsets)) return -1;
     frames.index = request(free);
     if (frames.index < 0) return -1;
     python.set(python.interpreter(), evaluate);

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "core/base.h"
 #include "threads/frames.h"
+#include "../../contract/definitions/thread_names.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -77,7 +78,7 @@ static void answer(void) {
 
 static void *answers(void *unused) {
     (void)unused;
-    pthread_setname_np(pthread_self(), "ph_stacks");
+    pthread_setname_np(pthread_self(), ph_name_STACKS);
     for (;;)
         if (sem_wait(&stacks.asked) == 0) answer();
     return NULL;

@@ -5,6 +5,7 @@
 #include "threads/thread.h"
 #include "core/lock.h"
 #include "core/run.h"
+#include "../../contract/definitions/thread_names.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -108,9 +109,11 @@ static enum ph_thread_kind kind_by_name(void) {
         const char *prefix;
         enum ph_thread_kind kind;
     } known[] = {
-        {"pt_nccl_", PH_THREAD_WATCHES},   {"pt_data_pin", PH_THREAD_WATCHES},  {"pt_tcpst", PH_THREAD_WATCHES},
-        {"pt_elastic", PH_THREAD_WATCHES}, {"pt_gloo_", PH_THREAD_WATCHES},     {"pt_dist_", PH_THREAD_WATCHES},
-        {"pt_pywd_", PH_THREAD_HELPS},     {"pt_autograd", PH_THREAD_AUTOGRAD},
+#define THREAD(prefix, kind, role, whose) {prefix, PH_THREAD_##kind},
+#define NAME(id, text, about)
+#include "../../contract/definitions/thread_names.def"
+#undef THREAD
+#undef NAME
     };
     char name[16] = "";
     prctl(PR_GET_NAME, name, 0, 0, 0);
@@ -168,14 +171,11 @@ bool ph_process_has_thread(const char *named) {
     return found;
 }
 
-/* Threads with this name count as awake. */
-#define AWAKE "ph_awake"
-
 void ph_thread_rename(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
 void ph_thread_call_awake(char name[PH_THREAD_NAME_NBYTES]) {
     prctl(PR_GET_NAME, name, 0, 0, 0);
-    ph_thread_rename(AWAKE);
+    ph_thread_rename(ph_name_AWAKE);
 }
 
 /* A thread's state is the letter after the parenthesised name in /proc/self/task/<tid>/stat. */
@@ -191,7 +191,8 @@ static bool sleeps(int directory, const char *tid) {
     const char *name_end = strrchr(text, ')');
     if (!name_end || name_end[1] == 0) return true;
     const char *name = strchr(text, '(') + 1;
-    bool awake = (size_t)(name_end - name) == strlen(AWAKE) && strncmp(name, AWAKE, strlen(AWAKE)) == 0;
+    size_t n_awake = sizeof ph_name_AWAKE - 1;
+    bool awake = (size_t)(name_end - name) == n_awake && strncmp(name, ph_name_AWAKE, n_awake) == 0;
     char state = name_end[2];
     return !awake && state != 'R' && state != 'D'; /* D: waits for a disk, which ends by itself */
 }

@@ -49,7 +49,8 @@ def _stale() -> bool:
         return True
     if not (_HERE.parents[2] / ".git").exists():
         return False
-    return any(path.stat().st_mtime > LIBRARY.stat().st_mtime for path in [*sources(), *_HERE.glob("*.h")])
+    headers = [*_HERE.glob("*.h"), _HERE.parents[2] / "profiles" / "gpu_sharing.def"]
+    return any(path.stat().st_mtime > LIBRARY.stat().st_mtime for path in [*sources(), *headers])
 
 
 @cache

@@ -15,7 +15,14 @@
 typedef __int128 wide;
 
 #define NEVER ((int64_t)1 << 62)
-enum { FULL = 16, FULL_SLOWDOWN = 8, WORK_UNIT = 1 << 16, ONE = 320, ACCOUNTS = 5, APART = 65536, FULL_PACE = 1000000 };
+enum {
+#define CONSTANT(NAME, value) NAME = value,
+#include "../../../profiles/gpu_sharing.def"
+#undef CONSTANT
+    ACCOUNTS = 5,
+    APART = 65536,
+    FULL_PACE = 1000000
+};
 
 /* ---- input, laid out as numpy has it ------------------------------------------------------------------------------
  */

@@ -53,7 +53,8 @@ class Segment:
 
     Alone it does contended_ns x WORK_UNIT of them per nanosecond, beside an NCCL kernel solo_ns x WORK_UNIT. So a
     change between these rates divides nothing, and only the completion is rounded: up, to the first nanosecond at which
-    no unit is left. Beside segments of other streams the rate is lower (``streams``), and rounded down.
+    no unit is left. Beside segments of other streams the rate is lower (``profiles.gpu_sharing``), and rounded
+    down.
     """
 
     launches: int = constant()
@@ -64,7 +65,7 @@ class Segment:
     floor_ns: int = constant()
     """It is not complete before this instant: its last kernels are launched that late."""
     fill: int = constant()
-    """How much of the GPU its kernels take, in parts of ``streams.FULL``."""
+    """How much of the GPU its kernels take, in parts of ``profiles.gpu_sharing.FULL``."""
 
 
 @entity

@@ -19,7 +19,8 @@ from phantora_async.virtual_time.collectives import Collectives
 from phantora_async.virtual_time.entities import EventRecording, Host, NcclKernel, Segment, Stream, StreamState, Wait
 from phantora_async.virtual_time.event_queue import EventQueue
 from phantora_async.virtual_time.output import FREE, Output, polls_by
-from phantora_async.virtual_time.streams import WORK_UNIT, left_of
+from phantora_async.virtual_time.streams import left_of
+from profiles.gpu_sharing import WORK_UNIT
 
 FURTHEST_NS = 1_000_000
 """How far ahead of virtual time an answer leaves. A rank that sleeps where no record tells of it may be woken by a rank

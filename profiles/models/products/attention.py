@@ -16,14 +16,13 @@ from math import ceil
 from profiles.descriptions.gpu import Gpu
 from profiles.kernel_names.kernel_name import KernelName
 from profiles.models.machine import Estimate, Machine, both, overlapped
+from profiles.models.power import attention_in_a_job
 from profiles.signature import Kernel, Sdpa, Shape, dtype_nbytes
 
 TILE = 128  # queries and keys
 FEW_QUERIES = 8  # of decoding: the keys are divided among blocks, and time is that of reading them
 DEEPEST = 128  # beyond, tiles do not fit the register file
 ODD_DEPTH_SLOWER = 1.3  # cudnn: depths between 64 and 128 are multiplied as 128, with masks
-# Inside training jobs, where the power limit holds the clock lower than in a first call.
-HOTTER_PER_DEPTH = 0.0006
 TENSOR_CYCLES = 4096.0  # floating-point operations of an H200's SM per cycle, for which the figures below hold
 
 
@@ -152,7 +151,7 @@ def attention_ns(machine: Machine, what: Problem) -> float:
     wide = multiple * ceil(depth / multiple)
     cycles = figures.softmax + figures.per_depth * wide * _tensor_scale(machine, what.backend)
     if what.backend == "cudnn":
-        cycles *= 1 + HOTTER_PER_DEPTH * wide
+        cycles *= attention_in_a_job(wide)
     if wide > DEEPEST:
         cycles *= figures.deep
     elif what.backend == "cudnn" and wide > 64 and depth != wide:

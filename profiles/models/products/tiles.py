@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiles.models.machine import Machine
+from profiles.models.power import product_in_a_job
 
 Floats = NDArray[np.float64]
 OVERLAP = 3.0  # exponent of the norm that joins main loop and memory traffic
@@ -76,7 +77,6 @@ SINGLE_ITEMS = replace(UNALIGNED, name="tensor single items", rate=0.162)
 
 COUNTED = (TENSOR_16, TENSOR_8, TENSOR_TF32)
 """Kernels written for Hopper."""
-COOL, HOT, HOTTEST = 600.0, 1800.0, 0.03
 
 
 def product_ns(
@@ -106,18 +106,8 @@ def product(
     best = int(np.argmin(times + machine.gpu.achieved.launch_gap_ns * kernels))
     if here != whole:
         times = _times(machine, engine, dtype, size, here, memory)
-    return float(times[best]) * power(engine, m, n, k), int(kernels[best])
-
-
-def power(engine: Engine, m: int, n: int, k: int) -> float:
-    """Time over that of a first call. Large products draw more than the power limit after some milliseconds, and the
-    clock falls. In a training job other kernels lie between them; how far it falls grows with the arithmetic
-    intensity, since jobs of large products spend more of their time in them.
-    """
-    if engine not in COUNTED:
-        return 1.0
-    intensity = 1 / (1 / m + 1 / n + 1 / k)
-    return 1 + HOTTEST * min(max((intensity - COOL) / (HOT - COOL), 0.0), 1.0)
+    hotter = product_in_a_job(m, n, k) if engine in COUNTED else 1.0
+    return float(times[best]) * hotter, int(kernels[best])
 
 
 @lru_cache(maxsize=64)

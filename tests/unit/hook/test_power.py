@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import random
 from typing import Any
 
 import pytest
 
 from emu.contract import records
+from phantora_async.replaying.clock import PowerClock
 from profiles import load_gpu
-from profiles.timings.clock import Clock
+from profiles.models.clock import Clock
 
 H200 = load_gpu("h200")
 POWER = dict(line.split("=") for line in H200.device_file_lines() if line.startswith("power_"))
@@ -74,10 +76,27 @@ def test_what_the_clock_adds_is_counted(running):
 
 def test_the_tools_follow_the_clock_as_the_hook_does(running):
     kernels = (["product"] * 40 + ["copy"] * 5) * 4
-    clock, expected = Clock(H200), []
+    clock, expected = Clock.of(H200), []
     for name in kernels:
         solo_ns, _, power, clocked = COSTS[name]
         clock.idle(GAP_NS)
         clock.add(solo_ns, power / 1000, clocked / 1000)
         expected.append(solo_ns * (1 + clocked / 1000 * (clock.stretch - 1)))
     assert durations(running, kernels) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_replays_have_the_same_clock_to_the_nanosecond(running, seed):
+    """Launch by launch, with waits of the host between them."""
+    chosen = random.Random(seed)
+    kernels = [chosen.choice(("product", "product", "copy")) for _ in range(300)]
+    now_ns, waits_after, rests_ns = 0, chosen.randrange(100, 200), chosen.randrange(50_000_000)
+    clock, expected = PowerClock(H200), []
+    for number, name in enumerate(kernels):
+        solo_ns, _, power, clocked = COSTS[name]
+        longer = clock.launch(1, solo_ns, power, clocked, now_ns, GAP_NS)
+        expected.append(solo_ns + int(float(solo_ns) * (longer - 1)))
+        if number == waits_after:
+            clock.host_waited(0, now_ns)
+            now_ns += rests_ns
+    assert durations(running, kernels, waits_after, rests_ns) == expected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phantora_async.trace.placement import Launch, Rate, place
-from phantora_async.virtual_time.streams import WORK_UNIT
+from profiles.gpu_sharing import WORK_UNIT
 
 SOLO_NS, CONTENDED_NS = 60, 90
 WORK = SOLO_NS * CONTENDED_NS * WORK_UNIT

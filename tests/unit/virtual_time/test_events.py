@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from emu.contract import records
 from phantora_async.virtual_time import Event, HostState, NetworkModel, Timeline, UnseenFact, events
-from phantora_async.virtual_time.streams import WORK_UNIT
+from profiles.gpu_sharing import WORK_UNIT
 
 from .programs import MOST, Ahead, Program, eager, fixed, network, never, on_demand, play, programs, write
 from .scripted import FixedNetwork, Script
