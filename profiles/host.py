@@ -25,8 +25,10 @@ FINE_KINDS = frozenset(entry.arguments[1] for entry in _KINDS if entry.macro == 
 """Those whose cost the hook library has in picoseconds."""
 HOST_FUNCTION_NS = 27_000
 """On an H100 with driver 580, each of 20 empty host functions between empty kernels; a single one took up to 190 us."""
-
-
+HOT_WITHIN_FUNCTIONS, COLD_AFTER_FUNCTIONS = 256, 1024
+"""Of hosts like `xeon-h200`, with 2 MiB of L2 cache a core. docs/data/host-model.md has training steps under both."""
+KEPT_TABLE_NBYTES = 2 << 20
+"""In traces of FSDP on such hosts tables of 0.4 to 1.7 MiB took 0.35 us a KiB, those of 4 to 8 MiB 0.7 to 1.4."""
 MOST_COST_NS = 4e6
 """Of one call or operator. In picoseconds it has 32 bits in the hook library."""
 
@@ -58,10 +60,25 @@ class HostModel:
     measured: dict[str, str]
     """Where the figures come from: processor, kernel, Python, torch, date and the like."""
     path: Path
+    hot_within_functions: int = HOT_WITHIN_FUNCTIONS
+    """Python functions of a thread: a function that ran so few of them before is in the caches (`hot_frame`)."""
+    cold_after_functions: int = COLD_AFTER_FUNCTIONS
+    """An operator that ran longer ago is not (`cold_op`)."""
+    kept_table_nbytes: int = KEPT_TABLE_NBYTES
+    """The C library keeps the pages of freed tables up to this size; larger ones are `fresh_table_kib`."""
+
+    def counting_lines(self) -> list[str]:
+        """For the hook's device file: what decides of which kind work is."""
+        return [
+            f"hot_within_functions={self.hot_within_functions}",
+            f"cold_after_functions={self.cold_after_functions}",
+            f"kept_table_nbytes={self.kept_table_nbytes}",
+        ]
 
     def device_file_lines(self) -> list[str]:
         """For the hook's device file."""
         return [
+            *self.counting_lines(),
             f"host_scale={self.scale}",
             f"host_function_ns={self.host_function_ns}",
             f"queue_depth={self.queue_depth}",
@@ -90,15 +107,18 @@ def load_host(name_or_path: str | os.PathLike[str]) -> HostModel:
         ),
         measured={key: measured.text(key) for key in measured.keys()},  # noqa: SIM118
         path=top.path,
+        hot_within_functions=top.integer("hot_within_functions", HOT_WITHIN_FUNCTIONS),
+        cold_after_functions=top.integer("cold_after_functions", COLD_AFTER_FUNCTIONS),
+        kept_table_nbytes=top.integer("kept_table_nbytes", KEPT_TABLE_NBYTES),
     )
     top.end()
     return host
 
 
 def host_toml(
-    cost_ns: dict[str, float], spread: Spread, measured: dict[str, str], *, queue_depth: int, comment: str
+    cost_ns: dict[str, float], spread: Spread, measured: dict[str, str], *, like: HostModel, comment: str
 ) -> str:
-    """A host description as a file that `load_host` reads."""
+    """A host description as a file that `load_host` reads. What no program measures is as of `like`."""
 
     def figure(ns: float) -> str:
         return f"{ns:.3g}" if ns < 100 else f"{round(ns, -len(str(int(ns))) + 3):_}"
@@ -109,7 +129,9 @@ def host_toml(
     return "\n".join(
         [
             *(f"# {line}" for line in comment.splitlines()),
-            f"queue_depth = {queue_depth}",
+            f"queue_depth = {like.queue_depth}",
+            f"host_function_ns = {like.host_function_ns}",
+            *(line.replace("=", " = ") for line in like.counting_lines()),
             "",
             "# Nanoseconds; docs/host.md says what each is.",
             "[call_ns]",

@@ -17,7 +17,9 @@ from ..private.changes import Names, changes
 from .results import Results, follows_from_name
 
 _CODE_UNITS = 80
-"""The mean length of the functions. All numbers below are such functions, run a moment before."""
+"""The mean length of the functions. All numbers below are such functions, run a moment before: they are PyTorch's, and
+what a function takes is the host's.
+"""
 _AN_OPERATOR = 3_500
 _A_TENSOR_OF_A_LIST = 400
 _A_RESULT_OF_A_LIST = 100

@@ -21,7 +21,7 @@ from typing import IO, Any
 from emu.contract.installed import EMU, HOOK_LIBRARY, program
 from phantora_async.child_process import child, kill
 from phantora_async.errors import EnvironmentUnusable
-from profiles import load_gpu
+from profiles import HostModel, load_gpu
 
 TIMEOUT_S = 240.0
 """Of one of the three parts of a measurement, which takes 15 to 30 s: then something hangs."""
@@ -60,19 +60,20 @@ class Measurement:
     """Programs that this PyTorch cannot run, and why."""
 
 
-def measure(python: Path, gpus: int, rounds: int, say: Callable[[str], None]) -> Measurement:
-    """Takes about a minute. With several GPUs as many processes run at once, as in training. Raises
-    EnvironmentUnusable."""
+def measure(python: Path, gpus: int, rounds: int, like: HostModel, say: Callable[[str], None]) -> Measurement:
+    """Takes about a minute. With several GPUs as many processes run at once, as in training. Work is counted as for
+    `like`. Raises EnvironmentUnusable.
+    """
     if not HOOK_LIBRARY.is_file():
         raise EnvironmentUnusable(f"the hook library {HOOK_LIBRARY} is missing", "build it: python emu/hook/build.py")
     backend = "nccl" if gpus > 1 else "fake"
     with tempfile.TemporaryDirectory(prefix="phantora-host-") as folder:
         say("counting each program's work")
-        [counted] = _run(python, ["count", "--backend", backend, *_hook(folder, "modelled")], [{}])
+        [counted] = _run(python, ["count", "--backend", backend, *_hook(folder, "modelled", like)], [{}])
         say("timing the programs in front of a library that does nothing")
         alone: list[dict[str, str]] = [{} for _ in range(max(1, gpus))]
         detached = _run(
-            python, ["detached", "--backend", backend, "--rounds", str(rounds), *_hook(folder, "none")], alone
+            python, ["detached", "--backend", backend, "--rounds", str(rounds), *_hook(folder, "none", like)], alone
         )
         real: list[dict[str, Any]] = []
         if gpus:
@@ -93,10 +94,10 @@ def measure(python: Path, gpus: int, rounds: int, say: Callable[[str], None]) ->
     )  # fmt: skip
 
 
-def _hook(folder: str, mode: str) -> list[str]:
+def _hook(folder: str, mode: str, like: HostModel) -> list[str]:
     device_file = Path(folder, f"{mode}.txt")
     limits = ["device_count=1", "data_limit_nbytes=1048576", "float_limit_count=4096", f"host_mode={mode}"]
-    device_file.write_text("\n".join([*load_gpu("h200").device_file_lines(), *limits, ""]))
+    device_file.write_text("\n".join([*load_gpu("h200").device_file_lines(), *like.counting_lines(), *limits, ""]))
     return ["--hook", str(HOOK_LIBRARY), "--device-file", str(device_file)]
 
 

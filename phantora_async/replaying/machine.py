@@ -118,11 +118,18 @@ def _network(table: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
 
 
 def _described(spec: RunSpec, changes: Changes) -> RunSpec:
-    """With other descriptions. A cluster brings its GPU and its host. Raises ProfileError."""
+    """With other descriptions. A cluster brings its GPU and its host. Raises ProfileError or UsageError."""
     cluster, gpu, host = spec.cluster, spec.gpu, spec.host
     if changes.cluster is not None:
         cluster = load_cluster(changes.cluster)
         gpu, host = load_gpu(cluster.gpu), load_host(cluster.host)
+        modelled = (changes.host or spec.host_mode) == "modelled"
+        if modelled and host.counting_lines() != spec.host.counting_lines():
+            raise UsageError(
+                f"host {host.name}: the recording counts work by {', '.join(spec.host.counting_lines())}, this host by"
+                f" {', '.join(host.counting_lines())}",
+                "run the script on this host, or give its description the values of the recording",
+            )
     if changes.gpu is not None:
         gpu = load_gpu(changes.gpu)
     gpu = dataclasses.replace(gpu, peer_gb_per_s=cluster.peer_gb_per_s)

@@ -22,7 +22,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A machine with two GPUs where everything takes twice what it takes on the known host. The GPUs asked for."""
     asked: list[int] = []
 
-    def measure(python: Path, gpus: int, rounds: int, say: Callable[[str], None]) -> Measurement:
+    def measure(
+        python: Path, gpus: int, rounds: int, like: profiles.HostModel, say: Callable[[str], None]
+    ) -> Measurement:
         asked.append(gpus)
         kinds = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
         counts = {kind: {kind: 1e6 / max(1.0, KNOWN.cost_ns[kind]), "op": 10.0} for kind in kinds}

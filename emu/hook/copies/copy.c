@@ -146,14 +146,11 @@ static void drop_table(void *dst, const void *src, size_t nbytes, bool pinned) {
     if (pinned && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-/* malloc gives what is larger back to the kernel when it is freed, so that every table has to touch new pages: in
- * traces of FSDP tables of 0.4 to 1.7 MiB took 0.35 us a KiB, those of 4 to 8 MiB 0.7 to 1.4. */
-enum { KEPT_TABLE_NBYTES = 2 << 20 };
-
+/* malloc gives what is larger back to the kernel when it is freed, so that every table has to touch new pages. */
 static void charge_table(size_t nbytes) {
     uint64_t kib = (nbytes + 1023) / 1024;
     ph_host_work(PH_WORK_TABLE, kib);
-    if (nbytes > KEPT_TABLE_NBYTES) ph_host_work(PH_WORK_FRESH_TABLE, kib);
+    if (nbytes > ph_cfg.kept_table_nbytes) ph_host_work(PH_WORK_FRESH_TABLE, kib);
 }
 
 int ph_copy(void *dst, const void *src, size_t nbytes, int kind, ph_stream *stream, bool async) {

@@ -23,8 +23,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ages count Python functions entered (frames.c); an operator runs as much code as some of these. */
-enum { OPERATOR_AGE = 8, COLD_AGE = 1024 };
+/* Of PyTorch, not of the host: ages count Python functions entered (frames.c), and an operator runs as much code as so
+ * many. */
+enum { OPERATOR_AGE = 8 };
 
 static ph_interned known; /* ops by name and sizes */
 
@@ -242,7 +243,7 @@ static void charge(ph_thread *thread, const ph_known_op *op) {
     if (op->dispatched) {
         thread->age += OPERATOR_AGE - 1;
         uint64_t age = ph_thread_age(thread, &thread->operators, op->number);
-        if (age > COLD_AGE) ph_host_work(PH_WORK_COLD_OP, 1);
+        if (age > ph_cfg.cold_after_functions) ph_host_work(PH_WORK_COLD_OP, 1);
     }
     if (op->dispatched && !op->backward && called_by_python(thread)) {
         ph_host_work(PH_WORK_OUTER_OP, 1);

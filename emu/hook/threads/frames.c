@@ -33,10 +33,8 @@
 
 typedef void *(*evaluate_function)(void *thread_state, void *frame, int throwing);
 
-/* Age in Python functions entered (nvtx.c: an operator counts as some of them) up to which a function is hot. */
-enum { HOT_AGE = 256 };
-/* From there on longer functions do not run more of their code: in training steps those of 43 units ran 12
- * instructions a call, of 87 units 22, of 174 units 39, of 326 units 42. */
+/* Of CPython and the programs, not of the host: longer functions do not run more of their code. In training steps those
+ * of 43 units ran 12 instructions a call, of 87 units 22, of 174 units 39, of 326 units 42. */
 enum { MOST_UNITS = 160 };
 enum { COUNTED = 1, FREE, ASIDE, OURS, LIBRARY, TEXT = 512, SIZE_OFFSET = 16 };
 
@@ -112,7 +110,7 @@ static known_code *learn(void *code) {
 }
 
 static void count(ph_thread *thread, uintptr_t code, uintptr_t frame, const known_code *known) {
-    bool hot = ph_thread_age(thread, &thread->functions, known->number) <= HOT_AGE;
+    bool hot = ph_thread_age(thread, &thread->functions, known->number) <= ph_cfg.hot_within_functions;
     if (LIKELY(ph_frame_instruction(frame, code) == frames.fresh)) {
         thread->counts[hot ? PH_WORK_HOT_FRAME : PH_WORK_FRAME]++;
         thread->counts[hot ? PH_WORK_HOT_CODE : PH_WORK_CODE] += known->units;

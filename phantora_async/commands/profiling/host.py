@@ -50,12 +50,14 @@ def run(given: argparse.Namespace) -> int:
         if not 0 <= given.gpus <= gpus:
             raise UsageError(f"--gpus {given.gpus}: PyTorch sees {gpus} here")
         gpus = given.gpus
-    began = time.monotonic()
-    measured = measure(python, gpus, given.rounds, lambda what: print(f"{what} ...", file=sys.stderr, flush=True))
     try:
         known = load_host(KNOWN_HOST)
     except ProfileError as error:
         raise UsageError(str(error)) from None
+    began = time.monotonic()
+    measured = measure(
+        python, gpus, given.rounds, known, lambda what: print(f"{what} ...", file=sys.stderr, flush=True)
+    )
     found = fit(measured.counts, known.cost_ns, measured.real_ns, measured.detached_ns)
     try:
         target.write_text(
@@ -63,7 +65,7 @@ def run(given: argparse.Namespace) -> int:
                 found.cost_ns,
                 Spread(measured.fast, measured.slow, hypot(found.error, DRIFT)),
                 provenance(measured, given.rounds),
-                queue_depth=known.queue_depth,
+                like=known,
                 comment=f"Measured by phantora-async profile --host on {date.today().isoformat()}.",
             )
         )

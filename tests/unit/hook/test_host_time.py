@@ -247,6 +247,18 @@ def test_a_function_run_a_moment_ago_is_hot(running):
     running(program)
 
 
+def test_the_host_s_description_says_what_its_caches_keep(running):
+    """With caches for less than one function each is new, and an operator is when one Python function lies between."""
+
+    def program(rank):
+        count_frames(rank)
+        assert "hot_frame" not in counted(rank, lambda: [calls_another() for _ in range(100)])
+        nvtx, add = Nvtx(rank), b"aten::add, op_id = 1, sizes = [[4]]"
+        assert counted(rank, lambda: [nvtx.range(add) for _ in range(3)])["cold_op"] == 3
+
+    running(program, hot_within_functions=0, cold_after_functions=0)
+
+
 def test_functions_cost_by_their_code_and_rules_make_some_free_or_leave_out_all_below(running):
     here = str(Path(__file__))
 
@@ -348,9 +360,16 @@ def test_python_calls_an_operator_wherever_the_python_function_itself_was_called
 
 
 @pytest.mark.parametrize(
-    ("mib", "expected"), [(1, {"table_kib": 1024}), (3, {"table_kib": 3072, "fresh_table_kib": 3072})]
+    ("kept_mib", "mib", "expected"),
+    [
+        (2, 1, {"table_kib": 1024}),
+        (2, 3, {"table_kib": 3072, "fresh_table_kib": 3072}),
+        (4, 3, {"table_kib": 3072}),
+    ],
 )
-def test_tables_that_an_operator_copies_for_its_kernel_cost_by_size_and_large_ones_more(running, mib, expected):
+def test_tables_that_an_operator_copies_for_its_kernel_cost_by_size_and_large_ones_more(
+    running, kept_mib, mib, expected
+):
     def program(rank):
         nvtx, nbytes = Nvtx(rank), mib << 20
         device, host = rank.malloc(nbytes), rank.host(nbytes)
@@ -363,7 +382,7 @@ def test_tables_that_an_operator_copies_for_its_kernel_cost_by_size_and_large_on
         found = counted(rank, packing)
         assert {kind: n for kind, n in found.items() if kind.endswith("table_kib")} == expected
 
-    running(program)
+    running(program, kept_table_nbytes=kept_mib << 20)
 
 
 class Slim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -14,6 +15,8 @@ from profiles.tools.host_error import expected, machines
 
 KINDS = (*profiles.CALL_KINDS, *profiles.WORK_KINDS)
 KNOWN = profiles.load_host("xeon-h200")
+MEASURED = ("name", "cost_ns", "spread", "scale", "measured", "path")
+"""The other fields are those that no program measures."""
 
 
 @pytest.mark.parametrize("name", profiles.host_names())
@@ -39,14 +42,21 @@ def test_the_spread_is_that_of_machines_which_were_left_out() -> None:
 def test_a_written_host_is_read_back(tmp_path: Path) -> None:
     costs = {kind: 1.5 * (i + 1) ** 4 for i, kind in enumerate(KINDS)} | {"python_op": 0.0}
     path = tmp_path / "mine.toml"
+    like = dataclasses.replace(
+        KNOWN,
+        queue_depth=512,
+        host_function_ns=9_000,
+        hot_within_functions=128,
+        cold_after_functions=600,
+        kept_table_nbytes=1 << 20,
+    )
     path.write_text(
-        profiles.host_toml(
-            costs, profiles.Spread(0.9, 1.2, 0.07), {"cpu": "mine"}, queue_depth=1024, comment="One.\nTwo."
-        )
+        profiles.host_toml(costs, profiles.Spread(0.9, 1.2, 0.07), {"cpu": "mine"}, like=like, comment="One.\nTwo.")
     )
     host = profiles.load_host(path)
     assert host.cost_ns == pytest.approx(costs, rel=0.01)
-    assert (host.spread, host.measured, host.queue_depth) == (profiles.Spread(0.9, 1.2, 0.07), {"cpu": "mine"}, 1024)
+    assert (host.spread, host.measured) == (profiles.Spread(0.9, 1.2, 0.07), {"cpu": "mine"})
+    assert dataclasses.replace(like, **{name: getattr(host, name) for name in MEASURED}) == host
     lines = host.device_file_lines()
     assert f"host_ns.op={round(host.cost_ns['op'])}" in lines
     assert f"host_ns.code_unit={round(1000 * host.cost_ns['code_unit'])}" in lines, "in picoseconds"

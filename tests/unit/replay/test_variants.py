@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import signal
@@ -17,6 +18,7 @@ from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
 from phantora_async.replaying.replay import replay
 from phantora_async.replaying.table import as_csv, as_text
 from phantora_async.replaying.variants import Player, play_all, read_variants
+from profiles import path_of
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
 from .recordings import record
@@ -60,6 +62,17 @@ def test_each_is_a_replay(folder: Path, tmp_path: Path) -> None:
     assert slower.step_ns > outcomes[1].step_ns
     assert "server.gpu_gbps=100" in as_text(outcomes).splitlines()[-1]
     assert len(as_csv(outcomes).splitlines()) == 1 + len(variants)
+
+
+def test_a_host_that_counts_work_otherwise_cannot_price_a_recording(folder: Path, tmp_path: Path) -> None:
+    host = path_of("xeon-h200").read_text().replace("hot_within_functions = 256", "hot_within_functions = 100")
+    (tmp_path / "host.toml").write_text(host)
+    mine = path_of("dgx-h200").read_text().replace('host = "xeon-h200"', f'host = "{tmp_path / "host.toml"}"')
+    (tmp_path / "mine.toml").write_text(mine)
+    changes = Changes(cluster=str(tmp_path / "mine.toml"))
+    with pytest.raises(UsageError, match=r"hot_within_functions=256.*hot_within_functions=100"):
+        spec_of(load(folder), changes, tmp_path)
+    assert spec_of(load(folder), dataclasses.replace(changes, host="none"), tmp_path).host.hot_within_functions == 100
 
 
 @pytest.mark.parametrize(
