@@ -35,8 +35,8 @@ class Store(NamedTuple):
     values: Tensor
 
 
-class Memory(NamedTuple):
-    """Device memory."""
+class MemoryReader(NamedTuple):
+    """Reads device memory."""
 
     read: Callable[[Tensor, str], Tensor | None]
     """`read(addresses, element)`: the elements at int64 addresses; None if one of them is not known."""
@@ -72,7 +72,7 @@ class _Diverges(Exception):
 class Evaluator:
     """Follows programs."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: MemoryReader) -> None:
         self._memory = memory
         self._table = operations.table()
         self.evaluated = frozenset(self._table) | frozenset(_EVALUATED)

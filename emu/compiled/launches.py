@@ -11,7 +11,7 @@ from ..control.control_tensors import KNOWN, ControlTensors
 from ..control.host_views import HostViews
 from ..formats.ttir import Program, read_program
 from ..interpreter.hook_library import Hook
-from .evaluation import Evaluator, Memory, Store, TooLong
+from .evaluation import Evaluator, MemoryReader, Store, TooLong
 from .integer_stores import NotEvaluated, parameters_of, stores_integers
 from .operations import dtype_of
 
@@ -30,7 +30,7 @@ class CompiledKernels:
     def __init__(self, hook: Hook, control: ControlTensors) -> None:
         self._hook, self._control = hook, control
         self._views = HostViews(hook)
-        self._evaluator = Evaluator(Memory(self._read))
+        self._evaluator = Evaluator(MemoryReader(self._read))
         self._programs: dict[str, int] = {}
         self._numbered: list[Program] = []
         self._too_long: set[tuple[int, tuple[int, int, int]]] = set()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Memory(Protocol):
+class MemoryRange(Protocol):
     """A stretch of device memory, such as a Place."""
 
     @property
@@ -284,7 +284,7 @@ class ControlTensors:
             if owner is not None and report is not None and owner() is not None:
                 report()
 
-    def defer(self, reads: Sequence[Memory], writes: Sequence[Memory], work: Callable[[], None]) -> None:
+    def defer(self, reads: Sequence[MemoryRange], writes: Sequence[MemoryRange], work: Callable[[], None]) -> None:
         """Calls `work` when no read and no write is pending any more: perhaps at once, else on another thread.
 
         `work` holds addresses, not tensors: these must not live longer than on a GPU. It must not raise.

@@ -25,7 +25,7 @@ from sortedcontainers import SortedList
 from netsim.errors import CommittedError, FlowError
 from netsim.simulation.arguments import check_nbytes
 from netsim.simulation.groups import Changes, Group
-from netsim.simulation.network import FlowId, Links, Segment
+from netsim.simulation.network import FlowId, FlowSegment, Links
 from netsim.simulation.routed import FlowPaths, PathFrom, RoutedNetwork, SentFlow, links_of, merge
 from netsim.topology import LinkPath, Topology, ecmp
 from netsim.units import MAX_NS, ticks_from_ns, whole
@@ -118,7 +118,7 @@ class AdaptiveNetwork(RoutedNetwork):
         at = super().completion_ticks(flow)
         return at if at is not None and at <= ticks_from_ns(self._now) else None
 
-    def segments(self, flow: FlowId) -> list[Segment]:
+    def segments(self, flow: FlowId) -> list[FlowSegment]:
         """The flow's rate between the horizon and the present."""
         now = ticks_from_ns(self._now)
         return [replace(s, to_ticks=min(s.to_ticks, now)) for s in super().segments(flow) if s.from_ticks <= now]

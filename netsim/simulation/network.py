@@ -50,7 +50,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class FlowSegment:
     """A flow at one rate: from and to in ticks, rate in rate units, the links in use."""
 
     from_ticks: int
@@ -239,7 +239,7 @@ class Network:
         self._check_flow(flow)
         return self._keys[flow]
 
-    def segments(self, flow: FlowId) -> list[Segment]:
+    def segments(self, flow: FlowId) -> list[FlowSegment]:
         """The flow's rate since the horizon, up to its completion or the last event; in ticks and rate units."""
         self._check_flow(flow)
         parts = self._core.segments(flow)
@@ -247,7 +247,7 @@ class Network:
         ends = [at for at, _, _ in parts[1:]] + [ticks_from_ns(self._now) if done is None else done]
         paths = self._links[flow]
         return [
-            Segment(at, max(at, end), rate, paths[path]) for (at, rate, path), end in zip(parts, ends, strict=False)
+            FlowSegment(at, max(at, end), rate, paths[path]) for (at, rate, path), end in zip(parts, ends, strict=False)
         ]
 
     def choices(self, flow: FlowId) -> tuple[Choice, ...]:

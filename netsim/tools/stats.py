@@ -13,7 +13,7 @@ from heapq import nlargest
 from typing import Any
 
 from netsim.errors import FlowError
-from netsim.simulation.network import Choice, FlowId, Network, Segment
+from netsim.simulation.network import Choice, FlowId, FlowSegment, Network
 from netsim.units import MAX_NS, TICKS_PER_NS, gbps_from_rate
 
 BUSIEST = 5
@@ -95,20 +95,20 @@ def take(net: Network, from_ns: float = 0.0, to_ns: float | None = None, bins: i
     )
 
 
-def _clipped(segments: Sequence[Segment], begin: int, end: int) -> list[Segment]:
+def _clipped(segments: Sequence[FlowSegment], begin: int, end: int) -> list[FlowSegment]:
     if segments and begin <= segments[0].from_ticks and segments[-1].to_ticks <= end:
         inside = list(segments)
     else:
-        inside = [Segment(max(s.from_ticks, begin), min(s.to_ticks, end), s.rate, s.links) for s in segments]
+        inside = [FlowSegment(max(s.from_ticks, begin), min(s.to_ticks, end), s.rate, s.links) for s in segments]
     return [s for s in inside if s.from_ticks < s.to_ticks]
 
 
 def _sweep(
-    net: Network, segments: dict[FlowId, list[Segment]]
+    net: Network, segments: dict[FlowId, list[FlowSegment]]
 ) -> tuple[dict[tuple[FlowId, int], str], dict[int, _Link]]:
     """Walk through time: peaks of each link, and for each segment (flow, from) the link that limited it."""
-    begins: dict[int, list[tuple[FlowId, Segment]]] = defaultdict(list)
-    ends: dict[int, list[tuple[FlowId, Segment]]] = defaultdict(list)
+    begins: dict[int, list[tuple[FlowId, FlowSegment]]] = defaultdict(list)
+    ends: dict[int, list[tuple[FlowId, FlowSegment]]] = defaultdict(list)
     for flow, parts in segments.items():
         for part in parts:
             begins[part.from_ticks].append((flow, part))
@@ -146,7 +146,7 @@ def _sweep(
 _BYTE = float(1 << 60)
 
 
-def _bottleneck(net: Network, part: Segment, links: dict[int, _Link], rates: dict[FlowId, int], at: int) -> str:
+def _bottleneck(net: Network, part: FlowSegment, links: dict[int, _Link], rates: dict[FlowId, int], at: int) -> str:
     """The first of the flow's links that is full and on which no flow is faster."""
     for link, _ in sorted(part.links):
         state = links[link]
@@ -160,7 +160,9 @@ _SLACK = 1 << 24
 """Rate units (6e-8 byte/ns) within which rounded shares count as equal."""
 
 
-def _flow(net: Network, flow: FlowId, parts: list[Segment], limits: dict[tuple[FlowId, int], str]) -> FlowStatistics:
+def _flow(
+    net: Network, flow: FlowId, parts: list[FlowSegment], limits: dict[tuple[FlowId, int], str]
+) -> FlowStatistics:
     done = net.completion_ticks(flow)
     return FlowStatistics(
         key=str(net.key(flow)),
@@ -180,7 +182,7 @@ def _flow(net: Network, flow: FlowId, parts: list[Segment], limits: dict[tuple[F
 
 def _links(
     net: Network,
-    segments: dict[FlowId, list[Segment]],
+    segments: dict[FlowId, list[FlowSegment]],
     seen: dict[int, _Link],
     begin: int,
     end: int,

@@ -7,7 +7,7 @@ May import: errors, options, report, wording.
 """
 
 from phantora_async.comparison.comparison import Comparison, Side, compare
-from phantora_async.comparison.figures import Figure, Part, Work
+from phantora_async.comparison.figures import ComparedWork, Figure, Part
 from phantora_async.comparison.setup import Difference
 
-__all__ = ["Comparison", "Difference", "Figure", "Part", "Side", "Work", "compare"]
+__all__ = ["ComparedWork", "Comparison", "Difference", "Figure", "Part", "Side", "compare"]

@@ -9,9 +9,9 @@ from typing import Any
 
 from phantora_async.comparison.figures import (
     WHOLE_RUN,
+    ComparedWork,
     Figure,
     Part,
-    Work,
     collectives,
     collectives_left_out,
     families,
@@ -52,9 +52,9 @@ class Comparison:
     """Of a step: they add up to its time."""
     families: tuple[Part, ...]
     """Of GPU work: what runs at the same time counts twice."""
-    kernels: tuple[Work, ...]
+    kernels: tuple[ComparedWork, ...]
     """All of them, those that changed most first."""
-    collectives: tuple[Work, ...]
+    collectives: tuple[ComparedWork, ...]
 
     def document(self) -> dict[str, Any]:
         """For JSON."""

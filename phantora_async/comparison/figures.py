@@ -51,7 +51,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ComparedWork:
     """GPU work with one signature, or a collective."""
 
     title: str
@@ -157,7 +157,7 @@ def families(reports: Sequence[Report]) -> list[Part]:
 # ---- of signatures ---------------------------------------------------------------------------------------------------
 
 
-def kernels(reports: Sequence[Report]) -> list[Work]:
+def kernels(reports: Sequence[Report]) -> list[ComparedWork]:
     """Those that changed most first. Work that one run alone has with these sizes is put together with what has other
     sizes in the other runs."""
     first, *others = ({text: one for text, one, _ in _signatures(report)} for report in reports)
@@ -182,7 +182,7 @@ def without_reasons(reports: Sequence[Report]) -> list[int]:
     return [number for number, one in enumerate(reports) if "collectives" not in one["simulated"].get("reasons", {})]
 
 
-def collectives(reports: Sequence[Report]) -> list[Work]:
+def collectives(reports: Sequence[Report]) -> list[ComparedWork]:
     """Those that took most GPU time in the step that is explained; none if the reasons of some run are missing."""
     known, _ = _collectives(reports)
     found = [_work(title, row, SAME) for title, row in known.items()]
@@ -218,13 +218,13 @@ def _collectives(reports: Sequence[Report]) -> tuple[dict[str, Row], int]:
     return known, len(rows) - len(known)
 
 
-def _work(title: str, row: Sequence[tuple[float, float]], status: str) -> Work:
+def _work(title: str, row: Sequence[tuple[float, float]], status: str) -> ComparedWork:
     ms, launches = tuple(one for one, _ in row), tuple(one for _, one in row)
     if not launches[0]:
         status = NEW
     elif not any(launches[1:]):
         status = GONE
-    return Work(title, status, ms, launches)
+    return ComparedWork(title, status, ms, launches)
 
 
 def _signatures(report: Report) -> Iterator[tuple[str, Mapping[str, Any], int]]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phantora_async.comparison.comparison import LETTERS, Comparison
-from phantora_async.comparison.figures import SAME, Figure, Part, Work
+from phantora_async.comparison.figures import SAME, ComparedWork, Figure, Part
 from phantora_async.wording import printable, short
 
 WIDTH = 110
@@ -100,7 +100,7 @@ def _part_row(part: Part) -> list[str]:
     return cells
 
 
-def _work_row(work: Work) -> list[str]:
+def _work_row(work: ComparedWork) -> list[str]:
     cells = [work.title if work.status == SAME else f"{work.title} [{work.status}]"]
     for run, value in enumerate(work.ms):
         cells.append(_ms(value) if work.launches[run] else "-")

@@ -33,7 +33,7 @@ class NotMeasured:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BenchWork:
     """Something to execute, and what of it is the signature's."""
 
     signature: str
@@ -54,7 +54,7 @@ class SignatureBench:
 
     def measure(self, signatures: Sequence[str]) -> Iterator[tuple[str, Measured | NotMeasured]]:
         """Each with its time or the reason why there is none, as soon as it is known."""
-        waiting: list[Work] = []
+        waiting: list[BenchWork] = []
         for signature in signatures:
             found = self.work_of(signature)
             if isinstance(found, NotMeasured):
@@ -67,15 +67,15 @@ class SignatureBench:
         if waiting:
             yield from self.time(waiting)
 
-    def work_of(self, signature: str) -> Work | NotMeasured:
+    def work_of(self, signature: str) -> BenchWork | NotMeasured:
         what = parse(signature)
         if isinstance(what, (Triton, Library)):
             return NotMeasured(_NEVER[type(what)])
         if isinstance(what, Kernel):
             return self._find(signature, what)
-        return Work(signature, {"kind": signature.partition(";")[0], "fields": dataclasses.asdict(what)})
+        return BenchWork(signature, {"kind": signature.partition(";")[0], "fields": dataclasses.asdict(what)})
 
-    def _find(self, signature: str, what: Kernel) -> Work | NotMeasured:
+    def _find(self, signature: str, what: Kernel) -> BenchWork | NotMeasured:
         """The call that launches this kernel with this grid."""
         if not what.op:
             return NotMeasured("no operator is known that launches it")
@@ -98,20 +98,20 @@ class SignatureBench:
             for number, one in enumerate(answer.get("tried", ())):
                 if any(_same(what, kernel) for kernel in one.get("kernels", ())):
                     self._places[what.op, name.function] = start + number
-                    return Work(signature, {"call": one["call"]})
+                    return BenchWork(signature, {"call": one["call"]})
                 tried += 1
                 reason = reason or one.get("error", "")
             if count > 1 and answer["more"]:
                 waiting.append((start + count, count))
         return NotMeasured(f"none of {tried} calls of {what.op} launches it" + (f" ({reason})" if reason else ""))
 
-    def time(self, works: Sequence[Work]) -> Iterator[tuple[str, Measured | NotMeasured]]:
+    def time(self, works: Sequence[BenchWork]) -> Iterator[tuple[str, Measured | NotMeasured]]:
         for state in (WRITTEN, COLD):
             alike = [work for work in works if state_of(parse(work.signature)) == state]
             for work, times in zip(alike, self.times(alike, (state, BESIDE)) if alike else (), strict=True):
                 yield work.signature, times if isinstance(times, NotMeasured) else _measured(work.signature, times)
 
-    def times(self, works: Sequence[Work], states: Sequence[str]) -> list[dict[str, list[float]] | NotMeasured]:
+    def times(self, works: Sequence[BenchWork], states: Sequence[str]) -> list[dict[str, list[float]] | NotMeasured]:
         """By state, ns of each execution."""
         asked = {"do": "time", "works": [work.request for work in works], "states": list(states)}
         answer = self._bench.ask(asked | {"beside": self._beside()})
@@ -126,7 +126,7 @@ class SignatureBench:
         bandwidth = self.gpu.memory.bandwidth_gb_per_s if self.gpu else 2000.0
         return {"blocks": CHANNELS, "gb_per_s": CHANNEL_SHARE * bandwidth}
 
-    def _durations(self, work: Work, times: Json, states: Sequence[str]) -> dict[str, list[float]] | NotMeasured:
+    def _durations(self, work: BenchWork, times: Json, states: Sequence[str]) -> dict[str, list[float]] | NotMeasured:
         if "error" in times:
             return NotMeasured(times["error"])
         what = parse(work.signature)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from phantora_async.gpu_profile.bench import Bench, Json
-from phantora_async.gpu_profile.signatures import AT_ONCE, NotMeasured, SignatureBench, Work
+from phantora_async.gpu_profile.signatures import AT_ONCE, BenchWork, NotMeasured, SignatureBench
 from phantora_async.gpu_profile.sweep import Piece
 from profiles import Measured
 from profiles.signature import Kernel, parse
@@ -40,8 +40,8 @@ class Sweep:
                     times.append(measured)
             yield list(batch), times, reasons
 
-    def _works(self, batch: Sequence[Piece]) -> tuple[list[Work], list[str]]:
-        found: list[Work] = []
+    def _works(self, batch: Sequence[Piece]) -> tuple[list[BenchWork], list[str]]:
+        found: list[BenchWork] = []
         reasons: list[str] = []
         calls = []
         for piece in batch:
@@ -60,7 +60,7 @@ class Sweep:
             reasons += [f"{calls[int(at)]['op']}: {why}" for at, why in answer["errors"].items()]
             for number, events in by_execution(answer["events"]).items():
                 for signature in kernels_in(events):
-                    found.append(Work(signature, {"call": calls[number]}))
+                    found.append(BenchWork(signature, {"call": calls[number]}))
         return found, reasons
 
 

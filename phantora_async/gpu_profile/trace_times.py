@@ -11,7 +11,7 @@ from profiles import Gpu, Measured, times_of
 from profiles.signature import parse
 from profiles.timings.clock import Clocked, follow
 from profiles.timings.keys import key_of
-from profiles.timings.trace import Work, load, works
+from profiles.timings.trace import TracedWork, load, works
 
 STAND_IN = "phantora.stand_in"
 """Range of work that takes the place of a collective: emu/real_run/collectives.py."""
@@ -53,7 +53,7 @@ def times_in(gpu: Gpu, trace: Path, sampled_mhz: Sequence[int], full_mhz: int) -
     )  # fmt: skip
 
 
-def _mean_share(found: Sequence[Work], clocked: Sequence[Clocked]) -> float:
+def _mean_share(found: Sequence[TracedWork], clocked: Sequence[Clocked]) -> float:
     total_us = sum(work.for_us for work in found)
     if not total_us:
         return 1.0
@@ -61,7 +61,7 @@ def _mean_share(found: Sequence[Work], clocked: Sequence[Clocked]) -> float:
 
 
 def _covered(
-    gpu: Gpu, found: Sequence[Work], clocked: Sequence[Clocked], measured: Sequence[Measured]
+    gpu: Gpu, found: Sequence[TracedWork], clocked: Sequence[Clocked], measured: Sequence[Measured]
 ) -> tuple[float, float]:
     """Time of executions close to their signature's time, and time of executions without one, in microseconds."""
     times_us = {key_of(parse(one.signature)): one.solo_ns / 1e3 for one in measured}

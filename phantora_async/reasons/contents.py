@@ -17,7 +17,7 @@ UNKNOWN = Counter({-1: 1})
 """Of a segment whose contents nobody has told."""
 
 
-class Work(NamedTuple):
+class TitledWork(NamedTuple):
     """What a key stands for."""
 
     kind: str
@@ -32,7 +32,7 @@ class Contents:
     def __init__(self, told: Mapping[int, Counter[int]], costs: Costs) -> None:
         self._told = told
         self._costs = costs
-        self._works: dict[int, Work] = {}
+        self._works: dict[int, TitledWork] = {}
 
     def of(self, segment: records.Segment) -> Counter[int]:
         return self._told.get(segment.content, UNKNOWN)
@@ -45,24 +45,24 @@ class Contents:
         priced = self.priced(key)
         return 0 if priced is None else priced.cost.solo_ns
 
-    def work(self, key: int) -> Work:
+    def work(self, key: int) -> TitledWork:
         known = self._works.get(key)
         if known is None:
             known = self._works[key] = self._work(key)
         return known
 
-    def _work(self, key: int) -> Work:
+    def _work(self, key: int) -> TitledWork:
         if key == OCCUPIED:
-            return Work(COMPUTE, "host functions", "host function")
+            return TitledWork(COMPUTE, "host functions", "host function")
         if key < 0:
-            return Work(COMPUTE, "not told", "kernels that the rank has not told")
+            return TitledWork(COMPUTE, "not told", "kernels that the rank has not told")
         priced = self._costs.priced(key)
         what, _, rest = priced.signature.partition(";")
         if what == "copy":
-            return Work(COPIES, rest.partition(";")[0], title(priced.signature))
+            return TitledWork(COPIES, rest.partition(";")[0], title(priced.signature))
         if what == "memset":
-            return Work(COPIES, "fill", title(priced.signature))
-        return Work(COMPUTE, priced.cost.model or "other", title(priced.signature))
+            return TitledWork(COPIES, "fill", title(priced.signature))
+        return TitledWork(COMPUTE, priced.cost.model or "other", title(priced.signature))
 
     def shares(self, segment: records.Segment, for_ns: int) -> dict[int, int]:
         """The time by key, in proportion to the kernels' durations. Adds up to `for_ns`."""

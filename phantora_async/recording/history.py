@@ -15,7 +15,7 @@ ENTRY = np.dtype([("launches", "<u8"), ("work", "<u8"), ("kind", "<u4"), ("insid
 assert ENTRY.itemsize == records.HistoryEntry.size()
 
 
-class Work(NamedTuple):
+class HostWork(NamedTuple):
     """What the host did between two launches or records."""
 
     modelled_ns: int
@@ -30,19 +30,19 @@ class Work(NamedTuple):
 class Dictionary:
     """What numbers in histories stand for."""
 
-    works: Mapping[int, Work]
+    works: Mapping[int, HostWork]
     lists: Mapping[int, Sequence[records.HistoryLaunch]]
 
 
 def dictionary(works: bytes, lists: bytes) -> Dictionary:
     """Of the records that told them, one after the other. Raises RecordError."""
-    found: dict[int, Work] = {}
+    found: dict[int, HostWork] = {}
     told, used = records.decode_up(works)
     for one in told:
         if not isinstance(one, records.HistoryWork):
             raise RecordError(f"{records.NAMES[one.kind]} among works")
         counts = records.WorkCount.decode_all(one.payload, 0, one.entries)
-        found[one.work] = Work(one.modelled_ns, one.rest_ns, tuple((count.kind, count.units) for count in counts))
+        found[one.work] = HostWork(one.modelled_ns, one.rest_ns, tuple((count.kind, count.units) for count in counts))
     launches: dict[int, Sequence[records.HistoryLaunch]] = {}
     listed, used_too = records.decode_up(lists)
     for one in listed:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from emu.contract import records
 from emu.contract.records import DeviceKind, HistoryKind, ScopeKind
 from phantora_async.ingest.costs import Priced as PricedSignature
-from phantora_async.recording.history import Dictionary, Work
+from phantora_async.recording.history import Dictionary, HostWork
 from phantora_async.recording.recording import Recording, Stream
 from phantora_async.recording.rows import WITH_ROW
 from phantora_async.replaying.clock import PowerClock
@@ -48,7 +48,7 @@ class Host:
         self._costs = [device_file_value(kind, model.cost_ns[kind]) for kind in KINDS]
         self._modelled = mode == "modelled"
 
-    def modelled_ns(self, work: Work) -> int:
+    def modelled_ns(self, work: HostWork) -> int:
         if not self._modelled:
             return 0
         return sum(units * self._costs[kind] // (1000 if kind in _PICOSECONDS else 1) for kind, units in work.counts)

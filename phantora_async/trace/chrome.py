@@ -13,7 +13,7 @@ import orjson
 from netsim.collectives import Plan
 from phantora_async.run_spec import RunSpec
 from phantora_async.trace import names
-from phantora_async.trace.spans import Call, Kernel, Memory, Nccl, Op, Span, Step, StreamWait
+from phantora_async.trace.spans import Call, Kernel, MemoryUse, Nccl, Op, Span, Step, StreamWait
 from phantora_async.trace.writing import Context, StreamedFile
 from profiles import KERNEL, activity
 
@@ -91,7 +91,7 @@ class ChromeFile:
                 self._op(span)
             case Step():
                 self._on_thread(self._pid, span, "user_annotation", f"ProfilerStep#{span.number}", {})
-            case Memory():
+            case MemoryUse():
                 self._memory(span)
             case StreamWait():
                 pass  # readers would take it for a kernel
@@ -153,7 +153,7 @@ class ChromeFile:
             arguments["Input Dims"] = Raw(span.sizes)  # type: ignore[assignment]
         self._on_thread(span.thread, span, "user_annotation" if annotation else "cpu_op", span.name, arguments)
 
-    def _memory(self, span: Memory) -> None:
+    def _memory(self, span: MemoryUse) -> None:
         self._event(
             {
                 "ph": "i",

@@ -14,7 +14,7 @@ from phantora_async.run_spec import RunSpec
 from phantora_async.trace import names
 from phantora_async.trace.chrome import describe_collective
 from phantora_async.trace.link_use import LinkUse
-from phantora_async.trace.spans import Call, Kernel, Memory, Nccl, Op, Span, Step, StreamWait
+from phantora_async.trace.spans import Call, Kernel, MemoryUse, Nccl, Op, Span, Step, StreamWait
 from phantora_async.trace.writing import Context, StreamedFile
 from profiles import KERNEL, activity
 
@@ -76,7 +76,7 @@ class PerfettoFile:
                 track = self._stream(rank, span.device, span.stream)
                 name = f"waits for stream {span.awaited}"
                 self._slice(track, span.start_ns, span.end_ns, name, "stream_wait", {})
-            case Memory():
+            case MemoryUse():
                 for what, nbytes in (("allocated", span.allocated), ("reserved", span.reserved)):
                     label = f"GPU {span.device} memory {what}"
                     track = self._counter((what, rank, span.device), self._process(rank), label, "bytes")

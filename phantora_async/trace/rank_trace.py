@@ -13,7 +13,7 @@ from phantora_async.errors import ProtocolError
 from phantora_async.ingest.costs import Costs
 from phantora_async.trace.names import call_name
 from phantora_async.trace.placement import Launch, Rate, place
-from phantora_async.trace.spans import Call, Kernel, Memory, Moved, Nccl, Op, Span, Step, StreamWait
+from phantora_async.trace.spans import Call, Kernel, MemoryUse, Moved, Nccl, Op, Span, Step, StreamWait
 from phantora_async.virtual_time import events
 
 
@@ -208,7 +208,7 @@ class RankTrace:
             elif entry.what == TraceKind.RANGE_END:
                 self._range_ended(entry.thread, around, at_ns)
             elif entry.what == TraceKind.MEMORY:
-                self._emit(Memory(entry.number, at_ns, entry.key, entry.value))
+                self._emit(MemoryUse(entry.number, at_ns, entry.key, entry.value))
             elif entry.what == TraceKind.CALL:
                 self._release_call()
                 end_ns = batch.instant(entry.at_ns + entry.value, ends_here=True)

@@ -86,7 +86,7 @@ class StreamWait(NamedTuple):
     awaited: int
 
 
-class Memory(NamedTuple):
+class MemoryUse(NamedTuple):
     """What the caching allocator has from this instant on, in bytes."""
 
     device: int
@@ -95,4 +95,4 @@ class Memory(NamedTuple):
     reserved: int
 
 
-Span = Kernel | Nccl | Call | Op | Step | StreamWait | Memory
+Span = Kernel | Nccl | Call | Op | Step | StreamWait | MemoryUse

@@ -13,7 +13,7 @@ from profiles.models.machine import Estimate, Machine, both, overlapped
 from profiles.models.products.engines import ENGINES, MULTIPLIED_AS
 from profiles.signature import Triton
 from profiles.triton.interpreter import launch_work
-from profiles.triton.work import Work
+from profiles.triton.work import LaunchWork
 
 ROUND_NS = 156.0  # a round of dependent loads
 REDUCTION_NS = 360.0  # a reduction across the threads of an instance
@@ -56,7 +56,7 @@ def integers_of(program: Program, arguments: str) -> dict[str, int]:
     return {parameter.name: int(value) for parameter, value in named if value.lstrip("-").isdecimal()}
 
 
-def work_ns(machine: Machine, what: Triton, work: Work) -> float:
+def work_ns(machine: Machine, what: Triton, work: LaunchWork) -> float:
     instances, threads = prod(what.grid), max(prod(what.block), 32)
     limits = machine.gpu.limits
     resident = max(min(limits.blocks_per_sm, limits.threads_per_sm // threads), 1)
@@ -84,7 +84,7 @@ def _peak(dtype: str) -> str:
     return "tf32" if name == "f32" else name
 
 
-def _product_ns(machine: Machine, work: Work, dtype: str, flops: float) -> float:
+def _product_ns(machine: Machine, work: LaunchWork, dtype: str, flops: float) -> float:
     name = _peak(dtype)
     engine = ENGINES[name]
     high, wide = work.smallest_tile or (128, 128)

@@ -10,7 +10,7 @@ from profiles.models.clock import Clock
 from profiles.models.dispatch import estimate
 from profiles.models.power import Draw, draw
 from profiles.signature import parse
-from profiles.timings.trace import Work
+from profiles.timings.trace import TracedWork
 
 ROUNDS = 3
 """A trace of one step is followed so often: the clock depends on the steps before."""
@@ -31,7 +31,7 @@ class Clocked:
         return 1 + self.clocked * (self.stretch - 1)
 
 
-def follow(gpu: Gpu, works: Sequence[Work]) -> list[Clocked]:
+def follow(gpu: Gpu, works: Sequence[TracedWork]) -> list[Clocked]:
     """Of each piece of work of a trace, in order."""
     if gpu.power is None:
         return [Clocked(0.0, 1.0)] * len(works)

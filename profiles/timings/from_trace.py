@@ -12,7 +12,7 @@ from profiles.signature import Library, Signature, parse
 from profiles.timings.clock import Clocked, follow
 from profiles.timings.keys import key_of
 from profiles.timings.table import Measured
-from profiles.timings.trace import Work
+from profiles.timings.trace import TracedWork
 
 SHARED = 0.02
 """At most this share of a duration may have been beside work of other streams that is not NCCL's."""
@@ -33,7 +33,7 @@ class _Durations:
     """Partly beside NCCL, freed of what that takes as the model says."""
 
 
-def times_of(gpu: Gpu, works: Sequence[Work], clocked: Sequence[Clocked] | None = None) -> list[Measured]:
+def times_of(gpu: Gpu, works: Sequence[TracedWork], clocked: Sequence[Clocked] | None = None) -> list[Measured]:
     """Each duration is first freed of what the power limit added to it, as the model of the clock says, or `clocked`,
     one for each piece of work.
     """

@@ -30,7 +30,7 @@ DTYPES = {"float": "f32", "c10::BFloat16": "bf16", "c10::Half": "f16", "double":
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TracedWork:
     """One signature's execution: a kernel, or all device work of one library call."""
 
     signature: str
@@ -57,7 +57,7 @@ def steps_in(events: list[Event]) -> int:
     return max(len({e["name"] for e in events if str(e.get("name", "")).startswith("ProfilerStep#")}), 1)
 
 
-def works(events: list[Event], without: str = "") -> list[Work]:
+def works(events: list[Event], without: str = "") -> list[TracedWork]:
     """All device work but NCCL's, in order of time. `without`: a range; what was launched within it is left out."""
     left_out = launched_within(events, without) if without else frozenset()
     chains = ops_of_launches(events)
@@ -187,7 +187,9 @@ def _recurrent_direction(op: str, kernel: str) -> str:
     return "wgrad" if "_nt_" in kernel or "bp2" in kernel else "dgrad"
 
 
-def _work(members: list[Event], chains: dict[int, Event], nccl: list[Span], others: Mapping[Any, list[Span]]) -> Work:
+def _work(
+    members: list[Event], chains: dict[int, Event], nccl: list[Span], others: Mapping[Any, list[Span]]
+) -> TracedWork:
     main = max(members, key=lambda e: e["dur"])
     op = chains.get(main["args"]["correlation"])
     total = sum(e["dur"] for e in members)
@@ -199,7 +201,7 @@ def _work(members: list[Event], chains: dict[int, Event], nccl: list[Span], othe
         # Layers run on streams of cuDNN's own, side by side. Where none runs, the call waits for the host's launches.
         total, shared, kernels = _covered(members), 0.0, 1
     by = total or 1.0
-    return Work(
+    return TracedWork(
         format_signature(what), category_of(what), members[0]["ts"], total, beside / by, shared / by, kernels
     )  # fmt: skip
 
@@ -380,8 +382,8 @@ def category_of(what: Signature) -> str:
     return "other"
 
 
-def by_category(found: list[Work]) -> Iterator[tuple[str, list[Work]]]:
-    groups: dict[str, list[Work]] = defaultdict(list)
+def by_category(found: list[TracedWork]) -> Iterator[tuple[str, list[TracedWork]]]:
+    groups: dict[str, list[TracedWork]] = defaultdict(list)
     for one in found:
         groups[one.category].append(one)
     yield from sorted(groups.items(), key=lambda item: -sum(one.for_us for one in item[1]))

@@ -19,7 +19,7 @@ from typing import Any
 from profiles.descriptions.gpu import Gpu, load_gpu
 from profiles.models.dispatch import estimate
 from profiles.signature import parse
-from profiles.timings.trace import Work, load, steps_in, works
+from profiles.timings.trace import TracedWork, load, steps_in, works
 
 FAR_OFF = 0.15
 """A family's total time is far off from here on ..."""
@@ -57,7 +57,9 @@ class _Sum:
     beside_ms: float = 0.0
 
 
-def families(gpu: Gpu, real: Sequence[Work], real_steps: int, report: Mapping[str, Any], rank: int = 0) -> list[Family]:
+def families(
+    gpu: Gpu, real: Sequence[TracedWork], real_steps: int, report: Mapping[str, Any], rank: int = 0
+) -> list[Family]:
     """The longest first. Raises KeyError if the report has no kernels section, ValueError if it has not the rank."""
     measured = _measured(gpu, real, real_steps)
     simulated = _simulated(report, rank)
@@ -68,7 +70,7 @@ def families(gpu: Gpu, real: Sequence[Work], real_steps: int, report: Mapping[st
     return sorted(found, key=lambda family: (-max(family.real_ms, family.simulated_ms), family.name))
 
 
-def _measured(gpu: Gpu, real: Sequence[Work], steps: int) -> dict[str, _Sum]:
+def _measured(gpu: Gpu, real: Sequence[TracedWork], steps: int) -> dict[str, _Sum]:
     sums: dict[str, _Sum] = defaultdict(_Sum)
     for work in real:
         one = sums[estimate(gpu, parse(work.signature)).model]

@@ -16,12 +16,12 @@ from profiles.cost import CostModel
 from profiles.descriptions.gpu import load_gpu
 from profiles.models.dispatch import estimate
 from profiles.signature import Kernel, format_signature, parse
-from profiles.timings.trace import Work, by_category, load, works
+from profiles.timings.trace import TracedWork, by_category, load, works
 
 ALONE, BESIDE = 0.01, 0.99
 
 
-def modelled_us(model: CostModel, work: Work) -> float:
+def modelled_us(model: CostModel, work: TracedWork) -> float:
     """Without the gaps between the kernels of one call, as traces have them. What NCCL accompanied for part of its time
     runs at each rate for that part.
     """
@@ -29,7 +29,7 @@ def modelled_us(model: CostModel, work: Work) -> float:
     return 1 / ((1 - work.overlap) / found.solo_ns + work.overlap / found.contended_ns) / 1e3
 
 
-def row(title: str, model: CostModel, found: list[Work]) -> str:
+def row(title: str, model: CostModel, found: list[TracedWork]) -> str:
     real = sum(one.for_us for one in found)
     guess = sum(modelled_us(model, one) for one in found)
     off = sum(abs(modelled_us(model, one) - one.for_us) for one in found)
@@ -37,7 +37,7 @@ def row(title: str, model: CostModel, found: list[Work]) -> str:
     return f"| {title} | {len(found)} | {real / 1e3:.2f} | {guess / 1e3:.2f} | {errors} |"
 
 
-def report(model: CostModel, name: str, found: list[Work]) -> None:
+def report(model: CostModel, name: str, found: list[TracedWork]) -> None:
     print(f"\n{name}\n\n| family | calls | real ms | model ms | error of sum | mean error |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for category, members in by_category(found):
@@ -52,8 +52,8 @@ def report(model: CostModel, name: str, found: list[Work]) -> None:
             print(row(f"beside NCCL: {category}", model, members))
 
 
-def worst(model: CostModel, found: list[Work], count: int) -> None:
-    groups: dict[tuple[str, bool], list[Work]] = defaultdict(list)
+def worst(model: CostModel, found: list[TracedWork], count: int) -> None:
+    groups: dict[tuple[str, bool], list[TracedWork]] = defaultdict(list)
     for one in found:
         if one.overlap <= ALONE or one.overlap >= BESIDE:
             groups[one.signature, one.overlap > 0.5].append(one)

@@ -29,7 +29,7 @@ from profiles.triton.values import (
     selected,
     value_loaded,
 )
-from profiles.triton.work import SECTOR_NBYTES, Work
+from profiles.triton.work import SECTOR_NBYTES, LaunchWork
 
 SAMPLES = 6
 BRANCHING_SAMPLES = 48  # of a program that does different things in different instances
@@ -51,12 +51,12 @@ _FREE = ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.make_range", "arith.c
          "arith.index_cast", "tt.return")  # fmt: skip
 
 
-def launch_work(program: Program, grid: tuple[int, int, int], integers: dict[str, int]) -> Work:
+def launch_work(program: Program, grid: tuple[int, int, int], integers: dict[str, int]) -> LaunchWork:
     """The work of a whole launch. `integers`: integer arguments by name; those missing are not known."""
     instances = prod(grid)
     branching = any(one.name == "scf.if" for one in program.body)
     numbers = _sampled(instances, BRANCHING_SAMPLES if branching else SAMPLES)
-    work = Work()
+    work = LaunchWork()
     inner = max(len(numbers) - 2, 1)
     for place, number in enumerate(numbers):
         edge = place in (0, len(numbers) - 1)
@@ -87,7 +87,7 @@ class _Run:
         at: tuple[int, int, int],
         grid: tuple[int, int, int],
         integers: dict[str, int],
-        work: Work,
+        work: LaunchWork,
     ) -> None:
         self.at, self.grid, self.work = at, grid, work
         self.rounds = 0.0

@@ -40,7 +40,9 @@ class Traffic:
 
 
 @dataclass(slots=True)
-class Work:
+class LaunchWork:
+    """What all threads of a launch do together."""
+
     reads: dict[str, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
     writes: dict[str, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
     """By pointer argument."""

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from emu.compiled.evaluation import Evaluator, Memory, TooLong  # noqa: E402
+from emu.compiled.evaluation import Evaluator, MemoryReader, TooLong  # noqa: E402
 from emu.compiled.integer_stores import NotEvaluated, parameters_of, stores_integers  # noqa: E402
 from emu.formats.ttir import read_program  # noqa: E402
 
@@ -34,7 +34,7 @@ def evaluator(numbers: list[int] | None) -> Evaluator:
             return None
         return torch.tensor(numbers)[(addresses - IN) // 8]  # type: ignore[no-any-return]
 
-    return Evaluator(Memory(read))
+    return Evaluator(MemoryReader(read))
 
 
 def stored(numbers: list[int] | None, lines: list[str], grid: int = 1, n: int = 0) -> dict[int, int]:

@@ -20,7 +20,7 @@ from ..keeping.running import running_keeper
 NBYTES = 3 << 20
 
 
-class Memory:
+class PrivateMemory:
     """In the place of a storage: private memory that begins in the middle of a page."""
 
     def __init__(self, phase: int = 64) -> None:
@@ -36,7 +36,7 @@ class Memory:
 
 
 class Computation:
-    def __init__(self, memory: Memory, value: int) -> None:
+    def __init__(self, memory: PrivateMemory, value: int) -> None:
         self.calls = 0
         self._memory, self._value = memory, value
 
@@ -56,7 +56,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield Store(client, tmp_path / "locks", 2, contextlib.nullcontext(), _no_names)
 
 
-def fill(store: Store, key: str, memory: Memory, value: int) -> int:
+def fill(store: Store, key: str, memory: PrivateMemory, value: int) -> int:
     """Returns how often the values were computed: 0 or 1."""
     computation = Computation(memory, value)
     assert store.fill(key, memory.block, memory, computation) == b"after %d" % value
@@ -69,18 +69,18 @@ def test_values_are_computed_once_and_written_pages_are_private(
     store: Store, in_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "room_for", lambda nbytes: in_memory)
-    first, second, third = Memory(), Memory(), Memory()
+    first, second, third = PrivateMemory(), PrivateMemory(), PrivateMemory()
     assert fill(store, "key", first, 5) == 1
     assert fill(store, "key", second, 5) == 0
     assert fill(store, "other", third, 6) == 1
     second.block.memory()[100:103] = b"abc"
     assert first.bytes() == bytes([5]) * NBYTES
     assert second.bytes()[99:104] == b"\5abc\5"
-    assert fill(store, "key", Memory(), 5) == 0
+    assert fill(store, "key", PrivateMemory(), 5) == 0
 
 
 def test_the_origin_of_a_block_ends_with_the_first_write(store: Store) -> None:
-    memory, copy = Memory(), Memory()
+    memory, copy = PrivateMemory(), PrivateMemory()
     assert store.origin(memory.block) is None
     fill(store, "key", memory, 5)
     origin = store.origin(memory.block)
@@ -96,12 +96,12 @@ def test_the_origin_of_a_block_ends_with_the_first_write(store: Store) -> None:
     assert store.origin(part) is not None
     memory.block.memory()[1 << 20 : (1 << 20) + 1] = b"x"
     assert store.origin(part) is None
-    assert not store.copy(Memory().block, copy, memory.block)
+    assert not store.copy(PrivateMemory().block, copy, memory.block)
     assert store.origin(copy.block) is not None
 
 
 def test_a_block_that_has_been_freed_has_no_origin(store: Store) -> None:
-    memory = Memory()
+    memory = PrivateMemory()
     block = memory.block
     fill(store, "key", memory, 5)
     del memory
@@ -110,39 +110,39 @@ def test_a_block_that_has_been_freed_has_no_origin(store: Store) -> None:
 
 
 def test_values_are_freed_when_all_have_had_them_and_nobody_maps_them(store: Store) -> None:
-    first = Memory()
+    first = PrivateMemory()
     fill(store, "key", first, 5)
     del first
-    second = Memory()
+    second = PrivateMemory()
     assert fill(store, "key", second, 5) == 0, "the second process may still need them"
     del second
-    assert fill(store, "key", Memory(), 5) == 1
+    assert fill(store, "key", PrivateMemory(), 5) == 1
 
 
 def test_values_that_nobody_maps_make_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, unused = Memory(), Memory()
+    kept, unused = PrivateMemory(), PrivateMemory()
     fill(store, "kept", kept, 5)
     fill(store, "unused", unused, 6)
     del unused
     answers = iter([False, False, True])
     monkeypatch.setattr(machine, "room_for", lambda nbytes: next(answers, True))
-    fill(store, "new", Memory(), 7)
-    assert fill(store, "kept", Memory(), 5) == 0
-    assert fill(store, "unused", Memory(), 6) == 1
+    fill(store, "new", PrivateMemory(), 7)
+    assert fill(store, "kept", PrivateMemory(), 5) == 0
+    assert fill(store, "unused", PrivateMemory(), 6) == 1
     assert kept.bytes() == bytes([5]) * NBYTES
 
 
 def test_a_child_keeps_what_its_parent_frees(store: Store) -> None:
-    memory = Memory()
+    memory = PrivateMemory()
     fill(store, "key", memory, 5)
-    fill(store, "key", Memory(), 5)
+    fill(store, "key", PrivateMemory(), 5)
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.read(reading, 1)
         os._exit(0 if memory.bytes() == bytes([5]) * NBYTES else 1)
     del memory
-    assert fill(store, "key", Memory(), 5) == 0, "the child maps them"
+    assert fill(store, "key", PrivateMemory(), 5) == 0, "the child maps them"
     os.write(writing, b"x")
     assert os.waitpid(pid, 0)[1] == 0
     os.close(reading)
@@ -150,24 +150,24 @@ def test_a_child_keeps_what_its_parent_frees(store: Store) -> None:
 
 
 def test_a_program_may_close_all_files(store: Store) -> None:
-    memory = Memory()
+    memory = PrivateMemory()
     fill(store, "key", memory, 5)
     pid = os.fork()
     if pid == 0:
         os.closerange(3, 2000)
-        os._exit(fill(store, "key", Memory(), 5) + 2 * fill(store, "new", Memory(), 6))
+        os._exit(fill(store, "key", PrivateMemory(), 5) + 2 * fill(store, "new", PrivateMemory(), 6))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
     os.closerange(700, 800)
-    assert fill(store, "new", Memory(), 6) == 0
+    assert fill(store, "new", PrivateMemory(), 6) == 0
 
 
 def test_without_a_keeper_values_are_computed(tmp_path: Path) -> None:
     alone = Store(Client(str(tmp_path)), tmp_path / "locks", 2, contextlib.nullcontext(), _no_names)
-    assert [fill(alone, "key", Memory(), 5) for _ in range(2)] == [1, 1]
+    assert [fill(alone, "key", PrivateMemory(), 5) for _ in range(2)] == [1, 1]
 
 
 def test_zeros_need_no_memory_until_they_are_written(store: Store) -> None:
-    memory = Memory()
+    memory = PrivateMemory()
     memory.block.memory()[:] = b"x" * NBYTES
     pages.map_zeros(memory.block)
     assert pages.untouched(pages.whole_pages(memory.block))
