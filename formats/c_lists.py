@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _COMMENT = re.compile(r"/\*.*?\*/|^\s*#.*?$", re.DOTALL | re.MULTILINE)
-_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_PART = re.compile(r'"((?:[^"\\]|\\.)*)"|[(),]|[^"(),]+')
 
 
 class ListError(ValueError):
@@ -42,18 +42,12 @@ def entries(text: str, *macros: str) -> Iterator[Entry]:
 def _arguments(text: str, at: int) -> tuple[list[str], int]:
     """Up to the parenthesis that closes the entry, and what comes after it."""
     arguments, depth = [""], 0
-    while at < len(text):
-        if string := _TEXT.match(text, at):
-            arguments[-1] += string[1] if not depth else string[0]
-            at = string.end()
-            continue
-        character = text[at]
-        at += 1
-        if character == ")" and not depth:
-            return [" ".join(argument.split()) for argument in arguments], at
-        if character == "," and not depth:
+    for part in _PART.finditer(text, at):
+        if part[0] == ")" and not depth:
+            return [" ".join(argument.split()) for argument in arguments], part.end()
+        if part[0] == "," and not depth:
             arguments.append("")
             continue
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        arguments[-1] += character
+        depth += {"(": 1, ")": -1}.get(part[0], 0)
+        arguments[-1] += part[0] if depth or part[1] is None else part[1]
     raise ListError(f"an entry that does not end: {arguments[0].strip()}")

@@ -7,6 +7,6 @@ classes by `records`), the cost signature (`signature.def`, compiled by the hook
 to know of their isolation, of Linux and of this installation (`isolation`, `process_setup`, `installed`).
 Comes in: bytes of a record, JSON of a message.
 Goes out: the same as named fields, and back.
-May import: the standard library, because it also runs in another environment's interpreter. This is the only part of
-`emu` that `phantora_async` may import.
+May import: `emu.formats.c_lists` and the standard library, because it also runs in another environment's interpreter.
+This is the only part of `emu` that `phantora_async` may import.
 """

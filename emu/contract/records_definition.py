@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..formats import c_lists
+
 DEFINITION = Path(__file__).parent / "records.def"
 FIELD_FORMATS = {"u32": "I", "i32": "i", "u64": "Q", "i64": "q", "f64": "d"}
 """Types of fields, and what `struct` calls them."""
 
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_ENTRY = re.compile(r"\b(RECORD_VERSION|STRUCT|UP|ASK|DOWN|ENUM)\(((?:[^()]|\([^()]*\))*)\)")
+_MACROS = ("RECORD_VERSION", "STRUCT", "UP", "ASK", "DOWN", "ENUM")
 _FIELD = re.compile(r"F\((\w+), (\w+)\)")
 _PAYLOAD = {"PAYLOAD": True, "NO_PAYLOAD": False}
 
@@ -63,12 +64,14 @@ class Entry:
 
 
 def parse(text: str) -> list[Entry]:
-    """Entries in the definition's order. Raises RecordError for a malformed one, and for a number given twice."""
+    """Entries in the definition's order. Raises RecordError for a malformed one and for a number given twice,
+    ListError for one that does not end.
+    """
     entries = []
     names: dict[int, str] = {}
-    for macro, body in _ENTRY.findall(_COMMENT.sub(" ", text)):
-        name, *arguments = (word.strip() for word in _FIELD.sub("", body).split(",") if word.strip())
-        entry = Entry(macro, name, tuple(arguments), tuple(_FIELD.findall(body)))
+    for macro, (name, *parts) in c_lists.entries(text, *_MACROS):
+        arguments = tuple(part for part in parts if not _FIELD.search(part))
+        entry = Entry(macro, name, arguments, tuple(_FIELD.findall(" ".join(parts))))
         for kind, field in entry.fields:
             if kind not in FIELD_FORMATS:
                 raise RecordError(f"records.def: {name}: {field}: unknown type {kind}")

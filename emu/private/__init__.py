@@ -5,5 +5,5 @@ found of them (`finding`); the one mechanism that changes them (`changes`, `impo
 for (`check`).
 Comes in: the installed packages.
 Goes out: functions in the place of theirs; a warning for each purpose that has to be left out.
-May import: the standard library alone.
+May import: `emu.formats.c_lists` and the standard library.
 """

@@ -5,18 +5,16 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..formats.c_lists import read_list
 from .finding import State, version_of
 from .names import key
 
 DEFINITION = Path(__file__).parent / "symbols.def"
 REPLACED = "REPLACED"
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_ENTRY = re.compile(r'SYMBOL\((\w+), (\w+), ([\w.+]+), (\w+), ([\d.]+),\s*"([^"]*)",\s*"([^"]*)"\)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Symbol:
 
 def read() -> list[Symbol]:
     """In the list's order."""
-    return [Symbol(*fields) for fields in _ENTRY.findall(_COMMENT.sub(" ", DEFINITION.read_text()))]
+    return [Symbol(*entry.arguments) for entry in read_list(DEFINITION, "SYMBOL")]
 
 
 def state(symbol: Symbol) -> State:

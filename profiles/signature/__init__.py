@@ -5,7 +5,7 @@ the two (`text`). The definition itself, `emu/contract/signature.def`, is shared
 the same texts in C.
 Comes in: text.
 Goes out: a `Signature`; or from a `Signature` its text, its family, and what of it the definition does not list.
-May import: `profiles.errors`.
+May import: `formats.c_lists`, `profiles.errors`.
 """
 
 from profiles.signature.definition import DEFINITION, Definition, read_definition

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from formats.c_lists import entries
 from profiles.errors import ProfileError
 
 PATH = Path(__file__).resolve().parents[2] / "emu" / "contract" / "signature.def"
@@ -15,8 +16,6 @@ BASIC_TYPES = ("text", "op", "sizes", "u64", "bool", "grid", "dims", "dims3", "d
 OTHER = "other"
 """What the hook writes for a number that it knows no dtype, word or flag for."""
 
-_NOT_CODE = re.compile(r"/\*.*?\*/|^#.*?$", re.DOTALL | re.MULTILINE)
-_ENTRY = re.compile(r"\b(DTYPE|WORDS|OPEN_WORDS|FLAGS|SIGNATURE)\(((?:[^()]|\([^()]*\))*)\)")
 _WORD = re.compile(r"\bW\((\w+), (\d+), (\w+)\)")
 _FIELD = re.compile(r"\b(FAMILY|FIELD)\((\w+), (\w+)\)")
 
@@ -61,34 +60,30 @@ class Definition:
 
 
 def read_definition(text: str) -> Definition:
-    """Raises ProfileError for an entry that this reader does not understand."""
+    """Raises ProfileError for an unknown type, ListError for an entry that does not end."""
     dtypes: dict[str, Dtype] = {}
     words: dict[str, WordSet] = {}
     kinds: dict[str, Kind] = {}
-    for macro, body in _ENTRY.findall(_NOT_CODE.sub("", text)):
+    for macro, arguments in entries(text, "DTYPE", "WORDS", "OPEN_WORDS", "FLAGS", "SIGNATURE"):
         if macro == "DTYPE":
-            _, name, nbits, *numbers = (part.strip() for part in body.split(","))
+            _, name, nbits, *numbers = arguments
             cuda, cudnn = (int(number) if int(number) >= 0 else None for number in numbers)
             dtypes[name] = Dtype(int(nbits), cuda, cudnn)
         elif macro == "SIGNATURE":
-            name, kind = _kind(body, words)
-            kinds[name] = kind
+            name, about, *parts = arguments
+            kinds[name] = Kind(about, _fields(name, " ".join(parts), words))
         else:
-            words[body.partition(",")[0].strip()] = WordSet(
-                macro, {text: int(number) for _, number, text in _WORD.findall(body)}
-            )
+            name, *parts = arguments
+            words[name] = WordSet(macro, {text: int(number) for _, number, text in _WORD.findall(" ".join(parts))})
     return Definition(dtypes, words, kinds)
 
 
-def _kind(body: str, words: Mapping[str, WordSet]) -> tuple[str, Kind]:
-    head = re.match(r'\s*(\w+), "([^"]*)",', body)
-    if head is None:
-        raise ProfileError(f'{PATH}: SIGNATURE({body[:40]}...): expected a kind and its "description"')
-    fields = tuple(Field(kind, name, macro == "FAMILY") for macro, kind, name in _FIELD.findall(body))
+def _fields(kind: str, text: str, words: Mapping[str, WordSet]) -> tuple[Field, ...]:
+    fields = tuple(Field(type_, name, macro == "FAMILY") for macro, type_, name in _FIELD.findall(text))
     for field in fields:
         if field.type not in BASIC_TYPES and field.type not in words:
-            raise ProfileError(f"{PATH}: {head[1]}: {field.name}: unknown type {field.type!r}")
-    return head[1], Kind(head[2], fields)
+            raise ProfileError(f"{PATH}: {kind}: {field.name}: unknown type {field.type!r}")
+    return fields
 
 
 DEFINITION = read_definition(PATH.read_text(encoding="utf-8"))

@@ -18,8 +18,8 @@ MAY_IMPORT = {
     # Everything inside an emulated server.
     "emu": [],
     "emu.contract.definitions": ["formats.c_lists"],
-    "emu.contract": [],
-    "emu.private": [],
+    "emu.contract": ["formats.c_lists"],
+    "emu.private": ["formats.c_lists"],
     "emu.interpreter.hook_library": ["emu.contract"],
     "emu.interpreter": ["formats.ttir", "emu.contract", "emu.interpreter.hook_library", "emu.private"],
     "emu.clock": ["emu.interpreter", "emu.private"],
@@ -59,7 +59,7 @@ MAY_IMPORT = {
     "netsim.bench": ["netsim", "netsim.simulation", "netsim.topology"],
     # GPU and cluster descriptions, cost models.
     "profiles.kernel_names": [],
-    "profiles.signature": ["profiles.errors"],
+    "profiles.signature": ["formats.c_lists", "profiles.errors"],
     "profiles.descriptions": ["formats", "profiles.errors"],
     "profiles.triton": ["formats.ttir"],
     "profiles.models.products": ["profiles.models.power", "profiles.descriptions", "profiles.kernel_names",
