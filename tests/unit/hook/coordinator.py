@@ -37,9 +37,6 @@ DEVICE_FILE: dict[str, Any] = {
     "cc_minor": 0,
     "data_limit_nbytes": 1 << 20,
     "host_mode": "modelled",
-    "hot_within_functions": 256,
-    "cold_after_functions": 1024,
-    "kept_table_nbytes": 2 << 20,
     **gpu_attributes("h100"),
 }
 
