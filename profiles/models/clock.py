@@ -68,7 +68,7 @@ class Clock:
 
     def idle(self, ns: float) -> None:
         """The GPU waits."""
-        self.add(ns, self._idle, 0.0)
+        self.add_sums(ns, ns * self._idle, 0.0, 0.0)
 
     @property
     def stretch(self) -> float:
