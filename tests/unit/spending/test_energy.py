@@ -8,8 +8,8 @@ import pytest
 
 from phantora_async.spending.energy import Launched, energy_document, kernel_watts
 from profiles import Cost, Source, load_gpu
+from profiles.models.clock import Clock
 from profiles.models.power import Draw
-from profiles.timings.clock import Clock
 
 H200 = load_gpu("h200")
 PRODUCT = Draw(945 / 700, 1.0)
@@ -31,7 +31,7 @@ def rank(compute_ns: float = 0, transfer_ns: float = 0, host_bound_ns: float = 0
 
 def watts_of(works: Sequence[tuple[int, Draw, int]], idle_ms: float) -> float:
     """The mean of a GPU that repeats these kernels, so often each, and then waits. The clock is followed for 2 s."""
-    clock, gap_ns = Clock(H200), H200.achieved.launch_gap_ns
+    clock, gap_ns = Clock.of(H200), H200.achieved.launch_gap_ns
     now_ns, busy_ns, waited_ns = 0.0, 0.0, 0.0
     times, slowed = [0] * len(works), [0.0] * len(works)
     while now_ns < 2e9:
