@@ -25,7 +25,8 @@ _PASSING = frozenset(
         "logical_not", "logical_not.out", "logical_not_", "logical_and", "logical_and.out", "logical_and_",
         "logical_or", "logical_or.out", "logical_or_", "bitwise_not", "bitwise_not.out", "bitwise_not_",
         "bitwise_and.Tensor", "bitwise_and_.Tensor", "bitwise_or.Tensor", "bitwise_or_.Tensor", "mul.Tensor",
-        "sum", "sum.dim_IntList", "clone", "copy_", "_to_copy", "cat", "stack", "max", "min", "amax", "amin",
+        "add.Tensor", "add_.Tensor", "sum", "sum.dim_IntList", "clone", "copy_", "_to_copy", "cat", "stack", "max",
+        "min", "amax", "amin",
     ]
 )  # fmt: skip
 """What they make of checks is one, too."""
@@ -37,18 +38,21 @@ def noted(control: ControlTensors, name: str, call: Kernel) -> Kernel:
         return call
     tensor_type, integers = control.tensor_type, control.integers
     passing, checks = name in _PASSING, name in _CHECKS
+    changes = name.partition(".")[0].endswith("_") and name != "aten::copy_"
 
     def noting(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        before = _is_check(control, Place(args[0])) if changes and control.marks_checks and args[0].is_cuda else None
         result = call(keyset, *args, **kwargs)
-        if not isinstance(result, tensor_type) or result.dtype not in integers or not result.is_cuda:
+        if not isinstance(result, tensor_type) or not result.is_cuda:
+            return result
+        if result.dtype not in integers and (not passing or result.numel() != 1):  # one number may count checks
             return result
         if passing:
-            if control.marks_checks:
-                _mark(
-                    control, result, [one for one in flat(args) if isinstance(one, tensor_type) and one is not result]
-                )
+            if control.marks_checks and before is not False:
+                inputs = [one for one in flat(args) if isinstance(one, tensor_type) and one is not result]
+                _mark(control, result, inputs, is_one=bool(before))
         elif checks or _compares_finite(args):
-            _mark(control, result, [])
+            _mark(control, result, [], is_one=True)
         return result
 
     return noting
@@ -60,18 +64,20 @@ def _compares_finite(args: tuple[Any, ...]) -> bool:
     return args[0] is args[1] or (isinstance(args[1], float) and math.isinf(args[1]))
 
 
-def _mark(control: ControlTensors, result: Tensor, inputs: list[Tensor]) -> None:
+def _is_check(control: ControlTensors, place: Place) -> bool | None:
+    """None if it is known."""
+    if control.peek(place) in (KNOWN, KEPT):
+        return None
+    return bool(control.hook.data_chosen(place.address, place.nbytes))
+
+
+def _mark(control: ControlTensors, result: Tensor, inputs: list[Tensor], *, is_one: bool) -> None:
+    """Marks a result that follows from checks and known values alone. `is_one`: it does even if no input is a check."""
     place, reads = Place(result), [Place(one) for one in inputs if one.is_cuda]
 
-    def unless_known(one: Place) -> bool | None:
-        """Is it a check? None if it is known."""
-        if control.peek(one) in (KNOWN, KEPT):
-            return None
-        return bool(control.hook.data_chosen(one.address, one.nbytes))
-
     def mark() -> None:
-        found = {unless_known(one) for one in reads}
-        if unless_known(place) is False and (not reads or (True in found and False not in found)):
+        found = {_is_check(control, one) for one in reads}
+        if _is_check(control, place) is False and False not in found and (is_one or True in found):
             control.marks_checks = True
             control.hook.data_mark_chosen(place.address, place.nbytes)  # as choices are, which are known
 

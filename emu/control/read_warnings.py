@@ -34,8 +34,12 @@ def of_unknown(
         return
     if state == UNKNOWN and is_padded(control, tensor):
         return
-    if state == ASSUMED and tensor.element_size() == 1 and reads.decisions.by_torch():
-        return  # bools: a check for overflow, or of a distribution's arguments, which finds nothing
+    if state == ASSUMED and tensor.element_size() == 1:  # bools
+        if reads.decisions.by_torch():
+            return  # a check for overflow, or of a distribution's arguments, which finds nothing
+        if reads.decisions.by_check():
+            reads.decisions.count_check()
+            return
     if _copies_storage():
         return
     values = "they follow from values taken as finite" if state == ASSUMED else "0 was read"

@@ -11,6 +11,8 @@ NEUTRAL = frozenset((
 """Functions and methods whose result does not say what the value is, or that only tell it. Values that nobody computed
 are taken as finite, and checks of that as passed.
 """
+CHECKING = frozenset(["is_invalid_grad_norm"])
+"""Functions of libraries that only ask whether a number is finite, or -1, which stands for one that is not."""
 DECIDING = frozenset((
     "sorted", "argmin", "argmax", "argsort", "nanargmin", "nanargmax", "isclose", "allclose", "bool", "any",
     "all", "sort", "heappush", "heapify", "bisect", "bisect_left", "bisect_right", "insort", "range",

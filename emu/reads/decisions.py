@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..interpreter.code_owner import Owner, owner_of
 from ..interpreter.hook_library import Hook
 from .conditions import Evaluation, Unknown
+from .deciding_names import CHECKING
 from .flow import Flow, Passed
 from .frames import Variables, path_of, position_of, program_frames
 from .loop_exits import SourceFile
@@ -87,6 +88,13 @@ class Decisions:
             return True
         file = frame.f_code.co_filename
         return self._is_torch_s(file) and file != self._printing
+
+    def by_check(self) -> bool:
+        """Does a library's check for overflow read?"""
+        frame = next(self._frames(), None)
+        if frame is None or frame.f_code.co_name not in CHECKING:
+            return False
+        return owner_of(frame.f_code.co_filename) is not Owner.USER
 
     def _is_torch_s(self, file: str) -> bool:
         return file.startswith(self._torch) and not file.startswith(self._optimizers)

@@ -21,7 +21,7 @@ from phantora_async.ingest import small_floats
 from phantora_async.ingest.communicators import Answers
 from phantora_async.virtual_time.facts import DTYPE_NBYTES, Collective
 
-ASSUMED, SOME_KNOWN = 1, 2
+ASSUMED, SOME_KNOWN, CHECKS = 1, 2, 3
 """What NCCL_DATA and DATA say of bytes."""
 FOLLOWS = (1 << 64) - 1
 """data_nbytes of an input that comes later, in an NCCL_DATA record."""
@@ -67,8 +67,13 @@ class _Pending:
         """Members that wait for an output, and how they identify it."""
         self.partly = False
         """An input is known in part."""
-        self.assumed = False
-        """An input follows from values that nobody computed, and so do the outputs."""
+        self.assumed = 0
+        """ASSUMED: an input follows from values that nobody computed, and so do the outputs. CHECKS: so do checks for
+        overflow alone.
+        """
+
+    def assume(self, what: int) -> None:
+        self.assumed = ASSUMED if ASSUMED in (self.assumed, what) else what
 
 
 class DataExchange:
@@ -118,7 +123,8 @@ class DataExchange:
             before = _mask_nbytes(nbytes) if record.assumed == SOME_KNOWN else 0
             pending.inputs[place] = record.payload[before : before + nbytes]
             pending.partly |= bool(before)
-            pending.assumed |= record.assumed == ASSUMED
+            if record.assumed in (ASSUMED, CHECKS):
+                pending.assume(record.assumed)
             if record.assumed:
                 pending.masks[place] = _unpacked(record.payload[:before], nbytes)
         return self._finish(collective, pending)
@@ -133,15 +139,15 @@ class DataExchange:
         unknown = any(
             place not in pending.inputs and _input_nbytes(collective, place) for place in range(len(collective.ranks))
         )
-        pending.assumed |= unknown
+        if unknown:
+            pending.assume(ASSUMED)
         if pending.inputs and places and not (unknown and collective.dtype >= _FIRST_FLOAT):
             scales = [pending.scales.get(place, 1.0) for place in range(len(collective.ranks))]
             outputs = _outputs(collective, _inputs(collective, pending.inputs), scales, places)
         else:
             outputs = [b""] * len(places)
-        assumed = int(pending.assumed)
         return [
-            (collective.ranks[place], records.Data.encode(token, token, assumed, payload=output))
+            (collective.ranks[place], records.Data.encode(token, token, pending.assumed, payload=output))
             for place, token, output in zip(places, (pending.tokens[place] for place in places), outputs, strict=True)
         ]
 

@@ -46,6 +46,7 @@ static void arrive_now(const ph_action *action) {
         return;
     }
     (action->assumed ? ph_data_mark_assumed : ph_data_mark_known)(to->start, to->nbytes);
+    if (action->assumed == PH_ALL_CHECKS) ph_data_mark_chosen(to->start, to->nbytes);
 }
 
 /* What an action writes is known if all that it reads is known. */

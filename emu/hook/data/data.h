@@ -37,8 +37,8 @@ void ph_data_action(const ph_range *reads, int nreads, const ph_range *writes, i
 /* The coordinator will send the bytes of this range under the token. */
 void ph_data_expect(uint64_t token, void *dst, size_t nbytes);
 
-enum { PH_ALL_ASSUMED = 1, PH_SOME_KNOWN = 2 }; /* of the record DATA */
-size_t ph_data_mask_nbytes(size_t nbytes);      /* of the bits before so many bytes, of which some are known */
+enum { PH_ALL_ASSUMED = 1, PH_SOME_KNOWN = 2, PH_ALL_CHECKS = 3 }; /* of the record DATA */
+size_t ph_data_mask_nbytes(size_t nbytes); /* of the bits before so many bytes, of which some are known */
 
 /* ph_data_action for Python code, see python_actions.c. */
 int phantora_data_action(const uint64_t *reads, int nreads, const uint64_t *writes, int nwrites, void (*run)(uint64_t),

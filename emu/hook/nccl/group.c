@@ -42,12 +42,12 @@ static size_t padded(size_t nbytes) { return (nbytes + 7) & ~(size_t)7; }
 /* Buffers of bytes and of integers may be known in part: the object collectives of torch.distributed pad theirs, as do
  * pipelines that send shapes, and FSDP gathers parameters of several dtypes as bytes. Then it is said which bytes are
  * known. Of other buffers that are not known as a whole nothing is sent. */
-typedef enum { NOTHING, ALL_KNOWN, ALL_ASSUMED, SOME_KNOWN } worth;
+typedef enum { NOTHING, ALL_KNOWN, ALL_ASSUMED, ALL_CHECKS, SOME_KNOWN } worth;
 
 static worth worth_of(uint32_t op, uint32_t dtype, const void *input, size_t nbytes) {
     ph_data_settle(input, nbytes);
     if (ph_data_known(input, nbytes)) return ALL_KNOWN;
-    if (ph_data_unknown(input, nbytes, false) == 0) return ALL_ASSUMED;
+    if (ph_data_unknown(input, nbytes, false) == 0) return ph_data_chosen(input, nbytes) ? ALL_CHECKS : ALL_ASSUMED;
     bool parts = nccl_dtype_nbytes((int)dtype) == 1 || (nccl_moves(op) && !nccl_dtype_is_float((int)dtype));
     return parts && ph_data_known_any(input, nbytes) ? SOME_KNOWN : NOTHING;
 }
@@ -74,7 +74,7 @@ static void plan_data(nccl_call *call) {
     if (call->input_nbytes && !local) {
         call->deferred = ph_data_pending(call->input, call->input_nbytes);
         worth found = call->deferred ? NOTHING : worth_of(call->op.op, call->op.dtype, call->input, call->input_nbytes);
-        call->deferred |= found == ALL_ASSUMED || found == SOME_KNOWN;
+        call->deferred |= found != NOTHING && found != ALL_KNOWN;
         if (call->deferred)
             call->op.data_nbytes = UINT64_MAX;
         else if (found == ALL_KNOWN)
@@ -109,10 +109,12 @@ static unsigned char *masked(const late_input *it, size_t *nbytes) {
 
 static void send_late_input(void *arg) {
     late_input *it = arg;
+    static const uint64_t says[] = {
+        [ALL_ASSUMED] = PH_ALL_ASSUMED, [ALL_CHECKS] = PH_ALL_CHECKS, [SOME_KNOWN] = PH_SOME_KNOWN};
     worth found = worth_of(it->fields.op, it->dtype, it->input, it->nbytes);
     size_t nbytes = found == NOTHING ? 0 : it->nbytes;
     unsigned char *made = found == SOME_KNOWN ? masked(it, &nbytes) : NULL;
-    it->fields.assumed = found == SOME_KNOWN ? PH_SOME_KNOWN : found == ALL_ASSUMED ? PH_ALL_ASSUMED : 0;
+    it->fields.assumed = says[found];
     ph_emit_out_of_band(PH_KIND_NCCL_DATA, &it->fields, sizeof it->fields, made ? made : it->input, nbytes);
     free(made);
     free(it);

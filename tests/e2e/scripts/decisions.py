@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 LARGE = torch.ones(300, 300, device="cuda")
 
 
@@ -34,6 +36,17 @@ def told() -> None:
     print({"loss": loss().item()})
     array = scores().cpu()
     print(array.abs().max().item(), array.isnan().any(), np.max(array.numpy()))
+
+
+def overflows() -> Tensor:
+    """As DeepSpeed finds them: counted in a floating-point number, which the ranks compare as bytes."""
+    count = torch.zeros([1], device="cuda")
+    for _ in range(2):
+        extremes = (LARGE @ LARGE).amax(), (LARGE @ LARGE).amin()
+        count += torch.isfinite(extremes[0]).logical_and(torch.isfinite(extremes[1])).logical_not()
+    found = count.bool().byte()
+    torch.distributed.all_reduce(found, op=torch.distributed.ReduceOp.MAX)
+    return found[0]
 
 
 class Stopper:
@@ -64,6 +77,7 @@ def evaluate() -> dict[str, float]:
 
 
 def main() -> None:
+    torch.distributed.init_process_group("nccl")
     told()
     best, stopper = 1.0, Stopper()
     value = loss().item()
@@ -89,6 +103,10 @@ def main() -> None:
     assert not (torch.isnan(loss()) | torch.isinf(loss()))
     assert not LARGE.matmul(LARGE).isnan().any()
     assert torch.isfinite(LARGE @ LARGE).all().item()
+    assert not overflows().item()
+    assert not (overflows() + 0).bool()
+    if (loss() > 1) + overflows():  # decides
+        pass
     while loss().item() > 1:  # decides
         pass
     [1, 2][int(loss().item())]  # decides

@@ -92,19 +92,26 @@ def test_bytes_that_follow_later_complete_the_exchange() -> None:
         exchange.late(10, follow)
 
 
-def test_outputs_are_assumed_if_an_input_is() -> None:
-    """Flags of a check for overflow: what all members get follows from values that nobody computed."""
+@pytest.mark.parametrize(
+    ("inputs", "expected"), [((1, 0), 1), ((1, 1), 1), ((3, 0), 3), ((3, 3), 3), ((3, 1), 1), ((1, 3), 1)]
+)
+def test_outputs_are_assumed_if_an_input_is(inputs: tuple[int, int], expected: int) -> None:
+    """1: they follow from values that nobody computed; 3: from checks for overflow alone; 0: they are known."""
     comm, exchange = comm_of(2), DataExchange()
     collective = Collective(comm, 0, NcclKind.ALL_REDUCE, U8, MAX, 1, 0, comm.members)
     flag = records.NcclOp(5, 0, NcclKind.ALL_REDUCE, U8, MAX, 0, 1, 1, FOLLOWS, 1.0)
-    collective.joined.append(10)
-    assert exchange.join(10, collective, flag, b"") == []
-    collective.joined.append(11)
-    assert exchange.join(11, collective, flag._replace(token=2, data_nbytes=1), b"\1") == []
-    (follow,), _ = records.decode_up(records.NcclData.encode(0, 5, 0, NcclKind.ALL_REDUCE, 0, 1, payload=b"\0"))
-    assert isinstance(follow, records.NcclData)
-    assert exchange.late(10, follow) == [
-        (rank, records.Data.encode(token, token, 1, payload=b"\1")) for rank, token in ((10, 1), (11, 2))
+    for token, rank in enumerate(comm.members, 1):
+        collective.joined.append(rank)
+        assert exchange.join(rank, collective, flag._replace(token=token), b"") == []
+    answers = []
+    for rank, assumed in zip(comm.members, inputs, strict=True):
+        late = records.NcclData.encode(0, 5, 0, NcclKind.ALL_REDUCE, 0, assumed, payload=bytes([assumed]))
+        (follow,), _ = records.decode_up(late)
+        assert isinstance(follow, records.NcclData)
+        answers += exchange.late(rank, follow)
+    output = bytes([max(inputs)])
+    assert answers == [
+        (rank, records.Data.encode(token, token, expected, payload=output)) for rank, token in ((10, 1), (11, 2))
     ]
 
 
