@@ -227,6 +227,13 @@ class WaitsForValue(RunFailure):
     shows_ranks = True
 
 
+class ClockEnded(RunFailure):
+    """Virtual time has come to where the network's clock ends."""
+
+    exit_code = ExitCode.STUCK
+    kind = "clock_ended"
+
+
 class Interrupted(RunFailure):
     """Ctrl-C, or SIGTERM to the command. ``shows_ranks``: ranks were waiting for one that makes no visible progress."""
 

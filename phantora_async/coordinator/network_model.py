@@ -8,6 +8,8 @@ from heapq import heappop, heappush
 import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import NcclSettings, Params, Plan, slower
+from netsim.units import MAX_NS
+from phantora_async.errors import ClockEnded
 from phantora_async.faults.links import Change, LinkChanges
 from phantora_async.faults.pace import NEVER
 from phantora_async.over_time import Carried, LinkTraffic, Traffic, parts_for
@@ -156,6 +158,11 @@ class NetsimNetworkModel:
             self._done[collective] = start_ns
             heappush(self._unreported, (start_ns, collective))
             return ()
+        if start_ns + max(group.latency_ns for group in plan.groups) > MAX_NS:
+            raise ClockEnded(
+                f"{collective.describe()} at {at_ns / 1e9:,.0f} s: networks are simulated for the first {MAX_NS / 1e9:,.0f} s of "
+                "virtual time; --until and --steps end a run earlier"
+            )
         self._begun[collective] = carrying, start_ns
         flows: dict[int, int | None] = {}
         moved: list[netsim.Moved] = []

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import load_params, plan
+from netsim.units import MAX_NS
 from phantora_async.coordinator.network_model import NetsimNetworkModel
+from phantora_async.errors import ClockEnded
 from phantora_async.virtual_time import Collective
 from phantora_async.virtual_time.facts import Comm
 from profiles import load_cluster
@@ -64,6 +68,14 @@ def test_a_message_to_oneself_needs_no_network() -> None:
     assert 100 < at_ns < 100_000
     assert net.complete(at_ns) == [send]
     assert net.next_ns() is None
+
+
+def test_the_end_of_the_network_s_clock_is_told() -> None:
+    """Also by a call whose latency alone leads beyond it."""
+    network().begin(collective(NcclKind.ALL_REDUCE, 4), MAX_NS - 1_000_000)
+    for at_ns in (MAX_NS - 1, 20 * 86_400 * 10**9):
+        with pytest.raises(ClockEnded, match=r"all_reduce #0.* s: networks are simulated for the first 1,125,900 s"):
+            network().begin(collective(NcclKind.ALL_REDUCE, 4), at_ns)
 
 
 def test_two_that_share_links_take_longer_than_one() -> None:
