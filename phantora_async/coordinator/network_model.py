@@ -160,8 +160,8 @@ class NetsimNetworkModel:
             return ()
         if start_ns + max(group.latency_ns for group in plan.groups) > MAX_NS:
             raise ClockEnded(
-                f"{collective.describe()} at {at_ns / 1e9:,.0f} s: networks are simulated for the first {MAX_NS / 1e9:,.0f} s of "
-                "virtual time; --until and --steps end a run earlier"
+                f"{collective.describe()} at {at_ns / 1e9:,.0f} s: networks are simulated for the first "
+                f"{MAX_NS / 1e9:,.0f} s of virtual time; --until and --steps end a run earlier"
             )
         self._begun[collective] = carrying, start_ns
         flows: dict[int, int | None] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from emu.contract import installed, isolation
 from phantora_async.errors import EnvironmentUnusable
@@ -19,6 +21,10 @@ from phantora_async.errors import EnvironmentUnusable
 HOOK = installed.HOOK_LIBRARY
 LEAST_FREE_NBYTES = 16 << 20
 """For the table of costs, and what ranks of a small run share."""
+PREFIX, OWNER = "phantora-", "owner"
+"""Of the folder, and the file in it that the command keeps locked. Where nobody does, all processes of a run were
+killed.
+"""
 MAX_TMPDIR = 70
 """Bytes: the path of a Unix socket has at most 107."""
 
@@ -28,6 +34,7 @@ class Runtime:
     """A folder that exists during the run: the socket (its path must be short), the cost table, links to libraries."""
 
     folder: Path
+    owner: IO[bytes]
     epoch_s: int
 
     @property
@@ -54,6 +61,7 @@ class Runtime:
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.owner.close()
 
 
 def make_runtime() -> Runtime:
@@ -65,7 +73,14 @@ def make_runtime() -> Runtime:
             f"{built} is missing",
             f"in a source checkout, build it: {sys.executable} emu/hook/build.py",
         )
-    runtime = Runtime(_runtime_folder(), int(time.time()))
+    folder = _runtime_folder()
+    _remove_abandoned(folder.parent)
+    try:
+        owner = _own(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    runtime = Runtime(folder, owner, int(time.time()))
     try:
         runtime.libraries.mkdir()
         runtime.ranks.mkdir()
@@ -98,10 +113,40 @@ def _runtime_folder() -> Path:
             if disk.f_bavail * disk.f_frsize < LEAST_FREE_NBYTES:
                 reasons.append(f"{parent}: less than {LEAST_FREE_NBYTES >> 20} MiB are free")
                 continue
-            return Path(tempfile.mkdtemp(prefix="phantora-", dir=parent))
+            return Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         except OSError as error:
             reasons.append(f"{parent}: {error.strerror}")
     raise EnvironmentUnusable(f"no folder for temporary files can be used ({'; '.join(reasons)})", "set TMPDIR")
+
+
+def _own(folder: Path) -> IO[bytes]:
+    """The folder's lock. It gets its name when it is locked, so that no other command finds it free."""
+    made = folder / f"{OWNER}.new"
+    owner = made.open("wb")
+    with contextlib.suppress(OSError):  # a file system without locks: then nobody can lock it
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    made.rename(folder / OWNER)
+    return owner
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Folders of this user's runs that nobody owns any more."""
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    _remove_if_abandoned(Path(entry.path))
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    """Raises OSError if it is in use, or no folder of this user's."""
+    file = os.open(folder / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if os.fstat(file).st_uid == os.getuid() == folder.stat().st_uid:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(file)
 
 
 def free_port() -> int:
