@@ -2,8 +2,8 @@
 [FILE]`.
 
 FILE holds measured kernels and library calls, by default profiles/measured/GPU-kernels.jsonl.gz: a line of provenance,
-then a line for each signature with its median time in microseconds. Prints a table, and what belongs into
-profiles/models/errors.py.
+then a line for each signature with its median time in microseconds. Prints a table: errors of kernels that
+the models were fitted to, for the most part (profiles.tools.left_out has those of others).
 """
 
 from __future__ import annotations
@@ -99,10 +99,6 @@ def main() -> None:
         errors = errors_of(found)
         shares = f"{exp(errors.bias) - 1:+.0%} | {errors.error:.0%} | {errors.left_out:.0%} | {errors.of_time:.0%}"
         print(f"| {model} | {errors.count} | {shares} |")
-    print("\nERROR_SHARES = {")
-    for model, found in sorted(groups.items()):
-        print(f'    "{model}": {errors_of(found).error:.2f},')
-    print("}")
     every = [one for found in groups.values() for one in found]
     for one in sorted(every, key=lambda one: -abs(one.off) * sqrt(one.measured.us))[: arguments.worst]:
         print(f"{one.measured.us:10.1f} us {exp(one.off) - 1:+6.0%} {one.model}: {title(one.measured.signature)}")

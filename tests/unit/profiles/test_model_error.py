@@ -27,7 +27,9 @@ def errors() -> dict[str, Errors]:
 
 
 def test_estimates_carry_their_model_s_error(errors: dict[str, Errors]) -> None:
-    assert {model: pytest.approx(found.error, abs=0.02) for model, found in errors.items()} == ERROR_SHARES
+    """Which is no smaller than that of the kernels that it was fitted to."""
+    assert errors.keys() == ERROR_SHARES.keys()
+    assert {model: found.error for model, found in errors.items() if found.error > ERROR_SHARES[model] + 0.01} == {}
     cost = profiles.CostModel(GPU).cost("gemm;cublasGemmEx;t;n;512;512;512;1;bf16;bf16;bf16;f32;default;;")
     assert (cost.model, cost.error_share) == ("gemm bf16", ERROR_SHARES["gemm bf16"])
     assert profiles.CostModel(GPU).cost("nonsense").error_share == UNMEASURED
