@@ -20,14 +20,19 @@ def pytest_configure() -> None:
     send SIGINT to what they start.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of some thousand processes would compile our modules again
+
+
+def folder_of_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That a test run's processes have in common."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
     """`once(name, make)`: what `make(folder)` returned, which only the first of a test run's processes calls."""
-    root = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent
+    root = folder_of_all(tmp_path_factory)
 
     def get(name: str, make: Callable[[Path], Any]) -> Any:
         folder = root / f"once-{name}"

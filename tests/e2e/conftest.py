@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import json
 import os
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ..conftest import Once, folder_of_all
 
 SCRIPTS = Path(__file__).parent / "scripts"
 RANKS_PYTHON = os.environ.get("PHANTORA_TEST_PYTHON", sys.executable)
@@ -82,16 +85,39 @@ def descendants_of(group: int) -> list[int]:
     return found
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    """`run(script, *args, n=2, options=(...))` runs one emulated job. Afterwards no process of it may be left. With the
-    option `-m` the script is a module, with `--launcher` a command.
-    """
-    needs_torch()
-    started: list[subprocess.Popen[str]] = []
+MOST_RUNS = 999
+"""That `run` and `shared_run` start in all ordinary tests together. Each takes a processor seven seconds at least."""
 
-    def run_job(script: str | Path, *args: str, n: int = 2, options: tuple[str, ...] = ()) -> Finished:
-        report, run_dir = tmp_path / f"report{len(started)}.json", tmp_path / f"run{len(started)}"
+
+@pytest.fixture
+def count_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
+    """Is called before each run, and fails when there are too many."""
+    ordinary = "not thorough" in request.config.option.markexpr
+    runs = folder_of_all(tmp_path_factory) / "runs"
+
+    def count() -> None:
+        with runs.open("ab") as file:
+            file.write(b".")
+        assert not ordinary or runs.stat().st_size <= MOST_RUNS, (
+            f"the ordinary tests start more than {MOST_RUNS} emulated runs: share one with another test (shared_run), "
+            "or mark further combinations as thorough"
+        )
+
+    return count
+
+
+class Job:
+    """Runs jobs in a folder."""
+
+    def __init__(self, folder: Path, count_run: Callable[[], None]) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+        self._count_run = count_run
+
+    def run(self, script: str | Path, *args: str, n: int = 2, options: tuple[str, ...] = ()) -> Finished:
+        self._count_run()
+        number = len(self.started)
+        report, run_dir = self.folder / f"report{number}.json", self.folder / f"run{number}"
         path = script if "-m" in options or "--launcher" in options else SCRIPTS / script
         command = [sys.executable, "-m", "phantora_async", "run", "-n", str(n), "--report", str(report)]
         command += ["--python", RANKS_PYTHON, "--run-dir", str(run_dir), *options, str(path), *args]
@@ -101,10 +127,10 @@ def run(tmp_path: Path) -> Iterator[Run]:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            cwd=tmp_path,
+            cwd=self.folder,
             env=os.environ | {"COLUMNS": "160"},
         )
-        started.append(process)
+        self.started.append(process)
         try:
             output, _ = process.communicate()
         except BaseException:  # the tests' time limit
@@ -115,7 +141,43 @@ def run(tmp_path: Path) -> Iterator[Run]:
         assert left == [], f"{script} left processes {left} behind:\n{output}"
         return Finished(output, process.returncode, json.loads(report.read_text()) if report.exists() else {}, run_dir)
 
-    yield run_job
-    for process in started:
-        if process.poll() is None or descendants_of(process.pid):
-            os.killpg(process.pid, signal.SIGKILL)
+    def end(self) -> None:
+        for process in self.started:
+            if process.poll() is None or descendants_of(process.pid):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def run(tmp_path: Path, count_run: Callable[[], None]) -> Iterator[Run]:
+    """`run(script, *args, n=2, options=(...))` runs one emulated job. Afterwards no process of it may be left. With the
+    option `-m` the script is a module, with `--launcher` a command.
+    """
+    needs_torch()
+    job = Job(tmp_path, count_run)
+    yield job.run
+    job.end()
+
+
+@pytest.fixture
+def shared_run(once: Once, count_run: Callable[[], None]) -> Run:
+    """The same for a job that several tests look at: it is run by the first one and recorded beside its run directory.
+    The script may write no files.
+    """
+    needs_torch()
+
+    def run_once(script: str | Path, *args: str, n: int = 2, options: tuple[str, ...] = ()) -> Finished:
+        asked = [str(script), *args, str(n), *options]
+
+        def make(folder: Path) -> Finished:
+            job = Job(folder, count_run)
+            recording = () if "--launcher" in options else ("--record", str(folder / "recorded"))
+            try:
+                return job.run(script, *args, n=n, options=(*recording, *options))
+            finally:
+                job.end()
+
+        found = once(f"run-{hashlib.sha256(repr(asked).encode()).hexdigest()[:16]}", make)
+        assert isinstance(found, Finished)
+        return found
+
+    return run_once

@@ -36,11 +36,7 @@ def phantora(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_message_and_exit_code(tmp_path: Path, args: tuple[str, ...], expected: str) -> None:
     (tmp_path / "ok.py").write_text("print('ran')\n")
     (tmp_path / "truncated.toml").write_text('name = "x"\n[memory')
-    phantora("profiles", "copy", "dgx-h200", "adaptive.toml", cwd=tmp_path)
-    described = (tmp_path / "adaptive.toml").read_text()
-    (tmp_path / "adaptive.toml").write_text(
-        described.replace("[network.server]", '[network]\nrouting = "adaptive"\n[network.server]')
-    )
+    (tmp_path / "adaptive.toml").write_text('base = "dgx-h200"\n[network]\nrouting = "adaptive"\n')
     done = phantora(*args, cwd=tmp_path)
     assert done.returncode == 2, done
     assert expected in done.stderr

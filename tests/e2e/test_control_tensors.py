@@ -11,13 +11,6 @@ from .conftest import Run
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.versions
-def test_answers_are_the_cpu_s(run: Run) -> None:
-    done = run("control_tensors.py", n=1)
-    assert done.exit_code == 0, done.output
-    assert "PASSED" in done.output
-
-
 def test_computing_them_is_no_work_of_the_script_s(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "profiled.py"
     script.write_text(

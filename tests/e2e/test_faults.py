@@ -14,8 +14,8 @@ from .test_replay import replay
 pytestmark = pytest.mark.torch
 
 
-def test_a_run_and_a_replay_with_the_same_faults(run: Run, tmp_path: Path) -> None:
-    recorded = run("ddp_amp.py", options=("--record", str(tmp_path / "recorded")))
+def test_a_run_and_a_replay_with_the_same_faults(run: Run, shared_run: Run, tmp_path: Path) -> None:
+    recorded = shared_run("ddp_amp.py")
     assert recorded.exit_code == 0, recorded.output
     half_ns = recorded.simulated["virtual_ns"] // 2
     faults = (
@@ -27,7 +27,7 @@ def test_a_run_and_a_replay_with_the_same_faults(run: Run, tmp_path: Path) -> No
     ran = run("ddp_amp.py", options=options)
     assert ran.exit_code == 0, ran.output
     assert "with faults: host 0 jitter 5% seed 7, gpu 1 at 0.01x from " in ran.output
-    found = replay(tmp_path, *options)
+    found = replay(recorded, tmp_path, *options)
     assert found["without_faults"]["median_ns"] == recorded.simulated["step"]["median_ns"]
     # PyTorch asks which work is complete, to let go of memory: after the last step its calls may differ by some.
     assert found["step"]["each_ns"] == ran.simulated["step"]["each_ns"]

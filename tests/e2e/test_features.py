@@ -19,14 +19,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
         pytest.param("objects.py", 3, (), marks=pytest.mark.versions),
         pytest.param("pipeline.py", 2, (), marks=pytest.mark.versions),
         ("pipeline.py", 4, ("--schedule", "gpipe")),
-        ("pipeline.py", 2, ("--schedule", "interleaved")),
+        pytest.param("pipeline.py", 2, ("--schedule", "interleaved"), marks=pytest.mark.thorough),
         ("tensor_parallel.py", 4, ()),
         pytest.param("fsdp_hybrid.py", 4, (), marks=pytest.mark.versions),
         pytest.param("ddp_amp.py", 2, (), marks=pytest.mark.versions),
     ],
 )
-def test_script_passes(run: Run, script: str, n: int, args: tuple[str, ...]) -> None:
-    done = run(script, *args, n=n)
+def test_script_passes(shared_run: Run, script: str, n: int, args: tuple[str, ...]) -> None:
+    done = shared_run(script, *args, n=n)
     assert done.exit_code == 0, done.output
     assert "PASSED" in done.output
     assert done.simulated["world_size"] == n
@@ -44,7 +44,7 @@ def test_checkpoints_round_trip(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.versions
 def test_example_reports_the_step_it_prints(run: Run) -> None:
-    done = run(EXAMPLES / "train.py", "--model", "debug", "--seq-len", "512", "--steps", "4", n=8)
+    done = run(EXAMPLES / "train.py", "--model", "debug", "--seq-len", "512", "--steps", "4", n=2)
     assert done.exit_code == 0, done.output
     lines = [line for line in done.output.splitlines() if line.startswith("step ")]
     assert len(lines) == 4, done.output
@@ -60,8 +60,8 @@ def test_what_a_rank_does_before_a_barrier_is_done_after_it(run: Run, tmp_path: 
 
 
 @pytest.mark.versions
-def test_replayed_graphs_are_steps(run: Run) -> None:
-    check_replayed_steps(run("cuda_graph.py", n=1))
+def test_replayed_graphs_are_steps(shared_run: Run) -> None:
+    check_replayed_steps(shared_run("cuda_graph.py", n=1))
 
 
 def test_a_graph_of_whole_steps_computes_at_each_launch(run: Run) -> None:

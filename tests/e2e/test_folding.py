@@ -9,15 +9,11 @@ from .conftest import Run
 pytestmark = pytest.mark.torch
 
 
-def identical(run: Run, script: str, n: int, *options: str) -> None:
-    whole, folded = run(script, n=n), run(script, n=n, options=options)
+def test_data_parallel_ranks(run: Run, shared_run: Run) -> None:
+    whole, folded = shared_run("ddp_amp.py", n=4), run("ddp_amp.py", n=4, options=("--fold", "dp=4"))
     assert whole.exit_code == 0, whole.output
     assert folded.exit_code == 0, folded.output
     assert folded.simulated == whole.simulated
-
-
-def test_data_parallel_ranks(run: Run) -> None:
-    identical(run, "ddp_amp.py", 4, "--fold", "dp=4")
 
 
 @pytest.mark.thorough

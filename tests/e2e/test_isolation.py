@@ -177,16 +177,16 @@ def test_where_user_namespaces_are_forbidden(tmp_path: Path, level: str) -> None
     assert ("RAN" in output) == (level == "auto")
 
 
-def test_what_is_simulated_does_not_depend_on_isolation(run: Run) -> None:
+def test_what_is_simulated_does_not_depend_on_isolation(run: Run, shared_run: Run) -> None:
     full = run("determinism.py", n=4, options=("--isolation", "full", "--nproc-per-node", "2"))
     skip_if_forbidden(full)
     assert full.exit_code == 0, full.output
-    none = run("determinism.py", n=4, options=("--isolation", "none", "--nproc-per-node", "2"))
+    none = shared_run("determinism.py", n=4, options=("--nproc-per-node", "2", "--isolation", "none"))
     assert none.exit_code == 0, none.output
     assert json.dumps(full.simulated, sort_keys=True) == json.dumps(none.simulated, sort_keys=True)
 
 
-@pytest.mark.parametrize("ends", ["well", "badly"])
+@pytest.mark.parametrize("ends", ["well", pytest.param("badly", marks=pytest.mark.thorough)])
 def test_nothing_is_left(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
     """Neither mounts nor interfaces nor files; `run` checks processes."""
     runtime = tmp_path / "runtime"

@@ -11,7 +11,7 @@ from .conftest import RANKS_PYTHON, SCRIPTS, Finished, Run, needs
 
 pytestmark = pytest.mark.torch
 SCRIPT = str(SCRIPTS / "launched.py")
-HOW = ("spawn", "forkserver", "fork")
+SPAWNS = ("--nproc-per-node", "2", "--show-ranks", "all", "--launcher", "--")
 
 
 def launch(run: Run, *command: str, servers: int = 2, gpus: int = 2) -> Finished:
@@ -32,8 +32,16 @@ def check(done: Finished, servers: int = 2, gpus: int = 2) -> None:
     assert done.simulated["collectives"] > 0
 
 
-def test_torchrun(run: Run) -> None:
-    check(launch(run, "torchrun", "--nproc-per-node", "2", SCRIPT, "ranks"))
+def by_torchrun(shared_run: Run) -> Finished:
+    return launch(shared_run, "torchrun", "--nproc-per-node", "2", SCRIPT, "ranks")
+
+
+def by_spawn(shared_run: Run) -> Finished:
+    return shared_run("sh", "-c", "echo FROM $NODE_RANK; exec python " + SCRIPT + " spawn", n=4, options=SPAWNS)
+
+
+def test_torchrun(shared_run: Run) -> None:
+    check(by_torchrun(shared_run))
 
 
 def test_torchrun_with_arguments_of_each_server(run: Run) -> None:
@@ -44,21 +52,17 @@ def test_torchrun_with_arguments_of_each_server(run: Run) -> None:
     assert "SEEN [(0, 0" in done.log(0) + done.log(2)
 
 
-def test_each_line_of_a_server_is_shown_once(run: Run) -> None:
-    command = ["--nproc-per-node", "2", "--show-ranks", "all", "--launcher", "--"]
-    done = run(Path("sh"), "-c", "echo FROM $NODE_RANK; exec python " + SCRIPT + " spawn", n=4, options=tuple(command))
-    assert done.exit_code == 0, done.output
+def test_a_script_that_spawns_its_ranks_and_each_line_of_a_server_is_shown_once(shared_run: Run) -> None:
+    done = by_spawn(shared_run)
+    check(done)
+    assert "ALL ENDED" in done.log(0)
     assert [done.output.count(f"[server {server}] FROM {server}\n") for server in (0, 1)] == [1, 1]
     assert done.output.count("FROM") == 2
 
 
-def test_torchrun_as_a_module(run: Run) -> None:
-    check(launch(run, "python", "-m", "torch.distributed.run", "--nproc-per-node=2", SCRIPT, "ranks"))
-
-
-def test_a_shell_script(run: Run, tmp_path: Path) -> None:
+def test_a_shell_script_that_starts_torchrun_as_a_module(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "launch.sh"
-    script.write_text(f"#!/bin/sh\nexec torchrun --nproc-per-node 2 {SCRIPT} ranks\n")
+    script.write_text(f"#!/bin/sh\nexec python -m torch.distributed.run --nproc-per-node=2 {SCRIPT} ranks\n")
     check(launch(run, "sh", str(script)))
 
 
@@ -81,14 +85,14 @@ def test_accelerate(run: Run) -> None:
     check(launch(run, *command, "--mixed_precision", "no", "--dynamo_backend", "no", SCRIPT, "ranks"))
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", [pytest.param("forkserver", marks=pytest.mark.thorough), "fork"])
 def test_a_script_that_starts_its_own_ranks(run: Run, how: str) -> None:
     done = launch(run, "python", SCRIPT, how)
     check(done)
     assert "ALL ENDED" in done.log(0)
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.thorough), "2"])
 def test_one_process_that_spawns_one_for_each_gpu(run: Run, workers: str) -> None:
     """As pytorch/examples' imagenet with --multiprocessing-distributed."""
     script = str(SCRIPTS / "spawning.py")
@@ -156,12 +160,10 @@ def test_a_script_that_chooses_its_gpu_itself(run: Run, tmp_path: Path) -> None:
     assert [f"SEES 1 {16 + rank}\nSUM 2.0" in done.log(rank) for rank in (0, 1)] == [True, True]
 
 
-def test_times_do_not_depend_on_the_launcher(run: Run) -> None:
+def test_times_do_not_depend_on_the_launcher(run: Run, shared_run: Run) -> None:
     """The steps of ranks that a launcher starts take what those of ranks take that are started without one."""
-    launched = launch(run, "torchrun", "--nproc-per-node", "2", SCRIPT, "ranks", servers=1)
-    spawned = launch(run, "python", SCRIPT, "spawn", servers=1)
-    plain = run("launched.py", "ranks", n=2)
-    times = [done.simulated["step"]["median_ns"] for done in (launched, spawned, plain)]
+    plain = run("launched.py", "ranks", n=4, options=("--nproc-per-node", "2"))
+    times = [done.simulated["step"]["median_ns"] for done in (by_torchrun(shared_run), by_spawn(shared_run), plain)]
     assert times[0] == times[1] == times[2]
 
 
@@ -173,7 +175,11 @@ def test_fewer_ranks_than_gpus(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("torchrun", "--nproc-per-node", "2", SCRIPT, "ranks"), ("python", SCRIPT, "spawn"), ("python", SCRIPT, "fork")],
+    [
+        pytest.param(("torchrun", "--nproc-per-node", "2", SCRIPT, "ranks"), marks=pytest.mark.thorough),
+        ("python", SCRIPT, "spawn"),
+        pytest.param(("python", SCRIPT, "fork"), marks=pytest.mark.thorough),
+    ],
 )
 def test_a_rank_that_fails(run: Run, command: tuple[str, ...]) -> None:
     done = launch(run, *command, "fails", servers=1)
@@ -193,7 +199,7 @@ def test_a_launcher_that_fails(run: Run) -> None:
     assert "torchrun on server 0 ended with exit code 2" in done.output
 
 
-@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+@pytest.mark.parametrize("how", [pytest.param("spawn", marks=pytest.mark.thorough), "forkserver"])
 def test_a_child_of_a_rank_has_its_gpus(run: Run, how: str) -> None:
     done = run("launched.py", how, n=1)
     check(done, servers=1, gpus=1)

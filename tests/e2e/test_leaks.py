@@ -154,16 +154,16 @@ HOW = {
 }
 VICTIMS = [
     ("a script", "coordinator"),
-    ("a script", "forker"),
-    ("a script", "server"),
     ("a script", "Ctrl-C"),
-    ("torchrun", "coordinator"),
     ("torchrun", "forker"),
     ("torchrun", "server"),
     ("torchrun", "launcher"),
     ("torchrun", "stub"),
-    ("torchrun", "Ctrl-C"),
     ("torchrun", "nothing: a rank fails"),
+    *(
+        pytest.param(*one, marks=pytest.mark.thorough)
+        for one in (("a script", "forker"), ("a script", "server"), ("torchrun", "coordinator"), ("torchrun", "Ctrl-C"))
+    ),
 ]
 
 
@@ -196,7 +196,10 @@ def test_nothing_is_left(tmp_path: Path, how: str, victim: str, isolation: str) 
         assert code == CODES.get(victim, 3) or (victim == "stub" and code == 128 + signal.SIGTERM)
 
 
-@pytest.mark.parametrize("victim", ["coordinator", "server", "Ctrl-C"])
+THOROUGH = (pytest.param(victim, marks=pytest.mark.thorough) for victim in ("server", "Ctrl-C"))
+
+
+@pytest.mark.parametrize("victim", ["coordinator", *THOROUGH])
 def test_nothing_of_an_ordinary_user_is_left(victim: str) -> None:
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     try:

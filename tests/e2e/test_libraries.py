@@ -26,7 +26,10 @@ def passed(done: Finished) -> None:
     assert "PASSED" in done.output
 
 
-@pytest.mark.parametrize("recipe", ["tensorwise", "rowwise"])
+TENSORWISE = pytest.param("tensorwise", marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize("recipe", [TENSORWISE, "rowwise"])
 def test_float8_training(run: Run, recipe: str) -> None:
     needs("torchao")
     done = run("libraries/float8.py", recipe, n=1)
@@ -37,7 +40,7 @@ def test_float8_training(run: Run, recipe: str) -> None:
     assert models(done, "gemm;cublasLtMatmul") == {"gemm f8"}
 
 
-@pytest.mark.parametrize("recipe", ["tensorwise", "rowwise"])
+@pytest.mark.parametrize("recipe", ["tensorwise", pytest.param("rowwise", marks=pytest.mark.thorough)])
 def test_float8_training_sharded_and_compiled(run: Run, recipe: str) -> None:
     needs("torchao")
     done = run("libraries/float8.py", recipe, "--fsdp", "--compile", n=2)

@@ -78,21 +78,22 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
         process.wait()
 
 
-def test_the_result_is_that_of_one_machine(machines: Machines, run: Run) -> None:
+def test_the_result_is_that_of_one_machine(machines: Machines, shared_run: Run) -> None:
     coordinator = machines.run(str(SCRIPTS / "determinism.py"))
     joined = [machines.join(), machines.join()]
     several = machines.finish(coordinator)
     assert several.exit_code == 0, several.output
     assert [process.wait() for process in joined] == [0, 0]
-    one = run("determinism.py", n=4, options=("--nproc-per-node", "2", "--isolation", "none"))
+    one = shared_run("determinism.py", n=4, options=("--nproc-per-node", "2", "--isolation", "none"))
     assert one.exit_code == 0, one.output
     assert json.dumps(several.simulated, sort_keys=True) == json.dumps(one.simulated, sort_keys=True)
 
 
-def test_strangers_do_not_disturb_the_run(machines: Machines, tmp_path: Path) -> None:
+def test_neither_strangers_nor_a_third_machine_disturb_a_run_with_launchers(machines: Machines, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_text("another token, as long as it takes")
-    coordinator = machines.run(str(SCRIPTS / "launched.py"), "ranks")
+    command = ("--nproc-per-node", "2", str(SCRIPTS / "launched.py"), "ranks")
+    coordinator = machines.run("torchrun", *command, options=("--launcher", "--"))
     with contextlib.ExitStack() as strangers:
         talks = strangers.enter_context(machines.connect())
         talks.sendall(b"GET / HTTP/1.1\r\nHost: coordinator\r\n\r\n" + bytes(1000))
@@ -104,13 +105,14 @@ def test_strangers_do_not_disturb_the_run(machines: Machines, tmp_path: Path) ->
         assert "does not hold this token" in refused.output
         for _ in range(300):
             strangers.enter_context(machines.connect()).sendall(b"\x16\x03\x01")
-        joined = [machines.join(), machines.join()]
+        joined = [machines.join() for _ in range(3)]
         done = machines.finish(coordinator)
     assert done.exit_code == 0, done.output
+    assert "SEEN [(0, 0" in done.log(0)
     assert done.output.count("refused a connection from 127.0.0.1: it does not hold the run's token") == 2
     assert done.output.count("refused a connection") == 5
     assert "Traceback" not in done.output
-    assert [process.wait() for process in joined] == [0, 0]
+    assert sorted(machines.finish(process).exit_code for process in joined) == [0, 0, 69]
 
 
 def test_nothing_is_executed_for_who_does_not_hold_the_token(machines: Machines, tmp_path: Path) -> None:
@@ -128,15 +130,6 @@ def test_nothing_is_executed_for_who_does_not_hold_the_token(machines: Machines,
     assert not (tmp_path / "executed").exists()
     coordinator.send_signal(signal.SIGINT)
     assert "has joined" not in machines.finish(coordinator).output
-
-
-def test_a_third_machine_has_no_place(machines: Machines) -> None:
-    coordinator = machines.run(str(SCRIPTS / "launched.py"), "ranks")
-    joined = [machines.join() for _ in range(3)]
-    done = machines.finish(coordinator)
-    assert done.exit_code == 0, done.output
-    codes = sorted(machines.finish(process).exit_code for process in joined)
-    assert codes == [0, 0, 69]
 
 
 def test_a_machine_that_vanishes_ends_the_run(machines: Machines, tmp_path: Path) -> None:
@@ -165,18 +158,6 @@ def test_a_rank_that_fails_ends_all_machines(machines: Machines) -> None:
     done = machines.finish(coordinator)
     assert done.exit_code == 1, done.output
     assert "rank 3 (server 1) ended with exit code 1: ValueError: no such luck" in done.output
-    assert [process.wait() for process in joined] == [0, 0]
-
-
-def test_launchers_on_each_machine(machines: Machines) -> None:
-    options = ("--launcher", "--")
-    coordinator = machines.run(
-        "torchrun", "--nproc-per-node", "2", str(SCRIPTS / "launched.py"), "ranks", options=options
-    )
-    joined = [machines.join(), machines.join()]
-    done = machines.finish(coordinator)
-    assert done.exit_code == 0, done.output
-    assert "SEEN [(0, 0" in done.log(0)
     assert [process.wait() for process in joined] == [0, 0]
 
 

@@ -48,9 +48,9 @@ def test_what_does_not_fit_says_by_how_much(run: Run) -> None:
     assert "memory: does not fit: rank 0 asked for" in done.output
 
 
-def test_sharded_parameters_are_told_apart_from_gathered_ones(run: Run) -> None:
+def test_sharded_parameters_are_told_apart_from_gathered_ones(shared_run: Run) -> None:
     needs("torch.distributed.fsdp")
-    done = run("fsdp_hybrid.py", n=4)
+    done = shared_run("fsdp_hybrid.py", n=4)
     assert done.exit_code == 0, done.output
     for rank in done.simulated["ranks"]:
         parts = rank["memory"]["parts"]

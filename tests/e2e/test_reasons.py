@@ -37,8 +37,8 @@ def by_kind(reasons: dict[str, Any]) -> Counter[str]:
         ("pipeline", 3, (), "peer"),
     ],
 )
-def test_a_step_has_its_reason(run: Run, job: str, n: int, options: tuple[str, ...], kind: str) -> None:
-    finished = run("reasons.py", job, n=n, options=("--reasons", *options))
+def test_a_step_has_its_reason(shared_run: Run, job: str, n: int, options: tuple[str, ...], kind: str) -> None:
+    finished = shared_run("reasons.py", job, n=n, options=("--reasons", *options))
     assert finished.exit_code == 0, finished.output
     reasons = finished.simulated["reasons"]
     assert reasons["missing"] == ""
@@ -57,8 +57,9 @@ def test_a_step_has_its_reason(run: Run, job: str, n: int, options: tuple[str, .
     assert f"why step {reasons['step']} takes" in finished.output
 
 
-def test_reasons_change_nothing_else(run: Run) -> None:
-    with_reasons, without = run("reasons.py", "compute", options=("--reasons",)), run("reasons.py", "compute")
+def test_reasons_change_nothing_else(run: Run, shared_run: Run) -> None:
+    with_reasons = shared_run("reasons.py", "compute", options=("--reasons",))
+    without = run("reasons.py", "compute")
     found = with_reasons.simulated
     assert found.pop("reasons")["missing"] == ""
     assert found == without.simulated
@@ -114,13 +115,14 @@ def faster_network(file: Path, resource: str) -> tuple[str, ...]:
 )
 def test_what_if_is_what_a_second_run_finds(
     run: Run,
+    shared_run: Run,
     tmp_path: Path,
     job: str,
     options: tuple[str, ...],
     resources: tuple[str, ...],
     describe: Callable[[Path, str], tuple[str, ...]],
 ) -> None:
-    first = run("reasons.py", job, options=("--reasons", *options))
+    first = shared_run("reasons.py", job, options=("--reasons", *options))
     reasons = first.simulated["reasons"]
     for resource in resources:
         (expected_ns,) = [one["ns"] for one in reasons["what_if"] if one["resource"] == resource]

@@ -10,34 +10,43 @@ from typing import Any
 
 import pytest
 
-from .conftest import Run
+from .conftest import Finished, Run
 
 pytestmark = pytest.mark.torch
 
 
-def replay(folder: Path, *options: str) -> dict[str, Any]:
+def replay(recorded: Finished, folder: Path, *options: str) -> dict[str, Any]:
     """The part `simulated` of its report."""
     report = folder / "replay.json"
-    command = [sys.executable, "-m", "phantora_async", "replay", str(folder / "recorded"), "--report", str(report)]
+    recording = recorded.run_dir.with_name("recorded")
+    command = [sys.executable, "-m", "phantora_async", "replay", str(recording), "--report", str(report)]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr
     simulated: dict[str, Any] = json.loads(report.read_text())["simulated"]
     return simulated
 
 
-@pytest.mark.parametrize("script", ["tensor_parallel.py", "pipeline.py", "cuda_graph.py", "ddp_amp.py"])
-def test_the_same_machine(run: Run, tmp_path: Path, script: str) -> None:
-    ran = run(script, n=4, options=("--record", str(tmp_path / "recorded")))
+@pytest.mark.parametrize(
+    ("script", "args", "n"),
+    [
+        ("tensor_parallel.py", (), 4),
+        ("pipeline.py", ("--schedule", "gpipe"), 4),
+        ("cuda_graph.py", (), 1),
+        ("ddp_amp.py", (), 4),
+    ],
+)
+def test_the_same_machine(shared_run: Run, tmp_path: Path, script: str, args: tuple[str, ...], n: int) -> None:
+    ran = shared_run(script, *args, n=n)
     assert ran.exit_code == 0, ran.output
-    assert replay(tmp_path) == ran.simulated
+    assert replay(ran, tmp_path) == ran.simulated
 
 
-def test_another_host_and_network(run: Run, tmp_path: Path) -> None:
-    recorded = run("ddp_amp.py", options=("--record", str(tmp_path / "recorded")))
+def test_another_host_and_network(run: Run, shared_run: Run, tmp_path: Path) -> None:
+    recorded = shared_run("ddp_amp.py")
     assert recorded.exit_code == 0, recorded.output
     options = ("--host", "none", "--gpu", "h100")
     ran = run("ddp_amp.py", options=options)
     assert ran.exit_code == 0, ran.output
-    found = replay(tmp_path, *options)
+    found = replay(recorded, tmp_path, *options)
     assert found["virtual_ns"] < recorded.simulated["virtual_ns"]
     assert found | {"logged": 0} == ran.simulated | {"logged": 0}

@@ -63,7 +63,7 @@ def test_every_kind_of_read(run: Run, tmp_path: Path) -> None:
     ("value", "message"),
     [
         ("8=1/(2-n)", "division by zero at n=2"),
-        ("8=nowhere:loss", "No module named 'nowhere'"),
+        pytest.param("8=nowhere:loss", "No module named 'nowhere'", marks=pytest.mark.thorough),
         ("9=inf*(n>1)", "is not a whole number, which int64 needs"),
     ],
 )

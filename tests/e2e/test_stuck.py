@@ -199,7 +199,26 @@ def check(done: Finished, case: Case, places: dict[str, str]) -> None:
     assert all(Path(rank["log"]).exists() for rank in failure["ranks"])
 
 
-@pytest.mark.parametrize("name", CASES)
+THOROUGH = {
+    # Unit tests of how calls are matched have each difference, who ended without a call, and what these are called.
+    "other size",
+    "other dtype",
+    "other reduction",
+    "other root",
+    "sizes of send and receive",
+    "never calls",
+    "a barrier of some",
+    # test_endings.py has more ends of this kind.
+    "os._exit",
+}
+
+
+def case_of(name: str) -> object:
+    marks = [pytest.mark.thorough] if name in THOROUGH else [pytest.mark.versions] if name == "other order" else []
+    return pytest.param(name, marks=marks)
+
+
+@pytest.mark.parametrize("name", map(case_of, CASES))
 def test_it_ends_and_says_where(name: str, run: Run, tmp_path: Path) -> None:
     case = CASES[name]
     script, places = write(tmp_path, HEAD + case.lines + TAIL)

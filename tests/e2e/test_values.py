@@ -11,56 +11,52 @@ from .conftest import Run
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_every_value_is_right_or_counted(run: Run, seed: int) -> None:
-    done = run("values.py", str(seed), "300", n=1)
-    assert done.exit_code == 0, done.output + done.log(0)
-    assert "PASSED" in done.log(0)
+SEVERAL = ("--nproc-per-node", "1", "--isolation", "none")
+SCALES = [(f, k, 4.0 if f == "1.0" else 2.0) for f in ("1.0", "inf", "nan") for k in (True, False)]
+SIDE_BY_SIDE = {
+    "values.py 1 300": "PASSED",
+    "values.py 2 300": "PASSED",
+    "kept_eager.py 1 60": "PASSED 120",
+    "kept_eager.py 2 60": "PASSED 120",
+    "indices.py": "PASSED",
+    "foreign_kernels.py": "PASSED",
+    "unknown_inputs.py": "127 operations, known: none",
+    "loss_scaler.py": "\n".join(f"SCALE {number} {known} {scale} 0.25" for number, known, scale in SCALES),
+    "graph_overwrites.py": "X [4.0, 4.0, 4.0, 4.0] Y [6.0, 6.0, 6.0, 6.0]",
+    "memory_used_twice.py": "sums {0.0} {0.0} 4032\n" * 2,
+}
+"""Scripts that need one rank, and what they print. They share a run."""
+WITH_EACH_VERSION = {
+    "control_tensors.py": "PASSED",
+    "large_values.py": "PASSED",
+    "other_tensors.py": "PASSED",
+}
 
 
-def test_so_is_every_value_of_compiled_functions(run: Run) -> None:
+def log_of(shared_run: Run, scripts: dict[str, str], script: str) -> str:
+    done = shared_run("side_by_side.py", *scripts, n=len(scripts), options=SEVERAL)
+    assert done.exit_code == 0, done.output
+    return done.log(list(scripts).index(script))
+
+
+@pytest.mark.parametrize("script", SIDE_BY_SIDE)
+def test_every_value_is_right_or_counted(shared_run: Run, script: str) -> None:
+    assert SIDE_BY_SIDE[script] in log_of(shared_run, SIDE_BY_SIDE, script)
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("script", WITH_EACH_VERSION)
+def test_values_are_the_cpu_s(shared_run: Run, script: str) -> None:
+    log = log_of(shared_run, WITH_EACH_VERSION, script)
+    assert WITH_EACH_VERSION[script] in log
+    assert "RecordFunction" not in log, "PyTorch says that nested tensors have no sizes"
+
+
+def test_every_value_of_compiled_functions_is_right_or_counted(run: Run) -> None:
     pytest.importorskip("triton")
     done = run("values.py", "3", "40", "compile", n=1)
     assert done.exit_code == 0, done.output + done.log(0)
     assert "PASSED" in done.log(0)
-
-
-@pytest.mark.versions
-def test_large_values_that_are_known_are_computed_when_they_are_read(run: Run) -> None:
-    done = run("large_values.py", n=1)
-    assert done.exit_code == 0, done.output + done.log(0)
-    assert "PASSED" in done.log(0), done.log(0)
-
-
-def test_a_loss_scaler_finds_infinities_in_large_gradients(run: Run, tmp_path: Path) -> None:
-    script = tmp_path / "scaler.py"
-    script.write_text(
-        "import itertools, math, torch\n"
-        "large = torch.ones(300, 300, device='cuda')\n"
-        "for number, known in itertools.product((1.0, math.inf, math.nan), (True, False)):\n"
-        "    p, q = (torch.nn.Parameter(torch.ones(n, device='cuda')) for n in (10_000, 90_000))\n"
-        "    optimizer, scaler = torch.optim.SGD([p, q], lr=0.1), torch.amp.GradScaler(init_scale=4.0)\n"
-        "    scaler.scale(torch.zeros(1, device='cuda'))\n"
-        "    p.grad, q.grad = torch.ones_like(p), torch.ones_like(q) if known else (large @ large).flatten()\n"
-        "    p.grad[3] = number\n"
-        "    scaler.step(optimizer)\n"
-        "    scaler.update()\n"
-        "    print('SCALE', number, known, scaler.get_scale(), p.grad[4].item())\n"
-    )
-    done = run(script, n=1)
-    assert done.exit_code == 0, done.output
-    scales = [line.split()[1:] for line in done.log(0).splitlines() if line.startswith("SCALE")]
-    assert scales == [
-        [f, k, "4.0" if f == "1.0" else "2.0", "0.25"] for f in ("1.0", "inf", "nan") for k in ("True", "False")
-    ]
-
-
-@pytest.mark.versions
-def test_sparse_nested_and_other_tensors_have_the_cpu_s_values(run: Run) -> None:
-    done = run("other_tensors.py", n=1)
-    assert done.exit_code == 0, done.output + done.log(0)
-    assert "PASSED" in done.log(0)
-    assert "RecordFunction" not in done.log(0), "PyTorch says that nested tensors have no sizes"
 
 
 def test_what_follows_from_another_rank_s_unknown_values_is_unknown(run: Run) -> None:
@@ -90,49 +86,6 @@ def test_a_compiled_function_leaves_nothing_stale(run: Run, tmp_path: Path) -> N
     assert places == {f"{script}:10"}
 
 
-def test_a_graph_computes_and_overwrites_at_each_launch(run: Run, tmp_path: Path) -> None:
-    script = tmp_path / "graph.py"
-    script.write_text(
-        "import torch\n"
-        "x = torch.ones(4, device='cuda')\n"
-        "s = torch.cuda.Stream()\n"
-        "with torch.cuda.stream(s):\n    x * 2\n"
-        "g = torch.cuda.CUDAGraph()\n"
-        "with torch.cuda.graph(g):\n    y = x * 2\n    x.add_(1)\n"
-        "for _ in range(3):\n    g.replay()\n"
-        "print('X', x.tolist(), 'Y', y.tolist())\n"
-    )
-    done = run(script, n=1)
-    assert done.exit_code == 0, done.output
-    assert "X [4.0, 4.0, 4.0, 4.0] Y [6.0, 6.0, 6.0, 6.0]" in done.log(0)
-
-
-def test_a_graph_s_launch_leaves_nothing_stale_in_memory_that_is_used_twice(run: Run, tmp_path: Path) -> None:
-    """Each launch computes `doubled` in the memory that `sums`, which nobody computes, has afterwards."""
-    script = tmp_path / "twice.py"
-    script.write_text(
-        "import torch\n"
-        "ids, large = torch.arange(64, device='cuda'), torch.ones(64, 4096, device='cuda')\n"
-        "def step():\n"
-        "    doubled = ids * 2\n"
-        "    address, count = doubled.data_ptr(), doubled.sum()\n"
-        "    del doubled\n"
-        "    sums = (large * large).sum(1)\n"
-        "    assert sums.data_ptr() == address\n"
-        "    return sums, sums + 1, count\n"
-        "s = torch.cuda.Stream()\n"
-        "with torch.cuda.stream(s):\n    step()\n"
-        "g = torch.cuda.CUDAGraph()\n"
-        "with torch.cuda.graph(g):\n    sums, more, count = step()\n"
-        "for _ in range(2):\n"
-        "    g.replay()\n"
-        "    print('sums', set(sums.tolist()), set(more.tolist()), count.item())\n"
-    )
-    done = run(script, n=1)
-    assert done.exit_code == 0, done.output
-    assert done.log(0).count("sums {0.0} {0.0} 4032") == 2, done.log(0)
-
-
 def test_an_index_that_is_out_of_range_stops_the_program(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "range.py"
     script.write_text(
@@ -144,22 +97,3 @@ def test_an_index_that_is_out_of_range_stops_the_program(run: Run, tmp_path: Pat
     assert done.exit_code == 1
     assert "device-side assert" in done.output
     assert "range.py:3" in done.output
-
-
-def test_indices_of_large_tensors_that_are_out_of_range_stop_the_program(run: Run) -> None:
-    done = run("indices.py", n=1)
-    assert done.exit_code == 0, done.output + done.log(0)
-    assert "PASSED" in done.log(0)
-
-
-def test_kernels_of_other_libraries_leave_nothing_stale(run: Run) -> None:
-    done = run("foreign_kernels.py", n=1)
-    assert done.exit_code == 0, done.output + done.log(0)
-    assert "PASSED" in done.log(0)
-
-
-def test_what_follows_from_unknown_values_is_unknown(run: Run) -> None:
-    """Kernels of some operations first fill their result by other operations, which are computed."""
-    done = run("unknown_inputs.py", n=1)
-    assert done.exit_code == 0, done.output
-    assert done.log(0).splitlines()[-1] == "127 operations, known: none"

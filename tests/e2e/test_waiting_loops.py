@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,8 @@ from .conftest import Run
 pytestmark = pytest.mark.torch
 UNCOMPUTED = 77
 HEAD = """\
-import itertools, sys, torch
+import itertools, os, sys, torch
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 layer = torch.nn.Linear(256, 256, device="cuda")
 def step():
     out = layer(torch.randn(256, 256, device="cuda")).pow(2).mean()
@@ -82,17 +84,16 @@ ENDS = {
 }
 
 
-def places(text: str) -> dict[str, str]:
+def places(text: str, file: str = "case.py") -> dict[str, str]:
     return {
-        mark: f"case.py:{number}"
+        mark: f"{file}:{number}"
         for number, line in enumerate(text.splitlines(), start=1)
         for mark in line.partition("  # ")[2].split()
     }
 
 
-@pytest.mark.parametrize("name", WAITS)
-def test_a_loop_that_waits_for_an_uncomputed_value(name: str, run: Run, tmp_path: Path) -> None:
-    script, text = tmp_path / "case.py", HEAD + WAITS[name]
+def test_a_loop_that_waits_for_an_uncomputed_value(run: Run, tmp_path: Path) -> None:
+    script, text = tmp_path / "case.py", HEAD + WAITS["a condition"]
     script.write_text(text)
     at = places(text)
     done = run(script, n=1, options=("--loop-turns", "20"))
@@ -103,8 +104,43 @@ def test_a_loop_that_waits_for_an_uncomputed_value(name: str, run: Run, tmp_path
     assert done.report["failure"]["kind"] == "uncomputed_value"
     (loop,) = done.report["failure"]["loops"]
     assert loop["turns"] >= 20
-    assert f"case.py:{loop['loop']['line']}" == at["A"]
-    assert f"case.py:{loop['read']['line']}" == at["B"]
+    check_loop(loop, at)
+
+
+STEPS_OF_A_READ = {"now and then": 3}
+"""Of loops that do not read in each step."""
+
+
+def test_every_kind_of_loop_that_waits(run: Run, tmp_path: Path) -> None:
+    """Each rank is in another one. They read together, so all are told of before the run ends."""
+    (tmp_path / "common.py").write_text((Path(__file__).parent / "scripts" / "common.py").read_text())
+    found = []
+    for number, (name, lines) in enumerate(WAITS.items()):
+        text = HEAD.replace(
+            "def step():\n",
+            "from common import start\n*_, device = start()\n"
+            "x, steps = torch.ones(8, device=device), itertools.count()\n"
+            f"def step():\n    if next(steps) % {STEPS_OF_A_READ.get(name, 1)} == 0:\n"
+            "        torch.distributed.all_reduce(x)\n",
+        )
+        (tmp_path / f"case{number}.py").write_text(text + lines)
+        found.append(places(text + lines, f"case{number}.py"))
+    script = tmp_path / "all.py"
+    script.write_text(
+        f"import os, runpy\nscript = {str(tmp_path / 'case')!r} + os.environ['RANK'] + '.py'\n"
+        "runpy.run_path(script, run_name='__main__')\n"
+    )
+    done = run(script, n=len(WAITS), options=("--loop-turns", "20", "--nproc-per-node", "3"))
+    assert done.exit_code == UNCOMPUTED, done.output
+    loops = done.report["failure"]["loops"]
+    assert [loop["rank"] for loop in loops] == list(range(len(WAITS)))
+    for loop, at, name in zip(loops, found, WAITS, strict=True):
+        check_loop(loop, at, name)
+
+
+def check_loop(loop: dict[str, Any], at: dict[str, str], name: str = "") -> None:
+    assert f"{Path(loop['loop']['file']).name}:{loop['loop']['line']}" == at["A"], name
+    assert f"{Path(loop['read']['file']).name}:{loop['read']['line']}" == at["B"], name
     assert loop["dtype"] in ("float32", "bool", "int64")
     assert loop["operation"] in ("aten::mean", "aten::sum", "aten::lt", "aten::gt")
 
@@ -140,7 +176,7 @@ def test_all_ranks_of_a_job(run: Run, tmp_path: Path) -> None:
 def test_stated_values_end_a_loop(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "case.py"
     script.write_text(HEAD + "n = 0\nwhile step().item() < 0.5:\n    n += 1\nprint('turns', n)\n")
-    done = run(script, n=1, options=("--loop-turns", "20", "--value", "8=0.01*n"))
+    done = run(script, n=1, options=("--loop-turns", "20", "--value", "9=0.01*n"))
     assert done.exit_code == 0, done.output
     assert "turns 50" in done.output
 

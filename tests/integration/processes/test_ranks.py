@@ -24,6 +24,10 @@ from .conftest import Jobs, configure
 pytestmark = pytest.mark.torch
 
 
+ARGUMENTS = ("--lr", "3e-4", "x" * 100_000, "y" * 100_000, "new\nline \udcff")
+"""They may be long and have any bytes."""
+
+
 def test_environment_and_main(job: Jobs, tmp_path: Path) -> None:
     ran = job(
         textwrap.dedent(
@@ -39,8 +43,7 @@ def test_environment_and_main(job: Jobs, tmp_path: Path) -> None:
             print(json.dumps(found))
             """
         ),
-        "--lr",
-        "3e-4",
+        *ARGUMENTS,
         options=("-n", "3", "--nproc-per-node", "2"),
     )
     assert ran.exits == {0: (0, 0), 1: (0, 0), 2: (0, 0)}
@@ -52,7 +55,7 @@ def test_environment_and_main(job: Jobs, tmp_path: Path) -> None:
     ]
     first = found[0]
     assert (first["WORLD_SIZE"], first["GROUP_WORLD_SIZE"], first["MASTER_ADDR"]) == ("3", "2", "node000")
-    assert (first["argv"], first["name"]) == (["script.py", "--lr", "3e-4"], "__main__")
+    assert (first["argv"], first["name"]) == (["script.py", *ARGUMENTS], "__main__")
     assert (first["path"], first["file"]) == (str(tmp_path), str(tmp_path / "script.py"))
     assert first["modules"] == [], "a script's own package of that name must not be hidden"
 
@@ -102,22 +105,19 @@ ENDS = (
     ("import sys; sys.exit(1 << 70)", 255, ""),
     ("import atexit; atexit.register(lambda: 1 / 0)", 0, "ZeroDivisionError"),
 )
+KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
 
 
 def test_ends_as_python_does(job: Jobs) -> None:
     """One rank for each way to end."""
-    sources = [source for source, _, _ in ENDS]
-    ran = job(f"import os\nexec({sources!r}[int(os.environ['RANK'])])", options=("-n", str(len(ENDS))))
+    sources = [*(source for source, _, _ in ENDS), KILLED]
+    ran = job(f"import os\nexec({sources!r}[int(os.environ['RANK'])])", options=("-n", str(len(sources))))
+    assert ran.exits[len(ENDS)] == (0, signal.SIGSEGV)
     for rank, (source, code, shown) in enumerate(ENDS):
         assert ran.exits[rank] == (code, 0), (source, ran.log(rank))
         assert shown in ran.log(rank)
         assert "/emu/" not in ran.log(rank), "only the script's own frames"
     assert ran.events[-1]["event"] == "done"
-
-
-def test_a_signal_is_reported(job: Jobs) -> None:
-    ran = job("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    assert ran.exits == {0: (0, signal.SIGSEGV)}
 
 
 def test_worker_processes(job: Jobs) -> None:
@@ -172,14 +172,6 @@ def test_termination_is_asked_for_then_forced(job: Jobs, tmp_path: Path) -> None
         on_event=stop,
     )
     assert ran.exits == {0: (9, 0), 1: (0, signal.SIGTERM), 2: (0, signal.SIGKILL)}
-
-
-def test_arguments_may_be_long_and_have_any_bytes(job: Jobs) -> None:
-    long, odd = "x" * 100_000, "new\nline \udcff"
-    ran = job("import sys\nprint([(len(text), ascii(text[-12:])) for text in sys.argv[1:]])\n", long, long, odd)
-    assert ran.exits == {0: (0, 0)}
-    last = "'" + "x" * 12 + "'"
-    assert ran.log(0) == f"{[(100_000, last), (100_000, last), (10, ascii(odd))]}\n"
 
 
 def test_the_text_of_an_exception_is_cut() -> None:

@@ -59,7 +59,11 @@ def wait_until_gone(folder: Path) -> None:
                 os.close(descriptor)
 
 
-@pytest.mark.parametrize("victim", ["launcher", "forker", "server", "rank"])
+THOROUGH = (pytest.param(victim, marks=pytest.mark.thorough) for victim in ("forker", "server"))
+"""Whole runs without these leave nothing, either: tests/e2e/test_leaks.py."""
+
+
+@pytest.mark.parametrize("victim", ["launcher", "rank", *THOROUGH])
 def test_nothing_survives(tmp_path: Path, victim: str) -> None:
     if not HOOK.exists():
         pytest.skip("needs the built hook library")

@@ -189,7 +189,7 @@ def test_records_of_concurrent_threads_never_go_back_in_time(running):
 
 
 def count_frames(rank, rules=()):
-    gc.disable()  # its callbacks are functions, too
+    gc.disable()  # hypothesis, where another test has used it, has Python call a function before and after a collection
     for file, name, kind in rules:
         rank.c.phantora_frame_rule(file.encode(), name.encode(), kind)
     offsets = find_layout().offsets()

@@ -30,7 +30,7 @@ def enter_functions():
     while True:
         function(3)
 def keep_the_lock():
-    ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
+    ctypes.PyDLL(None).system(b"echo kept; read line")
 def other_threads():
     for _ in range(2):
         threading.Thread(target=enter_functions, daemon=True).start()
@@ -60,14 +60,21 @@ def rank(library: Path, folder: Path, work: str) -> Iterator[tuple[subprocess.Po
             os.close(stacks)
 
 
+END = "in <module>\n"
+
+
 def answer(process: subprocess.Popen[str], stacks: int) -> str:
+    """The main thread's stack, which comes last; faulthandler writes it in pieces. A process that has not run for a
+    second answers in both ways, and what is left of that is read next time.
+    """
     os.kill(process.pid, stack_request.SIGNAL)
     text = ""
-    while "Current thread" not in text or not text.endswith("\n"):
+    while END not in text.partition("Current thread")[2]:
         more = os.read(stacks, 1 << 16)
         assert more, "it has crashed"
         text += more.decode()
-    return text
+    _, begin, stack = text.partition("Current thread")
+    return begin + stack[: stack.index(END) + len(END)]
 
 
 @pytest.mark.parametrize("work", ["enter_functions", "other_threads"])
@@ -81,9 +88,10 @@ def test_a_rank_that_enters_functions_all_the_time_is_not_disturbed(library: Pat
 
 def test_a_rank_whose_c_code_keeps_python_s_lock_answers(library: Path, tmp_path: Path) -> None:
     with rank(library, tmp_path, "keep_the_lock") as (process, stacks):
-        assert main_thread(answer(process, stacks))[0].function == "keep_the_lock"
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write("x")
+        assert process.stdout.readline() == "kept\n", "by the shell that C code has started"
+        assert main_thread(answer(process, stacks))[0].function == "keep_the_lock"
+        process.stdin.write("x\n")
         process.stdin.flush()
         assert process.stdout.readline() == "goes on\n"
