@@ -15,8 +15,6 @@ import pytest
 from .conftest import SCRIPTS, Run
 
 pytestmark = pytest.mark.torch
-WORLD = 16
-"""Two servers of eight."""
 BUSY = 3
 """Processes that do nothing but use processor time."""
 
@@ -37,13 +35,16 @@ def simulated(document: dict[str, object]) -> str:
     return json.dumps(document, sort_keys=True, indent=1)
 
 
-def test_two_runs_agree_to_the_byte(run: Run) -> None:
-    quiet = run("determinism.py", n=WORLD, options=("--speculation", "never"))
+@pytest.mark.parametrize("gpus", [4, pytest.param(8, marks=pytest.mark.thorough)])
+def test_two_runs_agree_to_the_byte(run: Run, gpus: int) -> None:
+    """On two servers."""
+    servers = ("--nproc-per-node", str(gpus))
+    quiet = run("determinism.py", n=2 * gpus, options=(*servers, "--speculation", "never"))
     assert quiet.exit_code == 0, quiet.output
     with load():
-        busy = run("determinism.py", n=WORLD, options=("--speculation", "eager"))
+        busy = run("determinism.py", n=2 * gpus, options=(*servers, "--speculation", "eager"))
     assert busy.exit_code == 0, busy.output
-    assert quiet.simulated["servers"] == [8, 8]
+    assert quiet.simulated["servers"] == [gpus, gpus]
     assert simulated(busy.simulated) == simulated(quiet.simulated)
     printed = [line for line in quiet.log(0).splitlines() if line.startswith("times ")]
     assert printed

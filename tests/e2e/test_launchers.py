@@ -44,6 +44,7 @@ def test_torchrun(shared_run: Run) -> None:
     check(by_torchrun(shared_run))
 
 
+@pytest.mark.thorough  # in one command; others here and in test_restarts.py have each of them
 def test_torchrun_with_arguments_of_each_server(run: Run) -> None:
     command = ["torchrun", "--nnodes", "$NNODES", "--node-rank", "$NODE_RANK", "--nproc-per-node", "$GPUS_PER_NODE"]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "$MASTER_ADDR:$MASTER_PORT"]
@@ -167,6 +168,7 @@ def test_times_do_not_depend_on_the_launcher(run: Run, shared_run: Run) -> None:
     assert times[0] == times[1] == times[2]
 
 
+@pytest.mark.thorough  # as one GPU of two is used in test_next_processes.py
 def test_fewer_ranks_than_gpus(run: Run) -> None:
     done = launch(run, "torchrun", "--nproc-per-node", "1", SCRIPT, "ranks")
     assert done.exit_code == 0, done.output

@@ -208,8 +208,12 @@ THOROUGH = {
     "sizes of send and receive",
     "never calls",
     "a barrier of some",
-    # test_endings.py has more ends of this kind.
+    # Shown by "communicators in opposite order".
+    "a circle of receives",
+    # test_endings.py, "ends early" and test_memory_holders.py have more ends of these kinds.
     "os._exit",
+    "sys.exit",
+    "out of memory",
 }
 
 

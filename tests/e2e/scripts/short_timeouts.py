@@ -78,7 +78,10 @@ class Slow(IterableDataset):  # type: ignore[type-arg]
 
 
 def loader() -> None:
-    assert [batch.tolist() for batch in DataLoader(Slow(), num_workers=1, timeout=TIMEOUT.total_seconds())] == [[0], [1]]
+    assert [batch.tolist() for batch in DataLoader(Slow(), num_workers=1, timeout=TIMEOUT.total_seconds())] == [
+        [0],
+        [1],
+    ]
 
 
 def main() -> None:
