@@ -222,7 +222,7 @@ def case_of(name: str) -> object:
     return pytest.param(name, marks=marks)
 
 
-@pytest.mark.parametrize("name", map(case_of, CASES))
+@pytest.mark.parametrize("name", [case_of(name) for name in CASES])
 def test_it_ends_and_says_where(name: str, run: Run, tmp_path: Path) -> None:
     case = CASES[name]
     script, places = write(tmp_path, HEAD + case.lines + TAIL)
