@@ -58,7 +58,6 @@ def test_lightning(run: Run, tmp_path: Path) -> None:
         assert results[rate] == pytest.approx(1 / median_s(done), rel=0.002)
 
 
-@pytest.mark.thorough
 def test_deepspeed_throughput(run: Run) -> None:
     needs("deepspeed")
     results = results_of(run("frameworks/deepspeed_engine.py", n=2))
@@ -66,13 +65,10 @@ def test_deepspeed_throughput(run: Run) -> None:
 
 
 def test_deepspeed_breakdown(run: Run) -> None:
-    """Throughput, and timers of phases. These leave out what DeepSpeed does before and after each phase: Python that
-    takes host time, too.
-    """
+    """Its timers leave out what DeepSpeed does before and after each phase: Python that takes host time, too."""
     needs("deepspeed")
     done = run("frameworks/deepspeed_engine.py", "--breakdown", n=2)
     results = results_of(done)
-    assert results["samples"] == pytest.approx(results["clock"], rel=0.005)
     line = [line for line in done.output.splitlines() if "| fwd: " in line][-1]
     for phase in ("fwd", "bwd", "step"):
         found = re.search(rf"\b{phase}: ([0-9.]+)", line)
