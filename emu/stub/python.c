@@ -167,7 +167,7 @@ static bool receive(uint32_t answer[2]) {
 /* Who looks whether this process works finds the process that works in its place (liveness/sleep_detector.py). */
 static void name_after(uint32_t pid) {
     char name[16];
-    snprintf(name, sizeof name, "%s%u", ph_name_STANDS_FOR, pid);
+    snprintf(name, sizeof name, "%s %u", ph_name_STANDS_FOR, pid);
     prctl(PR_SET_NAME, name);
 }
 

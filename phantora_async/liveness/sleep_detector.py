@@ -79,7 +79,7 @@ class ProcFs:
                 number = int(task)
                 main = number == process or name.startswith(MAIN)
                 if number == process and name.startswith(STANDS_FOR):
-                    todo += _forked_by_parent(pid, name.removeprefix(STANDS_FOR))
+                    todo += _forked_by_parent(pid, name.removeprefix(STANDS_FOR).lstrip())
                 state = rest.split()[0]
                 sleeping = state in "SZTt" and name != AWAKE
                 found[number] = Thread(name, main, sleeping, used_ns, state in "Tt")

@@ -139,7 +139,7 @@ def test_what_a_server_forks_for_a_rank_s_program_counts_as_the_rank_s() -> None
     """This process is the server. The rank's child stands for a process that is not its descendant."""
     works = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    name = f"{STANDS_FOR}{works.pid}"
+    name = f"{STANDS_FOR} {works.pid}"
     inner = f"import ctypes; ctypes.CDLL(None).prctl(15, b'{name}'); print(1, flush=True); input()"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
     rank = subprocess.Popen(
