@@ -90,6 +90,16 @@ def gib(nbytes: float) -> str:
     return f"{nbytes / 2**30:.2f} GiB"
 
 
+def size(nbytes: float) -> str:
+    """In the largest unit of which there is one: ``30.51 GiB``, ``20.0 MiB``, ``4.0 KiB``, ``512 B``."""
+    if nbytes >= 2**30:
+        return gib(nbytes)
+    for unit, of_it in (("MiB", 2**20), ("KiB", 2**10)):
+        if nbytes >= of_it:
+            return f"{nbytes / of_it:.1f} {unit}"
+    return f"{nbytes:.0f} B"
+
+
 def short(path: str | Path) -> str:
     """The path relative to the working directory if it is below it, else unchanged."""
     return str(path).removeprefix(os.getcwd().rstrip("/") + "/")

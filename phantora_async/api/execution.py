@@ -97,7 +97,7 @@ def execute(options: RunOptions) -> Executed:
         unwritten = _write(config.report, to_json(report))
     memory = report["simulated"]["memory"]
     if outcome.failure is not None and not memory["verdict"]["fits"]:
-        outcome.failure.details = "\n".join(filter(None, [outcome.failure.details, *memory_notes(memory)]))
+        outcome.failure.details = "\n".join(filter(None, [*memory_notes(memory), outcome.failure.details]))
     return Executed(config, report, outcome.failure, outcome.unwritten, unrecorded, unwritten)
 
 

@@ -108,6 +108,7 @@ def _replay(given: argparse.Namespace) -> int:
     for remark in done.remarks():
         print(remark)
     print(f"report: {short(done.path)}")
+    print(f"more:   phantora-async report {short(done.path)} -v")
     return 0
 
 

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the report as a page for a browser: one file that needs no network",
     )
+    parser.add_argument("-v", "--verbose", action="store_true", help="print all that the report has to say")
     asked.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print money and energy as JSON, in place of the report")
 
@@ -60,7 +61,7 @@ def run(given: argparse.Namespace) -> int:
         print(json.dumps(asked.answered(given, document), indent=1))
         return 0
     spent = lines(asked.answered(given, document)) if asked.is_asked(given) else None
-    print(terminal_report(document, given.rank, spent))
+    print(terminal_report(document, given.rank, spent, given.verbose))
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from phantora_async.commands.torchrun_options import TorchrunOptions
 from phantora_async.errors import Interrupted, RunFailure, exit_codes_help
-from phantora_async.options import OPTIONS, Kind, Option, RunOptions
+from phantora_async.options import OPTIONS, OUTPUT, Kind, Option, RunOptions
 from phantora_async.wording import short
 
 _REMARK = "--torchrun-remark"
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     groups = {option.group: parser.add_argument_group(option.group) for option in OPTIONS.values()}
     for name, option in OPTIONS.items():
         groups[option.group].add_argument(*option.flags, dest=name, **_as_argparse_has_it(option, defaults[name]))
+    groups[OUTPUT].add_argument("-v", "--verbose", action="store_true", help="print all that the report has to say")
     parser.add_argument(_REMARK, dest="remarks", action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("script", nargs="?", metavar="SCRIPT", default="", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -89,11 +90,11 @@ def run(given: argparse.Namespace) -> int:
     failure, config = executed.failure, executed.config
     ran_to_its_end = not isinstance(failure, RunFailure)
     if ran_to_its_end or isinstance(failure, Interrupted):
-        print(terminal_report(executed.report))
+        print(terminal_report(executed.report, verbose=given.verbose))
     if ran_to_its_end and config.trace is not None:
         print(f"trace:  {', '.join(short(path) for path in config.trace.files()[:MOST_NAMED])}")
     if failure is not None:
         raise failure
     print(f"report: {executed.files}")
-    print(f"again:  phantora-async report {short(config.report)}")
+    print(f"more:   phantora-async report {short(config.report)} -v")
     return 0

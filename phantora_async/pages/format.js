@@ -12,8 +12,14 @@ function clock(s) {
   return h ? `${h} h ${two(m)} min` : m ? `${m} min ${two(whole % 60)} s` : `${whole} s`;
 }
 
-const gib = nbytes => (nbytes / 2 ** 30).toFixed(2) + ' GiB';
-const peak = nbytes => nbytes ? gib(nbytes) : '-';
+// In the largest unit of which there is one.
+function size(nbytes) {
+  if (nbytes >= 2 ** 30) return (nbytes / 2 ** 30).toFixed(2) + ' GiB';
+  if (nbytes >= 2 ** 20) return (nbytes / 2 ** 20).toFixed(1) + ' MiB';
+  return nbytes >= 1024 ? (nbytes / 1024).toFixed(1) + ' KiB' : Math.round(nbytes) + ' B';
+}
+
+const peak = nbytes => nbytes ? size(nbytes) : '-';
 const percent = (share, digits = 1) => (100 * share).toFixed(digits) + '%';
 const count = number => Number(number).toLocaleString('en-US');
 const plural = (number, word) => `${count(number)} ${word}${number === 1 ? '' : 's'}`;

@@ -18,12 +18,22 @@ function tiles(view) {
   const counted = step.counted > 1 ? `median of ${countedSteps(step)}` : countedSteps(step);
   const capacity = memory?.capacity_nbytes;
   return el('dl', {class: 'tiles', id: 'key'},
+    ...(view.live ? [] : fits(memory)).map(said => tile('Memory', ...said)),
     view.live && !hasSteps(step) ? null : tile('A step takes', seconds(step.median_ns), counted),
     interval ? tile(`${percent(interval.level, 0)} interval`, `${seconds(interval.low_ns)} to ${seconds(interval.high_ns)}`) : null,
     work.flops ? tile('Model FLOPs utilisation', percent(work.mfu), `${work.tflops_per_gpu.toFixed(1)} TFLOP/s per GPU in ${ranksWindow(view)}`) : null,
-    largest ? tile('Peak memory, reserved', gib(largest), capacity ? `of any rank in the whole run; ${percent(largest / capacity)} of ${gib(capacity)} that a program can have` : '') : null,
+    largest ? tile('Peak memory, reserved', size(largest), capacity ? `of any rank in the whole run; ${percent(largest / capacity)} of ${size(capacity)} that a program can have` : '') : null,
     tile('GPUs', `${count(world_size)} x ${gpu}`, plural(view.report.simulated.servers.length, 'server')),
     tile('Simulated', seconds(virtual_ns), `whole run, in ${clock(view.report.simulator.wall_s)} on this machine`));
+}
+
+// Whether the job fits the GPU; nothing if the report does not tell, or if no GPU memory was used.
+function fits(memory) {
+  const verdict = memory?.verdict;
+  if (!verdict || !memory.max_allocated_nbytes) return [];
+  const needed = `rank ${verdict.rank} needs ${verdict.fits ? '' : 'at least '}${size(verdict.needed_nbytes)} of ${size(memory.total_nbytes)}`;
+  if (verdict.fits) return [['Fits', `${needed}; ${size(verdict.left_nbytes)} are left`]];
+  return [['Does not fit', verdict.missing_nbytes ? needed : `rank ${verdict.rank} asked for ${size(verdict.asked_nbytes)}; the cache is in pieces that are too small`]];
 }
 
 // The windows of figures, in words: "steps 4 to 5".
@@ -131,18 +141,38 @@ function memory(view) {
   if (!ranks.some(rank => rank.memory.reserved_peak_nbytes)) return null;
   const largest = key => Math.max(...ranks.map(rank => rank.memory[key]));
   const capacity = memory?.capacity_nbytes;
-  const picture = new Columns(`Peak memory of ${plural(ranks.length, 'rank')}; largest ${gib(largest('reserved_peak_nbytes'))} reserved`, {
-    labels: place => `rank ${ranks[place].rank}`, form: gib, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
+  const picture = new Columns(`Peak memory of ${plural(ranks.length, 'rank')}; largest ${size(largest('reserved_peak_nbytes'))} reserved`, {
+    labels: place => `rank ${ranks[place].rank}`, form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
     lines: capacity ? [{value: capacity, name: 'capacity', colour: '--bad'}] : [],
     series: [
       {name: 'reserved', colour: '--idle', values: ranks.map(rank => rank.memory.reserved_peak_nbytes)},
       {name: 'allocated', colour: '--compute', values: ranks.map(rank => rank.memory.allocated_peak_nbytes)},
     ],
   });
-  const said = `Largest peak in the whole run: ${gib(largest('allocated_peak_nbytes'))} allocated, ${gib(largest('reserved_peak_nbytes'))} reserved` +
-    (capacity ? ` of ${gib(capacity)} that the GPU has for them.` : '.');
-  return section('memory', 'Memory', el('p', {}, said), picture.element,
+  const said = `Largest peak in the whole run: ${size(largest('allocated_peak_nbytes'))} allocated, ${size(largest('reserved_peak_nbytes'))} reserved` +
+    (capacity ? ` of ${size(capacity)} that the GPU has for them.` : '.');
+  return section('memory', 'Memory', el('p', {}, said), categories(memory?.fullest), picture.element,
     legend([['allocated', '--compute'], ['reserved', '--idle'], ...(capacity ? [['dashed: capacity', '--bad']] : [])]), growth(activity));
+}
+
+const CATEGORIES = [
+  ['parameters', '--compute'], ['gradients', '--transfer'], ['optimizer state', '--host'], ['activations', '--good'],
+  ['temporaries', '--peers'], ['communication buffers', '--accent'], ['not told', '--faint'], ['cached or fragmented', '--idle'],
+  ['outside PyTorch', '--unused'],
+];
+
+// What the memory of the fullest rank holds at its peak: one bar, and who asked for most of it.
+function categories(fullest) {
+  const held = CATEGORIES.filter(([name]) => fullest?.parts[name]);
+  if (!held.length) return null;
+  const total = held.reduce((sum, [name]) => sum + fullest.parts[name], 0);
+  const said = held.map(([name, colour]) => [`${name} ${size(fullest.parts[name])}`, colour]);
+  return [el('h3', {}, `Rank ${fullest.rank} at its peak: ${size(total)}`),
+    el('div', {class: 'stack', role: 'img', 'aria-label': said.map(([text]) => text).join(', ')},
+      held.map(([name, colour]) => el('i', {style: {width: `${100 * fullest.parts[name] / total}%`, background: `var(${colour})`}}))),
+    legend(said),
+    fullest.holders.length ? folded('Who asked for it', () => table([['bytes', one => size(one.nbytes)], ['blocks', one => count(one.blocks)],
+      ['what', one => one.part, 'text'], ['operation', one => one.op, 'text'], ['line', one => one.site, 'text long']], fullest.holders)) : null];
 }
 
 // How the peaks came about: the largest of any rank until each instant.
@@ -161,7 +191,7 @@ function growth(activity) {
     return values;
   };
   const picture = new Columns('Growth of the largest memory peaks over time', {
-    height: 140, labels: part => seconds((part + 1) * activity.part_ns), form: gib, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
+    height: 140, labels: part => seconds((part + 1) * activity.part_ns), form: size, axis: value => +(value / 2 ** 30).toPrecision(3) + ' GiB', unit: 2 ** 30,
     series: [{name: 'reserved', colour: '--idle', values: until('reserved')}, {name: 'allocated', colour: '--compute', values: until('allocated')}],
   });
   return [el('h3', {}, 'Peaks over time, of the rank that has most'), picture.element];

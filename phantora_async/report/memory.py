@@ -13,6 +13,7 @@ from typing import Any
 from emu.contract.records import HeldKind
 from phantora_async.ingest.call_sites import Site
 from phantora_async.ingest.memory_holders import HeldMemory, Holder
+from phantora_async.wording import size
 
 Document = dict[str, Any]
 PARTS = {
@@ -151,8 +152,8 @@ def memory_notes(memory: Mapping[str, Any]) -> list[str]:
         return []
     notes = [f"memory: {_verdict_text(verdict, memory.get('total_nbytes', 0))}"]
     known = {name: fullest["parts"][name] for name in ORDER if name in fullest["parts"]}
-    parts = ", ".join(f"{name} {_gib(nbytes)}" for name, nbytes in (known | fullest["parts"]).items())
-    notes.append(f"  rank {fullest['rank']} at its peak, GiB: {parts}")
+    parts = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in (known | fullest["parts"]).items())
+    notes.append(f"  rank {fullest['rank']} at its peak: {parts}")
     named = [one for one in fullest["holders"] if one["op"] or one["site"]]
     notes += [f"  {_holder_text(one)}" for one in named[:SHOWN]]
     return notes
@@ -162,24 +163,20 @@ def _verdict_text(verdict: Mapping[str, Any], total: int) -> str:
     rank, failures = verdict["rank"], verdict.get("failures", 0)
     if verdict["fits"]:
         text = (
-            f"fits: rank {rank} needs {_gib(verdict['needed_nbytes'])} GiB, the allocator's cache included, of "
-            f"{_gib(total)} GiB; {_gib(verdict.get('left_nbytes', 0))} GiB are left"
+            f"fits: rank {rank} needs {size(verdict['needed_nbytes'])}, the allocator's cache included, of "
+            f"{size(total)}; {size(verdict.get('left_nbytes', 0))} are left"
         )
         return f"{text}; {failures} requests for memory failed, and the script went on" if failures else text
     at = f" at {verdict['site']}" if verdict.get("site") else ""
-    text = f"does not fit: rank {rank} asked for {_gib(verdict.get('asked_nbytes', 0))} GiB{at}"
+    text = f"does not fit: rank {rank} asked for {size(verdict.get('asked_nbytes', 0))}{at}"
     if missing := verdict.get("missing_nbytes", 0):
-        needed = f"{_gib(verdict['needed_nbytes'])} GiB of {_gib(total)} GiB"
-        return f"{text} and needed at least {needed}: {_gib(missing)} GiB are missing, or more"
-    unused = _gib(verdict.get("unused_nbytes", 0))
-    return f"{text}; {unused} GiB of the allocator's cache are in pieces that are too small (fragmentation)"
+        needed = f"{size(verdict['needed_nbytes'])} of {size(total)}"
+        return f"{text} and needed at least {needed}: {size(missing)} are missing, or more"
+    unused = size(verdict.get("unused_nbytes", 0))
+    return f"{text}; {unused} of the allocator's cache are in pieces that are too small (fragmentation)"
 
 
 def _holder_text(one: Mapping[str, Any]) -> str:
     by = f" by {one['op']}" if one["op"] else ""
     at = f" at {one['site']}" if one["site"] else ""
-    return f"{_gib(one['nbytes'])} GiB in {one['blocks']} block{'s' * (one['blocks'] != 1)}: {one['part']}{by}{at}"
-
-
-def _gib(nbytes: float) -> str:
-    return f"{nbytes / 2**30:.2f}"
+    return f"{size(one['nbytes'])} in {one['blocks']} block{'s' * (one['blocks'] != 1)}: {one['part']}{by}{at}"

@@ -8,7 +8,6 @@ from typing import Any
 
 from phantora_async.report.document import MOST_WARNINGS
 from phantora_async.report.loading import loading_notes
-from phantora_async.report.memory import memory_notes
 from phantora_async.report.routing import routing_notes
 from phantora_async.report.stated_values import decided_notes, stated_notes
 from phantora_async.report.steps import counted_steps, window
@@ -32,10 +31,14 @@ MATTERS = 0.01
 SOURCES = ("measured", "interpolated", "roofline", "unrecognised")
 
 
-def notes(document: Mapping[str, Any]) -> list[str]:
-    """What else there is to say, warnings among it."""
-    some = [] if used_no_gpu(document["simulated"]) else unused_notes(document["simulated"])
-    return some + _notes(document["simulated"]) + loading_notes(document.get("loading")) + _early(document["simulator"])
+def notes(document: Mapping[str, Any], verbose: bool = True) -> list[str]:
+    """What else there is to say: all of it, or what changes the meaning of figures alone, warnings among it."""
+    simulated = document["simulated"]
+    some = [] if used_no_gpu(simulated) else unused_notes(simulated)
+    some += _details(simulated) if verbose else []
+    some += _remarks(simulated)
+    some += loading_notes(document.get("loading")) if verbose else []
+    return some + _early(document["simulator"])
 
 
 def used_no_gpu(simulated: Mapping[str, Any]) -> bool:
@@ -147,21 +150,28 @@ def _kinds(simulated: Mapping[str, Any]) -> str:
     return f" ({', '.join(shares)})" if shares and total else ""
 
 
-def _notes(simulated: Mapping[str, Any]) -> list[str]:
+def _details(simulated: Mapping[str, Any]) -> list[str]:
+    """What figures come from and consist of: without it they still mean what they say."""
     sources = simulated["cost_sources"]
     shares = ", ".join(f"{sources[name]:.1%} {name}" for name in SOURCES if name in sources)
     since = window(simulated, sources.get("window", "run"))
     notes = [f"kernel times in {since}: {shares}"] if sources["gpu_ns"] else []
     notes += _measured(simulated, since)
     notes += _logged(simulated)
-    notes += memory_notes(simulated["memory"]) if "memory" in simulated else []
     if slowed_ns := simulated["kernels"].get("slowed_ns", 0):
         full_clock_ns = simulated["kernels"]["gpu_ns"] - slowed_ns
         notes.append(
             f"the GPUs' power limit makes GPU work {slowed_ns / full_clock_ns:.1%} longer than at the full clock "
             f"in {window(simulated, simulated['kernels']['window'])}"
         )
-    notes += _faults(simulated)
+    return notes
+
+
+def _remarks(simulated: Mapping[str, Any]) -> list[str]:
+    """What changes the meaning of figures: faults, values that were not computed, refused calls, warnings."""
+    sources = simulated["cost_sources"]
+    since = window(simulated, sources.get("window", "run"))
+    notes = _faults(simulated)
     for restart in simulated.get("restarts", []):
         end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"
         notes.append(f"restart: {end}; its launcher started the ranks again at {seconds(restart['at_ns'])}")

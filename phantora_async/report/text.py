@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
@@ -12,23 +13,26 @@ from rich.table import Table
 from rich.text import Text
 
 from phantora_async.report.loading import binding_note
+from phantora_async.report.memory import memory_notes
 from phantora_async.report.notes import notes, unused_notes, used_no_gpu
 from phantora_async.report.reasons import reasons_notes
 from phantora_async.report.steps import WHOLE_RUN, counted_steps, steps_named, window
 from phantora_async.spending.text import spending_notes
-from phantora_async.wording import gib, printable, seconds
+from phantora_async.wording import printable, seconds, size
 
+UNBOUNDED = 10_000
+"""Columns of what is no terminal: nothing is cut there."""
 ALL_RANKS = 16
-"""Up to this many ranks, each has a row. Of more ranks the table shows quantiles and the busiest ones."""
+FEW_RANKS = 8
+"""Rows of the table of ranks in a verbose report and in a short one."""
 BUSIEST = 3
-TITLE = 62
-"""Width of the column that names GPU work, where there is room."""
+LEAST_TITLE = 20
+"""Width of the column that names GPU work on the narrowest terminal."""
 FIGURES = 64
 """Width of the columns before it."""
-LEAST_UNKNOWN = 0.005
-"""A smaller share of the GPU time is not worth a remark."""
 KERNELS = 20
-"""How many signatures are listed. The JSON report has all."""
+FEW_KERNELS = 5
+"""How many rows of GPU work are listed in a verbose report and in a short one. The JSON report has all."""
 COLUMNS = (
     ("compute", "compute_ns"),
     ("transfer", "transfer_ns"),
@@ -36,43 +40,69 @@ COLUMNS = (
     ("host-bound", "host_bound_ns"),
     ("idle", "idle_ns"),
 )
+"""What a GPU's time consists of."""
+SOURCES = (
+    ("measured", "measured"),
+    ("interpolated", "interpolated"),
+    ("modelled", "roofline"),
+    ("not recognised", "unrecognised"),
+)
+"""Where kernel times come from, in words."""
+RATES = ("tokens/s", "samples/s", "images/s")
+LEAST_UNKNOWN = 0.005
+"""A smaller share of the GPU time is not worth a remark."""
+LEAST_SHOWN = 0.0005
+"""A smaller share would be printed as 0.0%."""
 Rank = Mapping[str, Any]
 
 
-def terminal_report(document: Mapping[str, Any], rank: int | None = None, spent: Sequence[str] | None = None) -> str:
-    """Tables and notes, coloured if stdout is a terminal. `rank`: whose kernels to list; None: those of all ranks.
-    `spent`: lines on money and energy; None: what a step costs.
+def terminal_report(
+    document: Mapping[str, Any], rank: int | None = None, spent: Sequence[str] | None = None, verbose: bool = False
+) -> str:
+    """The verdict in three lines, tables and warnings, coloured if stdout is a terminal. `rank`: whose kernels to list;
+    None: those of all ranks. `spent`: lines on money and energy; None: what a step costs. `verbose`: all that there is
+    to say.
     """
     out = StringIO()
     terminal = sys.stdout.isatty()
-    console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else 110)
+    console = Console(file=out, force_terminal=terminal, no_color=not terminal, width=None if terminal else UNBOUNDED)
+
+    def say(*lines: str) -> None:
+        for line in lines:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     document = _printable(document)
     simulated = document["simulated"]
+    does_not_fit = not simulated.get("memory", {}).get("verdict", {"fits": True})["fits"]
+    verdict = [] if used_no_gpu(simulated) else _verdict(document)
+    if does_not_fit:
+        say(*verdict[:1])
     if (failure := document["failure"]) is not None:
-        text = f"The run failed with exit code {document['exit_code']}:\n{failure['text']}\nUntil then:"
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-    elif (stopped := document.get("stopped")) is not None:
-        console.print(stopped["text"], markup=False, highlight=False, soft_wrap=True)
-    for note in unused_notes(simulated) if used_no_gpu(simulated) else []:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
-    console.print(_heading(simulated), soft_wrap=True)
+        say(f"The run failed with exit code {document['exit_code']}:\n{failure['text']}\nUntil then:")
+    say(*(unused_notes(simulated) if used_no_gpu(simulated) else []))
+    for line in verdict[does_not_fit:]:
+        console.print(Text(line, "bold"), soft_wrap=True, highlight=False)
+    if loading := binding_note(document.get("loading")):
+        console.print(Text(loading, "bold"), soft_wrap=True, highlight=False)
+    if failure is None and (stopped := document.get("stopped")) is not None:
+        say(stopped["text"])
+    say(_heading(simulated))
     if not used_no_gpu(simulated):
-        step = _step(simulated["step"], simulated["work"], simulated["host"])
-        console.print(step, soft_wrap=True, highlight=False)
-        if loading := binding_note(document.get("loading")):
-            console.print(Text(loading, "bold"), soft_wrap=True, highlight=False)
-        console.print(_ranks_caption(simulated), soft_wrap=True, highlight=False)
-        console.print(_ranks(simulated["ranks"]))
+        say(*(_step_details(simulated["step"], simulated["host"]) if verbose else []))
+        say(*_host_bound(simulated["step"]["interval"]), _ranks_caption(simulated))
+        console.print(_ranks(simulated["ranks"], ALL_RANKS if verbose else FEW_RANKS))
     if simulated["kernels"]["gpu_ns"]:
-        console.print(_kernels(simulated, rank, console.width))
-    for note in reasons_notes(simulated["reasons"]) if "reasons" in simulated else []:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
-    for note in notes(document):
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
-    for note in spending_notes(document) if spent is None else spent:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
-    console.print(_simulator(document["simulator"]), markup=False, highlight=False, soft_wrap=True)
-    return out.getvalue().rstrip()
+        console.print(_kernels(simulated, rank, console.width, KERNELS if verbose else FEW_KERNELS))
+    say(*(reasons_notes(simulated["reasons"]) if "reasons" in simulated else []))
+    say(*notes(document, verbose))
+    if verbose:
+        say(*memory_notes(simulated.get("memory", {}))[1:])  # the first one is part of the verdict
+    if spent is not None or verbose:
+        say(*(spending_notes(document) if spent is None else spent))
+    simulator = document["simulator"]
+    if verbose or (simulator.get("kept") or {"refused_nbytes": 0})["refused_nbytes"]:
+        say(_simulator(simulator))
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
 def _printable(document: Any) -> Any:
@@ -86,46 +116,105 @@ def _printable(document: Any) -> Any:
     return document
 
 
-def _heading(simulated: Mapping[str, Any]) -> Text:
-    servers = len(simulated["servers"])
-    return Text.assemble(
-        (f"{simulated['world_size']} x {simulated['gpu']}", "bold"),
-        f" on {servers} server{'s' * (servers != 1)} "
-        f"({simulated['cluster']}), host {simulated['host']} ({simulated['host_mode']}); "
-        f"whole run: {seconds(simulated['virtual_ns'])} simulated, {simulated['collectives']} collectives",
-    )
+def _verdict(document: Mapping[str, Any]) -> list[str]:
+    """Of a run that used GPUs: does it fit, how long does a step take, what binds it and how sure is that?"""
+    simulated = document["simulated"]
+    return [_memory(simulated), _step(simulated), _bound(simulated, bool(binding_note(document.get("loading"))))]
 
 
-def _step(step: Mapping[str, Any], work: Mapping[str, Any], host: str) -> Text:
-    text = f" ({counted_steps(step)})"
-    if step["counted"] > 1:
-        text = f" (median of {counted_steps(step)}: {seconds(step['min_ns'])} to {seconds(step['max_ns'])})"
-    if step["host_median_ns"] is not None:
-        text += f", {seconds(step['host_median_ns'])} on the host"
+def share(rank: Rank, key: str) -> float:
+    """The share of the rank's window; all GPUs of a rank together."""
+    total = sum(rank[other] for _, other in COLUMNS)
+    return float(rank[key]) / total if total else 0.0
+
+
+def _memory(simulated: Mapping[str, Any]) -> str:
+    if told := memory_notes(simulated.get("memory", {})):
+        return told[0]
+    most = max(rank["memory"]["allocated_peak_nbytes"] for rank in simulated["ranks"])
+    if not most:
+        return "memory: no use of GPU memory was reported"
+    return f"memory: up to {size(most)} allocated on a GPU; the report does not tell whether it fits"
+
+
+def _step(simulated: Mapping[str, Any]) -> str:
+    step, work, found = simulated["step"], simulated["work"], simulated["step"]["interval"]
+    if step["source"].startswith(WHOLE_RUN):
+        text = f"no steps were found: the whole run takes {seconds(step['median_ns'])}"
+    else:
+        median = "median of " * (step["counted"] > 1)
+        text = f"a step takes {seconds(step['median_ns'])} ({median}{counted_steps(step)})"
+    if found is not None:
+        text += f"; {found['level']:.0%} interval: {seconds(found['low_ns'])} to {seconds(found['high_ns'])}"
     if work["flops"]:
         text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
         if (unknown := work.get("unknown_share", 0.0)) >= LEAST_UNKNOWN:
             text += f" without kernels of {unknown:.0%} of the GPU time, whose FLOPs are not known"
-    rest = f"{text}{_interval(step['interval'], host)}\nsteps from: {step['source']}"
-    return Text.assemble((f"a step takes {seconds(step['median_ns'])}", "bold"), rest)
+    logged = [one["text"] for one in simulated.get("logged", []) if one.get("rate") in RATES]
+    return text + (f"; the script logged {logged[0]}" if logged else "")
 
 
-def _interval(found: Mapping[str, Any] | None, host: str) -> str:
-    """The range of the step time and what it comes from."""
-    if found is None:
-        return ""
-    text = f"\n{found['level']:.0%} interval: {seconds(found['low_ns'])} to {seconds(found['high_ns'])}"
-    parts = [f"kernel times +-{found['kernel_error']:.0%}"]
-    if found["host_slow"] > 1:
-        parts.append(
-            f"hosts like {host} take {found['host_fast']:.2f} to {found['host_slow']:.2f} of the modelled time"
-        )
-    text += f"\n  from: {'; '.join(parts)}"
-    if found["bound"] != "gpu":
-        bound = "host-bound" if found["bound"] == "host" else "host-bound on a slow host"
-        low, high = seconds(round(found["host_low_ns"])), seconds(round(found["host_high_ns"]))
-        text += f"\n{bound}: {low} to {high} of host work; calibrate your host with `phantora-async profile --host`"
+def _bound(simulated: Mapping[str, Any], by_loading: bool) -> str:
+    """Shares are means over ranks."""
+    ranks: Sequence[Rank] = simulated["ranks"]
+    shares = {name: sum(share(rank, key) for rank in ranks) / len(ranks) for name, key in COLUMNS}
+    shown = ", ".join(f"{name} {part:.1%}" for name, part in shares.items() if part >= LEAST_SHOWN)
+    text = f"bound by {_what_binds(shares, simulated['step']['interval'], by_loading)}"
+    text += f" ({shown})" if shown else ""
+    sources = simulated["cost_sources"]
+    if sources["gpu_ns"]:
+        told = [f"{sources[key]:.1%} {name}" for name, key in SOURCES if sources.get(key, 0.0) >= LEAST_SHOWN]
+        text += f"; kernel times: {', '.join(told)}"
     return text
+
+
+def _what_binds(shares: Mapping[str, float], found: Mapping[str, Any] | None, by_loading: bool) -> str:
+    if by_loading:
+        return "data loading"
+    if found is not None and found["bound"] == "host":
+        return "the host"
+    causes = {
+        "GPU computation": shares["compute"],
+        "communication": shares["transfer"] + shares["peers"],
+        "the host": shares["host-bound"],
+        "nothing on the GPU": shares["idle"],
+    }
+    return max(causes, key=lambda name: causes[name])
+
+
+def _heading(simulated: Mapping[str, Any]) -> str:
+    servers = len(simulated["servers"])
+    return (
+        f"{simulated['world_size']} x {simulated['gpu']} on {servers} server{'s' * (servers != 1)} "
+        f"({simulated['cluster']}), host {simulated['host']} ({simulated['host_mode']}); "
+        f"whole run: {seconds(simulated['virtual_ns'])} simulated, {simulated['collectives']} collectives"
+    )
+
+
+def _step_details(step: Mapping[str, Any], host: str) -> list[str]:
+    """How the step time was found, and what its range comes from."""
+    lines = [f"steps from: {step['source']}"]
+    if step["counted"] > 1:
+        lines[0] += f"; {counted_steps(step)} took {seconds(step['min_ns'])} to {seconds(step['max_ns'])}"
+    if step["host_median_ns"] is not None:
+        lines[0] += f"; {seconds(step['host_median_ns'])} on the host"
+    if (found := step["interval"]) is not None:
+        parts = [f"kernel times +-{found['kernel_error']:.0%}"]
+        if found["host_slow"] > 1:
+            parts.append(
+                f"hosts like {host} take {found['host_fast']:.2f} to {found['host_slow']:.2f} of the modelled time"
+            )
+        lines.append(f"interval from: {'; '.join(parts)}")
+    return lines
+
+
+def _host_bound(found: Mapping[str, Any] | None) -> list[str]:
+    """What the host's work may be, where it decides the step time."""
+    if found is None or found["bound"] == "gpu":
+        return []
+    bound = "host-bound" if found["bound"] == "host" else "host-bound on a slow host"
+    low, high = seconds(round(found["host_low_ns"])), seconds(round(found["host_high_ns"]))
+    return [f"{bound}: {low} to {high} of host work; calibrate your host with `phantora-async profile --host`"]
 
 
 def _ranks_caption(simulated: Mapping[str, Any]) -> str:
@@ -142,14 +231,15 @@ def _ranks_caption(simulated: Mapping[str, Any]) -> str:
     return f"GPU time in {since}; peaks of memory in the whole run"
 
 
-def _ranks(ranks: Sequence[Rank]) -> Table:
+def _ranks(ranks: Sequence[Rank], most: int) -> Table:
+    """Of up to `most` ranks each has a row. Of more the table shows quantiles and the busiest ones."""
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     table.add_column("rank")
     for title, _ in COLUMNS:
         table.add_column(title, justify="right")
     table.add_column("allocated", justify="right")
     table.add_column("reserved", justify="right")
-    if len(ranks) <= ALL_RANKS:
+    if len(ranks) <= most:
         for rank in ranks:
             table.add_row(str(rank["rank"]), *_cells(rank))
         return table
@@ -160,38 +250,38 @@ def _ranks(ranks: Sequence[Rank]) -> Table:
     return table
 
 
-def _kernels(simulated: Mapping[str, Any], rank: int | None, width: int) -> Table:
-    """The signatures that take most GPU time, alone: without what NCCL kernels beside them cost."""
+def _kernels(simulated: Mapping[str, Any], rank: int | None, width: int, most: int) -> Table:
+    """The work that takes most GPU time, alone: without what NCCL kernels beside it cost. Signatures that differ in
+    nothing that is shown share a row.
+    """
     kernels = simulated["kernels"]
     signatures = kernels["signatures"]
     launches = [one["launches"] for one in signatures]
     if rank is not None:
         launches = next((group["launches"] for group in kernels["ranks"] if rank in group["ranks"]), [])
-    times = [(count * one["mean_ns"], count, one) for count, one in zip(launches, signatures, strict=True) if count]
+    total_ns: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for count, one in zip(launches, signatures, strict=True):
+        shown = (one["source"], one.get("bound", ""), one["title"])
+        total_ns[shown] += count * one["mean_ns"]
+        counts[shown] += count
+    times = [(for_ns, counts[shown], shown) for shown, for_ns in total_ns.most_common() if counts[shown]]
     gpu_ns = sum(for_ns for for_ns, _, _ in times)
-    times.sort(key=lambda row: -row[0])
     whose = "all ranks" if rank is None else f"rank {rank}"
     since = window(simulated, kernels["window"])
-    room = max(TITLE // 3, min(TITLE, width - FIGURES))
+    room = max(LEAST_TITLE, width - FIGURES)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("share", "total", "launches", "mean"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("source", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
     table.add_column(f"GPU work of {whose} in {since}", no_wrap=True, overflow="ellipsis", max_width=room)
-    for for_ns, count, one in times[:KERNELS]:
-        cells: tuple[str | Text, ...] = (
-            f"{for_ns / gpu_ns:.1%}",
-            seconds(for_ns),
-            f"{count:,}",
-            seconds(one["mean_ns"]),
-            Text(one["source"]),
-            Text(one.get("bound", "")),
-        )
-        table.add_row(*cells, Text(one["title"]))
-    if len(times) > KERNELS:
-        rest_ns = sum(for_ns for for_ns, _, _ in times[KERNELS:])
-        table.add_row(f"{rest_ns / gpu_ns:.1%}", seconds(rest_ns), "", "", "", "", f"{len(times) - KERNELS} others")
+    for for_ns, count, shown in times[:most]:
+        figures = (f"{for_ns / gpu_ns:.1%}", seconds(for_ns), f"{count:,}", seconds(round(for_ns / count)))
+        table.add_row(*figures, *map(Text, shown))
+    if len(times) > most:
+        rest_ns = sum(for_ns for for_ns, _, _ in times[most:])
+        table.add_row(f"{rest_ns / gpu_ns:.1%}", seconds(rest_ns), "", "", "", "", f"{len(times) - most} others")
     return table
 
 
@@ -215,12 +305,6 @@ def _quantiles(ranks: Sequence[Rank], at: float) -> list[str]:
     return cells
 
 
-def share(rank: Rank, key: str) -> float:
-    """The share of the rank's window; all GPUs of a rank together."""
-    total = sum(rank[other] for _, other in COLUMNS)
-    return float(rank[key]) / total if total else 0.0
-
-
 def _simulator(simulator: Mapping[str, Any]) -> str:
     text = f"simulator: {simulator['wall_s']:.1f} s; coordinator: {simulator['coordinator_cpu_s']:.1f} s of CPU time, "
     text += f"{simulator['coordinator_peak_rss_nbytes'] / 1e6:.0f} MB"
@@ -241,4 +325,4 @@ def _simulator(simulator: Mapping[str, Any]) -> str:
 
 def peak(nbytes: float) -> str:
     """A rank that has allocated nothing, or that was ended before it told its memory, has no peak."""
-    return gib(nbytes) if nbytes else "-"
+    return size(nbytes) if nbytes else "-"

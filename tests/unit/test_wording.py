@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from phantora_async.cli import COMMANDS, Command, Parser
-from phantora_async.wording import compact, named
+from phantora_async.wording import compact, named, size
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("phantora_async", "emu", "netsim", "profiles")
@@ -24,6 +24,13 @@ def test_numbers_of_ranks_read_well() -> None:
     assert compact([0, 8]) == "0,8"
     assert named([5]) == "rank 5"
     assert named(range(4)) == "ranks 0-3"
+
+
+def test_bytes_are_told_in_a_unit_of_which_there_is_one() -> None:
+    assert size(30.51 * 2**30) == "30.51 GiB"
+    assert size(20 << 20) == "20.0 MiB"
+    assert size(4096) == "4.0 KiB"
+    assert size(512) == "512 B"
 
 
 def test_comments_say_what_a_thing_is() -> None:

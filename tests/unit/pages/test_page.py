@@ -177,3 +177,21 @@ def test_a_page_of_a_run_without_gpus_shows_no_step_time(tmp_path: Path) -> None
     sections = shown(content, tmp_path)
     assert "NO EMULATED GPU WAS USED" in sections[0]
     assert not any("A step takes" in line for line in sections)
+
+
+def test_memory_is_the_first_tile_and_a_bar(tmp_path: Path) -> None:
+    content = report()
+    content["simulated"]["ranks"][1]["memory"]["reserved_peak_nbytes"] = 3 << 29
+    verdict = {"fits": False, "rank": 1, "needed_nbytes": 85 << 30, "missing_nbytes": 5 << 30, "asked_nbytes": 8 << 30}
+    content["simulated"]["memory"] |= {
+        "max_allocated_nbytes": 1 << 30, "total_nbytes": 80 << 30, "verdict": verdict,
+        "fullest": {"rank": 1, "parts": {"parameters": 1 << 30, "gradients": 20 << 20}, "holders": []},
+    }  # fmt: skip
+    sections = shown(content, tmp_path)
+    (tiles,) = (line for line in sections if "A step takes" in line and "GPUs" in line)
+    assert tiles.index("Does not fit") < tiles.index("A step takes")
+    assert "rank 1 needs at least 85.00 GiB of 80.00 GiB" in tiles
+    (memory,) = (line for line in sections if "Rank 1 at its peak: 1.02 GiB" in line)
+    assert "parameters 1.00 GiB" in memory
+    assert "gradients 20.0 MiB" in memory
+    assert not any("at its peak" in note for note in view(content)["notes"])

@@ -72,7 +72,7 @@ def test_the_parts_add_up_to_what_is_in_use() -> None:
         "memory: fits: rank 0 needs 33.00 GiB, the allocator's cache included, of 80.00 GiB; 47.00 GiB are left"
     )
     assert notes[1].startswith(
-        "  rank 0 at its peak, GiB: parameters 4.00, optimizer state 8.00, activations 5.00, comm"
+        "  rank 0 at its peak: parameters 4.00 GiB, optimizer state 8.00 GiB, activations 5.00 GiB, comm"
     )
     assert notes[2] == "  8.00 GiB in 2 blocks: optimizer state by aten::zeros_like at train.py:7 in main"
 
