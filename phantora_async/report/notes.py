@@ -37,7 +37,7 @@ def notes(document: Mapping[str, Any], verbose: bool = True) -> list[str]:
     some = [] if used_no_gpu(simulated) else unused_notes(simulated)
     some += _details(simulated) if verbose else []
     some += _remarks(simulated)
-    some += loading_notes(document.get("loading")) if verbose else []
+    some += loading_notes(document.get("loading"))
     return some + _early(document["simulator"])
 
 

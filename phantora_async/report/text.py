@@ -95,10 +95,9 @@ def terminal_report(
         console.print(_kernels(simulated, rank, console.width, KERNELS if verbose else FEW_KERNELS))
     say(*(reasons_notes(simulated["reasons"]) if "reasons" in simulated else []))
     say(*notes(document, verbose))
-    if verbose:
-        say(*memory_notes(simulated.get("memory", {}))[1:])  # the first one is part of the verdict
-    if spent is not None or verbose:
-        say(*(spending_notes(document) if spent is None else spent))
+    if verbose and (memory := memory_notes(simulated.get("memory", {}))):
+        say("memory:", *memory[1:])  # the first one is part of the verdict
+    say(*(spending_notes(document) if spent is None else spent))
     simulator = document["simulator"]
     if verbose or (simulator.get("kept") or {"refused_nbytes": 0})["refused_nbytes"]:
         say(_simulator(simulator))

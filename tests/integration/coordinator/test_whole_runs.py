@@ -95,7 +95,8 @@ async def test_signatures_that_nobody_knows_cost_an_estimate_which_the_report_na
     assert gemm["reason"] == "gemm a: unknown dtype 'other', gemm b: unknown dtype 'other'"
     assert (nonsense["signatures"], nonsense["example"]) == (1, "nonsense")
     text = terminal_report(outcome.report)
-    assert "0% roofline, 100.0% unrecognised" in text
+    assert "; kernel times: 100.0% not recognised" in text
+    assert "0% roofline, 100.0% unrecognised" in terminal_report(outcome.report, verbose=True)
     assert "warning: 1 cost signature is not recognised (unknown kind 'nonsense'; known: kernel" in text
     assert "warning: 1 cost signature is not recognised (gemm a: unknown dtype 'other'" in text
 

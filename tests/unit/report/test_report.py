@@ -214,6 +214,7 @@ def test_names_are_cut_on_narrow_terminals_only(monkeypatch: pytest.MonkeyPatch)
     report["simulated"]["kernels"] |= {"gpu_ns": 9000, "signatures": [kernel], "ranks": []}
     assert "x" * 300 in terminal_report(report)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("LINES", "50")
     for columns, cut in (("400", False), ("100", True)):
         monkeypatch.setenv("COLUMNS", columns)
         assert ("x" * 300 in terminal_report(report)) is not cut
