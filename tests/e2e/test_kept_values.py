@@ -61,7 +61,7 @@ def test_the_report_says_what_is_kept(run: Run, tmp_path: Path) -> None:
         "x = torch.randn(1024, 1024, generator=generator).cuda()\n"
         "y = torch.zeros(4096, 4096, device='cuda')\n"
     )
-    done = run(script, n=4)
+    done = run(script, n=4, options=("-v",))
     assert done.exit_code == 0, done.output
     kept = done.report["simulator"]["kept"]
     assert kept["peak_nbytes"] == 1024 * 1024 * 4, "equal bytes of four ranks are kept once, constants not at all"
