@@ -122,7 +122,7 @@ class Fitting:
         return errors
 
     def first_order(self, logarithms: Floats) -> Floats:
-        """The same, where the models' slopes do not change: for fits, which ask often."""
+        """What `errors` would be if slopes did not change: for fits, which ask often."""
         errors: Floats = self._work.errors[self.kernels] + self.slopes @ logarithms
         return errors
 

@@ -160,7 +160,7 @@ def run(tmp_path: Path, count_run: Callable[[], None]) -> Iterator[Run]:
 
 @pytest.fixture
 def shared_run(once: Once, count_run: Callable[[], None]) -> Run:
-    """The same for a job that several tests look at: it is run by the first one and recorded beside its run directory.
+    """Runs a job that several tests look at: the first one does, and it is recorded beside its run directory.
     The script may write no files.
     """
     needs_torch()

@@ -68,8 +68,8 @@ def test_nothing_given_is_the_same_on_both_sides() -> None:
 def test_the_command_line_has_no_options_of_its_own() -> None:
     parser = Parser()
     command.add_arguments(parser)
-    remarks = {"remarks"}  # which the command makes itself, of torchrun's options
-    assert {action.dest for action in parser._actions} == {*OPTIONS, "script", "arguments", "help"} | remarks
+    own = {"remarks", "verbose"}  # what the command makes of torchrun's options; how much of the report it prints
+    assert {action.dest for action in parser._actions} == {*OPTIONS, "script", "arguments", "help"} | own
 
 
 def test_run_takes_the_options_as_keywords() -> None:
