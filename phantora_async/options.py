@@ -21,6 +21,7 @@ from phantora_async.virtual_time.speculation.policy import POLICIES
 
 HOST_MODES = ("modelled", "measured", "none")
 CLOCKS = ("exact", "optimistic")
+REPLICAS = ("each", "shared")
 ISOLATIONS = isolation.LEVELS
 NETWORKS = isolation.NETWORKS
 STALL_TIMEOUT_S = 1800.0
@@ -106,6 +107,10 @@ class RunOptions:
         "0,-1", JOB, "--fold-apart", metavar="RANKS|none",
         help="with --fold: ranks that play nobody, because scripts log and save there (default: %(default)s, the first "
         "and the last)",
+    )  # fmt: skip
+    replicas: str = _option(
+        "each", JOB, "--replicas", choices=REPLICAS,
+        help="with --fold: simulate each rank that has no process (default), or ranks to which the same happens once",
     )  # fmt: skip
     module: bool = _option(
         False, JOB, "-m", "--module", kind=Kind.SWITCH,

@@ -70,6 +70,8 @@ class RunSpec:
     """The report tells why a step takes as long as it does."""
     folding: Folding | None = None
     """Which ranks have processes; None: all."""
+    share_timelines: bool = False
+    """Ranks of a folded run to which the same happens are simulated once."""
     record: Path | None = None
     """Folder of the run's recording."""
 

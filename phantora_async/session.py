@@ -199,6 +199,7 @@ class Session:
             cost_table=runtime.cost_table,
             servers=config.servers,
             folding=config.folding,
+            share_timelines=config.share_timelines,
             gpu=config.gpu,
             cluster=config.cluster,
             host=config.host,

@@ -122,6 +122,7 @@ class Config:
     budget: Limits = field(default_factory=lambda: Limits({}))
     """What the report is held against."""
     folding: Folding | None = None
+    share_timelines: bool = False
     """Which ranks have processes; None: all."""
 
     @property

@@ -110,6 +110,7 @@ def resolve(options: RunOptions) -> Config:
         record=record,
         budget=budget,
         folding=folding,
+        share_timelines=given.replicas == "shared",
     )
 
 

@@ -41,7 +41,7 @@ from phantora_async.reasons import LastSteps
 from phantora_async.recording import Recorder
 from phantora_async.report import Document, Usage
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time import SpeculationPolicy, Timeline
+from phantora_async.virtual_time import SpeculationPolicy, Timeline, Timelines
 from profiles import CostModel
 
 STOP_S = 3.0
@@ -60,19 +60,24 @@ class Coordinator:
         network = network_of(spec, spec.cluster)
         optimistic = spec.clock == "optimistic"
         paces = paces_of(spec.faults, spec.servers)
-        timeline = Timeline(spec.world_size, network, spec.host.queue_depth, optimistic=optimistic, paces=paces)
+        folding = spec.folding
+        slowed = {*paces.hosts, *(rank for rank, _ in paces.devices)}
+        timelines = Timelines(spec.world_size, folding if spec.share_timelines else None, spec.servers, slowed)
+        timeline = Timeline(
+            spec.world_size, network, spec.host.queue_depth, optimistic=optimistic, paces=paces, timelines=timelines
+        )
         policy = SpeculationPolicy(timeline, spec.speculation)
         model = CostModel(spec.gpu, *(times.on for times in spec.kernel_times), measure=spec.measure)
-        folding = spec.folding
         fact_builder = FactBuilder(
             spec.world_size,
             Costs(model, CostTable(spec.cost_table)),
             timeline.output.results.steps_done,
             frozenset(range(spec.world_size)).difference(folding.live) if folding is not None else (),
+            timelines,
         )
         mirrored_ranks = None
         if folding is not None:
-            mirrored_ranks = MirroredRanks(folding, spec.servers, fact_builder.communicators)
+            mirrored_ranks = MirroredRanks(folding, timelines, spec.servers, fact_builder.communicators)
         trace = trace_of(spec, timeline, fact_builder, network)
         last_steps = None
         if spec.reasons:

@@ -46,9 +46,9 @@ class EarlyEnd:
             return {"option": option, "text": f"stopped by {option} of virtual time; the script did not end"}
         option = f"--steps {spec.steps}"
         text = f"stopped by {option}; the script did not end"
-        if behind := [host.rank for host in hosts if 0 < host.steps < spec.steps]:
+        if behind := [rank for rank, host in enumerate(hosts) if 0 < host.steps < spec.steps]:
             text += f"; {named(behind)} had done fewer steps and waited for the others"
-        if without := [host.rank for host in hosts if not host.steps]:
+        if without := [rank for rank, host in enumerate(hosts) if not host.steps]:
             text += f"; {named(without)} {'has' if len(without) == 1 else 'have'} no optimizer steps"
         return {"option": option, "text": text}
 

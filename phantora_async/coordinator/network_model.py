@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 
 import netsim
 from emu.contract.records import NcclKind
 from netsim.collectives import NcclSettings, Params, Plan, slower
 from netsim.units import MAX_NS
+from phantora_async.coordinator.alike import AlikeCollectives
 from phantora_async.errors import ClockEnded
 from phantora_async.faults.links import Change, LinkChanges
 from phantora_async.faults.pace import NEVER
@@ -69,7 +71,11 @@ class NetsimNetworkModel:
             for _ in range(gpus)
         ]
         """By rank: the server of the topology, and the number there of the first GPU of the rank's own server."""
-        self._members: dict[int, tuple[int, ...]] = {}
+        self._gpu_of = [gpu for gpus in servers for gpu in range(gpus)]
+        """By rank: its GPU's number on its own server."""
+        self.alike = AlikeCollectives([server for server, _ in self._place_of], self.plan)
+        self._members: dict[tuple[int, int], tuple[int, ...]] = {}
+        """By communicator and offset: endpoints."""
         self._flows: dict[Collective, dict[int, int | None]] = {}
         """A collective's flows, and when each completes; None if that is not known."""
         self._collective_of: dict[int, Collective] = {}
@@ -80,8 +86,9 @@ class NetsimNetworkModel:
         """Heap of known completions that ``complete`` has not returned; an entry is valid while ``_done`` agrees."""
         self._reported: dict[Collective, int] = {}
         """Completions that ``complete`` has returned, until they are committed."""
-        self._begun: dict[Collective, tuple[Plan, int]] = {}
-        """For each collective with flows, until it is committed: its plan, and when its data begins to move."""
+        self._begun: dict[Collective, list[tuple[Plan, int]]] = {}
+        """For each collective with flows, until it is committed: its plan, and when its data begins to move; then those
+        of the collectives that run at the same instants, in the order of their flows."""
         self._traffic = LinkTraffic(parts_for(sum(servers)))
         self._moving = 0
         """How many collectives have no known completion."""
@@ -106,10 +113,10 @@ class NetsimNetworkModel:
             shortest_ns = self._shortest_ns[kind] = plan.latency_ns + groups_ns
         return shortest_ns
 
-    def plan(self, collective: Collective) -> Plan:
-        """How the network carries the collective."""
+    def plan(self, collective: Collective, offset: int = 0) -> Plan:
+        """How the network carries the collective, or that of ranks whose numbers are larger by `offset`."""
         if collective.op == NcclKind.SEND:
-            members = tuple(self._endpoint(collective, rank) for rank in collective.ranks)
+            members = tuple(self._endpoint(collective, rank, offset) for rank in collective.ranks)
             if members[0] == members[1]:
                 return self._plan("broadcast", collective.nbytes, members[:1])
             return self._plan(
@@ -119,10 +126,10 @@ class NetsimNetworkModel:
                 ranks=len(collective.comm.members),
                 exchange=collective.exchange,
             )
-        number = collective.comm.id
-        known = self._members.get(number)
+        key = collective.comm.id, offset
+        known = self._members.get(key)
         if known is None:
-            known = self._members[number] = tuple(self._endpoint(collective, rank) for rank in collective.ranks)
+            known = self._members[key] = tuple(self._endpoint(collective, rank, offset) for rank in collective.ranks)
         nbytes = collective.nbytes * (len(known) if collective.op in _SIZED_BY_MEMBERS else 1)
         return self._plan(NcclKind(collective.op).name.lower(), nbytes, known, root=max(collective.root, 0))
 
@@ -139,41 +146,54 @@ class NetsimNetworkModel:
             op, nbytes, members, self._topology, self._params, root, ranks, exchange, self._settings
         )
 
-    def _endpoint(self, collective: Collective, rank: int) -> int:
+    def _endpoint(self, collective: Collective, rank: int, offset: int) -> int:
         device = collective.comm.devices[collective.comm.rank_of[rank]]
-        server, first = self._place_of[rank]
+        if device == self._gpu_of[rank]:
+            device = self._gpu_of[rank + offset]
+        server, first = self._place_of[rank + offset]
         return self._topology.gpu(server, first + device)
 
     def begin(self, collective: Collective, at_ns: int, beside_compute: bool = False) -> Sequence[Revised]:
         """See ``virtual_time.NetworkModel``."""
         self._stuck = False
-        plan = carrying = self.plan(collective)
-        if beside_compute and self._in_one_server(collective):
-            plan = slower(plan, self._params.kernel.beside_compute)
+        slow = beside_compute and self._in_one_server(collective)
+        flows: dict[int, int | None] = {}
+        begun: list[tuple[Plan, int]] = []
+        moved: list[netsim.Moved] = []
+        for offset in (0,) if len(collective.offsets) == 1 else self.alike.moving(collective):
+            plan = self.plan(collective, offset)
+            moves = slower(plan, self._params.kernel.beside_compute) if slow else plan
+            start_ns = self._start_ns(collective, moves, at_ns)
+            if not plan.groups:
+                self._done[collective] = max(start_ns, self._done.get(collective, 0))
+                continue
+            begun.append((plan if offset else self.alike.carrying(collective, plan), start_ns))
+            for group in moves.groups:
+                changes = self._network.add(group, start_ns, key=(collective, len(flows)))
+                self._collective_of[changes.flow] = collective
+                flows[changes.flow] = None
+                moved += changes.moved
+        if not flows:
+            heappush(self._unreported, (self._done[collective], collective))
+            return ()
+        self._done.pop(collective, None)
+        self._begun[collective] = begun
+        self._flows[collective] = flows
+        self._moving += 1
+        return self._note(moved) if moved else ()
+
+    def _start_ns(self, collective: Collective, plan: Plan, at_ns: int) -> int:
+        """When the data begins to move. Raises ClockEnded."""
         latency_ns = plan.latency_ns
         if not latency_ns and collective.ranks[0] != collective.ranks[-1]:
             latency_ns = 1
         start_ns = at_ns + latency_ns
-        if not plan.groups:
-            self._done[collective] = start_ns
-            heappush(self._unreported, (start_ns, collective))
-            return ()
-        if start_ns + max(group.latency_ns for group in plan.groups) > MAX_NS:
+        if plan.groups and start_ns + max(group.latency_ns for group in plan.groups) > MAX_NS:
             raise ClockEnded(
                 f"{collective.describe()} at {at_ns / 1e9:,.0f} s: networks are simulated for the first "
                 f"{MAX_NS / 1e9:,.0f} s of virtual time; --until and --steps end a run earlier"
             )
-        self._begun[collective] = carrying, start_ns
-        flows: dict[int, int | None] = {}
-        moved: list[netsim.Moved] = []
-        for number, group in enumerate(plan.groups):
-            changes = self._network.add(group, start_ns, key=(collective, number))
-            self._collective_of[changes.flow] = collective
-            flows[changes.flow] = None
-            moved += changes.moved
-        self._flows[collective] = flows
-        self._moving += 1
-        return self._note(moved) if moved else ()
+        return start_ns
 
     def _in_one_server(self, collective: Collective) -> bool:
         """Between servers the NICs are the bottleneck, whatever the GPUs do."""
@@ -286,13 +306,21 @@ class NetsimNetworkModel:
         if horizon_ns > self._committed_ns:
             for collective in [collective for collective, done_ns in self._reported.items() if done_ns < horizon_ns]:
                 begun = self._begun.pop(collective, None)
-                if begun is not None:
-                    self._traffic.add(Carried(*begun, self._done[collective]))
+                for plan, start_ns in begun or ():
+                    self._traffic.add(Carried(plan, start_ns, self._done[collective]))
+                if begun is not None and len(begun) > 1:
+                    self._compare(collective, begun)
                 del self._reported[collective], self._done[collective]
                 for flow in self._flows.pop(collective, ()):
                     del self._collective_of[flow]
             self._network.commit(horizon_ns)
             self._committed_ns = horizon_ns
+
+    def _compare(self, collective: Collective, begun: Sequence[tuple[Plan, int]]) -> None:
+        """When collectives that run at the same instants were complete."""
+        instants_ns = iter(self._flows[collective].values())
+        done_ns = [max(at_ns or 0 for at_ns in islice(instants_ns, len(plan.groups))) for plan, _ in begun]
+        self.alike.note(done_ns)
 
     def links_of(self, numbers: Sequence[int]) -> list[netsim.Link]:
         return [self._topology.links[number] for number in numbers]
@@ -300,7 +328,11 @@ class NetsimNetworkModel:
     def traffic(self) -> Traffic:
         """What links have carried for all collectives that are complete."""
         done = self._reported.items()
-        more = [Carried(*self._begun[collective], at_ns) for collective, at_ns in done if collective in self._begun]
+        more = [
+            Carried(plan, start_ns, at_ns)
+            for collective, at_ns in done
+            for plan, start_ns in self._begun.get(collective, ())
+        ]
         return self._traffic.traffic(more)
 
 

@@ -187,7 +187,7 @@ def _collectives(collectives: Sequence[CollectiveSnapshot], rank: int, fact_buil
 def _incomplete(collective: Collective, rank: int, fact_builder: FactBuilder) -> str:
     """``, has called all_reduce #3 at a.py:4; rank 2 has not called it``: it may wait for the result unseen."""
     joined = set(collective.joined)
-    missing = [other for other in collective.ranks if other not in joined]
+    missing = [other for other in collective.callers if other not in joined]
     at = texts(_sites(collective, {rank}, fact_builder))
     return (
         f", has called {collective.describe()}{f' at {at}' if at else ''}{_absent(collective, missing, fact_builder)}"

@@ -6,6 +6,7 @@ others' answers are compared with that. Where all ranks of a role are alike, the
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from emu.contract import records
@@ -25,9 +26,10 @@ class Differing:
 
 
 class RoleAnswers:
-    def __init__(self, folding: Folding) -> None:
+    def __init__(self, folding: Folding, played: Mapping[int, Sequence[int]]) -> None:
+        """`played`: by rank that has a process, the others that are answered."""
         self._representative = [folding.representative(rank) for rank in range(folding.mesh.world_size)]
-        self._others = {rank: len(others) for rank, others in folding.mirrored.items()}
+        self._others = {rank: len(others) for rank, others in played.items()}
         self._answered = [0] * folding.mesh.world_size
         """Questions of each rank that have been answered."""
         self._given: dict[tuple[int, int], tuple[bytes, int]] = {}

@@ -7,7 +7,7 @@ for what the representative is told, virtual time only needs the host time befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import pack
 from typing import Any
 
@@ -37,9 +37,16 @@ class _NotYet(Exception):
 class Mirror:
     """``records_of`` a representative's, for each of the ranks that it plays."""
 
-    def __init__(self, folding: Folding, servers: tuple[int, ...], communicators: Communicators) -> None:
-        """`servers`: GPUs of each."""
+    def __init__(
+        self,
+        folding: Folding,
+        played: Mapping[int, Sequence[int]],
+        servers: tuple[int, ...],
+        communicators: Communicators,
+    ) -> None:
+        """`played`: by rank that has a process, the others whose records are wanted. `servers`: GPUs of each."""
         self._folding = folding
+        self._played = played
         self._communicators = communicators
         self._seats = [(server, gpu) for server, gpus in enumerate(servers) for gpu in range(gpus)]
         """By rank: its server, and its GPU there."""
@@ -59,13 +66,9 @@ class Mirror:
             records.COST: _host_time,
         }
 
-    def of(self, rank: int) -> tuple[int, ...]:
-        """The ranks that this one's process plays besides its own."""
-        return self._folding.mirrored.get(rank, ())
-
     def records_of(self, rank: int, arrived: list[Any]) -> Iterator[tuple[int, list[Any]]]:
         """What each mirrored rank sends now, after its representative has sent this. Raises NotFoldable."""
-        for mirrored in self.of(rank):
+        for mirrored in self._played[rank]:
             held = self._held.pop(mirrored, None)
             yield mirrored, self._translated(rank, mirrored, arrived if held is None else held + arrived)
 

@@ -9,17 +9,22 @@ from emu.contract.folding import Folding
 from phantora_async.folding.answers import RoleAnswers
 from phantora_async.folding.mirror import Mirror
 from phantora_async.ingest.communicators import Communicators
+from phantora_async.virtual_time import Timelines
 
 
 class MirroredRanks:
-    def __init__(self, folding: Folding, servers: Sequence[int], communicators: Communicators) -> None:
+    def __init__(
+        self, folding: Folding, timelines: Timelines, servers: Sequence[int], communicators: Communicators
+    ) -> None:
+        """Of mirrored ranks that share a timeline, the one that has it sends the records."""
         self._folding = folding
-        self._mirror = Mirror(folding, tuple(servers), communicators)
-        self.answers = RoleAnswers(folding)
+        self._played = {rank: timelines.having(others) for rank, others in folding.mirrored.items()}
+        self._mirror = Mirror(folding, self._played, tuple(servers), communicators)
+        self.answers = RoleAnswers(folding, self._played)
 
     def of(self, rank: int) -> tuple[int, ...]:
-        """The ranks that this one's process plays besides its own."""
-        return self._folding.mirrored.get(rank, ())
+        """The ranks that this one's process plays besides its own, if they have timelines of their own."""
+        return self._played.get(rank, ())
 
     def played_by(self, rank: int) -> int:
         """The rank whose process does this rank's work."""

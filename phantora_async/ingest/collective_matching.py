@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 from emu.contract import records
 from emu.contract.records import NcclKind
-from phantora_async.errors import Deadlock, Mismatch, ProtocolError, Side
+from phantora_async.errors import Deadlock, Mismatch, NotFoldable, ProtocolError, Side
 from phantora_async.ingest.communicators import Communicators
+from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import DTYPE_NAMES, DTYPE_NBYTES, PAIRWISE, Collective, Comm
 from phantora_async.wording import named
 
@@ -25,8 +26,9 @@ _Key = tuple[int, int] | tuple[int, int, int, int]
 class CollectiveMatching:
     """Collectives that some members have called and others have not."""
 
-    def __init__(self, communicators: Communicators) -> None:
+    def __init__(self, communicators: Communicators, timelines: Timelines) -> None:
         self._communicators = communicators
+        self._timelines = timelines
         self._open: dict[_Key, Collective] = {}
         self._called: dict[tuple[int, int], int] = {}
         """By rank and communicator: how many collectives, sends and receives excluded, the rank has called."""
@@ -47,22 +49,32 @@ class CollectiveMatching:
             key, collective = self._collective(rank, comm, op, site)
         collective.joined.append(rank)
         collective.sites.append(site)
-        if len(collective.joined) == len(collective.ranks):
+        if len(collective.joined) == len(collective.callers):
             del self._open[key]
         elif self._ended:
             self._check_ended(collective)
         return collective
 
     def _pair(self, rank: int, comm: Comm, op: records.NcclOp, site: int) -> tuple[_Key, Collective]:
-        """A send with its receive: the two must agree on the size."""
+        """A send with its receive: the two must agree on the size. Raises NotFoldable if one of them shares the
+        timeline of another rank: then it has no call of its own.
+        """
         if not 0 <= op.peer < len(comm.members):
             raise ProtocolError(rank, f"send or receive with rank {op.peer} of the {comm.label}")
         peer = comm.members[op.peer]
         ranks = (rank, peer) if op.op == NcclKind.SEND else (peer, rank)
+        if self._timelines.of(peer) != peer:
+            raise NotFoldable(
+                f"rank {rank} sends to or receives from rank {peer}, which shares the timeline of rank "
+                f"{self._timelines.of(peer)}: --replicas each simulates both"
+            )
         key = comm.id, op.seq, *ranks
         collective = self._open.get(key)
         if collective is None:
-            collective = self._open[key] = Collective(comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks)
+            offsets = self._timelines.offsets(ranks)
+            collective = self._open[key] = Collective(
+                comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks, offsets=offsets
+            )
         elif collective.nbytes != op.count * DTYPE_NBYTES[op.dtype]:
             mine = Collective(comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks)
             raise Mismatch(
@@ -80,7 +92,9 @@ class CollectiveMatching:
         key = comm.id, op.seq
         collective = self._open.get(key)
         if collective is None:
-            collective = Collective(comm, op.seq, op.op, op.dtype, op.redop, op.count, op.peer, comm.members)
+            collective = Collective(
+                comm, op.seq, op.op, op.dtype, op.redop, op.count, op.peer, comm.members, comm.callers, comm.offsets
+            )
             self._open[key] = collective
         elif not _agrees(collective, op):
             mine = Collective(comm, op.seq, op.op, op.dtype, op.redop, op.count, op.peer, comm.members)
@@ -111,7 +125,7 @@ class CollectiveMatching:
             self._check_ended(collective)
 
     def _check_ended(self, collective: Collective) -> None:
-        missing = [rank for rank in collective.ranks if rank in self._ended and rank not in collective.joined]
+        missing = [rank for rank in collective.callers if rank in self._ended and rank not in collective.joined]
         waiting = [rank for rank in collective.joined if rank not in self._ended]
         if missing and waiting:
             raise Deadlock(

@@ -12,7 +12,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from emu.contract import records
-from phantora_async.errors import Deadlock, Mismatch, ProtocolError, Side
+from phantora_async.errors import Deadlock, Mismatch, NotFoldable, ProtocolError, Side
+from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import Comm, CommCreation
 from phantora_async.wording import compact, named
 
@@ -58,8 +59,8 @@ class _PendingInit:
 
     __slots__ = ("asked", "creation")
 
-    def __init__(self, nranks: int) -> None:
-        self.creation = CommCreation(f"a communicator of {nranks} ranks", nranks)
+    def __init__(self, nranks: int, callers: int) -> None:
+        self.creation = CommCreation(f"a communicator of {nranks} ranks", callers)
         self.asked: list[_Init] = []
 
 
@@ -69,7 +70,8 @@ class _PendingSplit:
     __slots__ = ("asked", "creation", "parent")
 
     def __init__(self, parent: Comm, seq: int) -> None:
-        self.creation = CommCreation(f"split #{seq} of {parent.label}", len(parent.members))
+        callers = parent.members if parent.callers is None else parent.callers
+        self.creation = CommCreation(f"split #{seq} of {parent.label}", len(callers))
         self.parent = parent
         self.asked: list[_Split] = []
 
@@ -86,7 +88,11 @@ class _SplitKey(NamedTuple):
 class Communicators:
     """All communicators by id, and those that are being created."""
 
-    def __init__(self) -> None:
+    def __init__(self, timelines: Timelines) -> None:
+        """Of communicators that ranks with timelines of their own are members of, these alone ask. Their questions say
+        who the other members are.
+        """
+        self._timelines = timelines
         self.by_id: dict[int, Comm] = {}
         self._inits: dict[_InitKey, _PendingInit] = {}
         self._generations: Counter[bytes] = Counter()
@@ -113,11 +119,12 @@ class Communicators:
             self._asked[rank, told.members] += 1
         pending = self._inits.get(key)
         if pending is None:
-            pending = self._inits[key] = _PendingInit(ask.nranks)
+            callers = self._timelines.having(told.members) if told is not None else range(ask.nranks)
+            pending = self._inits[key] = _PendingInit(ask.nranks, len(callers))
         _check_agreement(pending, rank, ask)
         pending.asked.append(_Init(rank, ask))
         _join(pending.creation, rank, ask.site)
-        if len(pending.asked) < ask.nranks:
+        if len(pending.asked) < pending.creation.size:
             return Created(pending.creation, [])
         del self._inits[key]
         members = sorted(pending.asked, key=lambda member: member.ask.rank)
@@ -125,8 +132,8 @@ class Communicators:
         self._generations[unique] += 1
         comm = self._register(
             _id("init", unique, self._generations[unique]),
-            [member.rank for member in members],
-            [member.ask.device for member in members],
+            {member.rank: member.ask.device for member in members},
+            told,
         )
         answers = [
             (member.rank, records.Comm.encode(member.ask.qid, comm.id, member.ask.rank, member.ask.nranks))
@@ -145,7 +152,7 @@ class Communicators:
             raise ProtocolError(rank, f"COMM_SPLIT number {ask.seq} of {parent.label} twice")
         pending.asked.append(_Split(rank, ask))
         _join(pending.creation, rank, ask.site)
-        if len(pending.asked) < len(parent.members):
+        if len(pending.asked) < pending.creation.size:
             return Created(pending.creation, [])
         del self._splits[key]
         return Created(pending.creation, self._divide(pending, ask.seq))
@@ -169,26 +176,42 @@ class Communicators:
             part.sort(key=lambda member: (*_order_told(member), member.ask.key, parent.rank_of[member.rank]))
             comm = self._register(
                 _id("split", parent.id, seq, color),
-                [member.rank for member in part],
-                [parent.devices[parent.rank_of[member.rank]] for member in part],
+                {member.rank: parent.devices[parent.rank_of[member.rank]] for member in part},
+                told_members(part[0].ask),
             )
-            for place, member in enumerate(part):
-                answers.append((member.rank, records.Comm.encode(member.ask.qid, comm.id, place, len(part))))
+            for member in part:
+                place = comm.rank_of[member.rank]
+                answers.append((member.rank, records.Comm.encode(member.ask.qid, comm.id, place, len(comm.members))))
         return answers
 
-    def _register(self, number: int, members: list[int], devices: list[int]) -> Comm:
+    def _register(self, number: int, devices: dict[int, int], told: Told | None) -> Comm:
+        """`devices`: of the members that have asked, in the rank order of the communicator."""
+        members = list(devices)
+        callers: tuple[int, ...] | None = None
+        offsets: tuple[int, ...] = (0,)
+        if self._timelines.shared:
+            if told is None:
+                raise NotFoldable("a communicator's members are not known: --replicas each may find them")
+            members = list(told.members)
+            callers, offsets = self._timelines.having(members), self._timelines.offsets(told.members)
+            devices = {rank: self._device(rank, devices) for rank in members}
         place = {rank: at for at, rank in enumerate(members)}
         label = f"communicator of ranks {compact(members)}"
         # Communicators of the same ranks are created one after the other, so this count is the same in every run.
         self._same_members[label] += 1
         if self._same_members[label] > 1:
             label += f" (their number {self._same_members[label]})"
-        comm = Comm(number, tuple(members), tuple(devices), place, label)
+        comm = Comm(number, tuple(members), tuple(devices.values()), place, label, callers, offsets)
         self.by_id[number] = comm
         same = self._of_members.setdefault(comm.members, [])
         same.append(comm)
         self._number[number] = len(same) - 1
         return comm
+
+    def _device(self, rank: int, devices: dict[int, int]) -> int:
+        """A member that uses the GPU of its own number does so wherever its timeline is shared."""
+        own, gpus = self._timelines.of(rank), self._timelines.gpus
+        return gpus[rank] if devices[own] == gpus[own] else devices[own]
 
     def like(self, comm: Comm, members: tuple[int, ...]) -> Comm | None:
         """The communicator of these members that they made when `comm`'s made theirs; None if not all have asked."""

@@ -19,6 +19,8 @@ from emu.contract.records import NcclKind
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest import small_floats
 from phantora_async.ingest.communicators import Answers
+from phantora_async.ingest.shared_roots import ONE_GIVES, SharedRoots
+from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import DTYPE_NBYTES, Collective
 
 ASSUMED, SOME_KNOWN, CHECKS = 1, 2, 3
@@ -82,7 +84,10 @@ class DataExchange:
     A member's place is its rank in the communicator; of a send with its receive, 0 is the sender and 1 the receiver.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timelines: Timelines) -> None:
+        """A rank that shares a timeline gives what the rank gives that has it."""
+        self._timelines = timelines
+        self._roots = SharedRoots(timelines)
         self._pending: dict[Collective, _Pending] = {}
         self._announced: dict[_Announced, _Input] = {}
 
@@ -94,8 +99,11 @@ class DataExchange:
         tokens, and nothing is kept for them.
         """
         pending = self._pending.get(collective)
+        turn = None
+        if self._timelines.shared:
+            turn = self._roots.gives(rank, collective, data, op.data_nbytes == FOLLOWS)
         if pending is None:
-            if not op.token and not op.data_nbytes:
+            if not op.token and not op.data_nbytes and turn is None:
                 return []
             pending = self._pending[collective] = _Pending()
         place = int(op.op == NcclKind.RECV) if collective.op == NcclKind.SEND else collective.comm.rank_of[rank]
@@ -107,6 +115,12 @@ class DataExchange:
         pending.scales[place] = op.scale
         if op.token:
             pending.tokens[place] = op.token
+        if turn is not None and turn.data:
+            pending.inputs[collective.root] = turn.data
+        elif turn is not None and turn.record is not None:
+            self._put(collective, collective.root, turn.record)
+        elif turn is not None and turn.late:
+            pending.missing += 1
         return self._finish(collective, pending)
 
     def late(self, rank: int, record: records.NcclData) -> Answers:
@@ -114,9 +128,18 @@ class DataExchange:
         found = self._announced.pop(_Announced(rank, record.comm, record.seq, record.op, record.peer), None)
         if found is None:
             raise ProtocolError(rank, f"NCCL_DATA for call {record.seq} of {record.comm:#x} was not announced")
-        collective, place = found
+        answers: Answers = []
+        waiting = self._roots.later(rank, record) if self._timelines.shared else ()
+        for waits, its_place in (found, *((other, other.root) for other in waiting)):
+            pending = self._pending[waits]
+            pending.missing -= 1
+            self._put(waits, its_place, record)
+            answers += self._finish(waits, pending)
+        return answers
+
+    def _put(self, collective: Collective, place: int, record: records.NcclData) -> None:
+        """An input that was announced has come."""
         pending = self._pending[collective]
-        pending.missing -= 1
         if record.payload:
             # The record's length includes padding; the input's length follows from the call.
             nbytes = _input_nbytes(collective, place)
@@ -127,12 +150,13 @@ class DataExchange:
                 pending.assume(record.assumed)
             if record.assumed:
                 pending.masks[place] = _unpacked(record.payload[:before], nbytes)
-        return self._finish(collective, pending)
 
     def _finish(self, collective: Collective, pending: _Pending) -> Answers:
-        if len(collective.joined) < len(collective.ranks) or pending.missing:
+        if len(collective.joined) < len(collective.callers) or pending.missing:
             return []
         del self._pending[collective]
+        if len(collective.callers) < len(collective.ranks) and collective.op not in ONE_GIVES:
+            self._complete(collective, pending)
         places = sorted(pending.tokens)
         if pending.partly:
             return _partly_known(collective, pending, places)
@@ -150,6 +174,17 @@ class DataExchange:
             (collective.ranks[place], records.Data.encode(token, token, pending.assumed, payload=output))
             for place, token, output in zip(places, (pending.tokens[place] for place in places), outputs, strict=True)
         ]
+
+    def _complete(self, collective: Collective, pending: _Pending) -> None:
+        """With the inputs of members that share timelines."""
+        given: Iterable[dict[int, Any]] = (pending.inputs, pending.masks, pending.scales)
+        for place, rank in enumerate(collective.ranks):
+            own = self._timelines.of_each[rank]
+            if own != rank:
+                at = collective.comm.rank_of[own]
+                for by_place in given:
+                    if at in by_place:
+                        by_place[place] = by_place[at]
 
 
 def _partly_known(collective: Collective, pending: _Pending, places: Sequence[int]) -> Answers:

@@ -26,6 +26,7 @@ from phantora_async.ingest.memory_holders import HeldMemory
 from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
+from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.entities import NO_MEMORY, MemoryPeaks
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
@@ -97,19 +98,23 @@ class FactBuilder:
         costs: Costs,
         steps_reached: Callable[[int], int] = lambda rank: MOST_STEPS,
         mirrored: Container[int] = (),
+        timelines: Timelines | None = None,
     ) -> None:
         """`steps_reached`: how many of a rank's step ends virtual time has come to. `mirrored`: ranks without
-        processes: nobody waits for what they are answered.
+        processes: nobody waits for what they are answered. `timelines`: which ranks share one; None: each has its own.
         """
         self._mirrored = mirrored
+        self._timelines = timelines = timelines or Timelines(world_size)
         self._world_size = world_size
         self._steps_reached = steps_reached
         self.costs = costs
-        self._exchange = DataExchange()
-        self.communicators = Communicators()
-        self._sources = SourceTables(self.communicators)
-        self._matching = CollectiveMatching(self.communicators)
-        self.rank_info = [RankInfo() for _ in range(world_size)]
+        self._exchange = DataExchange(timelines)
+        self.communicators = Communicators(timelines)
+        self._sources = SourceTables(self.communicators, timelines)
+        self._matching = CollectiveMatching(self.communicators, timelines)
+        own = {rank: RankInfo() for rank in timelines.own}
+        self.rank_info = [own[rank] for rank in timelines.of_each]
+        """By rank. Ranks that share a timeline share this."""
         self.warnings: dict[str, WarningCount] = {}
         """By text."""
         self.routing = RoutingLoads()
@@ -189,8 +194,8 @@ class FactBuilder:
 
     def restart(self, ranks: Iterable[int], steps: int) -> None:
         """These ranks start again, after so many steps; all processes have ended."""
-        self._exchange = DataExchange()
-        self._sources = SourceTables(self.communicators)
+        self._exchange = DataExchange(self._timelines)
+        self._sources = SourceTables(self.communicators, self._timelines)
         self.communicators.restart()
         self._matching.restart(ranks)
         self._answers.clear()

@@ -13,6 +13,7 @@ from emu.contract import records
 from emu.contract.records import NcclKind
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest.communicators import Answers, Communicators
+from phantora_async.virtual_time import Timelines
 
 MOST_CALLS = 1 << 16
 """Calls whose tables are remembered: the latest."""
@@ -39,8 +40,9 @@ class _Asked(NamedTuple):
 class SourceTables:
     """By call, what its members have told."""
 
-    def __init__(self, communicators: Communicators) -> None:
+    def __init__(self, communicators: Communicators, timelines: Timelines) -> None:
         self._communicators = communicators
+        self._timelines = timelines
         self._tables: OrderedDict[_Call, dict[int, records.NcclSources]] = OrderedDict()
         """By the teller's place."""
         self._made: Counter[tuple[int, int, int]] = Counter()
@@ -84,6 +86,9 @@ class SourceTables:
         else:
             call = _collective(question)
             places = [question.root] if question.op in _ROOTED else list(range(len(comm.members)))
+        # What members that share a timeline give is what the rank gives that has it.
+        of = self._timelines.of
+        places = [comm.rank_of[of(comm.members[place])] for place in places]
         for place in places:
             who = (question.comm, comm.members[place], question.place if sends else -1)
             if self._made[who] <= question.seq:

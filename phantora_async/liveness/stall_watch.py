@@ -149,7 +149,7 @@ class StallWatch:
         seen = {rank}
         while rank in incomplete and self._blocked_ranks.sleeps(rank):
             collective = incomplete[rank]
-            missing = next(other for other in collective.ranks if other not in collective.joined)
+            missing = next(other for other in collective.callers if other not in collective.joined)
             rank = self._blocked_ranks.played_by(missing)
             if rank in seen:
                 break

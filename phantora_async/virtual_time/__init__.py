@@ -35,6 +35,7 @@ from phantora_async.virtual_time.snapshot import (
 )
 from phantora_async.virtual_time.speculation.policy import EAGER, NEVER, ON_DEMAND, POLICIES, SpeculationPolicy
 from phantora_async.virtual_time.timeline import OutsideWait, Stop, Timeline
+from phantora_async.virtual_time.timelines import Timelines
 
 __all__ = [
     "EAGER",
@@ -70,6 +71,7 @@ __all__ = [
     "StreamSnapshot",
     "StreamState",
     "Timeline",
+    "Timelines",
     "UnseenFact",
     "WaitSnapshot",
     "events",

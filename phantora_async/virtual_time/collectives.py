@@ -152,9 +152,9 @@ class Collectives:
             transfer.kernels.append(kernel)
             if self._log.on:
                 self._log.checkpoint(kernel.host).undo.append((self._undo_arrive, (transfer, kernel)))
-                if len(transfer.kernels) + len(transfer.aborted) >= len(collective.ranks):
+                if len(transfer.kernels) + len(transfer.aborted) >= len(collective.callers):
                     self._send_back_later_members(transfer)
-            if len(transfer.kernels) == len(collective.ranks):
+            if len(transfer.kernels) == len(collective.callers):
                 self._begin(transfer)
 
     def _undo_arrive(self, transfer: Transfer, kernel: NcclKernel) -> None:
@@ -174,7 +174,7 @@ class Collectives:
         for kernel, aborted_ns in tuple(transfer.aborted):
             if aborted_ns > now_ns:
                 self._log.go_back(kernel.host, aborted_ns)
-        if len(transfer.kernels) == len(transfer.collective.ranks):
+        if len(transfer.kernels) == len(transfer.collective.callers):
             last_ns = max(kernel.arrived_ns for kernel in transfer.kernels)
             if last_ns > now_ns:
                 for kernel in [kernel for kernel in transfer.kernels if kernel.arrived_ns == last_ns]:
@@ -182,7 +182,7 @@ class Collectives:
 
     def _begin(self, transfer: Transfer) -> None:
         now_ns, log = self._event_queue.now_ns, self._log
-        self.begun += 1
+        self.begun += len(transfer.collective.offsets)
         transfer.begun_ns = now_ns
         self._in_network[transfer.collective] = transfer
         for kernel in transfer.kernels:
@@ -206,7 +206,7 @@ class Collectives:
         """Called when a member goes back. The first call undoes the begin and sends the other members back."""
         if transfer.begun_ns != begun_ns:
             return
-        self.begun -= 1
+        self.begun -= len(transfer.collective.offsets)
         transfer.begun_ns = transfer.done_ns = -1
         del self._in_network[transfer.collective]
         for kernel in transfer.kernels:

@@ -49,6 +49,10 @@ class Comm:
     """World rank -> rank in the communicator."""
     label: str
     """What a person can recognise it by, the same in every run."""
+    callers: tuple[int, ...] | None = None
+    """Members that have timelines of their own; None: all."""
+    offsets: tuple[int, ...] = (0,)
+    """Of communicators that do the same at the same instants: see ``Timelines.offsets``."""
 
 
 class Collective:
@@ -57,12 +61,28 @@ class Collective:
     ``ranks`` are the members' world ranks: the communicator's, or (sender, receiver). The facts of all members hold the
     same object. ``joined`` grows as their calls arrive, ``sites`` with it (where each of them called), and ``exchange``
     is set then. Everything else never changes. Sorting collectives gives the same order in every run.
+
+    ``callers``: those of ``ranks`` that call it, because they have timelines of their own. ``offsets``: of groups that
+    do the same at the same instants, see ``Timelines.offsets``.
     """
 
-    __slots__ = ("comm", "count", "dtype", "exchange", "joined", "op", "ranks", "redop", "root", "seq", "sites")
+    __slots__ = (
+        "callers", "comm", "count", "dtype", "exchange", "joined", "offsets", "op", "ranks", "redop", "root", "seq",
+        "sites",
+    )  # fmt: skip
 
     def __init__(
-        self, comm: Comm, seq: int, op: int, dtype: int, redop: int, count: int, root: int, ranks: tuple[int, ...]
+        self,
+        comm: Comm,
+        seq: int,
+        op: int,
+        dtype: int,
+        redop: int,
+        count: int,
+        root: int,
+        ranks: tuple[int, ...],
+        callers: tuple[int, ...] | None = None,
+        offsets: tuple[int, ...] = (0,),
     ) -> None:
         self.comm = comm
         self.seq = seq
@@ -72,6 +92,8 @@ class Collective:
         self.count = count
         self.root = root
         self.ranks = ranks
+        self.callers = ranks if callers is None else callers
+        self.offsets = offsets
         self.exchange = False
         """Of a send: one of its kernels sends and receives at once. Final when both members have joined."""
         self.joined: list[int] = []

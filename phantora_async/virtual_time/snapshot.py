@@ -131,7 +131,7 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
         timeline.ahead_ns,
         min(host.steps for host in timeline.hosts),
         timeline.collectives.begun,
-        tuple(rank_snapshots.rank(timeline.hosts[rank]) for rank in ranks),
+        tuple(rank_snapshots.rank(rank) for rank in ranks),
         tuple(timeline.output.results.step_instants),
         tuple(timeline.output.results.completed_collectives),
         SimulatorFigures(
@@ -147,7 +147,8 @@ def take(timeline: Timeline, ranks: Iterable[int]) -> Snapshot:
 def take_activity(timeline: Timeline) -> Activity:
     """See ``Timeline.activity``."""
     now_ns, hosts = timeline.now_ns, timeline.hosts
-    sampled = [[(device, device.samples_at(now_ns)) for device in host.gpus] for host in hosts]
+    own = {host.rank: host for host in hosts}.values()
+    sampled = [[(device, device.samples_at(now_ns)) for device in host.gpus] for host in own]
     least_ns = max((samples.width_ns for devices in sampled for _, samples in devices), default=0)
     width_ns = max(width_for(now_ns, parts_for(len(hosts))), least_ns)
     accounts = []
@@ -156,8 +157,16 @@ def take_activity(timeline: Timeline) -> Activity:
         for device, samples in devices:
             together += accounts_at(samples, width_ns, now_ns, device.shares_at(now_ns)[: len(ACCOUNTS)])
         accounts.append(together)
-    memory = [memory_at(host.memory_change, width_ns, now_ns) for host in hosts]
-    return Activity(width_ns, now_ns, accounts, memory, [len(devices) for devices in sampled])
+    memory = [memory_at(host.memory_change, width_ns, now_ns) for host in own]
+    place = {host.rank: at for at, host in enumerate(own)}
+    shown = [place[host.rank] for host in hosts]
+    return Activity(
+        width_ns,
+        now_ns,
+        [accounts[at] for at in shown],
+        [memory[at] for at in shown],
+        [len(sampled[at]) for at in shown],
+    )
 
 
 class _Ranks:
@@ -167,8 +176,17 @@ class _Ranks:
         self._timeline = timeline
         self._now_ns = now_ns
         self._described: dict[Collective, CollectiveSnapshot] = {}
+        self._known: dict[int, RankSnapshot] = {}
+        """By rank with a timeline of its own."""
 
-    def rank(self, host: Host) -> RankSnapshot:
+    def rank(self, rank: int) -> RankSnapshot:
+        host = self._timeline.hosts[rank]
+        known = self._known.get(host.rank)
+        if known is None:
+            known = self._known[host.rank] = self._shown(host)
+        return known if rank == host.rank else known._replace(rank=rank)
+
+    def _shown(self, host: Host) -> RankSnapshot:
         return RankSnapshot(
             host.rank,
             host.state,
@@ -223,7 +241,7 @@ class _Ranks:
             transfer = self._awaited(collective)
             if transfer is not None:
                 arrived = {kernel.host.rank for kernel in transfer.kernels}
-                missing = tuple(rank for rank in collective.ranks if rank not in arrived) or collective.ranks
+                missing = tuple(rank for rank in collective.callers if rank not in arrived) or collective.ranks
             known = self._described[collective] = CollectiveSnapshot(
                 collective.describe(), tuple(collective.joined), tuple(collective.sites), missing
             )

@@ -28,6 +28,7 @@ from phantora_async.virtual_time.snapshot import Snapshot, take, take_activity
 from phantora_async.virtual_time.speculation.foresight import Foresight
 from phantora_async.virtual_time.speculation.speculation import Speculation
 from phantora_async.virtual_time.streams import Streams
+from phantora_async.virtual_time.timelines import Timelines
 
 
 class OutsideWait(NamedTuple):
@@ -59,9 +60,15 @@ class Timeline:
         *,
         optimistic: bool = False,
         paces: Paces = NO_PACES,
+        timelines: Timelines | None = None,
     ) -> None:
-        """`optimistic`: answers leave as soon as they are simulated, though they may be revised."""
-        self.hosts = [Host(rank, HOSTS + rank, paces.hosts.get(rank)) for rank in range(world_size)]
+        """`optimistic`: answers leave as soon as they are simulated, though they may be revised. `timelines`: which
+        ranks share one; None: each has its own.
+        """
+        timelines = timelines or Timelines(world_size)
+        self._own = {rank: Host(rank, HOSTS + rank, paces.hosts.get(rank)) for rank in timelines.own}
+        self.hosts = [self._own[rank] for rank in timelines.of_each]
+        """By rank. Ranks that share a timeline have one host."""
         self.event_queue = EventQueue()
         self.rollback_log = RollbackLog(self.event_queue)
         self.announcer = Announcer(self.rollback_log)
@@ -83,7 +90,9 @@ class Timeline:
             parts_for(world_size),
             paces,
         )
-        self.speculation = Speculation(self.hosts, self.event_queue, self.collectives, self.rollback_log, self.output)
+        self.speculation = Speculation(
+            tuple(self._own.values()), self.event_queue, self.collectives, self.rollback_log, self.output
+        )
         self.foresight = Foresight(self.event_queue, self.collectives, self.output)
         self.starved: int | None = None
         """The rank whose fact has to come first; set when ``run`` returns STARVED."""
@@ -96,7 +105,7 @@ class Timeline:
         self._passed_over: list[Host] = []
         self._outside_waits: list[OutsideWait] = []
         self._answers_before = 0
-        for host in self.hosts:
+        for host in self._own.values():
             self.event_queue.push(0, host)
 
     # ---- the face --------------------------------------------------------------------------------------------------
@@ -142,7 +151,7 @@ class Timeline:
 
     def all_finished(self) -> bool:
         """Has every host executed its BYE?"""
-        return all(host.state == HostState.FINISHED for host in self.hosts)
+        return all(host.state == HostState.FINISHED for host in self._own.values())
 
     def take_answers(self) -> list[tuple[int, bytes]]:
         """(rank, encoded record) of what has been answered since the last call, each rank's in the order of its
@@ -343,7 +352,7 @@ class Timeline:
 
     def _foresee(self) -> bool:
         """Do answers leave that are certain by now? So the same ones have left, whatever was simulated ahead before."""
-        waiting = [host for host in self.hosts if not host.state and host.cursor < len(host.log)]
+        waiting = [host for host in self._own.values() if not host.state and host.cursor < len(host.log)]
         answered = [host for host in waiting if self.foresight.look(host, host.next_ns())]
         return bool(answered)
 
@@ -358,5 +367,5 @@ class Timeline:
             self.host_rules.wake(host)
         self._passed_over.clear()
         self._passing = False
-        for host in self.hosts:
+        for host in self._own.values():
             host.may_pass = False

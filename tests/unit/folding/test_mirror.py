@@ -20,7 +20,7 @@ from phantora_async.folding.answers import RoleAnswers
 from phantora_async.folding.mirrored_ranks import MirroredRanks
 from phantora_async.ingest.data_exchange import FOLLOWS
 from phantora_async.ingest.fact_builder import FactBuilder
-from phantora_async.virtual_time import Stop, Timeline
+from phantora_async.virtual_time import Stop, Timeline, Timelines
 from profiles import load_cluster
 from tests.unit.virtual_time.scripted import Script, new_fact_builder, number
 
@@ -79,8 +79,8 @@ class Run:
         self.ranks = None
         self.answers = None
         if folding is not None:
-            self.ranks = MirroredRanks(folding, SERVERS, self.fact_builder.communicators)
-            self.answers = RoleAnswers(folding)
+            self.ranks = MirroredRanks(folding, Timelines(8), SERVERS, self.fact_builder.communicators)
+            self.answers = RoleAnswers(folding, folding.mirrored)
         self.told: dict[int, list[int]] = {}
         self.parts = {rank: Rank(rank) for rank in self.live}
         for rank, part in self.parts.items():
@@ -222,7 +222,7 @@ def test_records_wait_for_communicators_of_others() -> None:
     """Rank 2 plays rank 6, whose neighbour 7 has a process of its own, which has not asked yet."""
     folding = Folding(MESH, frozenset((0, 7)))
     fact_builder = new_fact_builder(8)
-    ranks = MirroredRanks(folding, SERVERS, fact_builder.communicators)
+    ranks = MirroredRanks(folding, Timelines(8), SERVERS, fact_builder.communicators)
     facts: dict[int, list[Any]] = {}
 
     def feed(rank: int, script: Script) -> None:
@@ -248,7 +248,7 @@ def test_records_wait_for_communicators_of_others() -> None:
 )
 def test_what_cannot_be_mirrored_ends_the_run(members: tuple[int, ...], told: bool, text: str) -> None:
     fact_builder = new_fact_builder(8)
-    ranks = MirroredRanks(Folding(MESH), SERVERS, fact_builder.communicators)
+    ranks = MirroredRanks(Folding(MESH), Timelines(8), SERVERS, fact_builder.communicators)
     script = Script(0, 8).add(init(0, 0, members, told=told))
     with pytest.raises(NotFoldable, match=text):
         list(taken(fact_builder, 0, decoded(script), ranks))
@@ -258,7 +258,7 @@ def test_all_are_asked_about_one_part_of_a_split() -> None:
     """`new_group` of every pair: at each turn those in the pair split off, whoever plays them."""
     fact_builder = new_fact_builder(8)
     folding = Folding(MESH, frozenset((0,)))
-    ranks = MirroredRanks(folding, SERVERS, fact_builder.communicators)
+    ranks = MirroredRanks(folding, Timelines(8), SERVERS, fact_builder.communicators)
 
     def feed(rank: int, record: bytes) -> None:
         list(taken(fact_builder, rank, records.decode_up(record)[0], ranks))
@@ -279,7 +279,7 @@ def test_all_are_asked_about_one_part_of_a_split() -> None:
 def test_each_rank_names_its_own_part_of_a_split() -> None:
     """`split_group` of all pairs at once."""
     fact_builder = new_fact_builder(8)
-    ranks = MirroredRanks(Folding(MESH), SERVERS, fact_builder.communicators)
+    ranks = MirroredRanks(Folding(MESH), Timelines(8), SERVERS, fact_builder.communicators)
 
     def feed(rank: int, record: bytes) -> None:
         list(taken(fact_builder, rank, records.decode_up(record)[0], ranks))
@@ -296,7 +296,8 @@ def test_each_rank_names_its_own_part_of_a_split() -> None:
 
 
 def test_the_rank_that_comes_first_decides_what_its_role_is_told() -> None:
-    answers = RoleAnswers(Folding(MESH, frozenset((0,))))
+    folding = Folding(MESH, frozenset((0,)))
+    answers = RoleAnswers(folding, folding.mirrored)
     clock = records.Clock.encode
     assert answers.first([(0, clock(1, 50)), (4, clock(1, 60))]) == [(0, clock(1, 50)), (2, clock(1, 60))]
     assert answers.first([(2, clock(1, 64)), (6, clock(1, 60)), (6, clock(2, 80))]) == [(2, clock(2, 80))]
@@ -309,7 +310,7 @@ def test_the_rank_that_comes_first_decides_what_its_role_is_told() -> None:
 def test_peers_of_a_folded_ring() -> None:
     """A ring along the folded axis: every rank sends to the next replica."""
     fact_builder = new_fact_builder(8)
-    ranks = MirroredRanks(Folding(MESH), SERVERS, fact_builder.communicators)
+    ranks = MirroredRanks(Folding(MESH), Timelines(8), SERVERS, fact_builder.communicators)
     scripts = {rank: Script(rank, 8).add(init(rank, 1, members_of(DP, rank))) for rank in (0, 1)}
     for rank, script in scripts.items():
         list(taken(fact_builder, rank, decoded(script), ranks))

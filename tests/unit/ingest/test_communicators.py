@@ -7,6 +7,7 @@ import pytest
 from emu.contract import records
 from phantora_async.errors import Deadlock, Mismatch
 from phantora_async.ingest.communicators import Answers, Communicators
+from phantora_async.virtual_time import Timelines
 
 
 def init(rank: int, place: int, size: int, unique: bytes = b"id") -> records.CommInit:
@@ -36,7 +37,7 @@ def world(communicators: Communicators, ranks: list[int], unique: bytes = b"id")
 
 
 def test_members_are_answered_when_the_last_has_asked() -> None:
-    communicators = Communicators()
+    communicators = Communicators(Timelines(8))
     assert communicators.init(4, init(4, 1, 2)).answers == []
     _, answers = communicators.init(2, init(2, 0, 2))
     got = decoded(answers)
@@ -45,13 +46,13 @@ def test_members_are_answered_when_the_last_has_asked() -> None:
 
 
 def test_ids_depend_on_nothing_but_the_members_calls() -> None:
-    first, second = Communicators(), Communicators()
+    first, second = Communicators(Timelines(8)), Communicators()
     assert world(first, [0, 1, 2]) == world(second, [0, 1, 2])
     assert world(first, [0, 1, 2]) != world(second, [0, 1, 2], b"other")
 
 
 def test_communicators_of_the_same_ranks_can_be_told_apart() -> None:
-    communicators = Communicators()
+    communicators = Communicators(Timelines(8))
     labels = [
         communicators.by_id[world(communicators, ranks, unique)].label
         for ranks, unique in (([0, 1], b"a"), ([0, 1], b"b"), ([0, 2], b"c"), ([1, 0], b"d"))
@@ -65,7 +66,7 @@ def test_communicators_of_the_same_ranks_can_be_told_apart() -> None:
 
 
 def test_a_split_orders_by_key_then_by_the_parents_rank() -> None:
-    communicators = Communicators()
+    communicators = Communicators(Timelines(8))
     parent = world(communicators, [10, 11, 12, 13, 14])
     asked = {10: (0, 5), 11: (1, 0), 12: (0, 5), 13: (0, 1), 14: (-1, 0)}
     answers: Answers = []
@@ -82,21 +83,21 @@ def test_a_split_orders_by_key_then_by_the_parents_rank() -> None:
 
 
 def test_two_that_claim_one_place() -> None:
-    communicators = Communicators()
+    communicators = Communicators(Timelines(8))
     communicators.init(0, init(0, 0, 2))
     with pytest.raises(Mismatch, match="ranks 0 and 1 both joined a communicator of 2 ranks as its rank 0"):
         communicators.init(1, init(1, 0, 2))
 
 
 def test_two_that_disagree_about_the_size() -> None:
-    communicators = Communicators()
+    communicators = Communicators(Timelines(8))
     communicators.init(0, init(0, 0, 2))
     with pytest.raises(Mismatch, match="ranks 0 and 1 disagree about a communicator's size: 2 and 3"):
         communicators.init(1, init(1, 1, 3))
 
 
 def test_a_rank_that_ends_before_a_split() -> None:
-    communicators = Communicators()
+    communicators = Communicators(Timelines(8))
     comm = world(communicators, [0, 1])
     communicators.split(0, split(0, comm, 0, 0))
     with pytest.raises(Deadlock, match="rank 1 has ended, but rank 0 asked for split #0 of communicator of ranks 0-1"):

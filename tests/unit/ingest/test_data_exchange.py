@@ -15,6 +15,7 @@ from emu.contract.records import NcclKind, process_asking
 from phantora_async.errors import ProtocolError
 from phantora_async.ingest import small_floats
 from phantora_async.ingest.data_exchange import FOLLOWS, DataExchange, reduced
+from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import Collective, Comm
 
 I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 = range(12)
@@ -31,7 +32,7 @@ def run(
 ) -> dict[int, bytes]:
     """Everybody joins, in ascending or descending order, and wants an output; by rank in the communicator."""
     size = len(inputs)
-    comm, exchange = comm_of(size), DataExchange()
+    comm, exchange = comm_of(size), DataExchange(Timelines(32))
     collective = Collective(comm, 0, op, dtype, redop, count, root, comm.members)
     sent: list[tuple[int, bytes]] = []
     for place in list(range(size))[::order]:
@@ -65,7 +66,7 @@ def test_each_collective_moves_what_it_should(order: int) -> None:
 
 
 def test_a_message_goes_to_its_receiver() -> None:
-    comm, exchange = comm_of(2), DataExchange()
+    comm, exchange = comm_of(2), DataExchange(Timelines(32))
     collective = Collective(comm, 0, NcclKind.SEND, U8, 0, 3, -1, (11, 10))
     collective.joined.append(10)
     assert exchange.join(10, collective, records.NcclOp(5, 0, NcclKind.RECV, U8, 0, 1, 3, 77, 0, 1.0), b"") == []
@@ -75,7 +76,7 @@ def test_a_message_goes_to_its_receiver() -> None:
 
 
 def test_bytes_that_follow_later_complete_the_exchange() -> None:
-    comm, exchange = comm_of(2), DataExchange()
+    comm, exchange = comm_of(2), DataExchange(Timelines(32))
     collective = Collective(comm, 0, NcclKind.ALL_GATHER, U8, 0, 3, 0, comm.members)
     collective.joined.append(10)
     late = records.NcclOp(5, 0, NcclKind.ALL_GATHER, U8, 0, 0, 3, 1, FOLLOWS, 1.0)
@@ -97,7 +98,7 @@ def test_bytes_that_follow_later_complete_the_exchange() -> None:
 )
 def test_outputs_are_assumed_if_an_input_is(inputs: tuple[int, int], expected: int) -> None:
     """1: they follow from values that nobody computed; 3: from checks for overflow alone; 0: they are known."""
-    comm, exchange = comm_of(2), DataExchange()
+    comm, exchange = comm_of(2), DataExchange(Timelines(32))
     collective = Collective(comm, 0, NcclKind.ALL_REDUCE, U8, MAX, 1, 0, comm.members)
     flag = records.NcclOp(5, 0, NcclKind.ALL_REDUCE, U8, MAX, 0, 1, 1, FOLLOWS, 1.0)
     for token, rank in enumerate(comm.members, 1):
@@ -117,7 +118,7 @@ def test_outputs_are_assumed_if_an_input_is(inputs: tuple[int, int], expected: i
 
 def test_an_output_goes_to_the_process_that_made_the_call() -> None:
     """A rank's child that uses its GPU is a process of the rank, too."""
-    comm, exchange = comm_of(2), DataExchange()
+    comm, exchange = comm_of(2), DataExchange(Timelines(32))
     collective = Collective(comm, 0, NcclKind.ALL_REDUCE, U8, MAX, 1, 0, comm.members)
     token = (3 << 40) + 1
     call = records.NcclOp(5, 0, NcclKind.ALL_REDUCE, U8, MAX, 0, 1, token, 1, 1.0)
@@ -139,7 +140,7 @@ def test_integers_are_assumed_where_an_input_is_unknown() -> None:
     """As if it were zeros. The root of a broadcast is the only member with an input."""
     comm, known = comm_of(2), struct.pack("<q", 5)
     for op, assumed in ((NcclKind.ALL_REDUCE, 1), (NcclKind.BROADCAST, 0)):
-        collective, exchange = Collective(comm, 0, op, I64, SUM, 1, 0, comm.members), DataExchange()
+        collective, exchange = Collective(comm, 0, op, I64, SUM, 1, 0, comm.members), DataExchange(Timelines(32))
         collective.joined.append(10)
         call = records.NcclOp(5, 0, op, I64, SUM, 0, 1, 1, 8, 1.0)
         assert exchange.join(10, collective, call, known) == []
@@ -151,7 +152,7 @@ def test_integers_are_assumed_where_an_input_is_unknown() -> None:
 
 def partly(op: int, redop: int = SUM) -> list[tuple[int, bytes]]:
     """What two members get: `assumed`, and the payload. The first knows bytes 0 and 2 of its four alone."""
-    comm, exchange = comm_of(2), DataExchange()
+    comm, exchange = comm_of(2), DataExchange(Timelines(32))
     nbytes = 2 if op in (NcclKind.ALL_TO_ALL, NcclKind.REDUCE_SCATTER) else 4
     collective = Collective(comm, 0, op, U8, redop, nbytes, 0, comm.members)
     call = records.NcclOp(5, 0, op, U8, redop, 0, nbytes, 1, FOLLOWS, 1.0)

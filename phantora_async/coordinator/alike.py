@@ -1,0 +1,68 @@
+"""Collectives that run at the same instants as one that is simulated, because their members share timelines.
+
+Those in the server of that one, and all if it crosses servers, move their data in the network, too: they may share
+links. Those that have a server to themselves take as long there; only what their links carry is added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from netsim.collectives import Plan
+from phantora_async.virtual_time.facts import Collective
+
+Planner = Callable[[Collective, int], Plan]
+"""The plan of a collective whose ranks are larger by so much."""
+
+
+class AlikeCollectives:
+    def __init__(self, server_of: Sequence[int], plan: Planner) -> None:
+        """`server_of`: the server of the network that each rank's GPU belongs to."""
+        self._server_of = server_of
+        self._plan = plan
+        self._moving: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._links: dict[tuple[object, ...], tuple[tuple[int, int], ...]] = {}
+        """By members and links of a group: those of all such groups."""
+        self.apart = 0
+        """Collectives of which some were complete at another instant than others."""
+        self.most_apart_ns = 0
+
+    def moving(self, collective: Collective) -> tuple[int, ...]:
+        """Offsets of those that move data in the network, beginning with 0: see ``Collective.offsets``."""
+        key = _members(collective)
+        known = self._moving.get(key)
+        if known is None:
+            known = collective.offsets
+            if len(servers := self._servers(collective, 0)) == 1:
+                known = tuple(offset for offset in known if self._servers(collective, offset) == servers)
+            self._moving[key] = known
+        return known
+
+    def _servers(self, collective: Collective, offset: int) -> set[int]:
+        return {self._server_of[rank + offset] for rank in collective.ranks}
+
+    def carrying(self, collective: Collective, plan: Plan) -> Plan:
+        """The plan, with the links of all that do not move data in the network."""
+        elsewhere = set(collective.offsets).difference(self.moving(collective))
+        if not elsewhere or not plan.groups:
+            return plan
+        groups = []
+        for number, group in enumerate(plan.groups):
+            key = (*_members(collective), collective.root, group.links)
+            links = self._links.get(key)
+            if links is None:
+                others = (self._plan(collective, offset).groups[number].links for offset in sorted(elsewhere))
+                links = self._links[key] = (*group.links, *(link for other in others for link in other))
+            groups.append(replace(group, links=links))
+        return replace(plan, groups=tuple(groups))
+
+    def note(self, done_ns: Sequence[int]) -> None:
+        """When those that moved their data were complete."""
+        apart_ns = max(done_ns) - min(done_ns)
+        self.apart += apart_ns > 0
+        self.most_apart_ns = max(self.most_apart_ns, apart_ns)
+
+
+def _members(collective: Collective) -> tuple[object, ...]:
+    return collective.comm.id, collective.ranks if collective.ranks is not collective.comm.members else ()

@@ -1,0 +1,105 @@
+"""Ranks to which the same happens at the same instants share one timeline: that of one of them.
+
+In a folded run the ranks of a role do the same work. What happens to them differs only where the ranks beside them
+differ: those that are apart, those whose GPU or host a fault slows. So along each folded axis the coordinates that such
+ranks have stand for themselves, and all others are alike. Of these, the smallest one has the timeline.
+
+A communicator of ranks with timelines then stands for those of the ranks that share them: the members' numbers differ
+by an *offset*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from emu.contract.folding import Folding
+
+
+class _Axis(NamedTuple):
+    """A folded axis along which some coordinates are alike."""
+
+    stride: int
+    size: int
+    alike: tuple[int, ...]
+    """These coordinates, two at least. The first has the timelines."""
+
+    def coordinate(self, rank: int) -> int:
+        return rank // self.stride % self.size
+
+
+class Timelines:
+    """``of(rank)`` is the rank whose timeline shows what happens to this one: itself, unless ranks share timelines."""
+
+    def __init__(
+        self,
+        world_size: int,
+        folding: Folding | None = None,
+        servers: Sequence[int] = (),
+        slowed: Collection[int] = (),
+    ) -> None:
+        """`folding`: ranks share timelines; None: each has its own. `servers`: GPUs in use on each. `slowed`: ranks
+        that a fault makes different.
+        """
+        self.world_size = world_size
+        self.gpus = [gpu for gpus in servers for gpu in range(gpus)]
+        """By rank: its GPU on its server."""
+        self._axes = () if folding is None else _alike(folding, slowed)
+        self._offsets: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    @property
+    def shared(self) -> bool:
+        """Do any ranks share one?"""
+        return bool(self._axes)
+
+    def of(self, rank: int) -> int:
+        for axis in self._axes:
+            here = axis.coordinate(rank)
+            if here in axis.alike:
+                rank += (axis.alike[0] - here) * axis.stride
+        return rank
+
+    @cached_property
+    def of_each(self) -> Sequence[int]:
+        """``of``, by rank."""
+        return [self.of(rank) for rank in range(self.world_size)]
+
+    @cached_property
+    def own(self) -> tuple[int, ...]:
+        """Ranks that have one of their own, in order."""
+        return tuple(rank for rank, own in enumerate(self.of_each) if rank == own)
+
+    def having(self, ranks: Iterable[int]) -> tuple[int, ...]:
+        """Those of these ranks that have one of their own."""
+        of_each = self.of_each
+        return tuple(rank for rank in ranks if of_each[rank] == rank)
+
+    def offsets(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
+        """Of groups that do the same as these ranks at the same instants: by how much each member's number is larger.
+        The first is 0, for the ranks themselves. They are ranks with timelines, along the axes on which they do not
+        differ.
+        """
+        if not self._axes:
+            return (0,)
+        known = self._offsets.get(ranks)
+        if known is None:
+            known = (0,)
+            for axis in self._axes:
+                if {axis.coordinate(rank) for rank in ranks} == {axis.alike[0]}:
+                    steps = [(here - axis.alike[0]) * axis.stride for here in axis.alike]
+                    known = tuple(offset + step for offset in known for step in steps)
+            self._offsets[ranks] = known
+        return known
+
+
+def _alike(folding: Folding, slowed: Collection[int]) -> tuple[_Axis, ...]:
+    axes = []
+    for at, axis in enumerate(folding.mesh.axes):
+        if not axis.folded:
+            continue
+        own = {folding.mesh.coordinate(rank, at) for rank in (*folding.apart, *slowed)}
+        alike = tuple(here for here in range(axis.size) if here not in own)
+        if len(alike) > 1:
+            axes.append(_Axis(folding.mesh.strides[at], axis.size, alike))
+    return tuple(axes)
