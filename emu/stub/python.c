@@ -164,7 +164,9 @@ static bool receive(uint32_t answer[2]) {
     return true;
 }
 
-/* Who looks whether this process works finds the process that works in its place (liveness/sleep_detector.py). */
+/* Who looks whether this process works (liveness/sleep_detector.py) is told that it does as long as the server does its
+ * work, and then finds the process that works in its place. */
+static void name_awake(void) { prctl(PR_SET_NAME, ph_name_AWAKE); }
 static void name_after(uint32_t pid) {
     char name[16];
     snprintf(name, sizeof name, "%s %u", ph_name_STANDS_FOR, pid);
@@ -193,6 +195,7 @@ int main(int argc, char **argv) {
             sigaction(passed_on[i], &action, NULL);
     }
     uint32_t answer[2];
+    name_awake();
     if (!send_request(argv)) shutdown(server, SHUT_WR); /* a server that has refused does not read on */
     if (!receive(answer)) return BROKEN;
     if (answer[0] == FORKED) {

@@ -78,10 +78,12 @@ class ProcFs:
                 name, _, rest = stat.partition("(")[2].rpartition(")")
                 number = int(task)
                 main = number == process or name.startswith(MAIN)
-                if number == process and name.startswith(STANDS_FOR):
-                    todo += _forked_by_parent(pid, name.removeprefix(STANDS_FOR).lstrip())
                 state = rest.split()[0]
                 sleeping = state in "SZTt" and name != AWAKE
+                if number == process and name.startswith(STANDS_FOR):
+                    forked = _forked_by_parent(pid, name.removeprefix(STANDS_FOR).lstrip())
+                    todo += forked
+                    sleeping = sleeping and bool(forked)  # else it is about to be told that the other has ended
                 found[number] = Thread(name, main, sleeping, used_ns, state in "Tt")
         return found
 
@@ -90,7 +92,7 @@ class ProcFs:
 
 
 def _forked_by_parent(pid: int, own_id: str) -> list[int]:
-    """The child of the process's parent whose id in its own namespace is `own_id`."""
+    """The child of the process's parent whose id in its own namespace is `own_id`; none if it has ended."""
     try:
         parent = int(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
         siblings = _read(f"/proc/{parent}/task/{parent}/children").split()
@@ -100,10 +102,12 @@ def _forked_by_parent(pid: int, own_id: str) -> list[int]:
 
 
 def _own_id(pid: str) -> str:
-    """The process's id in its innermost namespace; empty if it has ended."""
+    """The process's id in its innermost namespace; empty if it has ended, though nobody may have waited for it."""
     try:
         status = _read(f"/proc/{pid}/status")
     except (FileNotFoundError, ProcessLookupError):
+        return ""
+    if status.partition("State:\t")[2].startswith("Z"):
         return ""
     return status.partition("NSpid:")[2].partition("\n")[0].rpartition("\t")[2]
 

@@ -152,10 +152,15 @@ def test_what_a_server_forks_for_a_rank_s_program_counts_as_the_rank_s() -> None
         assert threads is not None
         assert works.pid in threads
         assert other.pid not in threads
+        (waits,) = (thread for thread in threads.values() if thread.name == name)
+        assert waits.sleeping
         works.kill()
-        works.communicate()
-        threads = ProcFs().threads(rank.pid)
-        assert threads is not None
+        os.waitid(os.P_PID, works.pid, os.WEXITED | os.WNOWAIT)  # it is left to the server to wait for it
+        for _ in range(2):
+            threads = ProcFs().threads(rank.pid)
+            assert threads is not None
+            assert [thread.sleeping for thread in threads.values() if thread.name == name] == [False]
+            works.communicate()
         assert len(threads) == 2
     finally:
         os.killpg(rank.pid, signal.SIGKILL)
