@@ -11,7 +11,6 @@ import functools
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -40,7 +39,8 @@ class StandIn(c10d.Backend):
         self._group = group
         self._calls = 0
         self._sent: Counter[tuple[int, int, int]] = Counter()
-        self._options = SimpleNamespace(global_ranks_in_group=list(group.members), group_name="", _timeout=None)
+        self._options = c10d.Backend.Options("gloo")
+        self._options.global_ranks_in_group = list(group.members)
 
     @classmethod
     def beside(cls, real: Any, ranks: FoldedRanks) -> type[StandIn]:
@@ -58,6 +58,10 @@ class StandIn(c10d.Backend):
 
     def name(self) -> str:
         return "gloo"
+
+    def split(self, store: Any, places: Sequence[int], options: Any) -> StandIn | None:
+        """The group of the members at these places, as `torch.distributed.split_group` makes it from PyTorch 2.12 on."""
+        return type(self)(store, places.index(self.rank()), len(places)) if self.rank() in places else None
 
     # ---- meeting in the store --------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Collectives that run at the same instants as one that is simulated, because their members share timelines.
 
-Those in the server of that one, and all if it crosses servers, move their data in the network, too: they may share
-links. Those that have a server to themselves take as long there; only what their links carry is added up.
+Those that cross servers move their data in the network, too: they may share links. So do those within a server, but
+once for all servers that have them at the same GPUs: they take as long there. What their links carry is added up.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Planner = Callable[[Collective, int], Plan]
 
 
 class AlikeCollectives:
-    def __init__(self, server_of: Sequence[int], plan: Planner) -> None:
-        """`server_of`: the server of the network that each rank's GPU belongs to."""
-        self._server_of = server_of
+    def __init__(self, places: Sequence[tuple[int, int]], plan: Planner) -> None:
+        """`places`: by rank, the server of the network that its GPU belongs to, and the GPU's number there."""
+        self._places = places
         self._plan = plan
         self._moving: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._links: dict[tuple[object, ...], tuple[tuple[int, int], ...]] = {}
@@ -33,14 +33,26 @@ class AlikeCollectives:
         key = _members(collective)
         known = self._moving.get(key)
         if known is None:
-            known = collective.offsets
-            if len(servers := self._servers(collective, 0)) == 1:
-                known = tuple(offset for offset in known if self._servers(collective, offset) == servers)
-            self._moving[key] = known
+            known = self._moving[key] = self._different(collective)
         return known
 
-    def _servers(self, collective: Collective, offset: int) -> set[int]:
-        return {self._server_of[rank + offset] for rank in collective.ranks}
+    def _different(self, collective: Collective) -> tuple[int, ...]:
+        moving: list[int] = []
+        within: dict[int, dict[int, tuple[int, ...]]] = {}
+        """By server: the offsets of collectives that lie in it, each with its GPUs."""
+        for offset in collective.offsets:
+            servers, gpus = zip(*(self._places[rank + offset] for rank in collective.ranks), strict=True)
+            if len(set(servers)) > 1:
+                moving.append(offset)
+            else:
+                within.setdefault(servers[0], {})[offset] = gpus
+        seen = set()
+        for found in within.values():
+            gpus_used = tuple(found.values())
+            if gpus_used not in seen:
+                seen.add(gpus_used)
+                moving += found
+        return tuple(sorted(moving, key=collective.offsets.index))
 
     def carrying(self, collective: Collective, plan: Plan) -> Plan:
         """The plan, with the links of all that do not move data in the network."""

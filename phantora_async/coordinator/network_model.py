@@ -73,7 +73,8 @@ class NetsimNetworkModel:
         """By rank: the server of the topology, and the number there of the first GPU of the rank's own server."""
         self._gpu_of = [gpu for gpus in servers for gpu in range(gpus)]
         """By rank: its GPU's number on its own server."""
-        self.alike = AlikeCollectives([server for server, _ in self._place_of], self.plan)
+        places = [(server, first + gpu) for (server, first), gpu in zip(self._place_of, self._gpu_of, strict=True)]
+        self.alike = AlikeCollectives(places, self.plan)
         self._members: dict[tuple[int, int], tuple[int, ...]] = {}
         """By communicator and offset: endpoints."""
         self._flows: dict[Collective, dict[int, int | None]] = {}

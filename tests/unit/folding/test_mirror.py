@@ -7,6 +7,7 @@ from collections.abc import Callable
 from struct import pack
 from typing import Any
 
+import numpy as np
 import pytest
 
 import netsim
@@ -24,7 +25,7 @@ from phantora_async.virtual_time import Stop, Timeline, Timelines
 from profiles import load_cluster
 from tests.unit.virtual_time.scripted import Script, new_fact_builder, number
 
-TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=2)
+TOPOLOGY = netsim.build(load_cluster("dgx-h200").network, servers=4)
 PARAMS = load_params("hopper")
 SERVERS = (5, 3)
 """The routes of ranks of one role differ: some replicas cross servers."""
@@ -32,26 +33,29 @@ MESH = mesh_of("dp=4,tp=2", 8)
 WORLD, DP, TP = "world", "dp", "tp"
 
 
-def members_of(kind: str, rank: int) -> tuple[int, ...]:
+def members_of(kind: str, rank: int, world: int = 8) -> tuple[int, ...]:
     if kind == WORLD:
-        return tuple(range(8))
-    return tuple(range(rank % 2, 8, 2)) if kind == DP else (rank // 2 * 2, rank // 2 * 2 + 1)
+        return tuple(range(world))
+    return tuple(range(rank % 2, world, 2)) if kind == DP else (rank // 2 * 2, rank // 2 * 2 + 1)
 
 
-def init(rank: int, number: int, members: tuple[int, ...], *, told: bool = True) -> bytes:
+def init(
+    rank: int, number: int, members: tuple[int, ...], *, told: bool = True, servers: tuple[int, ...] = SERVERS
+) -> bytes:
     unique = b"rank %d, id %d" % (members[0], number)
     payload = unique.ljust(128, b"\0") + (pack(f"<{len(members)}I", *members) if told else b"")
-    place, device = members.index(rank), rank if rank < 5 else rank - 5
+    gpus = [gpu for count in servers for gpu in range(count)]
+    place, device = members.index(rank), gpus[rank]
     return records.CommInit.encode(5, 1000 + number, len(members), place, device, 0, payload=payload)
 
 
 class Rank:
     """One rank's records in two parts: until its communicators are made, and after that."""
 
-    def __init__(self, rank: int) -> None:
-        self.script = Script(rank, 8)
+    def __init__(self, rank: int, servers: tuple[int, ...]) -> None:
+        self.script = Script(rank, sum(servers))
         for turn, kind in enumerate((WORLD, DP, TP)):
-            self.script.add(init(rank, turn, members_of(kind, rank)))
+            self.script.add(init(rank, turn, members_of(kind, rank, sum(servers)), servers=servers))
         self.first = decoded(self.script)
         self.script.records.clear()
 
@@ -69,27 +73,28 @@ def taken(fact_builder: FactBuilder, rank: int, arrived: list[Any], ranks: Mirro
 
 
 class Run:
-    """A run of which some ranks have processes. With ``folding`` None all have."""
+    """A run of which some ranks have processes. With ``folding`` None all have. ``shared``: ranks share timelines."""
 
-    def __init__(self, folding: Folding | None) -> None:
-        self.live = range(8) if folding is None else folding.live
-        self.network = NetsimNetworkModel(TOPOLOGY, PARAMS, SERVERS)
-        self.timeline = Timeline(8, self.network, 64)
-        self.fact_builder = new_fact_builder(8)
+    def __init__(self, folding: Folding | None, servers: tuple[int, ...] = SERVERS, *, shared: bool = False) -> None:
+        world = sum(servers)
+        self.live = range(world) if folding is None else folding.live
+        self.network = NetsimNetworkModel(TOPOLOGY, PARAMS, servers)
+        self.timelines = Timelines(world, folding if shared else None, servers)
+        self.timeline = Timeline(world, self.network, 64, timelines=self.timelines)
+        self.fact_builder = new_fact_builder(world, self.timelines)
         self.ranks = None
         self.answers = None
         if folding is not None:
-            self.ranks = MirroredRanks(folding, Timelines(8), SERVERS, self.fact_builder.communicators)
-            self.answers = RoleAnswers(folding, folding.mirrored)
+            self.ranks = MirroredRanks(folding, self.timelines, servers, self.fact_builder.communicators)
+            self.answers = self.ranks.answers
         self.told: dict[int, list[int]] = {}
-        self.parts = {rank: Rank(rank) for rank in self.live}
+        self.parts = {rank: Rank(rank, servers) for rank in self.live}
         for rank, part in self.parts.items():
             self.feed(rank, part.first)
 
     def comm(self, kind: str, rank: int) -> int:
-        (found,) = [
-            comm.id for comm in self.fact_builder.communicators.by_id.values() if comm.members == members_of(kind, rank)
-        ]
+        members = members_of(kind, rank, self.timelines.world_size)
+        (found,) = [one.id for one in self.fact_builder.communicators.by_id.values() if one.members == members]
         return found
 
     def feed(self, rank: int, arrived: list[Any]) -> None:
@@ -127,7 +132,13 @@ class Run:
             "states": [rank.state for rank in snapshot.ranks],
             "collectives": snapshot.collectives,
             "told": self.told.get(0),
+            "traffic": [part.tolist() for part in traffic_of(self.network)],
         }
+
+
+def traffic_of(network: NetsimNetworkModel) -> tuple[Any, Any]:
+    traffic = network.traffic()
+    return np.array(traffic.links), traffic.nbytes
 
 
 def program(seed: int) -> Callable[[Script, Callable[[str], int]], None]:
@@ -171,8 +182,35 @@ def test_virtual_time_is_the_same_as_with_all_processes(seed: int) -> None:
     assert Run(folding).play(write, seed + 100) == whole
 
 
-def test_sums_count_mirrored_members_and_gathers_repeat_them() -> None:
-    run = Run(Folding(MESH, frozenset((0,))))
+@pytest.mark.parametrize("seed", range(8))
+def test_ranks_that_share_a_timeline_have_what_each_would_have(seed: int) -> None:
+    """Of eight replicas on four servers alike, six share."""
+    write, servers = program(seed), (4, 4, 4, 4)
+    folding = Folding(mesh_of("dp=8,tp=2", 16), frozenset((0, 15)))
+    shared = Run(folding, servers, shared=True)
+    assert len(shared.timelines.own) == 6
+    assert shared.play(write, seed + 100) == Run(folding, servers).play(write, seed)
+    assert shared.network.alike.apart == 0
+
+
+def test_replicas_whose_routes_differ_are_found() -> None:
+    """The second replica lies in one server, the third crosses servers."""
+    folding = Folding(mesh_of("dp=4,tp=2", 8), frozenset((0, 7)))
+    run = Run(folding, shared=True)
+
+    def write(script: Script, comm: Callable[[str], int]) -> None:
+        script.comm = comm(TP)
+        for _ in range(2):
+            script.launch(script.op(NcclKind.ALL_REDUCE, 1 << 20))
+
+    run.play(write, 0)
+    assert run.network.alike.apart == 1
+    assert run.network.alike.most_apart_ns > 1000
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_sums_count_mirrored_members_and_gathers_repeat_them(shared: bool) -> None:
+    run = Run(Folding(MESH, frozenset((0,))), shared=shared)
     given: dict[int, bytes] = {}
 
     def write(script: Script, comm: Callable[[str], int]) -> None:
@@ -192,10 +230,11 @@ def test_sums_count_mirrored_members_and_gathers_repeat_them() -> None:
     assert given[NcclKind.ALL_GATHER] == pack("<4q", 0, 2, 2, 2)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("follows", [False, True])
-def test_ranks_that_are_roots_in_turn_give_what_their_representative_gave(follows: bool) -> None:
+def test_ranks_that_are_roots_in_turn_give_what_their_representative_gave(follows: bool, shared: bool) -> None:
     """An all-gather that is made of broadcasts."""
-    run = Run(Folding(MESH, frozenset((0,))))
+    run = Run(Folding(MESH, frozenset((0,))), shared=shared)
     for rank, part in run.parts.items():
         script, place = part.script, rank // 2
         script.comm = run.comm(DP, rank)

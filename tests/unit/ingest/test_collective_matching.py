@@ -9,14 +9,16 @@ from emu.contract.records import NcclKind
 from phantora_async.errors import Deadlock, Mismatch, ProtocolError
 from phantora_async.ingest.collective_matching import CollectiveMatching
 from phantora_async.ingest.communicators import Communicators
+from phantora_async.virtual_time import Timelines
 
 from .test_communicators import world
 
 
 def matching_of(ranks: list[int]) -> tuple[CollectiveMatching, int]:
     """With one communicator of these ranks, whose id is returned too."""
-    communicators = Communicators()
-    return CollectiveMatching(communicators), world(communicators, ranks)
+    timelines = Timelines(8)
+    communicators = Communicators(timelines)
+    return CollectiveMatching(communicators, timelines), world(communicators, ranks)
 
 
 def call(comm: int, op: int = NcclKind.ALL_REDUCE, *, seq: int = 0, peer: int = 0, count: int = 4) -> records.NcclOp:

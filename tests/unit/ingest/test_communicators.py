@@ -46,7 +46,7 @@ def test_members_are_answered_when_the_last_has_asked() -> None:
 
 
 def test_ids_depend_on_nothing_but_the_members_calls() -> None:
-    first, second = Communicators(Timelines(8)), Communicators()
+    first, second = Communicators(Timelines(8)), Communicators(Timelines(8))
     assert world(first, [0, 1, 2]) == world(second, [0, 1, 2])
     assert world(first, [0, 1, 2]) != world(second, [0, 1, 2], b"other")
 

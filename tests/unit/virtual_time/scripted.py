@@ -14,7 +14,7 @@ from emu.contract.records import MarkerKind, NcclKind, ScopeKind
 from phantora_async.faults.pace import NO_PACES, Paces
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
-from phantora_async.virtual_time import Collective, Revised, Stop, Timeline
+from phantora_async.virtual_time import Collective, Revised, Stop, Timeline, Timelines
 
 
 class FixedNetwork:
@@ -192,9 +192,10 @@ def scripts(world_size: int) -> list[Script]:
     return [Script(rank, world_size, comm).join_world() for rank in range(world_size)]
 
 
-def new_fact_builder(world_size: int) -> FactBuilder:
+def new_fact_builder(world_size: int, timelines: Timelines | None = None) -> FactBuilder:
     with tempfile.TemporaryDirectory() as folder:
-        return FactBuilder(world_size, Costs(NoCosts(), CostTable(Path(folder) / "costs", 64)))
+        costs = Costs(NoCosts(), CostTable(Path(folder) / "costs", 64))
+        return FactBuilder(world_size, costs, timelines=timelines)
 
 
 def number(answer: bytes) -> int:
