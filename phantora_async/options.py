@@ -21,7 +21,7 @@ from phantora_async.virtual_time.speculation.policy import POLICIES
 
 HOST_MODES = ("modelled", "measured", "none")
 CLOCKS = ("exact", "optimistic")
-REPLICAS = ("each", "shared")
+REPLICAS = ("shared", "each")
 ISOLATIONS = isolation.LEVELS
 NETWORKS = isolation.NETWORKS
 STALL_TIMEOUT_S = 1800.0
@@ -108,9 +108,10 @@ class RunOptions:
         help="with --fold: ranks that play nobody, because scripts log and save there (default: %(default)s, the first "
         "and the last)",
     )  # fmt: skip
-    replicas: str = _option(
-        "each", JOB, "--replicas", choices=REPLICAS,
-        help="with --fold: simulate each rank that has no process (default), or ranks to which the same happens once",
+    replicas: str | None = _option(
+        None, JOB, "--replicas", choices=REPLICAS,
+        help="with --fold: simulate ranks to which the same happens once (shared), or each; default: shared, and each "
+        "with --trace, --reasons or faults of links",
     )  # fmt: skip
     module: bool = _option(
         False, JOB, "-m", "--module", kind=Kind.SWITCH,

@@ -60,7 +60,7 @@ class StandIn(c10d.Backend):
         return "gloo"
 
     def split(self, store: Any, places: Sequence[int], options: Any) -> StandIn | None:
-        """The group of the members at these places, as `torch.distributed.split_group` makes it from PyTorch 2.12 on."""
+        """The group of the members at these places, as `torch.distributed.split_group` makes it."""
         return type(self)(store, places.index(self.rank()), len(places)) if self.rank() in places else None
 
     # ---- meeting in the store --------------------------------------------------------------------------------------

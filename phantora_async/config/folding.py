@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from phantora_async.errors import UsageError
+from phantora_async.faults import Fault, FlappingLink, SlowLink, SlowLoader
 from phantora_async.folding import Folding, mesh_of
 from phantora_async.options import RunOptions
 
@@ -23,6 +26,28 @@ def folding_of(given: RunOptions, world_size: int) -> Folding | None:
         if is_given:
             raise UsageError(f"--fold and {option} exclude each other")
     return Folding(mesh_of(given.fold, world_size), apart_of(given.fold_apart, world_size))
+
+
+def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence[Fault]) -> bool:
+    """Are ranks to which the same happens simulated once? Raises UsageError."""
+    if folding is None:
+        if given.replicas is not None:
+            raise UsageError("--replicas needs --fold")
+        return False
+    for fault in faults:
+        if isinstance(fault, SlowLoader) and fault.rank not in folding.live:
+            raise UsageError(
+                f"fault '{fault}': rank {fault.rank} has no process", f"--fold-apart {given.fold_apart},{fault.rank}"
+            )
+    needing_each = (
+        ("--trace", given.trace is not None),
+        ("--reasons", given.reasons),
+        ("faults of links", any(isinstance(fault, SlowLink | FlappingLink) for fault in faults)),
+    )
+    needs = [name for name, is_given in needing_each if is_given]
+    if needs and given.replicas == "shared":
+        raise UsageError(f"--replicas shared and {needs[0]} exclude each other", "--replicas each simulates each rank")
+    return not needs and given.replicas != "each"
 
 
 def unchecked(folding: Folding) -> str:

@@ -12,7 +12,7 @@ from phantora_async.budget import Limits
 from phantora_async.config import launchers
 from phantora_async.config.config import Config
 from phantora_async.config.display import shown_ranks_of, ui_of
-from phantora_async.config.folding import folding_of, unchecked
+from phantora_async.config.folding import folding_of, share_timelines, unchecked
 from phantora_async.config.limits import check_waits, steps_of, until_ns_of
 from phantora_async.config.outputs import compile_cache_of, link_logs, record_of, report_of, run_dir_of
 from phantora_async.config.program import checked_module, checked_script, find_python
@@ -110,7 +110,7 @@ def resolve(options: RunOptions) -> Config:
         record=record,
         budget=budget,
         folding=folding,
-        share_timelines=given.replicas == "shared",
+        share_timelines=share_timelines(given, folding, faults),
     )
 
 

@@ -25,7 +25,7 @@ class AlikeCollectives:
         self._links: dict[tuple[object, ...], tuple[tuple[int, int], ...]] = {}
         """By members and links of a group: those of all such groups."""
         self.apart = 0
-        """Collectives of which some were complete at another instant than others."""
+        """Collectives that were complete at other instants than those which stand for them."""
         self.most_apart_ns = 0
 
     def moving(self, collective: Collective) -> tuple[int, ...]:
@@ -74,6 +74,16 @@ class AlikeCollectives:
         apart_ns = max(done_ns) - min(done_ns)
         self.apart += apart_ns > 0
         self.most_apart_ns = max(self.most_apart_ns, apart_ns)
+
+    def differing(self) -> str:
+        """What the user must know of replicas that were simulated as one, "" if they were alike."""
+        if not self.apart:
+            return ""
+        return (
+            f"--fold: {self.apart:,} collectives of replicas that were simulated as one took longer in some than in "
+            f"others, up to {self.most_apart_ns / 1e3:,.1f} µs; all were given the longest time; --replicas each "
+            "simulates each replica"
+        )
 
 
 def _members(collective: Collective) -> tuple[object, ...]:

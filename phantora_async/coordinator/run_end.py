@@ -122,6 +122,8 @@ class RunEnd:
     def outcome(self, usage: Usage, restarts: Sequence[Restart]) -> Outcome:
         """The report, and the failure with its details."""
         failure = self.failure
+        if text := self._network.alike.differing():
+            self._fact_builder.warn(0, text)
         if failure is None:
             return Outcome(None, self.report(usage, restarts, reasons=self._reasons()))
         run_dir = self._spec.run_dir

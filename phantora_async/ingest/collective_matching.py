@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from emu.contract import records
+from emu.contract.folding import CannotFold
 from emu.contract.records import NcclKind
 from phantora_async.errors import Deadlock, Mismatch, NotFoldable, ProtocolError, Side
 from phantora_async.ingest.communicators import Communicators
@@ -63,15 +64,10 @@ class CollectiveMatching:
             raise ProtocolError(rank, f"send or receive with rank {op.peer} of the {comm.label}")
         peer = comm.members[op.peer]
         ranks = (rank, peer) if op.op == NcclKind.SEND else (peer, rank)
-        if self._timelines.of(peer) != peer:
-            raise NotFoldable(
-                f"rank {rank} sends to or receives from rank {peer}, which shares the timeline of rank "
-                f"{self._timelines.of(peer)}: --replicas each simulates both"
-            )
         key = comm.id, op.seq, *ranks
         collective = self._open.get(key)
         if collective is None:
-            offsets = self._timelines.offsets(ranks)
+            offsets = self._offsets(*ranks)
             collective = self._open[key] = Collective(
                 comm, op.seq, NcclKind.SEND, op.dtype, 0, op.count, -1, ranks, offsets=offsets
             )
@@ -86,6 +82,18 @@ class CollectiveMatching:
                 ),
             )
         return key, collective
+
+    def _offsets(self, sender: int, receiver: int) -> tuple[int, ...]:
+        try:
+            alike = self._timelines.of(sender) == sender and self._timelines.of(receiver) == receiver
+            offsets = self._timelines.offsets((sender, receiver))
+        except CannotFold:
+            alike = False
+        if not alike:
+            raise NotFoldable(
+                f"rank {sender} sends to rank {receiver}, along a folded axis: --replicas each simulates both"
+            )
+        return offsets
 
     def _collective(self, rank: int, comm: Comm, op: records.NcclOp, site: int) -> tuple[_Key, Collective]:
         """A call of all members: they must agree on everything."""

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from emu.contract import records
+from emu.contract.folding import CannotFold
 from phantora_async.errors import Deadlock, Mismatch, NotFoldable, ProtocolError, Side
 from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import Comm, CommCreation
@@ -193,7 +194,11 @@ class Communicators:
             if told is None:
                 raise NotFoldable("a communicator's members are not known: --replicas each may find them")
             members = list(told.members)
-            callers, offsets = self._timelines.having(members), self._timelines.offsets(told.members)
+            callers = self._timelines.having(members)
+            try:
+                offsets = self._timelines.offsets(told.members)
+            except CannotFold as error:
+                raise NotFoldable(f"{error}: ranks that share a timeline differ in who is beside them") from None
             devices = {rank: self._device(rank, devices) for rank in members}
         place = {rank: at for at, rank in enumerate(members)}
         label = f"communicator of ranks {compact(members)}"

@@ -26,8 +26,7 @@ from phantora_async.ingest.memory_holders import HeldMemory
 from phantora_async.ingest.routing_loads import RoutingLoads
 from phantora_async.ingest.source_tables import SourceTables
 from phantora_async.ingest.uncomputed_reads import UncomputedReads
-from phantora_async.virtual_time import Timelines
-from phantora_async.virtual_time.entities import NO_MEMORY, MemoryPeaks
+from phantora_async.virtual_time import NO_MEMORY, MemoryPeaks, Timelines
 from phantora_async.virtual_time.facts import Collective, CommCreationFact, NcclKernelFact
 
 
@@ -70,8 +69,7 @@ class RankInfo:
     loaders: dict[int, records.Loader] = field(default_factory=dict)
     """What each of its data loaders has loaded."""
     sites: dict[int, Site] = field(default_factory=dict)
-    """Call sites by the numbers under which the rank announced them."""
-
+    """By the numbers under which the rank announced them."""
     trace_names: dict[int, str] = field(default_factory=dict)
     """What keys of TRACE entries stand for: a name, and sizes on a second line."""
 
@@ -101,7 +99,7 @@ class FactBuilder:
         timelines: Timelines | None = None,
     ) -> None:
         """`steps_reached`: how many of a rank's step ends virtual time has come to. `mirrored`: ranks without
-        processes: nobody waits for what they are answered. `timelines`: which ranks share one; None: each has its own.
+        processes, for whose answers nobody waits. `timelines`: None: each rank has its own.
         """
         self._mirrored = mirrored
         self._timelines = timelines = timelines or Timelines(world_size)
@@ -114,7 +112,7 @@ class FactBuilder:
         self._matching = CollectiveMatching(self.communicators, timelines)
         own = {rank: RankInfo() for rank in timelines.own}
         self.rank_info = [own[rank] for rank in timelines.of_each]
-        """By rank. Ranks that share a timeline share this."""
+        """By rank; shared by ranks that share a timeline."""
         self.warnings: dict[str, WarningCount] = {}
         """By text."""
         self.routing = RoutingLoads()
@@ -214,10 +212,7 @@ class FactBuilder:
         return answers
 
     def rank_ended(self, rank: int) -> list[Any]:
-        """The facts of a rank that ended with exit code 0 without a BYE: the same as with one.
-
-        Raises Deadlock if others wait for it.
-        """
+        """The facts of a rank that ended with exit code 0 without a BYE. Raises Deadlock if others wait for it."""
         (bye,), _ = records.decode_up(records.Bye.encode(0, 0, 0))
         assert isinstance(bye, records.Bye)
         return [self._bye(rank, bye)]

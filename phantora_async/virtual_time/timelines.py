@@ -43,6 +43,7 @@ class Timelines:
         that a fault makes different.
         """
         self.world_size = world_size
+        self._folding = folding
         self.gpus = [gpu for gpus in servers for gpu in range(gpus)]
         """By rank: its GPU on its server."""
         self._axes = () if folding is None else _alike(folding, slowed)
@@ -50,8 +51,8 @@ class Timelines:
 
     @property
     def shared(self) -> bool:
-        """Do any ranks share one?"""
-        return bool(self._axes)
+        """May ranks share one?"""
+        return self._folding is not None
 
     def of(self, rank: int) -> int:
         for axis in self._axes:
@@ -78,12 +79,13 @@ class Timelines:
     def offsets(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
         """Of groups that do the same as these ranks at the same instants: by how much each member's number is larger.
         The first is 0, for the ranks themselves. They are ranks with timelines, along the axes on which they do not
-        differ.
+        differ. Raises CannotFold if they have some coordinates of a folded axis, but not all.
         """
-        if not self._axes:
+        if self._folding is None:
             return (0,)
         known = self._offsets.get(ranks)
         if known is None:
+            self._folding.mesh.constant_axes(ranks)
             known = (0,)
             for axis in self._axes:
                 if {axis.coordinate(rank) for rank in ranks} == {axis.alike[0]}:

@@ -28,6 +28,21 @@ def test_steps_of_tensor_parallel_ranks(run: Run) -> None:
         assert folded.simulated[part] == whole.simulated[part], part
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("layout", "mesh"), [("hsdp", "dp_replicate=4,dp_shard=4"), ("tensor", "dp=4,tp=4"), ("pipeline", "dp=4,pp=4")]
+)
+def test_replicas_that_are_simulated_once(run: Run, layout: str, mesh: str) -> None:
+    """As when each is."""
+    each, shared = (
+        run("layouts.py", layout, "4", n=16, options=("--nproc-per-node", "8", "--fold", mesh, "--replicas", replicas))
+        for replicas in ("each", "shared")
+    )
+    assert each.exit_code == 0, each.output
+    assert shared.exit_code == 0, shared.output
+    assert shared.simulated | {"activity": None} == each.simulated | {"activity": None}
+
+
 def test_a_group_of_part_of_an_axis_is_refused(run: Run) -> None:
     folded = run("tensor_parallel.py", n=4, options=("--fold", "dp=4", "--fold-apart", "none"))
     assert folded.exit_code == 80, folded.output

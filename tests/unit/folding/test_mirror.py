@@ -346,6 +346,17 @@ def test_the_rank_that_comes_first_decides_what_its_role_is_told() -> None:
     assert answers.differing.states == 1
 
 
+@pytest.mark.parametrize("peer", [1, 3])
+def test_ranks_that_share_a_timeline_do_not_send_to_each_other(peer: int) -> None:
+    """Nor to a rank beside them that has one of its own."""
+    run = Run(Folding(MESH, frozenset((0,))), shared=True)
+    script = run.parts[2].script
+    script.comm = run.comm(DP, 2)
+    script.launch(script.op(NcclKind.SEND, 8, peer=peer - 1))
+    with pytest.raises(NotFoldable, match="along a folded axis: --replicas each simulates both"):
+        run.feed(2, decoded(script))
+
+
 def test_peers_of_a_folded_ring() -> None:
     """A ring along the folded axis: every rank sends to the next replica."""
     fact_builder = new_fact_builder(8)
