@@ -16,6 +16,7 @@ from emu.contract.records import NcclKind
 from netsim.collectives import load_params
 from phantora_async.coordinator.network_model import NetsimNetworkModel
 from phantora_async.errors import NotFoldable
+from phantora_async.faults.pace import NEVER, NO_PACES, Paces, slowed
 from phantora_async.folding import Folding, mesh_of
 from phantora_async.folding.answers import RoleAnswers
 from phantora_async.folding.mirrored_ranks import MirroredRanks
@@ -75,12 +76,19 @@ def taken(fact_builder: FactBuilder, rank: int, arrived: list[Any], ranks: Mirro
 class Run:
     """A run of which some ranks have processes. With ``folding`` None all have. ``shared``: ranks share timelines."""
 
-    def __init__(self, folding: Folding | None, servers: tuple[int, ...] = SERVERS, *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        folding: Folding | None,
+        servers: tuple[int, ...] = SERVERS,
+        *,
+        shared: bool = False,
+        paces: Paces = NO_PACES,
+    ) -> None:
         world = sum(servers)
         self.live = range(world) if folding is None else folding.live
         self.network = NetsimNetworkModel(TOPOLOGY, PARAMS, servers)
-        self.timelines = Timelines(world, folding if shared else None, servers)
-        self.timeline = Timeline(world, self.network, 64, timelines=self.timelines)
+        self.timelines = Timelines(world, folding if shared else None, servers, paces.hosts)
+        self.timeline = Timeline(world, self.network, 64, timelines=self.timelines, paces=paces)
         self.fact_builder = new_fact_builder(world, self.timelines)
         self.ranks = None
         self.answers = None
@@ -182,14 +190,16 @@ def test_virtual_time_is_the_same_as_with_all_processes(seed: int) -> None:
     assert Run(folding).play(write, seed + 100) == whole
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_ranks_that_share_a_timeline_have_what_each_would_have(seed: int) -> None:
-    """Of eight replicas on four servers alike, six share."""
+@pytest.mark.parametrize("slow_rank", [None, 9])
+@pytest.mark.parametrize("seed", range(6))
+def test_ranks_that_share_a_timeline_have_what_each_would_have(seed: int, slow_rank: int | None) -> None:
+    """Of eight replicas on four servers alike, six share; or five, if one of them has a slow host."""
     write, servers = program(seed), (4, 4, 4, 4)
     folding = Folding(mesh_of("dp=8,tp=2", 16), frozenset((0, 15)))
-    shared = Run(folding, servers, shared=True)
-    assert len(shared.timelines.own) == 6
-    assert shared.play(write, seed + 100) == Run(folding, servers).play(write, seed)
+    paces = NO_PACES if slow_rank is None else Paces({slow_rank: slowed([(0, NEVER, 700_000)])})
+    shared = Run(folding, servers, shared=True, paces=paces)
+    assert len(shared.timelines.own) == (6 if slow_rank is None else 8)
+    assert shared.play(write, seed + 100) == Run(folding, servers, paces=paces).play(write, seed)
     assert shared.network.alike.apart == 0
 
 
