@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from netsim import NcclSettings
 
 MOST_RANKS = 16_384
+MOST_FOLDED = 1 << 17
 
 
 def servers_of(given: RunOptions, cluster: Cluster) -> tuple[int, ...]:
@@ -30,8 +31,14 @@ def servers_of(given: RunOptions, cluster: Cluster) -> tuple[int, ...]:
     if given.world_size is not None and given.nnodes is not None:
         raise UsageError("-n and --nnodes exclude each other", "-n WORLD, or --nnodes N --nproc-per-node GPUS")
     per_server: int = given.nproc_per_node or cluster.gpus_per_server
-    if max(given.world_size or 0, (given.nnodes or 0) * per_server) > MOST_RANKS:
-        raise UsageError(f"too many ranks: at most {MOST_RANKS:,}, each of which is a process of this machine")
+    ranks = max(given.world_size or 0, (given.nnodes or 0) * per_server)
+    if ranks > MOST_FOLDED:
+        raise UsageError(f"too many ranks: at most {MOST_FOLDED:,}")
+    if ranks > MOST_RANKS and given.fold is None:
+        raise UsageError(
+            f"too many ranks: at most {MOST_RANKS:,}, each of which is a process of this machine",
+            f"--fold dp=128,tp=8 starts only those that differ, of at most {MOST_FOLDED:,} ranks",
+        )
     if per_server > cluster.gpus_per_server:
         raise UsageError(
             f"--nproc-per-node {per_server}: a server of {cluster.name} has {cluster.gpus_per_server} GPUs",
