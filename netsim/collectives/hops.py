@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from netsim.topology import Topology
 
@@ -34,8 +35,9 @@ class MembersByServer:
         return min(len(s) for s in self.servers)
 
 
-def by_server(members: Sequence[int], topology: Topology) -> MembersByServer:
-    """Group members by server."""
+@lru_cache(maxsize=1024)
+def by_server(members: tuple[int, ...], topology: Topology) -> MembersByServer:
+    """Group members by server. Raises TopologyError for one that the topology does not have."""
     found: dict[int, list[int]] = {}
     for member in members:
         found.setdefault(topology.server_of(member), []).append(member)
@@ -66,9 +68,13 @@ def rings(where: MembersByServer) -> list[Hop]:
     return hops
 
 
-def ring_open(where: MembersByServer, root: int) -> list[Hop]:
-    """Hops of a broadcast pipeline along each rail's ring; the hop that would return to the root is not made."""
-    return [hop for hop in rings(where) if hop[1] != root]
+@lru_cache(maxsize=64)
+def into(where: MembersByServer) -> dict[int, list[Hop]]:
+    """By member: the hops of ``rings`` that end there. A pipeline that begins at this member does not make them."""
+    found: dict[int, list[Hop]] = {}
+    for hop in rings(where):
+        found.setdefault(hop[1], []).append(hop)
+    return found
 
 
 def binary_tree(nodes: int) -> list[tuple[int, int]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 
 from netsim.collectives import hops, timing, transfers, tuner
-from netsim.collectives.hops import MembersByServer
+from netsim.collectives.hops import Hop, MembersByServer
 from netsim.collectives.params import Params
 from netsim.collectives.settings import NcclSettings
 from netsim.collectives.timing import Duration
 from netsim.errors import FlowError
-from netsim.simulation.groups import Group
+from netsim.simulation.groups import Group, Links, LinksLess
 from netsim.topology import Topology
 from netsim.units import MAX_BYTES, whole
 
@@ -85,12 +85,11 @@ def plan(
 
 @lru_cache(maxsize=4096)
 def _plan(call: transfers.Call, topology: Topology, params: Params, settings: NcclSettings) -> Plan:
-    for member in call.members:
-        topology.server_of(member)
+    where = hops.by_server(call.members, topology)
     if len(call.members) == 1:
         return Plan("local", "simple", 1, ceil(params.base_us["ring"][0] * 1000), ())
     if call.op in tuner.REDUCTIONS:
-        return _reduction(call, topology, params, settings)
+        return _reduction(call, where, topology, params, settings)
     groups: tuple[Group, ...] = ()
     latency_us, channels, protocol = 0.0, 0, ""
     for part in transfers.parts(call, topology, params, settings):
@@ -100,7 +99,7 @@ def _plan(call: transfers.Call, topology: Topology, params: Params, settings: Nc
     return Plan("direct", protocol, channels, round(latency_us * 1000), groups)
 
 
-def _group(duration: Duration, links: tuple[tuple[int, int], ...], share: float = 1.0) -> tuple[Group, ...]:
+def _group(duration: Duration, links: Links, share: float = 1.0) -> tuple[Group, ...]:
     """The bytes on the wire, at the rate that they have alone; ``share`` of both for one of several equal rings."""
     if duration.wire_nbytes <= 0:
         return ()
@@ -108,7 +107,7 @@ def _group(duration: Duration, links: tuple[tuple[int, int], ...], share: float 
 
 
 @lru_cache(maxsize=1024)
-def _links(shape: str, where: MembersByServer, topology: Topology, root: int) -> tuple[tuple[int, int], ...]:
+def _links(shape: str, where: MembersByServer, topology: Topology) -> tuple[tuple[int, int], ...]:
     """Weighted links of an algorithm's hops: they do not depend on the bytes, and the same tuple serves all sizes."""
     match shape:
         case "ring":
@@ -119,23 +118,37 @@ def _links(shape: str, where: MembersByServer, topology: Topology, root: int) ->
             made = hops.trees(where)
         case "heads":
             made = hops.heads(where)
-        case "broadcast":
-            made = hops.ring_open(where, root)
         case _:
-            made = [(dst, src) for src, dst in hops.ring_open(where, root)]
+            made = _back(hops.rings(where))
     return hops.weights(made, topology)
 
 
-def _reduction(call: transfers.Call, topology: Topology, params: Params, settings: NcclSettings) -> Plan:
-    op, nbytes, root, server = call.op, call.nbytes, call.members[call.root], topology.server
-    where = hops.by_server(call.members, topology)
+def _opened(op: str, where: MembersByServer, topology: Topology, root: int) -> LinksLess:
+    """Links of a pipeline from the root along each rail's ring (broadcast), or along it back to the root (reduce).
+
+    With another root the rings are the same, opened elsewhere: all roots share them.
+    """
+    open_hops = hops.into(where)[root]
+    if op == "broadcast":
+        return LinksLess(_links("ring", where, topology), hops.weights(open_hops, topology))
+    return LinksLess(_links("ring back", where, topology), hops.weights(_back(open_hops), topology))
+
+
+def _back(made: Iterable[Hop]) -> list[Hop]:
+    return [(dst, src) for src, dst in made]
+
+
+def _reduction(
+    call: transfers.Call, where: MembersByServer, topology: Topology, params: Params, settings: NcclSettings
+) -> Plan:
+    op, nbytes, server = call.op, call.nbytes, topology.server
     choice = tuner.choose(op, nbytes, where, server, params, settings)
     rings = where.rails if where.nodes > 1 else 1
     if choice.algorithm == "tree":
         duration = timing.tree(nbytes, where, server, choice, params)
         # A tree hop carries half the buffer of its rail.
         share = nbytes / (2 * rings) / duration.wire_nbytes if duration.wire_nbytes else 0.0
-        groups = _group(duration, _links("tree", where, topology, root), share)
+        groups = _group(duration, _links("tree", where, topology), share)
     elif choice.algorithm in ("nvls", "nvls_tree"):
         duration = timing.multicast(op, nbytes, where, choice)
         groups = _multicast_groups(op, nbytes, where, topology, duration)
@@ -144,8 +157,11 @@ def _reduction(call: transfers.Call, topology: Topology, params: Params, setting
             duration = timing.logarithmic(op, nbytes, where, choice)
         else:
             duration = timing.ring(op, nbytes, where, server, choice, params)
-        shape = op if op in ("broadcast", "reduce") else "ring"
-        groups = _group(duration, _links(shape, where, topology, root), 1 / rings)
+        if op in ("broadcast", "reduce"):
+            links: Links = _opened(op, where, topology, call.members[call.root])
+        else:
+            links = _links("ring", where, topology)
+        groups = _group(duration, links, 1 / rings)
     return Plan(choice.algorithm, choice.protocol, choice.channels, round(duration.latency_us * 1000), groups)
 
 
@@ -159,9 +175,9 @@ def _multicast_groups(
     for n in sorted({len(server) for server in where.servers} - {1}):
         alike = MembersByServer(tuple(server for server in where.servers if len(server) == n))
         through = nbytes * (n + 1) / n if op == "all_reduce" else float(nbytes)
-        links = _links("servers", alike, topology, alike.servers[0][0])
+        links = _links("servers", alike, topology)
         groups += _group(Duration(0.0, duration.moving_us, through), links)
     if where.nodes > 1:
-        links = _links("heads", where, topology, where.servers[0][0])
+        links = _links("heads", where, topology)
         groups += _group(Duration(0.0, duration.moving_us, nbytes / (2 * where.rails)), links)
     return tuple(groups)

@@ -35,6 +35,22 @@ def encode(links: Sequence[tuple[int, int]], path: int = 0) -> Hops:
     )
 
 
+def without(hops: Hops, less: Sequence[tuple[int, int]]) -> Hops | None:
+    """Hops of one path, in the order of their links, less weights of some of them; None if they have less."""
+    links, weights = np.frombuffer(hops.links, np.int32), np.frombuffer(hops.weights, np.int32).copy()
+    found = np.searchsorted(links, [link for link, _ in less])
+    if any(place == len(links) or links[place] != link for place, (link, _) in zip(found, less, strict=True)):
+        return None
+    np.subtract.at(weights, found, [weight for _, weight in less])
+    if weights.min(initial=0) < 0:
+        return None
+    kept = weights > 0
+    count = int(np.count_nonzero(kept))
+    if count == len(links):
+        return Hops(count, hops.links, weights.tobytes(), hops.paths)
+    return Hops(count, links[kept].tobytes(), weights[kept].tobytes(), hops.paths[: 4 * count])
+
+
 def join(parts: Sequence[Hops]) -> Hops:
     """Hops of several paths of one flow."""
     return Hops(

@@ -24,8 +24,8 @@ from sortedcontainers import SortedList
 
 from netsim.errors import CommittedError, FlowError
 from netsim.simulation.arguments import check_nbytes
-from netsim.simulation.groups import Changes, Group
-from netsim.simulation.network import FlowId, FlowSegment, Links
+from netsim.simulation.groups import Changes, Group, Links
+from netsim.simulation.network import FlowId, FlowSegment
 from netsim.simulation.routed import FlowPaths, PathFrom, RoutedNetwork, SentFlow, links_of, merge
 from netsim.topology import LinkPath, Topology, ecmp
 from netsim.units import MAX_NS, ticks_from_ns, whole

@@ -13,7 +13,7 @@ from netsim.errors import CommittedError, FlowError, SpecError, TopologyError
 from netsim.native import core
 from netsim.simulation.arguments import check_nbytes, column
 from netsim.simulation.changing import ChangingValue
-from netsim.simulation.groups import Changes, Group, Moved
+from netsim.simulation.groups import Changes, Group, Links, LinksLess, Moved
 from netsim.topology import Topology
 from netsim.units import (
     MAX_BYTES,
@@ -29,10 +29,9 @@ from netsim.units import (
 )
 
 FlowId = int
-Links = tuple[tuple[int, int], ...]
-"""(link, weight) pairs."""
 
-_ENCODED_MOST = 4096
+_ENCODED_MOST, _ENCODED_LINKS = 4096, 1 << 20
+"""So many groups' links, and so many links altogether, are kept as the core reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,8 @@ class Network:
         self._gbps: dict[int, ChangingValue] = {}
         # By the core's number of a path: the links of that path.
         self._links: dict[FlowId, list[Links]] = {}
-        self._encoded: dict[int, tuple[Any, core.Hops]] = {}
+        self._encoded: dict[int, tuple[Links, core.Hops]] = {}
+        self._encoded_links = 0
         self._now = 0
         self._horizon = 0
         self._played_bytes = 0
@@ -288,21 +288,31 @@ class Network:
             raise FlowError(f"flow {key!r}: negative latency ({group.latency_ns} ns)")
         if group.cap_gbps is not None and not MIN_GBPS <= group.cap_gbps <= MAX_GBPS:
             raise FlowError(f"flow {key!r}: cap {group.cap_gbps} Gb/s is not in [{MIN_GBPS:g}, {MAX_GBPS}]")
+        if not isinstance(group.links, LinksLess):
+            return self._encode(group.links, key)
+        hops = core.without(self._encode(group.links.shared, key), group.links.less)
+        if hops is None:
+            raise FlowError(f"flow {key!r}: it lacks links that the others do not have: {group.links.less[:8]}")
+        return hops
+
+    def _encode(self, links: Links, key: Any) -> core.Hops:
         # Plans are made once and used often: the same tuple of links need not be read again.
-        known = self._encoded.get(id(group.links))
+        known = self._encoded.get(id(links))
         if known is not None:
             return known[1]
         merged: dict[int, int] = {}
-        for link, weight in group.links:
+        for link, weight in links:
             if not 0 <= whole(link, "link") < len(self.topology.links):
                 raise FlowError(f"flow {key!r}: unknown link {link}")
             if not 0 < whole(weight, "weight") < 1 << 20:
                 raise FlowError(f"flow {key!r}: link {self.topology.links[link].name} has weight {weight}")
             merged[link] = merged.get(link, 0) + weight
         hops = core.encode(sorted(merged.items()))
-        if len(self._encoded) >= _ENCODED_MOST:
+        if len(self._encoded) >= _ENCODED_MOST or self._encoded_links >= _ENCODED_LINKS:
             self._encoded.clear()
-        self._encoded[id(group.links)] = (group.links, hops)
+            self._encoded_links = 0
+        self._encoded[id(links)] = links, hops
+        self._encoded_links += len(links)
         return hops
 
     def _check_link(self, link: int) -> None:

@@ -15,8 +15,8 @@ from netsim.errors import FlowError
 from netsim.native import core
 from netsim.simulation.arguments import check_nbytes
 from netsim.simulation.changing import ChangingValue
-from netsim.simulation.groups import Changes, Moved
-from netsim.simulation.network import Choice, FlowId, Links, Network
+from netsim.simulation.groups import Changes, Links, Moved
+from netsim.simulation.network import Choice, FlowId, Network
 from netsim.topology import LinkPath, Topology, ecmp
 from netsim.units import MAX_LATENCY_NS, ticks_from_ns, whole
 

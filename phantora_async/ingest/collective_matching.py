@@ -17,7 +17,7 @@ from phantora_async.virtual_time import Timelines
 from phantora_async.virtual_time.facts import DTYPE_NAMES, DTYPE_NBYTES, PAIRWISE, Collective, Comm
 from phantora_async.wording import named
 
-_OPS = frozenset(NcclKind)
+_OPS, _PAIRWISE = frozenset(map(int, NcclKind)), frozenset(map(int, PAIRWISE))
 
 
 _Key = tuple[int, int] | tuple[int, int, int, int]
@@ -44,7 +44,7 @@ class CollectiveMatching:
         comm = self._communicators.of(rank, op.comm)
         if op.op not in _OPS or not 0 <= op.dtype < len(DTYPE_NBYTES):
             raise ProtocolError(rank, f"NCCL_OP {op.op} with dtype {op.dtype}")
-        if op.op in PAIRWISE:
+        if op.op in _PAIRWISE:
             key, collective = self._pair(rank, comm, op, site)
         else:
             key, collective = self._collective(rank, comm, op, site)
@@ -152,12 +152,12 @@ class CollectiveMatching:
 
 
 def _agrees(collective: Collective, op: records.NcclOp) -> bool:
-    return (collective.op, collective.dtype, collective.redop, collective.count, collective.root) == (
-        op.op,
-        op.dtype,
-        op.redop,
-        op.count,
-        op.peer,
+    return (
+        collective.op == op.op
+        and collective.root == op.peer
+        and collective.count == op.count
+        and collective.dtype == op.dtype
+        and collective.redop == op.redop
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -58,11 +59,18 @@ class Told(NamedTuple):
 class _PendingInit:
     """A communicator that not all members have asked for."""
 
-    __slots__ = ("asked", "creation")
+    __slots__ = ("asked", "by_place", "by_rank", "creation")
 
     def __init__(self, nranks: int, callers: int) -> None:
         self.creation = CommCreation(f"a communicator of {nranks} ranks", callers)
         self.asked: list[_Init] = []
+        self.by_place: dict[int, int] = {}
+        """Which of ``asked`` claims the place."""
+        self.by_rank: dict[int, int] = {}
+
+    def add(self, rank: int, ask: records.CommInit) -> None:
+        self.by_place[ask.rank] = self.by_rank[rank] = len(self.asked)
+        self.asked.append(_Init(rank, ask))
 
 
 class _PendingSplit:
@@ -123,7 +131,8 @@ class Communicators:
             callers = self._timelines.having(told.members) if told is not None else range(ask.nranks)
             pending = self._inits[key] = _PendingInit(ask.nranks, len(callers))
         _check_agreement(pending, rank, ask)
-        pending.asked.append(_Init(rank, ask))
+        # In folded runs the rest of the payload has all members, which each member would keep.
+        pending.add(rank, ask._replace(payload=unique))
         _join(pending.creation, rank, ask.site)
         if len(pending.asked) < pending.creation.size:
             return Created(pending.creation, [])
@@ -251,13 +260,18 @@ class Communicators:
 def told_members(ask: records.CommInit | records.CommSplit) -> Told | None:
     """What the question says of the members; None if nothing, as in runs that are not folded."""
     if isinstance(ask, records.CommInit):
-        told = ask.payload[UNIQUE_ID_NBYTES:]
-        ranks = memoryview(told[: len(told) // 4 * 4]).cast("I")
-        return Told(True, tuple(ranks[: ask.nranks])) if len(ranks) >= ask.nranks else None
+        ranks = _ranks(ask.payload[UNIQUE_ID_NBYTES:])
+        return Told(True, ranks[: ask.nranks]) if len(ranks) >= ask.nranks else None
     if not ask.payload:
         return None
-    each_its_own, count, *ranks_of_part = memoryview(ask.payload[: len(ask.payload) // 4 * 4]).cast("I")
-    return Told(bool(each_its_own), tuple(ranks_of_part[:count]))
+    each_its_own, count = _ranks(ask.payload[:8])
+    return Told(bool(each_its_own), _ranks(ask.payload[8:])[:count])
+
+
+@lru_cache(maxsize=256)
+def _ranks(told: bytes) -> tuple[int, ...]:
+    """One object for all members of a communicator that say so."""
+    return tuple(memoryview(told[: len(told) // 4 * 4]).cast("I"))
 
 
 def _colors_of_parts(asked: Sequence[_Split]) -> dict[tuple[int, ...], int]:
@@ -284,7 +298,11 @@ def _join(creation: CommCreation, rank: int, site: int) -> None:
 
 def _check_agreement(pending: _PendingInit, rank: int, ask: records.CommInit) -> None:
     """Raises Mismatch if a member that has asked before claims the same place or another size."""
-    for other, theirs in pending.asked:
+    if not pending.asked:
+        return
+    # Those before agree with each other: about the size it is enough to ask the first.
+    found = {0, pending.by_place.get(ask.rank, 0), pending.by_rank.get(rank, 0)}
+    for other, theirs in (pending.asked[number] for number in sorted(found)):
         if theirs.rank == ask.rank or other == rank:
             raise Mismatch(
                 f"ranks {other} and {rank} both joined {pending.creation.label} as its rank {ask.rank}",

@@ -8,7 +8,7 @@ A member may know some bytes of its input alone: then it is known of each byte o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +65,7 @@ class _Pending:
         self.missing = 0
         """Inputs that were announced and have not arrived."""
         self.scales: dict[int, float] = {}
+        """Of a PREMULSUM."""
         self.tokens: dict[int, int] = {}
         """Members that wait for an output, and how they identify it."""
         self.partly = False
@@ -82,11 +83,13 @@ class DataExchange:
     """Collects the inputs of each collective.
 
     A member's place is its rank in the communicator; of a send with its receive, 0 is the sender and 1 the receiver.
+    `mirrored` ranks have no process that waits for outputs.
     """
 
-    def __init__(self, timelines: Timelines) -> None:
+    def __init__(self, timelines: Timelines, mirrored: Container[int] = ()) -> None:
         """A rank that shares a timeline gives what the rank gives that has it."""
         self._timelines = timelines
+        self._mirrored = mirrored
         self._roots = SharedRoots(timelines)
         self._pending: dict[Collective, _Pending] = {}
         self._announced: dict[_Announced, _Input] = {}
@@ -106,15 +109,18 @@ class DataExchange:
             if not op.token and not op.data_nbytes and turn is None:
                 return []
             pending = self._pending[collective] = _Pending()
-        place = int(op.op == NcclKind.RECV) if collective.op == NcclKind.SEND else collective.comm.rank_of[rank]
-        if op.data_nbytes == FOLLOWS:
-            pending.missing += 1
-            self._announced[_Announced(rank, op.comm, op.seq, op.op, op.peer)] = _Input(collective, place)
-        elif data:
-            pending.inputs[place] = data
-        pending.scales[place] = op.scale
-        if op.token:
-            pending.tokens[place] = op.token
+        waits = op.token and rank not in self._mirrored
+        if waits or op.data_nbytes or op.redop == PREMULSUM:
+            place = int(op.op == NcclKind.RECV) if collective.op == NcclKind.SEND else collective.comm.rank_of[rank]
+            if op.data_nbytes == FOLLOWS:
+                pending.missing += 1
+                self._announced[_Announced(rank, op.comm, op.seq, op.op, op.peer)] = _Input(collective, place)
+            elif data:
+                pending.inputs[place] = data
+            if op.redop == PREMULSUM:
+                pending.scales[place] = op.scale
+            if waits:
+                pending.tokens[place] = op.token
         if turn is not None and turn.data:
             pending.inputs[collective.root] = turn.data
         elif turn is not None and turn.record is not None:
@@ -160,14 +166,11 @@ class DataExchange:
         places = sorted(pending.tokens)
         if pending.partly:
             return _partly_known(collective, pending, places)
-        unknown = any(
-            place not in pending.inputs and _input_nbytes(collective, place) for place in range(len(collective.ranks))
-        )
+        unknown = any(place not in pending.inputs and _input_nbytes(collective, place) for place in _givers(collective))
         if unknown:
             pending.assume(ASSUMED)
         if pending.inputs and places and not (unknown and collective.dtype >= _FIRST_FLOAT):
-            scales = [pending.scales.get(place, 1.0) for place in range(len(collective.ranks))]
-            outputs = _outputs(collective, _inputs(collective, pending.inputs), scales, places)
+            outputs = _outputs(collective, _inputs(collective, pending.inputs), _scales(collective, pending), places)
         else:
             outputs = [b""] * len(places)
         return [
@@ -190,8 +193,7 @@ class DataExchange:
 def _partly_known(collective: Collective, pending: _Pending, places: Sequence[int]) -> Answers:
     """The outputs, each with what is known of its bytes."""
     given = {place: pending.masks.get(place, b"\1" * len(data)) for place, data in pending.inputs.items()}
-    scales = [pending.scales.get(place, 1.0) for place in range(len(collective.ranks))]
-    outputs = _outputs(collective, _inputs(collective, pending.inputs), scales, places)
+    outputs = _outputs(collective, _inputs(collective, pending.inputs), _scales(collective, pending), places)
     known = _known_outputs(collective, _inputs(collective, given), places)
     answers = []
     for place, output, mask in zip(places, outputs, known, strict=True):
@@ -209,7 +211,7 @@ def _partly_known(collective: Collective, pending: _Pending, places: Sequence[in
 def _known_outputs(collective: Collective, masks: Sequence[bytes], places: Sequence[int]) -> list[bytes]:
     """An element of a reduction is known if it is on all members."""
     if collective.op not in (NcclKind.ALL_REDUCE, NcclKind.REDUCE, NcclKind.REDUCE_SCATTER):
-        return _outputs(collective, masks, [1.0] * len(masks), places)
+        return _outputs(collective, masks, (), places)
     width = DTYPE_NBYTES[collective.dtype]
     everywhere = np.minimum.reduce([np.frombuffer(mask, np.uint8).reshape(-1, width) for mask in masks]).min(1)
     whole = np.repeat(everywhere, width).tobytes()
@@ -236,23 +238,37 @@ def _packed(mask: bytes) -> bytes:
 
 def _inputs(collective: Collective, given: dict[int, bytes]) -> list[bytes]:
     """Every member's input, zeros where it sent none. Raises ProtocolError for one of a wrong size."""
-    inputs = []
-    for place, rank in enumerate(collective.ranks):
+    inputs = [b""] * len(collective.ranks)
+    for place, data in sorted(given.items()):
         nbytes = _input_nbytes(collective, place)
-        data = given.get(place, b"")
         if data and len(data) != nbytes:
-            raise ProtocolError(rank, f"{len(data)} bytes of input for {collective.describe()}, expected {nbytes}")
-        inputs.append(data or bytes(nbytes))
+            what = f"{len(data)} bytes of input for {collective.describe()}, expected {nbytes}"
+            raise ProtocolError(collective.ranks[place], what)
+        inputs[place] = data
+    for place in _givers(collective):
+        inputs[place] = inputs[place] or bytes(_input_nbytes(collective, place))
     return inputs
+
+
+def _givers(collective: Collective) -> Sequence[int]:
+    """The places that may have an input. One may be all of many: an all-gather can be made of as many broadcasts."""
+    if collective.op in (NcclKind.BROADCAST, NcclKind.SCATTER):
+        return (collective.root,)
+    return (0,) if collective.op == NcclKind.SEND else range(len(collective.ranks))
+
+
+def _scales(collective: Collective, pending: _Pending) -> Sequence[float]:
+    """By place; none if the collective has no use for them."""
+    if collective.redop != PREMULSUM:
+        return ()
+    return [pending.scales.get(place, 1.0) for place in range(len(collective.ranks))]
 
 
 def _input_nbytes(collective: Collective, place: int) -> int:
     """Bytes that a member's send buffer holds."""
     op, nbytes = collective.op, collective.nbytes
-    if op in (NcclKind.BROADCAST, NcclKind.SCATTER) and place != collective.root:
+    if op in (NcclKind.BROADCAST, NcclKind.SCATTER, NcclKind.SEND) and place not in _givers(collective):
         return 0
-    if op == NcclKind.SEND:
-        return nbytes if place == 0 else 0
     if op in (NcclKind.REDUCE_SCATTER, NcclKind.ALL_TO_ALL, NcclKind.SCATTER):
         return nbytes * len(collective.ranks)
     return nbytes

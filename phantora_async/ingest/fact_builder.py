@@ -106,7 +106,7 @@ class FactBuilder:
         self._world_size = world_size
         self._steps_reached = steps_reached
         self.costs = costs
-        self._exchange = DataExchange(timelines)
+        self._exchange = DataExchange(timelines, self._mirrored)
         self.communicators = Communicators(timelines)
         self._sources = SourceTables(self.communicators, timelines)
         self._matching = CollectiveMatching(self.communicators, timelines)
@@ -192,7 +192,7 @@ class FactBuilder:
 
     def restart(self, ranks: Iterable[int], steps: int) -> None:
         """These ranks start again, after so many steps; all processes have ended."""
-        self._exchange = DataExchange(self._timelines)
+        self._exchange = DataExchange(self._timelines, self._mirrored)
         self._sources = SourceTables(self.communicators, self._timelines)
         self.communicators.restart()
         self._matching.restart(ranks)
@@ -336,8 +336,8 @@ class FactBuilder:
                     raise ProtocolError(rank, f"NCCL_LAUNCH without the {op.data_nbytes} bytes it announces")
                 start += op.data_nbytes + (-op.data_nbytes % 8)
             self._answers += self._exchange.join(rank, collective, op, data)
-            self._answers += self._sources.made(rank, op)
             collectives.append(collective)
+        self._answers += self._sources.made(rank, ops)
         if {NcclKind.SEND, NcclKind.RECV} <= {op.op for op in ops}:
             for collective in collectives:
                 collective.exchange = True

@@ -7,6 +7,7 @@ output is answered once those that give it have made the call.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from emu.contract import records
@@ -64,16 +65,16 @@ class SourceTables:
             return []
         return [answer for asked in self._late.pop(call, ()) for answer in self.ask(asked.rank, asked.question)]
 
-    def made(self, rank: int, op: records.NcclOp) -> Answers:
-        """A rank has made a call. Returns answers that waited for it."""
-        if op.op == NcclKind.RECV:
-            return []
-        who = (op.comm, rank, op.peer if op.op == NcclKind.SEND else -1)
-        self._made[who] += 1
-        waiting = self._asked.pop(who, None)
-        if waiting is None:
-            return []
-        return [answer for asked in waiting for answer in self.ask(asked.rank, asked.question)]
+    def made(self, rank: int, ops: Iterable[records.NcclOp]) -> Answers:
+        """A rank has made these calls. Returns answers that waited for them."""
+        answers: Answers = []
+        calls = Counter((op.comm, op.peer if op.op == NcclKind.SEND else -1) for op in ops if op.op != NcclKind.RECV)
+        for (comm, receiver), count in calls.items():
+            who = comm, rank, receiver
+            self._made[who] += count
+            for asked in self._asked.pop(who, ()):
+                answers += self.ask(asked.rank, asked.question)
+        return answers
 
     def ask(self, rank: int, question: records.SourcesOf) -> Answers:
         """A rank wants to know the sources of a member's output. Raises ProtocolError."""

@@ -14,6 +14,8 @@ from netsim.collectives import Plan
 from phantora_async.over_time.samples import SHORT_NS
 
 MOST_PENDING = 50_000
+"""Entries, and ``MOST_PENDING_LINKS`` links of them, that wait to be added up."""
+MOST_PENDING_LINKS = 1 << 20
 
 Links = Sequence[tuple[int, int]]
 """Links of a group, and how many of its hops each carries."""
@@ -46,6 +48,8 @@ class LinkTraffic:
         """Bytes of a hop, by the identity of its group's links and by part of time."""
         self._links: dict[int, Links] = {}
         """By identity: those of ``_pending``. They stay alive here."""
+        self._kept_links = 0
+        """In ``_links``."""
         self._place_of: dict[int, int] = {}
         """By link."""
         self._nbytes = np.zeros((parts, 0), np.int64)
@@ -57,15 +61,18 @@ class LinkTraffic:
         width_ns, pending = self._width_ns, self._pending
         first, last = start_ns // width_ns, (done_ns - 1) // width_ns
         for group in carried.plan.groups:
-            number = id(group.links)
-            self._links[number] = group.links
-            before = 0
-            for part in range(first, last + 1):
-                until_ns = min((part + 1) * width_ns, done_ns)
-                upto = group.nbytes * (until_ns - start_ns) // (done_ns - start_ns)
-                pending[number, part] = pending.get((number, part), 0) + upto - before
-                before = upto
-        if len(pending) > MOST_PENDING:
+            for links, sign in group.summands:
+                number = id(links)
+                if number not in self._links:
+                    self._links[number] = links
+                    self._kept_links += len(links)
+                before = 0
+                for part in range(first, last + 1):
+                    until_ns = min((part + 1) * width_ns, done_ns)
+                    upto = group.nbytes * (until_ns - start_ns) // (done_ns - start_ns)
+                    pending[number, part] = pending.get((number, part), 0) + sign * (upto - before)
+                    before = upto
+        if len(pending) > MOST_PENDING or self._kept_links > MOST_PENDING_LINKS:
             self._settle()
 
     def _widen(self, until_ns: int) -> None:
@@ -93,6 +100,7 @@ class LinkTraffic:
             self._nbytes[part, places] += nbytes * times
         self._pending.clear()
         self._links.clear()
+        self._kept_links = 0
 
     def traffic(self, more: Iterable[Carried] = ()) -> Traffic:
         """The sums, and those of `more`, which are not added for good."""
@@ -101,5 +109,7 @@ class LinkTraffic:
         for carried in more:
             copied.add(carried)
         copied._settle()
-        links = sorted(copied._place_of)
+        # Hops that a group lacks may have been all that its shared links have on a link.
+        used = np.logical_or.reduce(copied._nbytes, axis=0)
+        links = sorted(link for link, place in copied._place_of.items() if used[place])
         return Traffic(copied._width_ns, links, copied._nbytes[:, [copied._place_of[link] for link in links]])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from struct import pack
+
 import pytest
 
 from emu.contract import records
 from phantora_async.errors import Deadlock, Mismatch
-from phantora_async.ingest.communicators import Answers, Communicators
+from phantora_async.ingest.communicators import Answers, Communicators, told_members
 from phantora_async.virtual_time import Timelines
 
 
@@ -87,6 +89,24 @@ def test_two_that_claim_one_place() -> None:
     communicators.init(0, init(0, 0, 2))
     with pytest.raises(Mismatch, match="ranks 0 and 1 both joined a communicator of 2 ranks as its rank 0"):
         communicators.init(1, init(1, 0, 2))
+
+
+@pytest.mark.parametrize(("rank", "place", "other"), [(7, 2, 6), (6, 3, 6), (5, 2, 5)])
+def test_the_first_of_many_that_contradicts_is_named(rank: int, place: int, other: int) -> None:
+    communicators = Communicators(Timelines(8))
+    for asked, its in ((4, 0), (5, 1), (6, 2)):
+        communicators.init(asked, init(asked, its, 4))
+    with pytest.raises(Mismatch, match=f"ranks {other} and {rank} both joined .* as its rank {place}"):
+        communicators.init(rank, init(rank, place, 4))
+
+
+def test_members_that_all_are_told_are_kept_once() -> None:
+    asked = [init(rank, rank, 300)._replace(payload=bytes(128) + pack("<300I", *range(300))) for rank in (0, 1)]
+    first, second = (told_members(ask) for ask in asked)
+    assert first is not None
+    assert second is not None
+    assert first.members == tuple(range(300))
+    assert first.members is second.members
 
 
 def test_two_that_disagree_about_the_size() -> None:

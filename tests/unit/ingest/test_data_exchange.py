@@ -49,6 +49,23 @@ def run(
     return outputs
 
 
+def test_mirrored_ranks_give_their_inputs_and_are_not_answered() -> None:
+    comm, exchange = comm_of(3), DataExchange(Timelines(32), {11, 12})
+    for seq, (op, root, sent, output) in enumerate(
+        (
+            (NcclKind.BROADCAST, 1, [b"", b"b", b""], b"b"),
+            (NcclKind.ALL_GATHER, 0, [b"a", b"b", b"c"], b"abc"),
+            (NcclKind.ALL_REDUCE, 0, [b"\1", b"\2", b"\4"], b"\7"),
+        )
+    ):
+        collective, answers = Collective(comm, seq, op, U8, SUM, 1, root, comm.members), []
+        for rank, data in zip(comm.members, sent, strict=True):
+            collective.joined.append(rank)
+            call = records.NcclOp(5, seq, op, U8, SUM, root, 1, 100 + rank, len(data), 1.0)
+            answers += exchange.join(rank, collective, call, data)
+        assert answers == [(10, records.Data.encode(110, 110, 0, payload=output))]
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_each_collective_moves_what_it_should(order: int) -> None:
     a, b = b"AAAAaaaa", b"BBBBbbbb"

@@ -9,6 +9,8 @@ import pytest
 import netsim
 from netsim import FlowError, Network, SpecError, Topology
 from netsim.collectives import NcclSettings, Plan, hops, load_params, plan
+from netsim.native import core
+from netsim.simulation.groups import LinksLess
 
 HOPPER = load_params("hopper")
 CLUSTERS = Path(__file__).parents[3] / "profiles" / "clusters"
@@ -95,6 +97,25 @@ def test_multi_node_rings_use_every_rail_once_per_server() -> None:
     nics = {topology.links[link].name: weight for link, weight in group.links if "/nic" in topology.links[link].name}
     assert len(nics) == 3 * 8 * 2
     assert set(nics.values()) == {1}
+
+
+@pytest.mark.parametrize("cluster", ["dgx-h100", "dgx-a100", "pcie-h100"])
+@pytest.mark.parametrize("op", ["broadcast", "reduce"])
+def test_a_rooted_collective_takes_its_rings_without_the_hops_that_would_close_them(op: str, cluster: str) -> None:
+    topology = netsim.load(CLUSTERS / f"{cluster}.toml", 3)
+    gpus = topology.server.gpus
+    shared = set()
+    for members in (range(gpus), range(3 * gpus), [2, 0, gpus, gpus + 3, gpus + 1, 2 * gpus + 1]):
+        where = hops.by_server(tuple(members), topology)
+        for root, endpoint in enumerate(members):
+            (group,) = plan(op, 1 << 28, members, topology, HOPPER, root=root).groups
+            opened = [hop if op == "broadcast" else hop[::-1] for hop in hops.rings(where) if hop[1] != endpoint]
+            assert tuple(group.links) == hops.weights(opened, topology)
+            assert isinstance(group.links, LinksLess)
+            as_read = core.without(core.encode(group.links.shared), group.links.less)
+            assert as_read == core.encode(tuple(group.links))
+            shared.add(id(group.links.shared))
+    assert len(shared) == 3
 
 
 @pytest.mark.parametrize("nodes", range(2, 40))

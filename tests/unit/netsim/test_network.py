@@ -6,6 +6,7 @@ import pytest
 
 import netsim
 from netsim import Group, Moved
+from netsim.simulation.groups import LinksLess
 
 
 class _NoRoutes:
@@ -44,6 +45,22 @@ def test_zero_bytes_and_no_links_complete_at_the_start() -> None:
     a = net.add(_flow(0, 0), 7, "a").flow
     b = net.add(_flow(100), 9, "b").flow
     assert net.advance(10) == [(7, a), (9, b)]
+
+
+def test_a_group_that_lacks_hops_of_shared_links_moves_as_one_that_is_given_its_own() -> None:
+    shared = ((0, 1), (1, 3), (2, 2))
+    ends = []
+    for links in (LinksLess(shared, ((0, 1), (1, 2))), ((1, 1), (2, 2))):
+        net = _net(8, 8, 8)
+        a = net.add(Group(1000, links), 0, "a").flow
+        b = net.add(_flow(1000, 1), 0, "b").flow
+        c = net.add(_flow(1000, 0), 0, "c").flow
+        ends.append((net.advance(10_000), net.segments(a)))
+        assert [net.completion_ns(flow) for flow in (a, b, c)] == [2000, 2000, 1000]
+    assert ends[0] == ends[1]
+    for less in (((3, 1),), ((0, 2),)):
+        with pytest.raises(netsim.FlowError, match="lacks links"):
+            _net(8, 8, 8, 8).add(Group(1, LinksLess(shared, less)), 0, "a")
 
 
 def test_impossible_flows_leave_the_state_unchanged() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import weakref
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 import netsim
 from netsim import Group
 from netsim.collectives import Plan
+from netsim.simulation.groups import LinksLess
 from phantora_async.over_time import (
     Activity,
     Carried,
@@ -20,6 +23,7 @@ from phantora_async.over_time import (
     MemoryChange,
     Samples,
     activity_document,
+    link_traffic,
     links_document,
     memory_at,
     parts_for,
@@ -139,15 +143,24 @@ def test_memory_is_that_of_all_devices_together() -> None:
     assert memory_at(None, 100, 150).tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
-def carried(links: tuple[tuple[int, int], ...], nbytes: int, start_ns: int, done_ns: int) -> Carried:
+def carried(links: Sequence[tuple[int, int]], nbytes: int, start_ns: int, done_ns: int) -> Carried:
     return Carried(Plan("ring", "simple", 1, 0, (Group(nbytes, links),)), start_ns, done_ns)
 
 
-_LINKS = st.sampled_from([((0, 1), (1, 1)), ((1, 2),), ((2, 1), (2, 1), (5, 3))])
+_SHARED = (0, 1), (1, 3), (7, 2)
+_LINKS = st.sampled_from(
+    [
+        ((0, 1), (1, 1)),
+        ((1, 2),),
+        ((2, 1), (2, 1), (5, 3)),
+        LinksLess(_SHARED, ((7, 2),)),
+        LinksLess(_SHARED, ((1, 2),)),
+    ]
+)
 _TRAFFIC = st.lists(
     st.builds(
         lambda links, nbytes, start_ns, for_ns: carried(links, nbytes, start_ns, start_ns + for_ns),
-        _LINKS, st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**8),
+        _LINKS, st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**8),
     ),
     max_size=30,
 )  # fmt: skip
@@ -166,12 +179,31 @@ def test_sums_of_links_do_not_depend_on_the_order(traffic: list[Carried], seed: 
     found, again = one.traffic(), other.traffic(traffic[cut:])
     assert (found.width_ns, list(found.links)) == (again.width_ns, list(again.links))
     assert np.array_equal(found.nbytes, again.nbytes)
+    assert set(found.links) == {link for it in traffic for group in it.plan.groups for link, _ in group.links}
     whole = dict.fromkeys(found.links, 0)
     for it in traffic:
         for group in it.plan.groups:
             for link, weight in group.links:
                 whole[link] += group.nbytes * weight
     assert dict(zip(found.links, found.nbytes.sum(0).tolist(), strict=True)) == whole
+
+
+def test_links_that_wait_to_be_added_up_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OwnLinks(list[tuple[int, int]]):
+        """A list that can be watched."""
+
+        __hash__ = object.__hash__  # type: ignore[assignment]
+
+    monkeypatch.setattr(link_traffic, "MOST_PENDING_LINKS", 30)
+    watched: weakref.WeakSet[OwnLinks] = weakref.WeakSet()
+    it = LinkTraffic(4)
+    for _ in range(20):
+        links = OwnLinks((link, 1) for link in range(10))
+        watched.add(links)
+        it.add(carried(links, 100, 0, 100))
+    del links
+    assert len(watched) == 0
+    assert it.traffic().nbytes.sum() == 20 * 10 * 100
 
 
 def test_a_collective_is_spread_evenly_over_its_time() -> None:
