@@ -152,8 +152,9 @@ def test_what_a_server_forks_for_a_rank_s_program_counts_as_the_rank_s() -> None
         assert threads is not None
         assert works.pid in threads
         assert other.pid not in threads
-        (waits,) = (thread for thread in threads.values() if thread.name == name)
-        assert waits.sleeping
+        while not all(thread.sleeping for thread in threads.values() if thread.name == name):
+            threads = ProcFs().threads(rank.pid)  # it has written its line, and goes to sleep soon
+            assert threads is not None
         works.kill()
         os.waitid(os.P_PID, works.pid, os.WEXITED | os.WNOWAIT)  # it is left to the server to wait for it
         for _ in range(2):
