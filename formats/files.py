@@ -14,6 +14,8 @@ from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
+from .nearest import meant_file
+
 MOST_DATA_NBYTES = 64 << 20
 """Of a report, of flows or measurements. JSON needs up to 25 times as much memory."""
 MOST_TRACE_NBYTES = 512 << 20
@@ -54,6 +56,9 @@ def read_text(path: Path, most_nbytes: int, fault: Fault) -> str:
     """The file's text. Raises `fault` of a message if it cannot be read, holds more or is not UTF-8."""
     try:
         return read_bytes(path, most_nbytes).decode()
+    except FileNotFoundError as error:
+        likely = meant_file(str(path))
+        raise fault(f"{path}: cannot be read: {error.strerror}" + (f"; {likely}" if likely else "")) from None
     except OSError as error:
         raise fault(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

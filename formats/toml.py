@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from .files import Fault, read_text
+from .nearest import meant_or_known
 from .parsing import parsed
 from .values import shown
 
@@ -158,7 +159,7 @@ class Table:
         """Raises for a key that no getter has asked for, here or in an inner table."""
         for key in self._values:
             if key not in self._asked:
-                raise self.error(key, f"unknown key; known ones here: {', '.join(sorted(self._asked))}")
+                raise self.error(key, f"unknown key; {meant_or_known(key, sorted(self._asked))}")
         for inner in self._inner:
             inner.end()
 

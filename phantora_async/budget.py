@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from formats.nearest import meant_or_known
 from phantora_async.errors import UsageError
 from phantora_async.wording import UNITS_NS, gib, seconds
 
@@ -231,7 +232,9 @@ def _rule(text: str) -> Rule:
         raise UsageError(f"rule {text.strip()!r}: expected FIGURE > +CHANGE or FIGURE < -CHANGE", example)
     figure = FIGURES.get(found[1])
     if figure is None:
-        raise UsageError(f"rule {text.strip()!r}: unknown figure {found[1]!r}; known: {', '.join(FIGURES)}", example)
+        raise UsageError(
+            f"rule {text.strip()!r}: unknown figure {found[1]!r}; {meant_or_known(found[1], FIGURES)}", example
+        )
     if (found[2] == ">") != (found[3] == "+"):
         raise UsageError(f"rule {text.strip()!r}: {found[2]} goes with {'+' if found[2] == '>' else '-'}", example)
     if found[5] == "%":

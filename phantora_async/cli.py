@@ -15,8 +15,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
+from formats.nearest import meant
 from phantora_async.child_process import interrupts_held
 from phantora_async.errors import PhantoraError, UsageError, as_phantora_error, exit_codes_help
 from phantora_async.wording import printable, short_lines
@@ -50,6 +51,7 @@ COMMANDS = (
     Command("doctor", "say whether a run can work here, and what is lost with these versions"),
     Command("profiles", "list, show or copy GPU, cluster and host descriptions; merge tables of kernel times"),
     Command("net", "simulate network flows without a training script"),
+    Command("completion", "print what a shell needs to complete commands and options"),
 )
 
 
@@ -60,6 +62,20 @@ class Parser(argparse.ArgumentParser):
         options.setdefault("allow_abbrev", False)
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; unknown options are named with what was probably meant."""
+        given, left = self.parse_known_args(args, namespace)
+        if left:
+            known = [flag for action in self.actions for flag in action.option_strings]
+            likely = [meant(word.partition("=")[0], known) for word in left if word.startswith("-")]
+            self.error("; ".join([f"unrecognized arguments: {' '.join(left)}", *filter(None, likely)]))
+        return given
+
+    @property
+    def actions(self) -> list[argparse.Action]:
+        """Of options, values and commands, in the order of --help."""
+        return self._actions
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"try: {self.prog} --help")
@@ -126,7 +142,7 @@ def _give_up_unwritten(stream: TextIO) -> None:
 def _run(arguments: list[str]) -> int:
     usage = "phantora-async COMMAND [arguments]"
     parser = Parser(prog="phantora-async", usage=usage, description=DESCRIPTION, epilog=_epilog())
-    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    parser.add_argument("-V", "--version", action="store_true", help="show the version and exit")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -140,8 +156,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     chosen = next((command for command in COMMANDS if command.name == given.command), None)
     if chosen is None:
-        known = ", ".join(command.name for command in COMMANDS)
-        raise UsageError(f"unknown command {given.command!r}", f"known commands: {known}")
+        raise UsageError(f"unknown command {given.command!r}", _likely_command(given.command))
     try:
         os.getcwd()
     except OSError as error:
@@ -150,10 +165,32 @@ def _run(arguments: list[str]) -> int:
         ) from None
     with interrupts_held():  # C code that imports modules, NumPy's for example, makes an ImportError of an interrupt
         module = importlib.import_module(chosen.module)
-    sub = Parser(prog=f"phantora-async {chosen.name}", description=module.__doc__)
-    module.add_arguments(sub)
+    sub = parser_of(chosen)
     prepared = getattr(module, "with_ports", list)(given.arguments)
     return int(module.run(sub.parse_args(prepared)))
+
+
+def parser_of(command: Command) -> Parser:
+    module = importlib.import_module(command.module)
+    parser = Parser(prog=f"phantora-async {command.name}", description=module.__doc__)
+    module.add_arguments(parser)
+    return parser
+
+
+def whole_parser() -> Parser:
+    """All commands with all their options, for shells that complete them."""
+    parser = Parser(prog="phantora-async", description=DESCRIPTION)
+    parser.add_argument("-V", "--version", action="store_true", help="show the version and exit")
+    commands = parser.add_subparsers()
+    for command in COMMANDS:
+        importlib.import_module(command.module).add_arguments(commands.add_parser(command.name, help=command.summary))
+    return parser
+
+
+def _likely_command(name: str) -> str:
+    if name.endswith(".py"):
+        return f"to run a script: phantora-async run {name}"
+    return meant(name, [command.name for command in COMMANDS]) or "all commands: phantora-async --help"
 
 
 def _epilog() -> str:

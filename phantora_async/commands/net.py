@@ -19,10 +19,7 @@ from netsim.topology import EVERYTHING, ROUTINGS, TrafficRules, astra_sim
 from phantora_async.errors import NotWritten, UsageError
 from profiles import ProfileError, load_network
 
-USAGE = (
-    "phantora-async net --network FILE --flows FILE [--servers N] [--routing ecmp|adaptive] [--json FILE] "
-    "[--picture FILE]"
-)
+USAGE = "phantora-async net --network FILE --flows FILE [--servers N] [--routing ecmp|adaptive] [--json] [--plot FILE]"
 MOST_LINES = 20
 TELL_S = 5.0
 MOST_BINS = 10_000
@@ -57,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GENERATION",
         help="GPU generation whose NCCL parameters collectives use (default: hopper)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write completion times and statistics to FILE")
+    parser.add_argument("--json", action="store_true", help="print completion times and statistics as JSON")
     parser.add_argument(
-        "--picture", type=Path, metavar="FILE", help="draw a heat map of link utilisation (png, svg or pdf)"
+        "--plot", type=Path, metavar="FILE", help="draw a heat map of link utilisation (png, svg or pdf)"
     )
     parser.add_argument(
         "--bins",
@@ -116,17 +113,18 @@ def _run(given: argparse.Namespace) -> int:
     except (NetsimError, ProfileError, OSError) as error:
         raise UsageError(str(error)) from None
     try:
-        if given.json:
-            _write(given.json, topology, done, statistics)
-        if given.picture:
-            picture.heat_map(statistics, given.picture)
+        if given.plot:
+            picture.heat_map(statistics, given.plot)
     except NetsimError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
-        raise NotWritten(f"cannot write {error.filename or given.json}: {error.strerror}") from None
+        raise NotWritten(f"cannot write {error.filename or given.plot}: {error.strerror}") from None
     for remark in nccl.remarks:
         print(f"phantora-async: NCCL's environment: {remark}", file=sys.stderr)
-    _show(done, statistics)
+    if given.json:
+        print(json.dumps(_document(topology, done, statistics), indent=1))
+    else:
+        _show(done, statistics)
     return 0
 
 
@@ -145,9 +143,8 @@ def _needs_profiles(network: Path) -> bool:
     return "base" in read_toml(network, SpecError)[1]
 
 
-def _write(path: Path, topology: Topology, done: dict[str, int | None], statistics: stats.Statistics) -> None:
-    content: dict[str, Any] = {"network": topology.describe(), "completion_ns": done, "statistics": statistics.json()}
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+def _document(topology: Topology, done: dict[str, int | None], statistics: stats.Statistics) -> dict[str, Any]:
+    return {"network": topology.describe(), "completion_ns": done, "statistics": statistics.json()}
 
 
 def _show(done: dict[str, int | None], statistics: stats.Statistics) -> None:
@@ -159,7 +156,7 @@ def _show(done: dict[str, int | None], statistics: stats.Statistics) -> None:
     for key, at_ns in list(done.items())[:MOST_LINES]:
         print(f"  {key:24} {'stalls' if at_ns is None else f'{at_ns} ns'}")
     if len(done) > MOST_LINES:
-        print(f"  ... {len(done) - MOST_LINES} more: --json FILE")
+        print(f"  ... {len(done) - MOST_LINES} more: --json")
     print(f"{'link':32} {'Gb/s':>8} {'MB':>12} {'mean':>6} {'peak':>6} {'flows':>6}")
     for link in sorted(statistics.links, key=lambda link: (-link.utilisation, link.name))[:MOST_LINES]:
         print(

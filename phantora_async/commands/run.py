@@ -7,7 +7,7 @@ import dataclasses
 import sys
 from typing import Any
 
-from phantora_async.commands.torchrun_options import TorchrunOptions
+from phantora_async.config.torchrun_options import TorchrunOptions
 from phantora_async.errors import Interrupted, RunFailure, exit_codes_help
 from phantora_async.options import OPTIONS, OUTPUT, Kind, Option, RunOptions
 from phantora_async.wording import short

@@ -14,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from phantora_async.errors import JobsFailed, NotWritten, UsageError
+from phantora_async.errors import JobsFailed, UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip", default="", metavar="JOB,...", help="all but these")
     parser.add_argument("--steps", type=int, default=4, help="steps that count (default: %(default)s)")
     parser.add_argument("--warm", type=int, default=2, help="steps before them (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of text")
     parser.add_argument(
         "--traces",
         type=Path,
@@ -60,13 +60,18 @@ def run(given: argparse.Namespace) -> int:
         raise UsageError(f"--only: no such job: {', '.join(sorted(unknown))}", "name jobs of the truth files")
     jobs = [job for job in found.jobs if job.job not in skip and (not only or job.job in only)]
     pairs = collectives.compare(found.collectives) if found.collectives else []
+
+    def say(text: str) -> None:
+        if not given.json:
+            print(text, flush=True)
+
     if pairs:
-        print(collectives.text(pairs), flush=True)
+        say(collectives.text(pairs))
     if not jobs and not pairs:
         raise UsageError("there is no job to run", "a truth file's line of a job has the keys job and world")
     if not jobs:
-        if given.json is not None:
-            _write(given.json, json.dumps({"collectives": collectives.document(pairs)}, indent=1) + "\n")
+        if given.json:
+            print(json.dumps({"collectives": collectives.document(pairs)}, indent=1))
         return 0
     if given.script is None or not given.script.is_file():
         raise UsageError(
@@ -75,23 +80,23 @@ def run(given: argparse.Namespace) -> int:
     options = tuple(shlex.split(given.run_options))
     command = emulation.JobCommand(given.script, given.arguments, given.steps, given.warm, options)
     rows, compared = [], []
-    print(tables.HEADER)
+    say(tables.HEADER)
     for number, job in enumerate(jobs, start=1):
         print(f"{number}/{len(jobs)}: {job.job} on {job.world} GPUs ...", file=sys.stderr, flush=True)
         emulated = emulation.emulate(command, job)
         rows.append(comparison.compare(job, emulated))
-        print(tables.line(rows[-1]), flush=True)
+        say(tables.line(rows[-1]))
         if given.traces is not None and (trace := kernels.find(given.traces, job.job)) is not None:
             compared.append(kernels.compare(trace, job.job, emulated.report))
-    print(tables.summary(rows))
+    say(tables.summary(rows))
     for one in compared:
-        print(one.text())
-    if given.json is not None:
+        say(one.text())
+    if given.json:
         document = comparison.document(rows) | {
             "kernels": [one.document() for one in compared],
             "collectives": collectives.document(pairs),
         }
-        _write(given.json, json.dumps(document, indent=1) + "\n")
+        print(json.dumps(document, indent=1))
     if given.plot is not None:
         from phantora_async.validation.plot import plot
 
@@ -106,10 +111,3 @@ def run(given: argparse.Namespace) -> int:
 
 def _names(text: str) -> set[str]:
     return set(filter(None, text.split(",")))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise NotWritten(f"cannot write {path}: {error.strerror}") from None

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from formats.nearest import meant_file
 from phantora_async.errors import UsageError
 
 
@@ -15,10 +16,8 @@ def checked_script(text: str) -> str:
     """Raises UsageError if the file cannot be run."""
     path = Path(text)
     if not path.exists():
-        raise UsageError(
-            f"script not found: {text}",
-            f"if it is a module: phantora-async run -m {text}" if path.suffix != ".py" else "",
-        )
+        module = f"if it is a module: phantora-async run -m {text}" if path.suffix != ".py" else ""
+        raise UsageError(f"script not found: {text}", meant_file(text) or module)
     if path.is_dir() and not (path / "__main__.py").is_file():
         raise UsageError(f"script {text} is a directory without __main__.py")
     if not path.is_dir() and not path.is_file():

@@ -122,7 +122,7 @@ def _descriptions(given: RunOptions) -> tuple[Cluster, Gpu, HostModel]:
     except ProfileError as error:
         raise UsageError(
             str(error),
-            "known names: phantora-async profiles list; to make your own: phantora-async profiles copy NAME",
+            "all names: phantora-async profiles list; to make your own: phantora-async profiles copy NAME",
         ) from None
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from formats.nearest import meant_or_known
 from formats.toml import FileTable, read_toml
 from phantora_async.budget import OF_TIME, Limits, Rules
 from phantora_async.budget import OPTIONS as BUDGETS
@@ -81,7 +82,7 @@ def _job(folder: Path, name: str, fields: FileTable, shared: Mapping[str, Any], 
     given = {**shared, **own}
     for key in given:
         if key not in OPTIONS and key not in ("script", "arguments", "fail_if"):
-            raise (fields if key in own else defaults).error(key, f"unknown key; {_known()}")
+            raise (fields if key in own else defaults).error(key, f"unknown key; {_likely(key)}")
         if key in OWN:
             raise (fields if key in own else defaults).error(key, "not for check: it has its own")
 
@@ -104,9 +105,8 @@ def _job(folder: Path, name: str, fields: FileTable, shared: Mapping[str, Any], 
     return Job(name, unlimited, limits, rules, why)
 
 
-def _known() -> str:
-    names = ["script", "arguments", "fail_if", *(name for name in OPTIONS if name not in OWN)]
-    return f"known ones here: {', '.join(names)}"
+def _likely(key: str) -> str:
+    return meant_or_known(key, ["script", "arguments", "fail_if", *(name for name in OPTIONS if name not in OWN)])
 
 
 def _options(folder: Path, fields: FileTable, given: Mapping[str, Any], compared: set[str]) -> tuple[RunOptions, str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.contract import process_setup
+from formats.nearest import meant_or_known
 from formats.toml import FileTable, read_toml
 from formats.values import shown
 from phantora_async.errors import EnvironmentUnusable, PathChanged, UsageError
@@ -88,7 +89,7 @@ def _variant(given: FileTable) -> Variant:
     for key in given.keys():  # noqa: SIM118 - a Table is no mapping
         value = given.value(key)
         if key not in _KEYS:
-            raise given.error(key, f"unknown key; known ones here: {', '.join(sorted(_KEYS))}")
+            raise given.error(key, f"unknown key; {meant_or_known(key, sorted(_KEYS))}")
         if key in LISTS:
             texts = _split(key, value) if isinstance(value, str) else value
             if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):

@@ -32,6 +32,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from emu.contract.stated_values import Number, ValueProblem, evaluate
+from formats.nearest import meant_or_known
 from formats.toml import FileTable, Source, read_toml
 from formats.values import shown
 from phantora_async.budget import OPTIONS as BUDGETS
@@ -72,7 +73,7 @@ def read(study: str | os.PathLike[str] | Mapping[str, Any]) -> Study:
     objectives = tuple(top.texts("objectives", list(USUAL)))
     for one in objectives:
         if one not in OBJECTIVES:
-            raise top.error("objectives", f"unknown objective {shown(one)}; known ones: {', '.join(OBJECTIVES)}")
+            raise top.error("objectives", f"unknown objective {shown(one)}; {meant_or_known(str(one), OBJECTIVES)}")
     reader = _Reader(folder, top, shared)
     found = [reader.trial(grid, chosen) for chosen in _combinations(grid)]
     found += [reader.trial(one, one.values()) for one in trials]
@@ -123,8 +124,9 @@ class _Reader:
             or key in (*REPLAYED, "script", "arguments")
         ):
             return
-        names = ", ".join(["script", "arguments", *(name for name in OPTIONS if name not in OWN), *REPLAYED])
-        raise table.error(key, f"unknown key; known ones: {names}; and --ARGUMENT, ARGUMENT=, $VARIABLE")
+        names = ["script", "arguments", *(name for name in OPTIONS if name not in OWN), *REPLAYED]
+        likely = meant_or_known(key, names)
+        raise table.error(key, f"unknown key; {likely} (the script's own: --ARGUMENT, ARGUMENT=, $VARIABLE)")
 
     def trial(self, table: FileTable, chosen: Mapping[str, Any]) -> Trial | None:
         """None if it is not one of those that the study wants."""

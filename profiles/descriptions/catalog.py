@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from formats.nearest import meant_file, meant_or_known
 from profiles.descriptions.fields import Fields, read_fields
 from profiles.errors import ProfileError, UnknownProfile
 
@@ -45,8 +46,8 @@ def path_of(name: str) -> Path:
         path = folder / f"{name}.toml"
         if path.is_file():
             return path
-    known = "; ".join(f"{kind}s: {', '.join(names(kind))}" for kind in FOLDERS)
-    raise UnknownProfile(f"no profile is called {name!r}. Known {known}")
+    known = [one for kind in FOLDERS for one in names(kind)]
+    raise UnknownProfile(f"no profile is called {name!r}; {meant_or_known(name, known)}")
 
 
 def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
@@ -55,14 +56,14 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     if text.endswith(".toml") or os.sep in text:
         path = Path(text)
         if not path.is_file():
-            raise ProfileError(f"{path}: no such file (a {kind} description is a TOML file)")
+            likely = meant_file(text) or f"a {kind} description is a TOML file"
+            raise ProfileError(f"{path}: no such file ({likely})")
         return path
     path = FOLDERS[kind] / f"{text}.toml"
     if text and path.is_file():
         return path
-    raise UnknownProfile(
-        f"unknown {kind} {text!r}; known ones: {', '.join(names(kind))}; or give the path of a .toml file"
-    )
+    likely = meant_or_known(text, names(kind))
+    raise UnknownProfile(f"unknown {kind} {text!r}; {likely} (a file's path ends in .toml)")
 
 
 def read(kind: Kind, name_or_path: str | os.PathLike[str]) -> Fields:

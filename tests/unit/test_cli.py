@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,79 @@ def test_errors_are_one_message(arguments: list[str], message: str, capsys: pyte
     assert message in shown.err
     assert len(shown.err) < 2000
     assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["rnu", "x.py"], "did you mean run?"),
+        (["x.py", "-n", "8"], "to run a script: phantora-async run x.py"),
+        (["run", "--clustr", "p5", "x.py"], "did you mean --cluster?"),
+        (["report", "--hmtl=a.html"], "did you mean --html?"),
+        (["run", "--gpu", "H20", __file__], "did you mean h200?"),
+        (["run", "--cluster", "pcie-l4s", __file__], "did you mean pcie-l40s?"),
+        (["profiles", "show", "xeonh200"], "did you mean xeon-h200?"),
+        (["run", __file__.replace("cli", "clli")], "did you mean test_cli.py?"),
+        (["run", "--gpu", f"{Path(__file__).parents[2]}/pyprojet.toml", __file__], "did you mean pyproject.toml?"),
+        (["report", __file__.replace("cli", "clli")], "did you mean test_cli.py?"),
+    ],
+)  # fmt: skip
+def test_what_was_probably_meant(arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == ExitCode.USAGE
+    assert meant in capsys.readouterr().err
+
+
+def test_a_name_like_no_other_lists_eight(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["run", "--cluster", "zzz", __file__]) == ExitCode.USAGE
+    [error, _] = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: unknown cluster 'zzz'; known ones: a3-high, ")
+    assert error.count(",") == 7
+
+
+def test_the_version_has_a_short_form(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["-V"]) == cli.run(["--version"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second == f"phantora-async {version('phantora-async')}"
+
+
+def test_json_has_one_meaning_in_all_commands() -> None:
+    for command in cli.COMMANDS:
+        parser = cli.parser_of(command)
+        for action in parser.actions:
+            if "--json" in action.option_strings:
+                assert action.nargs == 0, f"{command.name}: --json prints, and takes no file"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab", reason="shtab is not installed")
+    assert cli.run(["completion", shell]) == 0
+    assert "speculation" in capsys.readouterr().out
+
+
+COMPLETED = [
+    (["ru"], "run"),
+    (["run", "--clus"], "--cluster"),
+    (["run", "--gpu", "l4"], "l40s"),
+    (["profile", "--swee"], "--sweep"),
+    (["run", "pyproject.t"], "pyproject.toml"),
+    (["report", "--html", "tox.i"], "tox.ini"),
+]
+
+
+@pytest.mark.parametrize(("words", "completed"), COMPLETED)
+def test_bash_completes(words: list[str], completed: str) -> None:
+    pytest.importorskip("shtab", reason="shtab is not installed")
+    line = " ".join(["phantora-async", *words])
+    script = f"""
+        eval "$({sys.executable} -m phantora_async completion bash)"
+        COMP_WORDS=({line}); COMP_CWORD={len(words)}
+        $(complete -p phantora-async | sed 's/.*-F \\([^ ]*\\) .*/\\1/') 2>/dev/null
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    root = Path(__file__).parents[2]
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, cwd=root)
+    assert done.stdout.split() == [completed], done.stderr
 
 
 def test_profiles_are_copied_to_be_edited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,7 +61,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         "--gpu", metavar="NAME|FILE", help="description of this machine's GPU (default: the one with its name)"
     )
     group.add_argument("--trace", type=Path, metavar="FILE", help="keep the profiler's trace (.json or .json.gz)")
-    group.add_argument("--json", type=Path, metavar="FILE", help="write what was measured as JSON")
+    group.add_argument("--json", action="store_true", help="print what was measured as JSON")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -80,9 +80,8 @@ def run(given: argparse.Namespace) -> int:
     script = checked_module(given.script) if given.module else checked_script(given.script)
     target = Path(given.output or f"{Path(script).stem}.times.gz")
     check_output(target)
-    for path in filter(None, (given.trace, given.json)):
-        if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
-            raise UsageError(f"{path}: this file cannot be written")
+    if given.trace and (given.trace.is_dir() or not os.access(given.trace.absolute().parent, os.W_OK)):
+        raise UsageError(f"{given.trace}: this file cannot be written")
     try:
         named = load_gpu(given.gpu) if given.gpu else None
     except ProfileError as error:
@@ -112,10 +111,11 @@ def run(given: argparse.Namespace) -> int:
     figures = _figures(given, gpu, traced, times)
     try:
         save_table(target, table)
-        if given.json is not None:
-            given.json.write_text(json.dumps(figures | {"table": str(target)}, indent=2) + "\n")
     except OSError as error:
         raise NotWritten(f"{error.filename or target}: {error.strerror}") from None
+    if given.json:
+        print(json.dumps(figures | {"table": str(target)}, indent=1))
+        return 0
     print(_text(figures, traced))
     if remark := _limit_remark(gpu, traced.about):
         print(remark)

@@ -94,7 +94,7 @@ def test_a_faster_job_breaks_no_rule() -> None:
     ("text", "fault"),
     [
         ("step", "expected FIGURE"),
-        ("steps > +3%", "unknown figure 'steps'; known: memory, allocated, step, mfu"),
+        ("steps > +3%", "unknown figure 'steps'; did you mean step?"),
         ("step > -3%", r"> goes with \+"),
         ("step > +3", "expected FIGURE"),
         ("step > +3GiB", "unknown unit 'GiB'; known: %, h, m, s, ms, us, ns"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,10 +53,12 @@ def test_the_command_shows_each_flows_choice(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "flows.csv").write_text("src,dst,bytes,start_ns,key\na,b,1000,0,first\na,b,1000,0,second\n")
     done = {}
     for routing in ("", "adaptive", "ecmp"):
-        content = _command(tmp_path, routing)
+        _command(tmp_path, routing)
+        assert f"{routing or 'adaptive'} routing" in capsys.readouterr().out
+        _command(tmp_path, routing, "--json")
+        content = json.loads(capsys.readouterr().out)
         shown = content["statistics"]
         assert shown["routing"] == content["network"]["routing"] == (routing or "adaptive")
-        assert f"{routing or 'adaptive'} routing" in capsys.readouterr().out
         done[routing] = content["completion_ns"]
         links = [flow["choices"][0]["links"][0] for flow in shown["flows"]]
         assert links == ([HASHED, HASHED] if routing == "ecmp" else [HASHED, OTHER])
@@ -65,13 +66,11 @@ def test_the_command_shows_each_flows_choice(tmp_path: Path, capsys: pytest.Capt
     assert done["ecmp"] == {"first": 2000, "second": 2000}
 
 
-def _command(tmp_path: Path, routing: str) -> Any:
+def _command(tmp_path: Path, routing: str, *options: str) -> None:
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    out = tmp_path / "out.json"
-    words = ["--network", str(tmp_path / "net.toml"), "--flows", str(tmp_path / "flows.csv"), "--json", str(out)]
+    words = ["--network", str(tmp_path / "net.toml"), "--flows", str(tmp_path / "flows.csv"), *options]
     assert command.run(parser.parse_args([*words, *(["--routing", routing] if routing else [])])) == 0
-    return json.loads(out.read_text())
 
 
 def test_the_command_refuses_a_wrong_word_in_the_file(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -65,23 +64,21 @@ def test_bytes_on_links_are_those_of_the_flows_whatever_the_order() -> None:
     assert [link["nbytes"] for link in answers[0]["links"]] == pytest.approx([8000, 4000])
 
 
-def _run(tmp_path: Path, flows: str, name: str = "flows.csv", **more: Any) -> int:
+def _run(tmp_path: Path, flows: str, name: str = "flows.csv", *options: str) -> int:
     (tmp_path / "net.toml").write_text(STAR)
     (tmp_path / name).write_text(flows)
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    given = ["--network", str(tmp_path / "net.toml"), "--flows", str(tmp_path / name), "--servers", "3"]
-    for key, value in more.items():
-        given += [f"--{key}", str(value)]
+    given = ["--network", str(tmp_path / "net.toml"), "--flows", str(tmp_path / name), "--servers", "3", *options]
     return command.run(parser.parse_args(given))
 
 
 def test_csv_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out.json"
     rows = "src,dst,bytes,start_ns,key\n0,1,1000,0,first\nnode002/gpu0,1,1000,0,second\n"
-    assert _run(tmp_path, rows, json=out) == 0
+    assert _run(tmp_path, rows) == 0
     assert "2 entries" in capsys.readouterr().out
-    content = json.loads(out.read_text())
+    assert _run(tmp_path, rows, "flows.csv", "--json") == 0
+    content = json.loads(capsys.readouterr().out)
     assert content["completion_ns"] == {"first": 2000, "second": 2000}
     assert {link["name"] for link in content["network"]["links"]} >= {"node001/nic0:in"}
 
@@ -123,7 +120,7 @@ def test_bad_traces_say_what_is_wrong(tmp_path: Path, flows: str, words: str) ->
 def test_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     target = tmp_path / "heat.png"
-    assert _run(tmp_path, "src,dst,bytes,start_ns\n0,1,1000,0\n", picture=target) == 0
+    assert _run(tmp_path, "src,dst,bytes,start_ns\n0,1,1000,0\n", "flows.csv", "--plot", str(target)) == 0
     assert target.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(netsim.NetsimError, match="nothing to draw"):
         picture.heat_map(stats.take(_two_links()), target)

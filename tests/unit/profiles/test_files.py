@@ -51,7 +51,7 @@ def test_peak_flops_by_dtype() -> None:
 @pytest.mark.parametrize("load", [profiles.load_gpu, profiles.load_cluster, profiles.load_host])
 def test_unknown_name_lists_known_ones(load: object) -> None:
     with pytest.raises(profiles.UnknownProfile, match="h200"):
-        load("h300")  # type: ignore[operator]
+        load("dgx-h300" if load is profiles.load_cluster else "h300")  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("name", ["", "../h200", "."])
@@ -62,7 +62,7 @@ def test_names_that_are_no_names(name: str) -> None:
 
 def test_path_of() -> None:
     assert profiles.load_gpu(profiles.path_of("a100-80g")).name == "a100-80g"
-    with pytest.raises(profiles.UnknownProfile, match="dgx-h200"):
+    with pytest.raises(profiles.UnknownProfile, match="known ones: a100-40g, "):
         profiles.path_of("nothing")
 
 
@@ -91,7 +91,7 @@ def test_user_copy_overrides(tmp_path: Path) -> None:
         ("sm_count = 132 ", 'sm_count = "132" ', r"mine\.toml:5: sm_count: expected a whole number"),
         ("sm_count = 132 ", "sm_count = true ", r"mine\.toml:5: sm_count: expected a whole number"),
         ("sm_count = 132 ", "sm_counts = 132 ", r"sm_count: missing"),
-        ("sm_count = 132 ", "sm_count = 132\nsms = 1 ", r"mine\.toml:6: sms: unknown key; known ones here: .*sm_count"),
+        ("sm_count = 132 ", "sm_count = 132\nsms = 1 ", r"mine\.toml:6: sms: unknown key; known ones: .*and \d+ more"),
         ("bus_width_bits", "bus_width", r"memory\.bus_width_bits: missing"),
         ("async_engines = 3 ", "async_engine = 3 ", r"limits\.async_engine: unknown key"),
         ("bf16 = 989.4", "bf16 = inf", r"peak_tflops\.bf16: expected a number of at least 1e-09"),

@@ -79,7 +79,7 @@ def test_a_host_that_counts_work_otherwise_cannot_price_a_recording(folder: Path
     ("text", "message"),
     [
         ("[grid]\ngpus = []", "expected a list"),
-        ("[[variant]]\ngqu = 'h100'", "unknown key; known"),
+        ("[[variant]]\ngqu = 'h100'", r"unknown key; did you mean gpu\?"),
         ("[[variant]]\ngpu = 3", "expected a text"),
         ("", "no variants"),
         ("[other]", "other: unknown key"),

@@ -88,7 +88,7 @@ def test_a_result_is_of_what_the_files_were(runs: Runs, tmp_path: Path) -> None:
         ({}, "run: missing"),
         ({"run": RUN}, "study: no trials"),
         ({"run": {}, "trial": [{}]}, "expected script"),
-        ({"run": RUN, "grid": {"gpus": ["h100"]}}, "grid.gpus: unknown key; known ones"),
+        ({"run": RUN, "grid": {"gpus": ["h100"]}}, "grid.gpus: unknown key; did you mean gpu?"),
         ({"run": RUN, "grid": {"gpu": "h100"}}, "grid.gpu: expected a list"),
         ({"run": RUN, "grid": {"gpu": []}}, "grid.gpu: expected a list"),
         ({"run": RUN, "grid": {"--a": list(range(400)), "--b": list(range(400))}}, "more than 100,000 combinations"),

@@ -108,13 +108,13 @@ def test_the_command_compares_and_reports_failures(
         return emulated(None, failure="error: no") if which.job == "broken" else emulated(0.11)
 
     monkeypatch.setattr(emulation, "emulate", fake)
-    out = tmp_path / "rows.json"
-    arguments = ["validate", str(real), "--script", str(script), "--json", str(out), "--run-options", "--gpu h100"]
+    arguments = ["validate", str(real), "--script", str(script), "--run-options", "--gpu h100"]
     assert cli.run(arguments) == 1
     printed = capsys.readouterr()
     assert "| a | 2 | 100.0 | 110.0 ms | +10.0% |" in printed.out
     assert "1 of 2 jobs failed: broken" in printed.err
-    assert json.loads(out.read_text())["summary"]["failed"] == 1
+    assert cli.run([*arguments, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["summary"]["failed"] == 1
     assert cli.run(["validate", str(real), "--script", str(script), "--only", "nobody"]) == 2
 
 
@@ -122,11 +122,12 @@ def test_collectives_are_compared_without_a_script(tmp_path: Path, capsys: pytes
     rows = [
         {"op": "all_reduce", "world": 2, "bytes": 1 << size, "us_median": 10.0 + 2 ** (size - 18)} for size in (12, 26)
     ]
-    measured, out = write(tmp_path / "nccl.jsonl", *rows, rows[0] | {"op": "gather"}), tmp_path / "out.json"
+    measured = write(tmp_path / "nccl.jsonl", *rows, rows[0] | {"op": "gather"})
     with pytest.raises(SystemExit, match="0"):
-        cli.main(["validate", str(measured), "--json", str(out)])
+        cli.main(["validate", str(measured)])
     assert "NCCL, 2 measured kernels" in capsys.readouterr().out
-    found = json.loads(out.read_text())["collectives"]
+    assert cli.run(["validate", str(measured), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["collectives"]
     assert [(one["op"], one["nbytes"]) for one in found] == [("all_reduce", 1 << 12), ("all_reduce", 1 << 26)]
     assert 0 < found[0]["simulated_us"] < found[1]["simulated_us"]
 

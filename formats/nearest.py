@@ -1,0 +1,56 @@
+"""Names that were not found, and what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+from collections.abc import Iterable
+
+MOST_MEANT = 3
+MOST_LISTED = 8
+"""Names that a message lists if none is like the one that was given."""
+MOST_BESIDE = 1000
+"""Files of a folder that are looked at."""
+LIKENESS = 0.6
+"""Of two names, 0 to 1, from which one may be meant by the other."""
+CLOSE = 0.1
+"""Names that are so much less like it than the likeliest one are left out."""
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that are most like this one, the likeliest first; upper and lower case are alike."""
+    by_lower = {one.lower(): one for one in known}
+    likeness = difflib.SequenceMatcher(b=name.lower())
+
+    def ratio(lower: str) -> float:
+        likeness.set_seq1(lower)
+        return likeness.ratio()
+
+    found = difflib.get_close_matches(name.lower(), by_lower, MOST_MEANT, LIKENESS)
+    return [by_lower[one] for one in found if ratio(one) > ratio(found[0]) - CLOSE]
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """``did you mean h200 or h100?``; empty if no known name is like this one."""
+    found = nearest(name, known)
+    return f"did you mean {' or '.join([', '.join(found[:-1]), found[-1]] if found[1:] else found)}?" if found else ""
+
+
+def meant_or_known(name: str, known: Iterable[str]) -> str:
+    """What was probably meant; else the known names, of many the first ones."""
+    names = list(known)
+    shown = names[:MOST_LISTED]
+    left = len(names) - len(shown)
+    return meant(name, names) or f"known ones: {', '.join(shown)}" + (f" and {left} more" if left else "")
+
+
+def meant_file(path: str) -> str:
+    """``did you mean train.py?`` if a name beside the file that is missing is like its name; else empty."""
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder or ".") as entries:
+            beside = [entry.name for entry in itertools.islice(entries, MOST_BESIDE)]
+    except OSError:
+        return ""
+    return meant(name, beside)
