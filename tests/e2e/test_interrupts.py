@@ -21,7 +21,7 @@ PEAKS = re.compile(r"^[01] .* 1\.00 GiB +1\.00 GiB$", re.MULTILINE)
 """A rank's line, with what was allocated and reserved."""
 TRAINS_FOR_EVER = """\
 import itertools, torch
-from common import start
+from common import all_are_here, start
 rank, _, device = start()
 model = torch.nn.Linear(2048, 2048, device=device)
 optimizer = torch.optim.AdamW(model.parameters())
@@ -31,17 +31,19 @@ for step in itertools.count():
     optimizer.step()
     torch.cuda.synchronize()
     if step == 5:
+        all_are_here(device)
         print("STEPS", flush=True)
 """
 
 
 BEFORE_THE_FIRST_STEP = """\
 import itertools, torch
-from common import start
+from common import all_are_here, start
 rank, _, device = start()
 kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
 log = open(f"log{rank}", "w")
 print("not flushed", file=log)
+all_are_here(device)
 print("STEPS", flush=True)
 for _ in itertools.count():
     kept.zero_()

@@ -73,8 +73,8 @@ class Hall:
     def place(self) -> tuple[str, int]:
         return wire.address(self.port.address)
 
-    async def reach(self, token: str = TOKEN, *, through: tuple[str, int] | None = None, wait_s: float = 5) -> Streams:
-        return await reach(*(through or self.place), keys.context_of(token, keys.MACHINE), wait_s, LIMIT)
+    async def reach(self, token: str = TOKEN, *, through: tuple[str, int] | None = None) -> Streams:
+        return await reach(*(through or self.place), keys.context_of(token, keys.MACHINE), 60, LIMIT)
 
     async def stranger(self) -> Streams:
         return await asyncio.open_connection(*self.place)
@@ -90,15 +90,14 @@ async def hall() -> AsyncIterator[Hall]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
+    while not condition():
+        await asyncio.sleep(0.005)
 
 
 async def closed(reader: asyncio.StreamReader) -> bytes:
     """What comes until the other side has gone."""
     with contextlib.suppress(OSError):  # reset, or told why
-        return await asyncio.wait_for(reader.read(), 20)
+        return await reader.read()
     return b""
 
 
@@ -251,9 +250,11 @@ async def test_who_is_on_the_way_can_only_end_a_connection(hall: Hall, harm: str
     writer.write(wire.opening(wire.MACHINE))
     await until(lambda: hall.taken)
     known = True
+    said = len(between.heard)
     writer.write(b"five!")
-    await asyncio.sleep(0.05)
-    writer.transport.abort()
+    if harm == "cut":
+        await until(lambda: len(between.heard) > said)
+        writer.transport.abort()
     await until(lambda: hall.taken[0].ended is not None)
     assert hall.taken[0].data == (b"five!" if harm == "doubled" else b"")
     assert not hall.taken[0].goodbye, "the end is not the machine's own"
@@ -261,15 +262,14 @@ async def test_who_is_on_the_way_can_only_end_a_connection(hall: Hall, harm: str
     between.close()
 
 
-async def test_silent_connections_take_no_more_than_their_places(hall: Hall) -> None:
-    """And no more of other addresses' places."""
+async def test_silent_connections_take_no_more_than_their_places(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no more of other addresses' places. They have to go although they still have time."""
+    monkeypatch.setattr(port, "PATIENCE_S", 10_000.0)
     silent = [await hall.stranger() for _ in range(300)]
     elsewhere = socket.create_connection(hall.place, source_address=("127.0.0.2", 0))
-    began_s = asyncio.get_running_loop().time()
     _, writer = await hall.reach()
     writer.write(wire.opening(wire.MACHINE))
     await until(lambda: hall.taken)
-    assert asyncio.get_running_loop().time() - began_s < 5
     held = [stranger.address for stranger in hall.port._strangers]
     assert len(held) <= port.MOST_STRANGERS
     assert "127.0.0.2" in held
@@ -329,10 +329,12 @@ async def test_a_connection_that_takes_too_long_is_closed(
     assert hall.remarks == [text]
 
 
-async def test_known_machines_must_say_their_opening_in_time(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "PATIENCE_S", 0.5)
+async def test_known_machines_must_say_their_opening_in_time(hall: Hall) -> None:
     reader, writer = await hall.reach()
     writer.write(b"half")
+    (stranger,) = hall.port._strangers
+    await until(lambda: stranger._said == b"half")
+    stranger._too_late()
     assert await closed(reader) == b""
     writer.close()
     assert len(hall.remarks) == 1
@@ -349,8 +351,7 @@ async def test_strangers_that_have_gone_leave_no_memory_behind(hall: Hall) -> No
             writer.write(said)
             writer.close()
             await until(lambda count=count: hall.port._refused == count)
-        await asyncio.sleep(0.01)
-        assert not [one for one in gc.get_objects() if isinstance(one, Sealed)]
+        await until(lambda: not [one for one in gc.get_objects() if isinstance(one, Sealed)])
     finally:
         gc.enable()
 

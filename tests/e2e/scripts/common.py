@@ -17,6 +17,13 @@ def start() -> tuple[int, int, torch.device]:
     return dist.get_rank(), dist.get_world_size(), device
 
 
+def all_are_here(device: torch.device) -> None:
+    """Returns when all ranks have called it, also in real time: their sum is read."""
+    count = torch.ones(1, dtype=torch.int64, device=device)
+    dist.all_reduce(count)
+    assert count.item() == dist.get_world_size()
+
+
 def finish() -> None:
     dist.barrier()
     if dist.get_rank() == 0:

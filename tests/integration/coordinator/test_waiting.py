@@ -124,7 +124,7 @@ async def test_who_says_nothing_for_too_long_ends_the_run(two: Run, monkeypatch:
     assert outcome.report["failure"]["kind"] == "stalled"
     assert "for rank 1, which " in failure_of(outcome).text
     assert "rank 0 waits; that is longer than --stall-timeout 0.5" in failure_of(outcome).text
-    assert len(two.notices) in (1, 2, 3)
+    assert len(two.notices) <= 3, "the first one after 0.1 s, each other one after twice the time"
 
 
 async def test_an_interrupted_run_tells_who_waits(two: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,7 @@ def simulate(
     with os.fdopen(read, "rb") as told:
         answer = told.read()
     _, ended = os.waitpid(child, 0)
-    simulation.join(10)
+    simulation.join()
     if simulation.failure is not None:
         raise simulation.failure
     assert os.waitstatus_to_exitcode(ended) == 0, "the program failed; its traceback is in what the test printed"
