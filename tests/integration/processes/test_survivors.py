@@ -81,7 +81,7 @@ def test_nothing_survives(tmp_path: Path, victim: str) -> None:
         # The keeper and the store, which are children of the forker, too, have none.
         server = next(child.pid for child in psutil.Process(forker).children() if child.children())
         rank = psutil.Process(server).children()[0].pid
-        # Launcher, forker with keeper and store, servers, ranks, theirs. One that has just begun has no environment yet.
+        # Launcher, forker with keeper and store, servers, ranks, theirs. What has just begun has no environment.
         while len(processes_of(tmp_path)) != 1 + 3 + 2 + 3 + 3 * STARTED:
             pass
         pids = {"launcher": launcher.pid, "forker": forker, "server": server, "rank": rank}
