@@ -244,9 +244,19 @@ class RunOptions:
         help="run the servers on other machines, which join with `phantora-async join`; this machine only coordinates "
         "(port 0: any free port)",
     )  # fmt: skip
-    machines: int = _option(
-        1, SEVERAL, "--machines", kind=Kind.COUNT, metavar="N",
-        help="number of machines that join (default: %(default)s)",
+    on: str | None = _option(
+        None, SEVERAL, "--on", metavar="ray[://HOST:PORT]",
+        help="run the servers on the nodes of this machine's Ray cluster, or of the one whose client server is there; "
+        "each machine is an actor",
+    )  # fmt: skip
+    ray_env: PathText | None = _option(
+        None, SEVERAL, "--ray-env", kind=Kind.PATH, metavar="FILE",
+        help="JSON with Ray's runtime environment for these actors: working_dir, pip, env_vars ... (default: the "
+        "working directory, the script and the Python environment are at the same paths on all nodes)",
+    )  # fmt: skip
+    machines: int | None = _option(
+        None, SEVERAL, "--machines", kind=Kind.COUNT, metavar="N",
+        help="number of machines that join (default: 1; with --on as many nodes as have room)",
     )  # fmt: skip
     token_file: PathText | None = _option(
         None, SEVERAL, "--token-file", kind=Kind.PATH, metavar="FILE",

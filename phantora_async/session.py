@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from emu.contract import isolation
 from phantora_async import terminal
@@ -30,17 +28,19 @@ from phantora_async.gpu_profile.bench import gpu_bench
 from phantora_async.gpu_profile.on_demand import OnDemand
 from phantora_async.kernel_times import KernelTimes
 from phantora_async.launch import limits
+from phantora_async.launch.gathering import Gathering
 from phantora_async.launch.launcher import GRACE_S, Launcher, not_ended, plan_of
 from phantora_async.launch.runtime import Runtime, make_runtime
 from phantora_async.liveness.memory_kills import MemoryKills
 from phantora_async.remote.machines import Machines
 from phantora_async.run_spec import RunSpec
 from phantora_async.terminal import LogTail, Terminal
-from phantora_async.wording import compact, short
+from phantora_async.wording import short
 
 if TYPE_CHECKING:
     from phantora_async.pages.live_page import LivePage
 
+T = TypeVar("T")
 SHOW_EVERY_S = 0.5
 """How often the status is looked at."""
 Beside = Callable[[Path, Callable[[int], int | None]], Coroutine[Any, Any, None]]
@@ -64,6 +64,7 @@ class Session:
         self._stopping = False
         self._interrupted_at_s: float | None = None
         self._on_demand: OnDemand | None = None
+        self._gathering: Gathering | None = None
         self.versions: dict[str, str] = {}
         """Versions of torch and Python that the ranks run with; empty until the forker has told them."""
 
@@ -83,12 +84,13 @@ class Session:
 
     async def _run_in(self, runtime: Runtime) -> Outcome:
         launcher: Launcher | Machines
-        listen = self._config.listen
+        listen, gathering = self._config.listen, None
         if listen is None:
             coordinator = Coordinator(self._spec(runtime))
             launcher = Launcher(plan_of(self._config, runtime), runtime)
         else:
-            launcher = Machines(self._config.servers, listen.machines, listen.token)
+            self._gathering = gathering = Gathering(self._config, listen, self._terminal.remark)
+            launcher = gathering.machines
             coordinator = Coordinator(self._spec(runtime), launcher.processes)
         self._abort = asyncio.get_running_loop().create_future()
         page: LivePage | None = None
@@ -107,11 +109,12 @@ class Session:
                             self._beside(Path(isolation.ranks_folder(str(runtime.socket.parent))), coordinator.pid)
                         )
                     )
-                if isinstance(launcher, Machines):
-                    await self._listen(launcher, coordinator)
-                    tasks.append(self._task(self._start_machines(launcher, runtime)))
-                else:
+                if isinstance(launcher, Launcher):
                     await launcher.start()
+                if gathering is not None:
+                    await self._unless_interrupted(gathering.open(coordinator))
+                    tasks.append(self._task(gathering.start(plan_of(self._config, runtime))))
+                    tasks.append(self._task(gathering.watch(self._end)))
                 events = self._task(self._take_events(launcher, coordinator))
                 tasks += [events, self._task(self._tell_ends(launcher, coordinator))]
                 outcome = await self._outcome(coordinator)
@@ -130,6 +133,8 @@ class Session:
                     await page.close(report, ended)
                 if left := await launcher.close():
                     self._terminal.remark(not_ended(left))
+                if gathering is not None:
+                    await gathering.close()
                 self._terminal.close()
             self._add_log(outcome)
             return outcome
@@ -146,27 +151,6 @@ class Session:
         await page.start()
         self._terminal.remark(f"live page: {page.url}")
         return page
-
-    async def _listen(self, machines: Machines, coordinator: Coordinator) -> None:
-        """Opens the port for machines. Raises EnvironmentUnusable."""
-        listen = self._config.listen
-        assert listen is not None, "no --listen"
-        try:
-            await machines.listen(coordinator, listen.host, listen.port)
-        except OSError as error:
-            text = f"--listen {listen.host}:{listen.port}: {error.strerror or error}"
-            raise EnvironmentUnusable(text, "choose another port, or an address of this machine") from None
-        count = listen.machines
-        self._terminal.remark(
-            f"waiting for {count} machine{'s' * (count != 1)}; on each: phantora-async join {machines.address} "
-            f"{f'--token-file {short(listen.token_file)}' if listen.token_file else '(with PHANTORA_TOKEN set)'}"
-        )
-
-    async def _start_machines(self, machines: Machines, runtime: Runtime) -> None:
-        plan = plan_of(self._config, runtime)
-        # Without --compile-cache, compiled code is in a folder of this machine that ends with the run.
-        variables = plan.variables if self._config.compile_cache is not None else {}
-        await machines.start(asdict(plan.job), device=plan.device_file_lines, variables=variables, folder=os.getcwd())
 
     @contextlib.contextmanager
     def _measuring(self) -> Iterator[None]:
@@ -251,8 +235,12 @@ class Session:
 
     async def _outcome(self, coordinator: Coordinator) -> Outcome:
         """The coordinator's outcome, unless something else ends the run before it."""
+        return await self._unless_interrupted(coordinator.finished())
+
+    async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work returns. Raises what ends the run before it."""
         assert self._abort is not None, "a session runs once"
-        finished = asyncio.create_task(coordinator.finished())
+        finished = asyncio.create_task(work)
         either: set[asyncio.Future[Any]] = {finished, self._abort}
         done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if finished in done:
@@ -293,7 +281,8 @@ class Session:
                 case "refused" | "machine_joined":
                     self._terminal.remark(event["remark"])
                 case "machine_lost":
-                    self._end(self._machine_lost(event["address"], event["servers"], event["why"]))
+                    assert self._gathering is not None, "a machine of a run without any"
+                    self._end(await self._gathering.lost(event))
                 case "server_lost":
                     self._end(self._lost(f"emulated server {event['server']}", event["signal"]))
                 case "lost":
@@ -325,10 +314,6 @@ class Session:
             details=end,
             exit_code=128 + signal if signal else code,
         )
-
-    def _machine_lost(self, address: str, servers: Sequence[int], why: str) -> InternalError:
-        names = f"emulated server{'s' * (len(servers) != 1)} {compact(servers)}" if servers else "no server yet"
-        return InternalError(f"the machine at {address} ({names}) was lost: {why}")
 
     def _lost(self, process: str, number: int) -> InternalError:
         """`number`: the signal that ended it, 0 if none is known."""

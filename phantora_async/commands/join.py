@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long to wait for a coordinator that does not listen yet (default: %(default)g)",
     )
+    parser.add_argument("--seat", type=int, default=-1, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -50,7 +52,7 @@ def run(given: argparse.Namespace) -> int:
 
     from phantora_async.launch.joining import Joined
 
-    uvloop.run(Joined(given.address, token, python, given.wait).run(_tell))
+    uvloop.run(Joined(given.address, token, python, given.wait, given.seat, given.folder).run(_tell))
     return 0
 
 

@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.contract.folding import Folding
 from emu.contract.loading_policy import LoadingPolicy
@@ -35,6 +35,16 @@ MONITOR_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
+class Ray:
+    """A cluster whose actors are the machines."""
+
+    cluster: str
+    """``ray://HOST:PORT``; "": the one that this machine is a part of."""
+    environment: dict[str, Any]
+    """Ray's runtime environment of the actors."""
+
+
+@dataclass(frozen=True, slots=True)
 class Listen:
     """Servers run on machines that join."""
 
@@ -43,7 +53,10 @@ class Listen:
     token: str
     token_file: Path | None
     """Where others find the token; None: in the environment."""
-    machines: int
+    machines: int | None
+    """None: as many as there is room for."""
+    ray: Ray | None
+    """Actors of a cluster join."""
 
 
 @dataclass(frozen=True, slots=True)

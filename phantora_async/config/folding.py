@@ -18,7 +18,6 @@ def folding_of(given: RunOptions, world_size: int) -> Folding | None:
         return None
     excluded = (
         ("--launcher", given.launcher),
-        ("--listen", given.listen is not None),
         ("--record", given.record is not None),
         ("--clock optimistic", given.clock == "optimistic"),
     )

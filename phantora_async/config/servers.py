@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.contract import isolation
-from phantora_async.config.config import Listen
+from formats.files import read_bytes
+from formats.json_lines import parse
+from phantora_async.config.config import Listen, Ray
 from phantora_async.errors import UsageError
-from phantora_async.options import RunOptions
+from phantora_async.options import PathText, RunOptions
 from phantora_async.remote import wire
 from phantora_async.run_dir import TOKEN
 from profiles import Cluster
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 16_384
 MOST_FOLDED = 1 << 17
+RAY = "ray"
+MOST_ENVIRONMENT_NBYTES = 1 << 20
 
 
 def servers_of(given: RunOptions, cluster: Cluster) -> tuple[int, ...]:
@@ -55,24 +59,29 @@ def isolation_of(given: RunOptions, servers: int) -> str:
     """`--isolation`, checked together with the options that need isolated servers or exclude them."""
     if given.isolation == "none" and given.network == "private":
         raise UsageError("--network private needs isolated servers", "leave out --isolation none")
-    if given.listen is not None:
+    several = given.listen is not None or given.on is not None
+    if several:
         if given.isolation == "full" or given.network == "private":
             raise UsageError(
-                "--listen: isolated servers of several machines cannot reach each other", "--isolation none"
+                f"{'--on' if given.on else '--listen'}: isolated servers of several machines cannot reach each other",
+                "--isolation none",
             )
-    elif given.machines != 1 or given.token_file is not None:
-        raise UsageError("--machines and --token-file need --listen")
-    level: str = "none" if given.listen is not None else given.isolation
+    elif given.machines is not None or given.token_file is not None:
+        raise UsageError("--machines and --token-file need --listen or --on")
+    if given.ray_env is not None and given.on is None:
+        raise UsageError("--ray-env needs --on")
+    level: str = "none" if several else given.isolation
     if level != "none" and servers > isolation.MAX_SERVERS:
         raise UsageError(f"{servers} servers: at most {isolation.MAX_SERVERS} can be isolated", "--isolation none")
     return level
 
 
 def listen_of(given: RunOptions, servers: int, run_dir: Path) -> Listen | None:
-    if given.listen is None:
+    if given.listen is None and given.on is None:
         return None
-    host, port = wire.address(given.listen, least_port=0)
-    if not 1 <= given.machines <= servers:
+    ray = _ray_of(given.on, given.ray_env) if given.on is not None else None
+    host, port = wire.address(given.listen, least_port=0) if given.listen is not None else ("", 0)
+    if given.machines is not None and not 1 <= given.machines <= servers:
         raise UsageError(f"--machines {given.machines}: this run has {servers} servers, each is on one machine")
     file = Path(given.token_file) if given.token_file is not None else None
     token = wire.read_token(file)
@@ -80,7 +89,27 @@ def listen_of(given: RunOptions, servers: int, run_dir: Path) -> Listen | None:
         token, file = secrets.token_hex(32), run_dir / TOKEN
         file.touch(mode=0o600)
         file.write_text(f"{token}\n")
-    return Listen(host, port, token, file, given.machines)
+    return Listen(host, port, token, file, given.machines, ray)
+
+
+def _ray_of(on: str, file: PathText | None) -> Ray:
+    """Raises UsageError."""
+    if on != RAY and not on.startswith(f"{RAY}://"):
+        raise UsageError(f"--on {on!r:.60}: expected ray, or ray://HOST:PORT")
+    if on != RAY:
+        wire.address(on.removeprefix(f"{RAY}://"))
+    if file is None:
+        return Ray("" if on == RAY else on, {})
+    try:
+        text = read_bytes(Path(file), MOST_ENVIRONMENT_NBYTES).decode()
+    except OSError as error:
+        raise UsageError(f"--ray-env {os.fspath(file)}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"--ray-env {os.fspath(file)}: not text") from None
+    environment = parse(text, Path(file), lambda message: UsageError(f"--ray-env {message}"))
+    if not isinstance(environment, dict):
+        raise UsageError(f"--ray-env {os.fspath(file)}: expected a JSON object, Ray's runtime environment")
+    return Ray("" if on == RAY else on, environment)
 
 
 def nccl_settings(cluster: Cluster, servers: int) -> tuple[NcclSettings, tuple[str, ...]]:

@@ -31,6 +31,7 @@ OPTIONAL = {
     "matplotlib": "pictures of reports (report.plot, validate, bench)",
     "pandas": "tables of reports (run.to_pandas)",
     "perfetto": "traces in Perfetto's form",
+    "ray": "runs on a Ray cluster (run --on ray)",
     "cryptography": "runs over several machines (join, --listen)",
 }  # fmt: skip
 """Packages, and what needs them."""

@@ -35,7 +35,20 @@ from phantora_async.config import resolve
 from phantora_async.errors import UsageError
 from phantora_async.options import OPTIONS, Kind, RunOptions
 
-OWN = ("run_dir", "report", "record", "trace", "show_ranks", "progress", "ui", "listen", "machines", "token_file")
+OWN = (
+    "run_dir",
+    "report",
+    "record",
+    "trace",
+    "show_ranks",
+    "progress",
+    "ui",
+    "listen",
+    "on",
+    "ray_env",
+    "machines",
+    "token_file",
+)
 """Options that `check` sets itself, or that do not go with it."""
 STEPS_FOR_MEMORY = 2
 """Memory is at its peak in the second step at the latest: then the optimizer's state is there, too."""

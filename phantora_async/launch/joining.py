@@ -40,12 +40,19 @@ IMPOSSIBLE = "the coordinator sent an impossible message"
 class Joined:
     """One run, on this machine. ``run`` returns when the run has ended."""
 
-    def __init__(self, address: str, token: str, python: Path, wait_s: float) -> None:
-        """`wait_s`: how long to wait for a coordinator that does not listen yet. Raises PhantoraError."""
+    def __init__(
+        self, address: str, token: str, python: Path, wait_s: float, seat: int = -1, folder: Path | None = None
+    ) -> None:
+        """`wait_s`: how long to wait for a coordinator that does not listen yet. `seat`: which servers to take, -1 for
+        any. `folder`: what is the coordinator's working directory here, if it is not at the same path. Raises
+        PhantoraError.
+        """
         self._host, self._port = wire.address(address)
         self._context = keys.context_of(token, keys.MACHINE)
         self._python = python
         self._wait_s = wait_s
+        self._seat = seat
+        self._folder = folder
         self._number = 0
         self._relays: set[asyncio.Task[None]] = set()
         self._processes = ProcFs()
@@ -55,7 +62,8 @@ class Joined:
         reader, writer = await self._reach(self._wait_s, wire.LONGEST_LINE)
         try:
             writer.write(wire.opening(wire.MACHINE))
-            writer.write(wire.encode("hello", version=records.VERSION, name=socket.gethostname()))
+            hello = {"version": records.VERSION, "name": socket.gethostname(), "seat": self._seat}
+            writer.write(wire.encode("hello", **hello))
             first = await _receive(reader)
             if first is None:
                 raise MachineFailed("the coordinator closed the connection")
@@ -117,9 +125,9 @@ class Joined:
 
     def _plan(self, told: dict[str, Any], runtime: Runtime) -> LaunchPlan:
         """The coordinator's job with this machine's paths. The working directory, the script and the folder of compiled
-        code are at the same paths on all machines.
+        code are at the same paths on all machines, if this one has no folder of its own.
         """
-        os.chdir(told["folder"])
+        os.chdir(self._folder or told["folder"])
         run_dir = Path(told["job"]["run_dir"])
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         job = dataclasses.replace(
@@ -130,6 +138,9 @@ class Joined:
             socket=str(runtime.socket),
             cost_table="",  # ranks ask for costs
         )
+        script = Path(job.script)
+        if self._folder is not None and script.is_relative_to(told["folder"]):
+            job = dataclasses.replace(job, script=str(self._folder / script.relative_to(told["folder"])))
         limits.check(sum(job.servers))
         folder = runtime.ranks / "compiled"
         ours = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}

@@ -111,7 +111,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
         loaders=config.loading.text,
         slow_loaders=slow_loaders(config.faults),
         host_scale=config.host.scale,
-        hosted=_hosted(config),
+        hosted=hosted(config),
         script=config.script,
         module=config.module,
         arguments=config.arguments,
@@ -136,7 +136,7 @@ def plan_of(config: Config, runtime: Runtime) -> LaunchPlan:
     return LaunchPlan(job, config.python, tuple(config.device_file_lines()), variables)
 
 
-def _hosted(config: Config) -> tuple[int, ...]:
+def hosted(config: Config) -> tuple[int, ...]:
     """Servers that have ranks with processes."""
     if config.folding is None:
         return tuple(range(len(config.servers)))

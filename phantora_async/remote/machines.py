@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Container
-from itertools import accumulate
+from collections.abc import AsyncIterator, Container, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Protocol, cast
 
 from emu.contract import records
@@ -31,13 +31,13 @@ class Machines:
     The port's ``Passage``.
     """
 
-    def __init__(self, servers: tuple[int, ...], count: int, token: str) -> None:
-        """`servers`: GPUs of each server of the run; `count`: of machines. Raises EnvironmentUnusable."""
+    def __init__(self, servers: tuple[int, ...], token: str) -> None:
+        """`servers`: GPUs of each server of the run. Raises EnvironmentUnusable."""
         self._streams: Streams | None = None
         ends = accumulate(servers)
         self._ranks = [range(end - gpus, end) for end, gpus in zip(ends, servers, strict=True)]
         """Of each server."""
-        self._count = count
+        self._portions: list[list[int]] = []
         self._port = Port(token, self)
         self._machines: list[_Machine] = []
         self._all_joined = asyncio.Event()
@@ -47,6 +47,10 @@ class Machines:
     @property
     def address(self) -> str:
         return self._port.address
+
+    def expect(self, portions: list[list[int]]) -> None:
+        """The servers of each machine, before ``listen``. A machine that says its seat gets that portion."""
+        self._portions = portions
 
     async def listen(self, streams: Streams, host: str, port: int) -> None:
         """Raises OSError."""
@@ -58,12 +62,11 @@ class Machines:
         await self._all_joined.wait()
         job = job | {"master_addr": self._machines[0].address}
         for number, machine in enumerate(self._machines):
-            machine.servers = _portion(len(self._ranks), self._count, number)
             machine.send("job", job=job | {"hosted": machine.servers}, machine=number, **others)
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """Messages of all forkers, and "refused", "machine_joined" and "machine_lost"; the last one is "done"."""
-        left = self._count
+        left = len(self._portions)
         while left:
             event = await self._events.get()
             left -= event["event"] == "done"
@@ -114,12 +117,18 @@ class Machines:
         """Raises NotAMachine."""
         if hello.get("version") != records.VERSION:
             raise NotAMachine("it has another version of phantora-async")
-        if len(self._machines) >= self._count:
-            raise NotAMachine(f"all {self._count} machines have joined")
+        taken = {other.seat for other in self._machines}
+        free = [seat for seat in range(len(self._portions)) if seat not in taken]
+        if not free:
+            raise NotAMachine(f"all {len(self._portions)} machines have joined")
+        machine.seat = hello["seat"] if hello["seat"] >= 0 else free[0]
+        if machine.seat not in free:
+            raise NotAMachine(f"there is no place {machine.seat} for it")
+        machine.servers = self._portions[machine.seat]
         self._machines.append(machine)
-        text = f"{machine.address} has joined ({len(self._machines)} of {self._count} machines)"
+        text = f"{machine.address} has joined ({len(self._machines)} of {len(self._portions)} machines)"
         self._events.put_nowait({"event": "machine_joined", "remark": text})
-        if len(self._machines) == self._count:
+        if len(free) == 1:
             self._all_joined.set()
 
     def heard(self, machine: _Machine, message: dict[str, Any]) -> None:
@@ -138,8 +147,8 @@ class Machines:
 
     def lost(self, machine: _Machine, why: str) -> None:
         if machine in self._machines:
-            event = {"event": "machine_lost", "address": machine.address, "servers": machine.servers, "why": why}
-            self._events.put_nowait(event)
+            where = {"address": machine.address, "servers": machine.servers, "machine": machine.seat}
+            self._events.put_nowait({"event": "machine_lost", **where, "why": why})
         else:
             self._port.refuse(machine.address, why)
 
@@ -154,6 +163,7 @@ class _Machine(asyncio.Protocol):
         self._introduced = False
         self._over = False
         self.address = address
+        self.seat = -1
         self.servers: list[int] = []
         """Numbers of those that it starts."""
 
@@ -207,6 +217,7 @@ class _Machine(asyncio.Protocol):
             self._transport.close()
 
 
-def _portion(servers: int, machines: int, number: int) -> list[int]:
-    """Consecutive servers, as many on each machine as on the others, or one more."""
-    return list(range(servers * number // machines, servers * (number + 1) // machines))
+def portions(servers: Sequence[int], machines: int) -> list[list[int]]:
+    """Consecutive servers, as many for each machine as for the others, or one more."""
+    ends = [len(servers) * number // machines for number in range(machines + 1)]
+    return [list(servers[begin:end]) for begin, end in pairwise(ends)]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from phantora_async.errors import UsageError
 
-RANK, MACHINE = b"phantora-rank-2\n", b"phantora-mach-2\n"
+RANK, MACHINE = b"phantora-rank-3\n", b"phantora-mach-3\n"
 _OPENING = struct.Struct(">16sII")
 OPENING_NBYTES = _OPENING.size
 TOKEN_VARIABLE = "PHANTORA_TOKEN"
@@ -122,7 +122,7 @@ def decode(line: bytes) -> dict[str, Any]:
 
 _NUMBER, _TEXT = (int,), (str,)
 _MACHINE_SAYS: dict[str, dict[str, tuple[type, ...]]] = {
-    "hello": {"version": _NUMBER, "name": _TEXT},
+    "hello": {"version": _NUMBER, "name": _TEXT, "seat": _NUMBER},
     "threads": {"pid": _NUMBER, "threads": (dict, type(None))},
     "ready": {"torch": _TEXT, "python": _TEXT},
     "left_out": {"text": _TEXT},

@@ -173,7 +173,7 @@ def test_a_rank_that_fails_ends_all_machines(machines: Machines) -> None:
         (("join", "localhost:1", "--token-file", "TOKEN", "--wait=-1"), "--wait -1: expected seconds"),
         (("join", "localhost:1", "--token-file", "/dev/zero"), "which is no token"),
         (("run", "--listen", "here", "-n", "2", "x.py"), "expected HOST:PORT"),
-        (("run", "--machines", "2", "-n", "2", "x.py"), "--machines and --token-file need --listen"),
+        (("run", "--machines", "2", "-n", "2", "x.py"), "--machines and --token-file need --listen or --on"),
         (("run", "--listen", "localhost:0", "--machines", "3", "-n", "2", "x.py"), "this run has 1 servers"),
         (("run", "--listen", "localhost:0", "--isolation", "full", "x.py"), "--isolation none"),
     ],

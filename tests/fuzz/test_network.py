@@ -122,11 +122,12 @@ def speak(lines: bytes) -> list[dict[str, Any]]:
     """What the session hears of a machine that says this."""
 
     async def run() -> list[dict[str, Any]]:
-        found = Machines((2,), 1, TOKEN)
+        found = Machines((2,), TOKEN)
+        found.expect([[0]])
         speaker = found.admit(wire.Opening(wire.MACHINE, 0, 0), "10.0.0.8")
         assert speaker is not None
         speaker.connection_made(Below())
-        speaker.data_received(wire.encode("hello", version=records.VERSION, name="x"))
+        speaker.data_received(wire.encode("hello", version=records.VERSION, name="x", seat=-1))
         await found.start({})
         speaker.data_received(lines)
         heard = []

@@ -62,7 +62,7 @@ def test_addresses() -> None:
 def test_servers_are_spread_evenly() -> None:
     for servers in range(1, 20):
         for count in range(1, servers + 1):
-            parts = [machines._portion(servers, count, number) for number in range(count)]
+            parts = machines.portions(range(servers), count)
             assert [server for part in parts for server in part] == list(range(servers))
             assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -86,12 +86,13 @@ class Transport(asyncio.Transport):
 
 async def say(*messages: dict[str, Any] | bytes) -> list[dict[str, Any]]:
     """What the session hears of the first of two machines, which has server 0 with ranks 0 and 1."""
-    found = machines.Machines((2, 2), 2, TOKEN)
+    found = machines.Machines((2, 2), TOKEN)
+    found.expect([[0], [1]])
     speakers = [found.admit(wire.Opening(wire.MACHINE, 0, 0), address) for address in ("10.0.0.8", "10.0.0.9")]
     for speaker in speakers:
         assert speaker is not None
         speaker.connection_made(Transport())
-        speaker.data_received(wire.encode("hello", version=records.VERSION, name="x"))
+        speaker.data_received(wire.encode("hello", version=records.VERSION, name="x", seat=-1))
     await found.start({})
     for message in messages:
         encoded = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
@@ -118,7 +119,7 @@ async def test_a_machine_speaks_of_its_own_servers() -> None:
         (EXITED | {"rank": True}, "exited with rank = True"),
         ({"event": "exited"}, "exited with rank = None"),
         ({"event": "machine_lost", "address": "x", "servers": [], "why": ""}, "'machine_lost' is unknown"),
-        ({"event": "hello", "version": records.VERSION, "name": "x"}, "hello out of order"),
+        ({"event": "hello", "version": records.VERSION, "name": "x", "seat": -1}, "hello out of order"),
         (b"[" * 100_000 + b"\n", "nested too deep"),
         (b"\xff\xfe\n", "can't decode"),
         (b"{}\n", "not a message"),
@@ -130,8 +131,26 @@ async def test_other_messages_end_the_run_naming_the_machine(message: Any, said:
     assert said in lost["why"]
 
 
+async def test_a_machine_that_says_its_seat_gets_that_portion() -> None:
+    found = machines.Machines((2, 2, 2), TOKEN)
+    found.expect([[0, 1], [2]])
+    speakers = []
+    for seat in (1, 1, 7, 0):
+        speaker = found.admit(wire.Opening(wire.MACHINE, 0, 0), f"10.0.0.{seat}")
+        assert isinstance(speaker, machines._Machine)
+        speaker.connection_made(Transport())
+        speaker.data_received(wire.encode("hello", version=records.VERSION, name="x", seat=seat))
+        speakers.append(speaker)
+    assert [speaker.servers for speaker in speakers] == [[2], [], [], [0, 1]]
+    remarks = [found._events.get_nowait()["remark"] for _ in range(found._events.qsize())]
+    assert remarks[1:3] == [
+        "refused a connection from 10.0.0.1: there is no place 1 for it",
+        "refused a connection from 10.0.0.7: there is no place 7 for it",
+    ]
+
+
 async def test_a_rank_of_another_machine_is_none_of_its_own() -> None:
-    found = machines.Machines((2, 2), 1, TOKEN)
+    found = machines.Machines((2, 2), TOKEN)
     failures: list[Exception] = []
 
     class Failed:
