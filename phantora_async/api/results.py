@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from phantora_async.errors import EnvironmentUnusable, UsageError
+from phantora_async.api.tables import Table, data_frame, rows_of
+from phantora_async.errors import UsageError
 from phantora_async.report import ReportError, read_whole, terminal_report, used_no_gpu
 from phantora_async.wording import gib, seconds
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from phantora_async.comparison import Comparison
 
-Table = Literal["steps", "ranks", "kernels"]
 SHARES = ("compute", "transfer", "peers", "host_bound", "idle")
 """How a GPU spends its time; README.md says what they mean."""
 
@@ -228,15 +227,11 @@ class Run:
         return [_kernel(one) for one in self._simulated["kernels"]["signatures"]]
 
     def to_pandas(self, table: Table = "steps") -> pandas.DataFrame:
-        """One of the lists as a DataFrame, a column for each field. Raises EnvironmentUnusable without pandas."""
-        kinds: dict[str, tuple[type[Any], Sequence[Any]]] = {
-            "steps": (Step, self.steps),
-            "ranks": (Rank, self.ranks),
-            "kernels": (Kernel, self.kernels),
-        }
-        if table not in kinds:
-            raise UsageError(f"table: expected one of {', '.join(kinds)}, found {table!r}")
-        kind, rows = kinds[table]
+        """A DataFrame, a column for each field: "figures" is one row for the run, "memory" what each rank holds at its
+        peak; "collectives" and "reasons" need a run with reasons. Raises UsageError, or EnvironmentUnusable without
+        pandas.
+        """
+        kind, rows = rows_of(self, table)
         return data_frame(kind, rows)
 
     def plot_timeline(
@@ -311,16 +306,6 @@ def compare(*runs: Run | str | os.PathLike[str]) -> Comparison:
 
     loaded = [one if isinstance(one, Run) else load(one) for one in runs]
     return compare_sides([Side(str(one.path), one.report) for one in loaded])
-
-
-def data_frame(kind: type[Any], rows: Sequence[Any]) -> pandas.DataFrame:
-    """Dataclasses of one kind as a table. Raises EnvironmentUnusable without pandas."""
-    try:
-        import pandas
-    except ImportError:
-        raise EnvironmentUnusable("tables need pandas, which is not installed", "pip install pandas") from None
-    names = [field.name for field in dataclasses.fields(kind)]
-    return pandas.DataFrame([[getattr(row, name) for name in names] for row in rows], columns=names)
 
 
 def _rank(one: Mapping[str, Any]) -> Rank:

@@ -1,4 +1,4 @@
-"""Show the report of a finished run again, as text or as a page for a browser, and what such a job costs."""
+"""Show the report of a finished run again, as text, JSON, CSV, Markdown or a page, and what such a job costs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import get_args
 
+from phantora_async.api.tables import Table
 from phantora_async.config import RUNS
 from phantora_async.errors import NotWritten, UsageError
 from phantora_async.spending import asked
@@ -34,10 +36,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="print all that the report has to say")
     asked.add_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print money and energy as JSON, in place of the report")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument(
+        "--json",
+        action="store_true",
+        help="print the report as JSON; with a question about money or energy, the answer to it",
+    )
+    forms.add_argument("--csv", action="store_true", help="print one table (--table) as CSV; seconds, bytes, shares")
+    forms.add_argument("--md", action="store_true", help="print the report as Markdown")
+    forms.add_argument("--schema", action="store_true", help="print the JSON schema of reports; needs no report")
+    parser.add_argument(
+        "--table",
+        choices=get_args(Table),
+        default="figures",
+        help="which table --csv prints (default: figures, one row for the run); collectives and reasons need a run with "
+        "--reasons",
+    )
 
 
 def run(given: argparse.Namespace) -> int:
+    if given.schema:
+        from phantora_async.report import report_schema
+
+        print(json.dumps(report_schema(), indent=1))
+        return 0
     path = Path(given.path) if given.path else _latest()
     if path.is_dir():
         path /= REPORT
@@ -57,8 +79,17 @@ def run(given: argparse.Namespace) -> int:
         _write(given.html, page(view(document)).encode())
         print(f"page: {short(given.html)}")
         return 0
-    if given.json:
+    if given.json and asked.is_asked(given):
         print(json.dumps(asked.answered(given, document), indent=1))
+        return 0
+    if given.json or given.csv or given.md:
+        from phantora_async.api.results import load
+        from phantora_async.api.tables import as_csv, as_markdown
+        from phantora_async.report import to_json
+
+        found = load(path)
+        made = to_json(dict(found.report)).decode() if given.json else ""
+        print(made or (as_csv(found, given.table) if given.csv else as_markdown(found)), end="")
         return 0
     spent = lines(asked.answered(given, document)) if asked.is_asked(given) else None
     print(terminal_report(document, given.rank, spent, given.verbose))

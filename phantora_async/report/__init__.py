@@ -10,7 +10,7 @@ May import: netsim, ingest, over_time, run_spec, virtual_time, wording.
 from phantora_async.report.document import SCHEMA, Document, Seen, build, ranks_document, to_json
 from phantora_async.report.memory import memory_notes
 from phantora_async.report.notes import notes, unused_notes, used_no_gpu
-from phantora_async.report.reading import ReportError, read, read_whole
+from phantora_async.report.reading import ReportError, read, read_whole, report_schema
 from phantora_async.report.simulator import Usage
 from phantora_async.report.steps import step_document
 from phantora_async.report.text import terminal_report
@@ -27,6 +27,7 @@ __all__ = [
     "ranks_document",
     "read",
     "read_whole",
+    "report_schema",
     "step_document",
     "terminal_report",
     "to_json",

@@ -17,7 +17,9 @@ _SOURCES = Fields(
 )
 _SIGNATURE = Fields(
     _fields(WHOLE, "launches", "mean_ns") | _fields(TEXT, "title", "source"),
-    _fields(TEXT, "bound", "signature", "model") | _fields(NUMBER, "share", "flops") | {"total_ns": WHOLE},
+    _fields(TEXT, "bound", "signature", "model")
+    | _fields(NUMBER, "share", "flops", "error")
+    | _fields(WHOLE, "total_ns", "full_clock_ns", "contended_ns"),
 )
 _RANK = Fields(
     _fields(WHOLE, "rank", "compute_ns", "transfer_ns", "peers_ns", "host_bound_ns", "idle_ns")
@@ -28,7 +30,7 @@ _RANK = Fields(
             {"device_peak_nbytes": NUMBER, "parts": Named(WHOLE)},
         ),
     },
-    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "launches")
+    _fields(WHOLE, "server", "steps", "window_ns", "host_work_ns", "communication_ns", "launches")
     | {"flops": NUMBER, "counted_steps": Maybe(Each(WHOLE, 2))},
 )
 _INTERVAL = Fields(
@@ -40,7 +42,7 @@ _INTERVAL = Fields(
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")
     | {"host_median_ns": Maybe(WHOLE), "source": TEXT, "interval": Maybe(_INTERVAL)},
-    {"each_ns": Each(WHOLE)} | _fields(WHOLE, "from_ns", "first_listed", "first_counted", "last_counted"),
+    {"each_ns": Each(WHOLE)} | _fields(WHOLE, "mean_ns", "from_ns", "first_listed", "first_counted", "last_counted"),
 )
 _ROUTED = Fields(
     _fields(TEXT, "module", "line", "operation")
@@ -70,6 +72,9 @@ _LINKS = Fields(
     }
 )
 _RESTART = Fields(_fields(WHOLE, "rank", "exit_code", "at_ns"))
+_CHECKPOINT = Fields(
+    _fields(WHOLE, "files", "times", "written_nbytes", "uncomputed_nbytes") | {"path": TEXT, "ranks": Each(WHOLE, 1)}
+)
 _STATED = Fields({"text": TEXT} | _fields(WHOLE, "reads", "computed", "ranks"))
 _KERNEL = Fields(_fields(WHOLE, "launches", "gpu_ns", "path_ns") | _fields(TEXT, "title", "family"))
 _COLLECTIVE = Fields(_fields(WHOLE, "calls", "gpu_ns", "waiting_ns", "path_ns") | {"title": TEXT})
@@ -129,6 +134,7 @@ _SIMULATED = Fields(
         "kernel_times": Each(Fields({"file": TEXT, "gpu": TEXT, "signatures": WHOLE, "carried_over": FLAG})),
         "routing": Fields({"policy": TEXT, "places": Each(_ROUTED)}),
         "stated_values": Each(_STATED),
+        "checkpoints": Each(_CHECKPOINT),
         "decided": Each(Fields({"place": TEXT, "reads": WHOLE, "ranks": WHOLE})),
         "overflow_checks": WHOLE,
         "logged": Each(Fields({"rank": WHOLE, "text": TEXT}, {"rate": TEXT, "value": NUMBER, "window": TEXT})),
@@ -152,17 +158,20 @@ _SIMULATED = Fields(
     },
 )
 _SPECULATION = Fields(
-    _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns")
+    _fields(WHOLE, "early_answers", "revised_answers", "revised_states", "revised_max_ns", "revised_sum_ns"),
+    _fields(WHOLE, "turns", "turns_taken_back", "rollbacks"),
 )
 _SIMULATOR = Fields(
     _fields(NUMBER, "wall_s", "coordinator_cpu_s", "coordinator_peak_rss_nbytes")
     | {
-        "rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"), {"ranks": WHOLE})),
+        "rank_private_nbytes": Maybe(Fields(_fields(NUMBER, "median", "max"), _fields(WHOLE, "ranks", "min", "sum"))),
         "speculation": _SPECULATION,
     },
     {
         "kept": Maybe(Fields(_fields(WHOLE, "peak_nbytes", "limit_nbytes", "refused_nbytes"))),
-        "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s")),
+        "rank_cpu": Fields(_fields(NUMBER, "ranks", "user_s", "system_s"), {"hook_s": NUMBER}),
+        "coordinator_system_s": NUMBER,
+        **_fields(WHOLE, "cpus", "records", "record_nbytes", "passed_over", "facts", "emulated_calls", "emulated_ops"),
     },
 )
 _RUN = Fields(
@@ -180,6 +189,7 @@ _LOADING = Fields(
 )
 SHAPE = Fields(
     {
+        "schema": Whole(1),
         "exit_code": WHOLE,
         "failure": Maybe(Fields({"text": TEXT})),
         "simulated": _SIMULATED,

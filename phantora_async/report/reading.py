@@ -10,7 +10,7 @@ from formats.files import MOST_DATA_NBYTES, read_text
 from formats.json_lines import line_of, name_of, parse
 from phantora_async.report.document import SCHEMA, Document
 from phantora_async.report.fields import REASONS, SHAPE
-from phantora_async.report.shapes import Fault, fault_in, only
+from phantora_async.report.shapes import Fault, fault_in, json_schema, only
 
 
 class ReportError(Exception):
@@ -37,6 +37,16 @@ def read_whole(path: Path) -> Document:
     if fault is not None:
         raise ReportError(f"{path}:{line_of(text, fault.place)}: {name_of(fault.place)}: {fault.problem}")
     return document
+
+
+def report_schema() -> Document:
+    """The JSON schema of reports: docs/data/report.schema.json."""
+    about = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Report of phantora-async, schema {SCHEMA}",
+        "description": "Names end in their unit: _ns nanoseconds of virtual time, _nbytes bytes, _s real seconds.",
+    }
+    return about | json_schema(SHAPE)
 
 
 def _disagreement(simulated: Document) -> Fault | None:

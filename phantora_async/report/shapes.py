@@ -140,6 +140,32 @@ def fault_in(value: Any, shape: Shape, place: tuple[str | int, ...]) -> Fault | 
     return Fault(place, f"expected {shape}, found {shown}")
 
 
+def json_schema(shape: Shape) -> dict[str, Any]:
+    """What a value of this shape is, in JSON Schema 2020-12. Objects may have fields that it does not name."""
+    match shape:
+        case Maybe():
+            return {"anyOf": [{"type": "null"}, json_schema(shape.shape)]}
+        case Fields():
+            inner = {**shape.fields, **shape.optional}
+            properties = {name: json_schema(inner[name]) for name in sorted(inner)}
+            return {"type": "object", "properties": properties, "required": sorted(shape.fields)}
+        case Named():
+            return {"type": "object", "additionalProperties": json_schema(shape.shape)}
+        case Each():
+            least = {"minItems": shape.least} if shape.least else {}
+            return {"type": "array", "items": json_schema(shape.shape)} | least
+        case Whole():
+            return {"type": "integer", "minimum": shape.least, "maximum": MOST}
+        case Number():
+            return {"type": "number", "minimum": 0, "maximum": MOST}
+        case Text():
+            return {"type": "string", "maxLength": MOST_CHARACTERS}
+        case Flag():
+            return {"type": "boolean"}
+        case AnyObject():
+            return {"type": "object"}
+
+
 def _levels(value: Any) -> int:
     """Of objects and lists within each other, counted no further than to the first that are too many."""
     levels, level = 0, [value]

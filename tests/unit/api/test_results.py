@@ -133,7 +133,7 @@ def test_tables(table: Any, rows: int, tmp_path: Path) -> None:
     found = run.to_pandas(table)
     assert len(found) == rows
     assert {"steps": "time", "ranks": "compute", "kernels": "title"}[table] in found.columns
-    with pytest.raises(UsageError, match="expected one of steps, ranks, kernels"):
+    with pytest.raises(UsageError, match="expected one of figures, steps, ranks, kernels"):
         run.to_pandas("all")  # type: ignore[arg-type]
 
 

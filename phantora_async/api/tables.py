@@ -1,0 +1,223 @@
+"""The report as tables: rows of one kind each, for DataFrames, spreadsheets and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from phantora_async.errors import EnvironmentUnusable, UsageError
+from phantora_async.wording import gib, seconds
+
+if TYPE_CHECKING:
+    import pandas
+
+    from phantora_async.api.results import Run
+
+Table = Literal["figures", "steps", "ranks", "kernels", "memory", "collectives", "reasons"]
+MOST_KERNELS = 10
+"""Of a report in Markdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The whole run in one row."""
+
+    script: str
+    world_size: int
+    gpu: str
+    cluster: str
+    fits: bool | None
+    step_time: float
+    interval_low: float | None
+    interval_high: float | None
+    mfu: float
+    tflops_per_gpu: float
+    tokens_per_second: float | None
+    peak_memory: int
+    peak_reserved: int
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """What one rank's GPU memory holds at its peak."""
+
+    rank: int
+    part: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A kind of collective in the step that `--reasons` explains, of all ranks together."""
+
+    title: str
+    calls: int
+    time: float
+    """Of all GPUs, in which its kernels were resident."""
+    waiting: float
+    """Of which they waited for other ranks."""
+    on_path: float
+    """On the critical path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A part of the explained step's critical path."""
+
+    kind: str
+    name: str
+    doing: str
+    time: float
+    share: float
+
+
+def rows_of(run: Run, table: Table) -> tuple[type[Any], Sequence[Any]]:
+    """The table's dataclass and its rows. Raises UsageError for a table that there is not."""
+    from phantora_async.api.results import Kernel, Rank, Step
+
+    kinds: dict[str, tuple[type[Any], Callable[[], Sequence[Any]]]] = {
+        "figures": (Figures, lambda: [_figures(run)]),
+        "steps": (Step, lambda: run.steps),
+        "ranks": (Rank, lambda: run.ranks),
+        "kernels": (Kernel, lambda: run.kernels),
+        "memory": (MemoryPart, lambda: _memory(run)),
+        "collectives": (Collective, lambda: _collectives(run)),
+        "reasons": (Reason, lambda: _reasons(run)),
+    }
+    if table not in kinds:
+        raise UsageError(f"table: expected one of {', '.join(kinds)}, found {table!r}")
+    kind, rows = kinds[table]
+    return kind, rows()
+
+
+def data_frame(kind: type[Any], rows: Sequence[Any]) -> pandas.DataFrame:
+    """Dataclasses of one kind as a table. Raises EnvironmentUnusable without pandas."""
+    try:
+        import pandas
+    except ImportError:
+        raise EnvironmentUnusable("tables need pandas, which is not installed", "pip install pandas") from None
+    names = _columns(kind)
+    return pandas.DataFrame([[getattr(row, name) for name in names] for row in rows], columns=names)
+
+
+def as_csv(run: Run, table: Table) -> str:
+    kind, rows = rows_of(run, table)
+    names = _columns(kind)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([getattr(row, name) for name in names] for row in rows)
+    return out.getvalue()
+
+
+def as_markdown(run: Run) -> str:
+    """For an issue, a pull request or a wiki: the figures, ranks, memory of the fullest rank, and kernels."""
+    found = _figures(run)
+    head = [("run", f"{found.world_size} x {found.gpu} on {found.cluster}")]
+    if run.failure is not None:
+        head.append(("failed", run.failure))
+    if run.used_gpu:
+        head.append(("fits", {True: "yes", False: "no", None: "not known"}[found.fits]))
+        head.append(("step", _seconds(found.step_time)))
+        if found.interval_low is not None and found.interval_high is not None:
+            head.append(("90% interval", f"{_seconds(found.interval_low)} to {_seconds(found.interval_high)}"))
+        head += [
+            ("MFU", f"{found.mfu:.1%}"),
+            ("memory allocated, reserved", f"{gib(found.peak_memory)}, {gib(found.peak_reserved)}"),
+        ]
+    else:
+        head.append(("GPU", "no emulated GPU was used"))
+    parts = [f"# {_cell(found.script) or 'Report'}", _markdown(["", ""], head)]
+    if run.used_gpu:
+        names = ("compute", "transfer", "peers", "host_bound", "idle")
+        ranks = [
+            (rank.rank, *(f"{getattr(rank, name):.1%}" for name in names), gib(rank.allocated_peak))
+            for rank in run.ranks
+        ]
+        parts.append(_markdown(["rank", *(name.replace("_", "-") for name in names), "allocated"], ranks))
+        if held := run.memory_parts:
+            parts.append(
+                _markdown(["fullest GPU holds", "size"], [(name, gib(nbytes)) for name, nbytes in held.items()])
+            )
+        kernels = [
+            (f"{one.share:.1%}", _seconds(one.time), f"{one.launches:,}", one.source, one.bound, f"`{one.title}`")
+            for one in run.kernels[:MOST_KERNELS]
+        ]
+        parts.append(_markdown(["share", "time", "launches", "source", "bound by", "GPU work"], kernels))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _columns(kind: type[Any]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _markdown(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows] if rows else []
+    return "\n".join(f"| {' | '.join(_cell(one) for one in line)} |" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def _figures(run: Run) -> Figures:
+    low, high = run.interval or (None, None)
+    return Figures(
+        script=run.script,
+        world_size=run.world_size,
+        gpu=run.gpu,
+        cluster=run.cluster,
+        fits=run.fits,
+        step_time=run.step_time,
+        interval_low=low,
+        interval_high=high,
+        mfu=run.mfu,
+        tflops_per_gpu=run.tflops_per_gpu,
+        tokens_per_second=run.tokens_per_second,
+        peak_memory=run.peak_memory,
+        peak_reserved=run.peak_reserved,
+        exit_code=run.exit_code,
+    )
+
+
+def _memory(run: Run) -> list[MemoryPart]:
+    return [
+        MemoryPart(one["rank"], part, nbytes)
+        for one in run.report["simulated"]["ranks"]
+        for part, nbytes in one["memory"].get("parts", {}).items()
+    ]
+
+
+def _explained(run: Run) -> Any:
+    """Raises UsageError where the run has none."""
+    found = run.report["simulated"].get("reasons", {"missing": "the run had no --reasons"})
+    if found["missing"]:
+        raise UsageError(f"the report tells no reasons: {found['missing']}", "run --reasons, or reasons=True")
+    return found
+
+
+def _collectives(run: Run) -> list[Collective]:
+    listed = {one["title"]: one for kind in ("gpu", "path") for one in _explained(run)["collectives"][kind]}
+    return [
+        Collective(
+            one["title"], one["calls"], one["gpu_ns"] / 1e9, one["waiting_ns"] / 1e9, one["path_ns"] / 1e9
+        )
+        for one in sorted(listed.values(), key=lambda one: -one["gpu_ns"])
+    ]  # fmt: skip
+
+
+def _reasons(run: Run) -> list[Reason]:
+    found = _explained(run)
+    return [
+        Reason(one["kind"], one["name"], one["doing"], one["ns"] / 1e9, one["ns"] / max(found["ns"], 1))
+        for one in found["parts"]
+    ]
+
+
+def _seconds(value: float) -> str:
+    return seconds(round(value * 1e9))
