@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table",
         choices=get_args(Table),
         default="figures",
-        help="which table --csv prints (default: figures, one row for the run); collectives and reasons need a run with "
-        "--reasons",
+        help="which table --csv prints (default: figures, one row for the run); collectives and reasons need a run "
+        "with --reasons",
     )
 
 
