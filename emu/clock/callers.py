@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import threading
 import types
 
 from ..interpreter.code_owner import Owner, owner_of
@@ -66,9 +65,3 @@ def is_called_by_user(frame: types.FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return False
-
-
-def is_daemon_thread(thread: int) -> bool:
-    """Is it a daemon thread that Python started? Autograd's threads are not: Python knows them as dummies."""
-    known = threading._active.get(thread)  # type: ignore[attr-defined]
-    return known is not None and known.daemon and not isinstance(known, threading._DummyThread)

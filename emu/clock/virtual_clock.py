@@ -25,7 +25,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..interpreter import real_time
-from .callers import TimeSource, is_daemon_thread, time_source_of
+from ..private.access import is_daemon_thread
+from .callers import TimeSource, time_source_of
 
 _IDLE_READ_STEP_NS = 50
 _IDLE_READ_LIMIT_NS = 1_000_000

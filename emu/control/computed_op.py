@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..private.access import schema_of
 from . import op_rules
 from .control_tensors import ASSUMED, KNOWN, PENDING, UNKNOWN, ControlTensors
 from .equivalents import EQUIVALENTS
@@ -54,7 +55,7 @@ class ComputedOp:
     """Calls the CUDA kernel of one operation, and computes it on host views."""
 
     def __init__(self, control: ControlTensors, operation: Any, kernel: Kernel) -> None:
-        schema = operation._schema
+        schema = schema_of(operation)
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
         self.name: str = name
         self._control = control
@@ -369,7 +370,7 @@ class NumberWrapper:
 
         self._torch = torch
         self._unrecorded = control.unrecorded
-        self.places = tuple(i for i, a in enumerate(operation._schema.arguments) if str(a.type) == "Tensor")
+        self.places = tuple(i for i, a in enumerate(schema_of(operation).arguments) if str(a.type) == "Tensor")
         self._wide = (torch.float64, torch.complex128)
         self._wrapped: dict[tuple[type, complex, dtype | None], Tensor] = {}
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..private.access import schema_of
 from . import op_rules
 from .computed_op import ComputedOp, DeviceAssert, Kernel, NumberWrapper
 from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
@@ -29,7 +30,7 @@ def any_op(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         control.integers,
     )
     last = len(numbers.places) > 1 or numbers.places[:1] != (0,)
-    check = op_rules.INDEX_CHECKS.get(operation._schema.name)
+    check = op_rules.INDEX_CHECKS.get(schema_of(operation).name)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         if control.nested:
@@ -58,7 +59,7 @@ def number_first(control: ControlTensors, operation: Any, kernel: Kernel) -> Ker
     """
     import torch
 
-    base = operation._schema.name.removeprefix("aten::")
+    base = schema_of(operation).name.removeprefix("aten::")
     of_tensors = getattr(torch.ops.aten, base)
     into, new = of_tensors.Tensor_Tensor_out, of_tensors.Tensor_Tensor
 
@@ -76,7 +77,7 @@ def searched_number(control: ControlTensors, operation: Any, kernel: Kernel) -> 
     """`searchsorted(tensor, 2)` and `bucketize(2, tensor)`: the same."""
     import torch
 
-    base = operation._schema.name.removeprefix("aten::")
+    base = schema_of(operation).name.removeprefix("aten::")
     of_tensors, place = getattr(torch.ops.aten, base), int(base == "searchsorted")
     into, new = of_tensors.Tensor_out, of_tensors.Tensor
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..contract.routing_policy import RoutingPolicy
 from ..interpreter.hook_library import Hook
+from ..private.access import schema_of
 from ..private.changes import changes
 from ..reads.uncomputed import UncomputedReads
 from . import device_ops, host_reads, large_ops, loss_scaling, op_rules, overflow_checks
@@ -61,7 +62,7 @@ def _maker(name: str, operation: Any) -> Maker:
     own = _OWN.get(name)
     if own is not None:
         return own
-    if any(a.name == "generator" for a in operation._schema.arguments):
+    if any(a.name == "generator" for a in schema_of(operation).arguments):
         return fills.other
     return device_ops.any_op
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..private.access import schema_of
 from . import read_warnings, references
 from .computed_op import ComputedOp, DeviceAssert, Kernel, as_tuple
 from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
@@ -249,7 +250,7 @@ def equal(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 def unique(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An unknown tensor counts as zeros."""
-    sorts = operation._schema.name in ("aten::_unique", "aten::_unique2")
+    sorts = schema_of(operation).name in ("aten::_unique", "aten::_unique2")
 
     def call(keyset: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         values, state = _values(control, tensor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from ..private.access import schema_of
 from . import device_ops, host_reads
 from .computed_op import Kernel, NumberWrapper
 from .control_tensors import KNOWN, ControlTensors
@@ -183,7 +184,7 @@ def list_zero(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel
 def elementwise(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     """An operation on one tensor, and numbers."""
     inner, references = device_ops.any_op(control, operation, kernel), shared(control)
-    in_place, name = operation._schema.name.endswith("_"), str(operation)
+    in_place, name = schema_of(operation).name.endswith("_"), str(operation)
     numbers = NumberWrapper(control, operation)
     references.kinds[name] = lambda layout, *values: operation(values[-1].clone(), *values[:-1])
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..contract.folding import Folding
 from ..interpreter.hook_library import Hook
+from ..private.access import backend_of
 from ..private.changes import Names, changes
 from .ranks import FoldedRanks
 from .stores import ONE_ROOT, RANKS_PER_ROOT, GroupStore
@@ -90,7 +91,7 @@ def _monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: b
 
     group = group or dist.group.WORLD
     if group is not dist.GroupMember.NON_GROUP_MEMBER:
-        group._get_backend(torch.device("cpu")).barrier().wait()
+        backend_of(group, torch.device("cpu")).barrier().wait()
 
 
 def _counting_processes(ranks: FoldedRanks) -> Callable[[Any], Any]:

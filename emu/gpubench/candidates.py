@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import islice, product
 from typing import Any
 
+from ..private.access import overload_name, schema_of
 from .arguments import FULL_PRECISION, INDEX_NAMES, INTEGERS, MASK_NAMES, PARAMETERS, Shapes, index_bound, values
 from .operators import Unmeasurable, overloads
 from .tensors import Json
@@ -41,9 +42,9 @@ def candidates(op: str, sizes: list[list[int]], name: str, grid: list[int]) -> l
     """Calls (operators.prepare_call). `name` is readable. Raises Unmeasurable if there are none."""
     found: list[tuple[int, Json]] = []
     for overload in overloads(op):
-        if not any("Tensor" in str(one.type) for one in overload._schema.arguments):
+        if not any("Tensor" in str(one.type) for one in schema_of(overload).arguments):
             continue
-        for shapes in _shapes(overload._schema, sizes, name, grid):
+        for shapes in _shapes(schema_of(overload), sizes, name, grid):
             found += _calls(op, overload, shapes, name)
     if not found:
         raise Unmeasurable(f"no operator {op} takes {len(sizes)} arguments of these sizes")
@@ -101,7 +102,7 @@ def _shapes(schema: Any, sizes: list[list[int]], name: str, grid: list[int]) -> 
 
 def _calls(op: str, overload: Any, shapes: dict[str, Any], name: str) -> list[tuple[int, Json]]:
     """With a rank: how unlikely each is."""
-    parameters = [one for one in overload._schema.arguments if one.name in shapes]
+    parameters = [one for one in schema_of(overload).arguments if one.name in shapes]
     tensors: Shapes = {
         one.name: shapes[one.name]
         for one in parameters
@@ -259,7 +260,7 @@ def _call(
             kwargs[one.name] = value
         else:
             args.append(value)
-    return {"op": op, "overload": overload._overloadname, "args": args, "kwargs": kwargs}
+    return {"op": op, "overload": overload_name(overload), "args": args, "kwargs": kwargs}
 
 
 def _number(dtypes: tuple[str, str, str]) -> float | int:

@@ -14,6 +14,21 @@ PURPOSES = (
         wrong="how often such threads read the clock changes the rank's host time",
     ),
     Purpose(
+        "daemon threads",
+        "telling the program's own threads from those that only watch",
+        "daemon threads ask for the time, and what they ask depends on this machine",
+        ("emu/private/access.py",),
+        (Name("threading", "_active", Kind.OBJECT), Name("threading", "_DummyThread", Kind.CLASS)),
+        wrong="the host time of scripts with such threads may differ from run to run",
+    ),
+    Purpose(
+        "modules as scripts",
+        "running modules as `python -m` does",
+        "modules run as runpy.run_module runs them: classes of the module cannot be pickled once it has ended",
+        ("emu/private/access.py",),
+        (Name("runpy", "_run_module_as_main", takes=("mod_name alter_argv",)),),
+    ),
+    Purpose(
         "waiting for threads",
         "waiting for a script's threads at its end",
         "a rank does not wait for its threads when its script ends",

@@ -9,6 +9,8 @@ _D = "torch.distributed.distributed_c10d"
 _LOADER = "torch.utils.data.dataloader"
 _LOADING = "_MultiProcessingDataLoaderIter"
 _TENSOR = "torch.distributed.tensor"
+_ACCESS = "emu/private/access.py"
+_SCHEMA = Name("torch._ops", "OpOverload.__init__", mentions="_schema")
 
 PURPOSES = (
     Purpose(
@@ -36,8 +38,8 @@ PURPOSES = (
         "control values",
         "computing small tensors by which a program decides",
         "small integer tensors on the GPU are not computed",
-        ("emu/control/dispatcher.py",),
-        (Name(_C, "_dispatch_get_registrations_for_dispatch_key"),),
+        ("emu/control/dispatcher.py", _ACCESS),
+        (Name(_C, "_dispatch_get_registrations_for_dispatch_key"), _SCHEMA),
         wrong="values that the script reads from the GPU count as never computed, and read as 0",
     ),
     Purpose(
@@ -178,7 +180,7 @@ PURPOSES = (
         "folded groups",
         "process groups of which most ranks have no process",
         "folded runs wait for ranks that have no process",
-        ("emu/folding/groups.py",),
+        ("emu/folding/groups.py", "emu/folding/gloo.py", "emu/folding/work.py", _ACCESS),
         (
             Name("torch.distributed.rendezvous", "_create_c10d_store", takes=("hostname port rank world_size ...",)),
             Name(_D, "_store_based_barrier", takes=("rank store group_name rendezvous_count ...",)),
@@ -188,6 +190,9 @@ PURPOSES = (
                 takes=("group_size group_rank global_ranks_in_group backend store group_name ...",),
             ),
             Name(_D, "ProcessGroupGloo", Kind.CLASS),
+            Name("torch._C._distributed_c10d", "Backend", Kind.CLASS),
+            Name("torch._C._distributed_c10d", "Work", Kind.CLASS),
+            Name("torch._C._distributed_c10d", "ProcessGroup._get_backend"),
         ),
     ),
     Purpose(
@@ -219,8 +224,9 @@ PURPOSES = (
         "shared shardings",
         "results of sharding propagation that ranks share",
         "shardings are not shared between ranks; each rank computes its own",
-        ("emu/sharding/results.py", "emu/sharding/encoding.py"),
+        ("emu/sharding/results.py", "emu/sharding/encoding.py", _ACCESS),
         (
+            _SCHEMA,
             Name(f"{_TENSOR}._sharding_prop", "ShardingPropagator.__init__", mentions="op_strategy_funcs"),
             Name(f"{_TENSOR}._op_schema", "OutputSharding", Kind.CLASS),
             Name(f"{_TENSOR}._dtensor_spec", "DTensorSpec", Kind.CLASS),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..keeping.client import Client
+from ..private.access import schema_of
 from .encoding import CannotEncode, Encoding
 
 _OPERATORS = ("aten::_foreach_", "aten::_fused_", "aten::stack")
@@ -98,7 +99,7 @@ class Results:
 
 def follows_from_name(propagator: Any, schema: Any) -> bool:
     """May ranks share the result?"""
-    if not str(schema.op._schema.name).startswith(_OPERATORS):
+    if not str(schema_of(schema.op).name).startswith(_OPERATORS):
         return False
     own = getattr(propagator, "op_single_dim_strategy_funcs", {}).get(schema.op)
     strategy = getattr(own, "func", own) or propagator.op_strategy_funcs.get(schema.op)

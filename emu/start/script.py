@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.machinery
 import os
-import runpy
 import signal
 import sys
 import traceback
@@ -13,6 +12,7 @@ import types
 from dataclasses import dataclass
 
 from ..interpreter.code_owner import Owner, owner_of
+from ..private.access import run_as_main
 from .advice import advice
 from .program import Kind, Program
 
@@ -53,11 +53,11 @@ def run(program: Program) -> ScriptEnd:
     vars(main_module)["__builtins__"] = __builtins__
     try:
         if program.kind is Kind.MODULE:
-            runpy._run_module_as_main(name)  # type: ignore[attr-defined]
+            run_as_main(name)
         elif program.kind is Kind.SOURCE:
             exec(compile(name, "<string>", "exec", dont_inherit=True), vars(main_module))
         elif sys.path[0] == name:
-            runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
+            run_as_main("__main__", alter_argv=False)
         else:
             _run_file(name, vars(main_module))
     except SystemExit as error:

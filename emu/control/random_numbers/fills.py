@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...private.access import schema_of
 from ..computed_op import Kernel, as_tuple
 from ..control_tensors import KNOWN, ControlTensors
 from ..host_views import NoHostView, Place
@@ -220,7 +221,7 @@ def other(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
     ops = shared(control)
     op = ComputedOp(control, operation, kernel)
-    takes_generator = any(a.name == "generator" for a in operation._schema.arguments)
+    takes_generator = any(a.name == "generator" for a in schema_of(operation).arguments)
 
     def call(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         import torch
@@ -237,7 +238,7 @@ def other(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
         cpu_args = tuple(generator if isinstance(value, torch.Generator) else value for value in args)
         cpu_kwargs = {k: v for k, v in kwargs.items() if not isinstance(v, torch.Generator)}
         if generator not in cpu_args:
-            names = [a.name for a in operation._schema.arguments]
+            names = [a.name for a in schema_of(operation).arguments]
             place = names.index("generator")
             if place < len(cpu_args):
                 cpu_args = (*cpu_args[:place], generator, *cpu_args[place + 1 :])
@@ -268,7 +269,7 @@ def memory_order(tensor: Tensor) -> list[int]:
 
 
 def _name(operation: Any) -> str:
-    schema = operation._schema
+    schema = schema_of(operation)
     return str(schema.name + (f".{schema.overload_name}" if schema.overload_name else ""))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...private.access import schema_of
 from ..computed_op import Kernel
 from ..control_tensors import KNOWN, ControlTensors
 from ..host_views import Place
@@ -25,7 +26,7 @@ _BITS = 5
 
 def told(control: ControlTensors, operation: Any, call: Kernel) -> Kernel:
     """The function to call in the place of `call`, which calls the CUDA kernel of one of PRODUCTS."""
-    names = [argument.name for argument in operation._schema.arguments]
+    names = [argument.name for argument in schema_of(operation).arguments]
     place, hook = names.index("offs"), control.hook
 
     def product(keyset: Any, *args: Any, **kwargs: Any) -> Any:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...contract.routing_policy import RoutingPolicy
 from ...interpreter.code_owner import Owner, owner_of
+from ...private.access import schema_of
 from ..computed_op import Kernel, as_tuple
 from ..control_tensors import ASSUMED, KEPT, KNOWN, UNKNOWN, ControlTensors
 from ..host_views import Place
@@ -98,7 +99,7 @@ class Routing:
 
     def before(self, operation: Any, call: Kernel) -> Kernel:
         """The function to call in the place of `call`, which computes the operation on small tensors."""
-        schema = operation._schema
+        schema = schema_of(operation)
         name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
         if name in CHOICES:
             return self._choosing(CHOICES[name], schema, call)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ...private.access import schema_of
 from ..computed_op import Kernel, NumberWrapper
 from ..control_tensors import KNOWN, ControlTensors
 from ..host_views import NoHostView, Place
@@ -35,7 +36,7 @@ LEFT_ALONE = frozenset(
 
 def writes_or_makes(operation: Any) -> bool:
     """Does it write to a tensor or return a new one? Others ask for parts or for numbers."""
-    returns = [r for r in operation._schema.returns if "Tensor" in str(r.type)]
+    returns = [r for r in schema_of(operation).returns if "Tensor" in str(r.type)]
     return any(r.alias_info is None or r.alias_info.is_write for r in returns)
 
 
@@ -45,7 +46,7 @@ class SparseOp:
     def __init__(self, control: ControlTensors, operation: Any, kernel: Kernel) -> None:
         self._control, self._operation, self._kernel = control, operation, kernel
         self._numbers = NumberWrapper(control, operation)
-        arguments = operation._schema.arguments
+        arguments = schema_of(operation).arguments
         self._written = {a.name: i for i, a in enumerate(arguments) if a.alias_info and a.alias_info.is_write}
 
     def call(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:

@@ -4,10 +4,12 @@ own, so it is tried only where one is installed: `phantora-async doctor --python
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +84,49 @@ def test_all_private_symbols_of_the_hook_are_in_the_list() -> None:
     used = {name for path in HOOK.rglob("*.[ch]") for name in pattern.findall(path.read_text())}
     assert {name for name in used if re.match(r"_Z(N|dl)|_Py(Eval_Eval|Interp)", name)} <= listed
     assert len({symbol.id for symbol in symbols.read()}) == len(symbols.read()) >= 14
+
+
+DOCUMENTED = frozenset(("_getframe", "_current_frames"))
+"""CPython's documentation has them."""
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _defined(tree: ast.AST) -> Iterator[str]:
+    """What a file of ours defines: functions, classes, variables, attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+
+
+def _used(tree: ast.AST) -> Iterator[str]:
+    """Attributes that a file reads, and what it imports from other packages."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (*(node.module or "").split("."), *(alias.name for alias in node.names))
+        elif isinstance(node, ast.Import):
+            yield from (part for alias in node.names for part in alias.name.split("."))
+
+
+def test_private_names_of_others_are_used_in_files_that_the_table_names() -> None:
+    """Names of operators are not private, whatever they begin with: PyTorch saves them in exported programs."""
+    torch = pytest.importorskip("torch")
+    trees = {str(path.relative_to(EMU.parent)): ast.parse(path.read_text()) for path in EMU.rglob("*.py")}
+    ours = {name for tree in trees.values() for name in _defined(tree)}
+    foreign = {file: set(filter(_is_private, _used(tree))) - ours - DOCUMENTED for file, tree in trees.items()}
+    listed: dict[str, set[str]] = {}
+    for purpose in table.PURPOSES.values():
+        for name in purpose.names:
+            words = {*name.module.split("."), *name.path.split("."), *name.mentions.split()}
+            for file in purpose.files:
+                listed.setdefault(file, set()).update(words)
+    missing = {file: names - listed.get(file, set()) for file, names in foreign.items()}
+    for file, names in missing.items():
+        assert [name for name in names if not hasattr(torch.ops.aten, name)] == [], file
+    assert sum(map(len, foreign.values())) > 40
