@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import HOOK
 
-FOLDERS = sorted(path for path in HOOK.iterdir() if path.is_dir())
+FOLDERS = sorted({path.parent for path in HOOK.glob("*/*.[ch]")})
 GROUND = ["core", "cuda"]
 OP_STREAM = [*GROUND, "channel", "threads", "op_stream"]
 DEVICE_MEMORY = [*OP_STREAM, "device", "memory"]
