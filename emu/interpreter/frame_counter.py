@@ -49,12 +49,13 @@ _REMOVING = (
 )
 """What the standard library does when an object dies, which may be when garbage is collected."""
 _COMPARING = (
-    ("/torch/distributed/tensor/_dtensor_spec.py", "DTensorSpec.__eq__"),
-    ("/torch/distributed/tensor/_dtensor_spec.py", "DTensorSpec._check_equals"),
+    ("/torch/distributed/tensor/_dtensor_spec.py", "DTensorSpec.__eq__"),  # ... which compares placements
     ("/torch/distributed/device_mesh.py", "DeviceMesh.__eq__"),
-    ("<string>", "__create_fn__.<locals>.__eq__"),
 )
-"""How often a table compares keys depends on their hashes, and those on addresses. The last is that of a dataclass."""
+_COMPARING_RECORDS = ("<string>", "__create_fn__.<locals>.__eq__")
+"""Of a dataclass. How often a table compares keys depends on their hashes, and those on addresses, which move with the
+length of a path or of an environment variable.
+"""
 _COMPILING = (
     "/torch/_dynamo/convert_frame.py",
     "/torch/_dynamo/bytecode_transformation.py",
@@ -116,8 +117,8 @@ def rules() -> list[tuple[str, str, int]]:
         *((_in_stdlib(file), function, ASIDE) for file, function in _LOOKING_UP),
         *((os.path.join(STDLIB_FOLDER, name), "", FREE) for name in _WAITING),
         *((file, function, FREE) for file, function in _OF_ENVIRONMENT),
-        *(("*" + file, function, FREE) for file, function in _COMPARING),
-        *(("*" + file, function, ASIDE) for file, function in (*_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS)),
+        ("*" + _COMPARING_RECORDS[0], _COMPARING_RECORDS[1], FREE),
+        *(("*" + file, function, ASIDE) for file, function in (*_COMPARING, *_COMPILING_FUNCTIONS, *_POLLING_FUNCTIONS)),
         *(("*" + file, "", ASIDE) for file in _COMPILING),
         ("*" + _FRESH_GRAPH[0], _FRESH_GRAPH[1], FREE),
         *((f"*/{packages}/", "", COUNTED) for packages in ("site-packages", "dist-packages")),

@@ -175,7 +175,6 @@ PURPOSES = (
         ("emu/interpreter/frame_counter.py",),
         (
             Name("torch.distributed.tensor._dtensor_spec", "DTensorSpec.__eq__"),
-            Name("torch.distributed.tensor._dtensor_spec", "DTensorSpec._check_equals", seen=("2.11", "2.15")),
             Name("torch.distributed.device_mesh", "DeviceMesh.__eq__"),
             Name("torch.utils.data.dataloader", "_MultiProcessingDataLoaderIter._try_get_data"),
             Name("torch._subclasses.fake_tensor", "dump_cache_stats"),

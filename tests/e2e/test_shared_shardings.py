@@ -39,12 +39,16 @@ def test_one_rank_propagates_the_shardings_of_lists_for_all(
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize(("script", "wanted"), [("sharded_updates.py", True), ("tensor_parallel.py", False)])
 def test_simulated_time_does_not_depend_on_where_objects_are(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, wanted: bool
 ) -> None:
-    """A longer environment moves all objects; tables of DTensor then compare other keys."""
-    first = run("sharded_updates.py", str(tmp_path), n=4)
+    """A longer environment and a longer path move all objects; tables of DTensor then compare other keys."""
+    args = [str(tmp_path)] if wanted else []
+    first = run(script, *args, n=4)
     monkeypatch.setenv("PHANTORA_TEST_LONGER", "x" * 300)
-    second = run("sharded_updates.py", str(tmp_path), n=4)
+    deep = tmp_path.joinpath(*["x" * 40] * 3, "run")
+    deep.parent.mkdir(parents=True)
+    second = run(script, *args, n=4, options=("--run-dir", str(deep)))
     assert first.exit_code == second.exit_code == 0, first.output + second.output
     assert json.dumps(first.simulated, sort_keys=True) == json.dumps(second.simulated, sort_keys=True)
