@@ -7,8 +7,8 @@ Goes out: HTML; a server on this machine that sends the page and then what chang
 May import: entrance, errors, report, wording.
 """
 
-from phantora_async.pages.page import page
+from phantora_async.pages.page import assembled, page
 from phantora_async.pages.view import parts, view
 
-__all__ = ["page", "parts", "view"]
+__all__ = ["assembled", "page", "parts", "view"]
 """``live_page`` and ``live_server`` are imported where they are used: they need aiohttp."""

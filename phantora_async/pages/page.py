@@ -36,14 +36,20 @@ _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 def page(view: Mapping[str, Any]) -> str:
     """`view`: what the scripts read, see ``view.py``."""
     files = _files()
-    values = {
-        "policy": _policy(files["script"], "'self'" if view.get("live") is not None else "'none'"),
-        "title": html.escape(f"{printable(view['title'])} - phantora-async"),
-        "style": files["style"],
-        "script": files["script"],
-        "data": embedded(view),
+    connects = "'self'" if view.get("live") is not None else "'none'"
+    title = f"{printable(view['title'])} - phantora-async"
+    return assembled(files["template"], title, files["script"], connects, data=embedded(view))
+
+
+def assembled(template: str, title: str, script: str, connects: str = "'none'", **parts: str) -> str:
+    """`parts`: HTML that the template names in braces, besides `title`, `style`, `script` and `policy`."""
+    values = parts | {
+        "policy": _policy(script, connects),
+        "title": html.escape(title),
+        "style": _files()["style"],
+        "script": script,
     }
-    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], files["template"])
+    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)
 
 
 def embedded(value: Any) -> str:

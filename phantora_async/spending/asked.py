@@ -45,7 +45,7 @@ def answered(given: argparse.Namespace, report: Mapping[str, Any]) -> Document:
     asked = Question(
         None if given.tokens is None else count_of("--tokens", given.tokens),
         given.train_steps,
-        1.0 if given.goodput is None else _share(given.goodput),
+        1.0 if given.goodput is None else share_of("--goodput", given.goodput),
     )
     if asked.tokens is not None and asked.train_steps is not None:
         raise UsageError("--tokens and --train-steps exclude each other", "leave out one of the two")
@@ -88,9 +88,9 @@ def count_of(option: str, text: str) -> float:
     return value
 
 
-def _share(text: str) -> float:
+def share_of(option: str, text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)(%?)", text)
     value = float(found[1]) / (100 if found[2] else 1) if found else 0.0
     if not 0 < value <= 1:
-        raise UsageError(f"--goodput {text}: expected a share above 0, such as 0.93 or 93%")
+        raise UsageError(f"{option} {text}: expected a share above 0, such as 0.93 or 93%")
     return value

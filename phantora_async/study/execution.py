@@ -8,50 +8,28 @@ no trial is left.
 from __future__ import annotations
 
 import shutil
-import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeVar
 
-from emu.contract.process_setup import prctl
-from phantora_async.api.replays import written
-from phantora_async.api.results import Run
-from phantora_async.errors import (
-    EnvironmentUnusable,
-    Interrupted,
-    JobsFailed,
-    NotWritten,
-    PathChanged,
-    PhantoraError,
-    UsageError,
-)
-from phantora_async.options import RunOptions
-from phantora_async.study.results import FAILED, REPLAY, RUN, Result, Store, failure_of, result_of
-from phantora_async.study.trial import Trial
+from phantora_async.errors import EnvironmentUnusable, Interrupted, JobsFailed, NotWritten, PhantoraError
+from phantora_async.study.machines import Machines, Replay, in_threads
+from phantora_async.study.trials.results import FAILED, REPLAY, RUN, Result, failure_of, result_of
+from phantora_async.study.trials.store import Store
+from phantora_async.study.trials.trial import Trial
 
-Runner = Callable[[RunOptions, Mapping[str, str]], Run]
-"""``api.running.run_with``, which raises PhantoraError."""
 RECORDED = ("recording", "run.json")
 """Files of a recording that is complete."""
-_PR_SET_PDEATHSIG = 1
 NOT_RECORDED = "such a run cannot be recorded, so that nothing can be replayed"
-Taken = TypeVar("Taken")
-Done = TypeVar("Done")
 
 
 @dataclass
 class Sweep:
     folder: Path
     store: Store
-    run: Runner
-    jobs: int = 1
-    """Trials at a time."""
+    machines: Machines
     keep_going: bool = False
     """Also if the first trial fails."""
     _unplayable: dict[str, str] = field(default_factory=dict)
@@ -110,11 +88,8 @@ class Sweep:
         def one(trial: Trial) -> Result | None:
             return self._one_run(trial, of_program[trial.program] > 1)
 
-        if self.jobs == 1 or len(trials) < 2:
-            yield from filter(None, map(one, trials))
-            return
-        with ThreadPoolExecutor(self.jobs) as pool:
-            yield from filter(None, _as_they_end(pool, one, trials))
+        count = self.machines.runs_at_a_time(trials, self.store.results.values())
+        yield from filter(None, in_threads(count, one, trials, self.machines.stop))
 
     def _one_run(self, trial: Trial, shared: bool) -> Result | None:
         """`shared`: other trials have its program. None if the trial needs a replay of what was recorded now."""
@@ -130,7 +105,7 @@ class Sweep:
             shutil.rmtree(self._recording(trial.program), ignore_errors=True)  # what an ended run has left
             options = replace(options, record=str(self._recording(trial.program)))
         try:
-            done = self.run(options.checked(), trial.environment if as_recorded else trial.run_environment())
+            done = self.machines.run(options.checked(), trial.environment if as_recorded else trial.run_environment())
         except (EnvironmentUnusable, Interrupted):
             raise
         except PhantoraError as error:
@@ -157,60 +132,13 @@ class Sweep:
 
     def _all_replayed(self, left: Sequence[Trial]) -> Iterator[Result]:
         recorded = {program for program in {trial.program for trial in left} if self._is_recorded(program)}
-        tasks = [
-            _Task(trial, self._recording(trial.program), self.folder / "runs" / f"{trial.key}-replay")
+        replays = [
+            Replay(trial, self._recording(trial.program), self.folder / "runs" / f"{trial.key}-replay")
             for trial in left
             if trial.program in recorded and trial.key not in self._unplayable
         ]
-        if self.jobs == 1 or len(tasks) < 2:
-            yield from self._taken(map(_replayed, tasks))
-            return
-        with ProcessPoolExecutor(min(self.jobs, len(tasks)), get_context("fork"), _begin) as pool:
-            try:
-                yield from self._taken(_as_they_end(pool, _replayed, tasks))
-            except BrokenProcessPool:
-                raise EnvironmentUnusable(
-                    "a process that replays was ended, perhaps for lack of memory", "a smaller number of --jobs"
-                ) from None
-
-    def _taken(self, replayed: Iterable[tuple[Trial, Result | str]]) -> Iterator[Result]:
-        for trial, found in replayed:
+        for trial, found in self.machines.replayed(replays):
             if isinstance(found, Result):
                 yield found
             else:
                 self._unplayable[trial.key] = found.splitlines()[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    trial: Trial
-    recording: Path
-    run_dir: Path
-
-
-def _begin() -> None:
-    """Of a process that replays: Ctrl-C is the command's, with which it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _replayed(task: _Task) -> tuple[Trial, Result | str]:
-    """With the reason if the recording cannot say."""
-    trial, began = task.trial, time.monotonic()
-    try:
-        done = written(task.recording, trial.changes(), (), str(task.run_dir))
-    except (PathChanged, UsageError) as error:
-        return trial, error.text
-    note = "; ".join(done.remarks())
-    return trial, result_of(trial, REPLAY, done.replayed.report, str(done.path), time.monotonic() - began, note)
-
-
-def _as_they_end(pool: Executor, work: Callable[[Taken], Done], tasks: Sequence[Taken]) -> Iterator[Done]:
-    """After an error, what has not begun does not begin any more."""
-    try:
-        for one in as_completed([pool.submit(work, task) for task in tasks]):
-            yield one.result()
-    except BaseException:
-        pool.shutdown(cancel_futures=True)
-        raise

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phantora_async.api import running
 from phantora_async.errors import UsageError
 from phantora_async.spending.asked import prices_of
 from phantora_async.study.execution import Sweep
-from phantora_async.study.front import Entry, Outcome, outcome
-from phantora_async.study.results import Result, Store
-from phantora_async.study.study_file import Study, check_options, read
-from phantora_async.study.text import as_document, as_text, rows
+from phantora_async.study.machines import Here, Machines
+from phantora_async.study.outcome import files
+from phantora_async.study.outcome.front import Entry, Outcome, outcome
+from phantora_async.study.outcome.page import sweep_page
+from phantora_async.study.outcome.text import as_document, as_text, rows
+from phantora_async.study.search import Found, check_known, searched
+from phantora_async.study.trials.results import Result
+from phantora_async.study.trials.store import Store
+from phantora_async.study.trials.study_file import Study, check_options, read
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
-MOST_JOBS = 1024
+ON = ("here", "ray")
 Told = Callable[[Result, int, int], None]
 """Of a trial: what came of it, how many are known now, and of how many."""
 
@@ -27,7 +33,8 @@ Told = Callable[[Result, int, int], None]
 class Swept:
     """What a sweep has found. ``print(swept)`` shows it as the command line does."""
 
-    def __init__(self, study: Study, found: Outcome, sweep: Sweep) -> None:
+    def __init__(self, name: str, study: Study, found: Outcome, sweep: Sweep) -> None:
+        self.name = name
         self.study = study
         self.outcome = found
         self._sweep = sweep
@@ -42,7 +49,7 @@ class Swept:
         return self.outcome.front
 
     def best(self, objective: str) -> Entry:
-        """``time``, ``memory``, ``money`` or ``energy``. Raises UsageError for one that is not compared."""
+        """One of ``study.goal.OBJECTIVES``. Raises UsageError for one that is not compared."""
         if objective not in self.outcome.objectives:
             known = ", ".join(self.outcome.objectives) or "none"
             raise UsageError(f"objective {objective!r} is not compared; those that are: {known}")
@@ -65,6 +72,22 @@ class Swept:
             raise EnvironmentUnusable("tables need pandas, which is not installed", "pip install pandas") from None
         return pandas.DataFrame(rows(self.outcome))
 
+    def write_table(self, path: str | os.PathLike[str]) -> None:
+        """As CSV, JSON or Parquet, as the name ends. Raises UsageError, NotWritten, EnvironmentUnusable."""
+        files.check_files(Path(path), None)
+        files.write(Path(path), files.table(self.outcome, Path(path).suffix))
+
+    def write_page(self, path: str | os.PathLike[str]) -> None:
+        """One HTML file with filters. Raises NotWritten."""
+        files.write(Path(path), sweep_page(self.document(), self.name).encode())
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """The Pareto front, written to `path` (PNG, SVG, PDF) if there is one. Raises as ``write_table``."""
+        if path is not None:
+            files.check_files(None, Path(path))
+            files.write(Path(path), files.picture_bytes(self.outcome, Path(path).suffix))
+        return files.picture(self.outcome)
+
     def __str__(self) -> str:
         return as_text(self.outcome, self.command)
 
@@ -73,28 +96,48 @@ def sweep(
     study: str | os.PathLike[str] | Mapping[str, Any],
     *,
     folder: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
+    jobs: int | str = 1,
+    on: str = "here",
     prices: str | None = None,
     keep_going: bool = False,
     told: Told | None = None,
 ) -> Swept:
-    """Tries all configurations of a study, as `phantora-async sweep` does: a TOML file, or a mapping of the same form.
+    """Tries configurations of a study, as `phantora-async sweep` does: a TOML file, or a mapping of the same form.
 
     Results are kept in `folder` (default: STUDY.sweep beside the file, phantora-sweep for a mapping): what is there
-    already is not tried again. `jobs`: trials at a time. `told` is called with each result. Raises the errors of
-    ``phantora_async.errors``.
+    already is not tried again. `jobs`: trials at a time, "auto": as many as cores and memory allow. `on`: "here", or
+    "ray" for tasks of a Ray cluster. `told` is called with each result. Raises the errors of ``phantora_async.errors``.
     """
-    if not 1 <= jobs <= MOST_JOBS:
-        raise UsageError(f"jobs {jobs}: expected 1 to {MOST_JOBS:,}")
+    machines = _machines(on, jobs)
     wanted = read(study)
     listed = prices_of(prices)
     check_options(wanted)
+    name = "study" if isinstance(study, Mapping) else Path(study).stem
     if folder is None:
         folder = "phantora-sweep" if isinstance(study, Mapping) else Path(study).with_suffix(".sweep")
     place = Path(folder).absolute()
+    found = Found({trial.key: trial for trial in wanted.trials})
+    total = len(wanted.trials)
+    if wanted.searching is not None:
+        check_known(wanted.searching, wanted.goal, listed)
+        total += wanted.searching.wanted
     with Store(place) as store:
-        running_sweep = Sweep(place, store, running.run_with, jobs, keep_going)
-        for result in running_sweep.results(wanted.trials):
+        running_sweep = Sweep(place, store, machines, keep_going)
+        chosen: Iterable[Result] = ()
+        if wanted.searching is not None:
+            chosen = searched(wanted.searching, wanted.goal, listed, running_sweep, found)
+        for result in itertools.chain(running_sweep.results(wanted.trials), chosen):
             if told is not None:
-                told(result, sum(trial.key in store.results for trial in wanted.trials), len(wanted.trials))
-    return Swept(wanted, outcome(wanted, store.results, listed), running_sweep)
+                told(result, sum(key in store.results for key in found.trials), total)
+    return Swept(name, wanted, outcome(wanted.goal, found.trials.values(), store.results, listed), running_sweep)
+
+
+def _machines(on: str, jobs: int | str) -> Machines:
+    if on not in ON:
+        raise UsageError(f"on {on!r}: expected one of {', '.join(ON)}")
+    here = Here(jobs)
+    if on == "here":
+        return here
+    from phantora_async.study.on_ray import RayCluster
+
+    return RayCluster(jobs)

@@ -9,9 +9,10 @@ import pytest
 
 from phantora_async.budget import Limits
 from phantora_async.spending.job import Job
-from phantora_async.study.front import Entry, Outcome
-from phantora_async.study.results import DONE, NO_MEMORY, Result
-from phantora_async.study.trial import Trial
+from phantora_async.study.outcome.front import Entry, Outcome
+from phantora_async.study.trials.goal import Goal
+from phantora_async.study.trials.results import DONE, NO_MEMORY, Result
+from phantora_async.study.trials.trial import Trial
 from profiles import Price
 
 PRICE = Price(2.0, 2.0, "$", "a page", "2026")
@@ -21,7 +22,7 @@ def entry(name: str, step_s: float, memory: float, gpus: int = 8, **changed: Any
     job = Job("h100", gpus, step_s, changed.get("step_j"), changed.get("tokens"))
     result = Result(name, name, "run", changed.get("state", DONE), "", {"memory": memory, "step": step_s}, job)
     trial = cast(Trial, SimpleNamespace(name=name, tokens_per_step=None))
-    return Entry(trial, result, changed.get("limits", Limits({})), changed.get("price", PRICE))
+    return Entry(trial, result, Goal(changed.get("limits", Limits({}))), changed.get("price", PRICE))
 
 
 def names(found: Outcome) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 
 from phantora_async import cli
 from phantora_async.errors import ExitCode, UsageError
-from phantora_async.study.study_file import check_options, read
-from phantora_async.study.trial import identifier, name_of
+from phantora_async.study.trials.study_file import check_options, read
+from phantora_async.study.trials.trial import identifier, name_of
 
 from .conftest import Runs
 
@@ -49,8 +49,8 @@ def test_all_combinations_and_single_trials(runs: Runs, tmp_path: Path) -> None:
     assert (first.options.world_size, first.options.steps, first.tokens_per_step) == (2, 5, 2000.0)
     assert list(last.options.arguments) == ["--layers", "32", "--batch", "3", "optim.lr=0.1"]
     assert last.environment == {"OMP_NUM_THREADS": "8"}
-    assert study.limits.by_figure == {"memory": 76 * 2**30, "mfu": 0.4}
-    assert study.objectives == ("money",)
+    assert study.goal.limits.by_figure == {"memory": 76 * 2**30, "mfu": 0.4}
+    assert study.goal.objectives == ("money",)
     assert first.options.max_memory is None, "a limit is judged afterwards: the run shall not fail"
 
 

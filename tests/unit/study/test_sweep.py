@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,9 @@ import pytest
 from phantora_async import cli
 from phantora_async.errors import EnvironmentUnusable, JobsFailed, PathChanged, RankDied, UsageError
 from phantora_async.options import RunOptions
-from phantora_async.study import execution
-from phantora_async.study.results import FILE
+from phantora_async.study import machines
 from phantora_async.study.sweeping import sweep
+from phantora_async.study.trials.store import FILE
 
 from .conftest import Runs
 
@@ -24,6 +27,12 @@ RUN: dict[str, Any] = {"script": "train.py", "world_size": 2}
 
 def grid(**lists: list[Any]) -> dict[str, Any]:
     return {"run": RUN, "grid": lists}
+
+
+def stored(folder: str) -> list[tuple[Any, ...]]:
+    """Rows of the database, in their order."""
+    with closing(sqlite3.connect(Path(folder) / FILE)) as database:
+        return list(database.execute("SELECT * FROM trials ORDER BY number"))
 
 
 def hows(swept: Any) -> list[tuple[str, str]]:
@@ -41,7 +50,7 @@ def test_one_of_each_program_is_run_and_the_others_are_replays(runs: Runs, jobs:
         ("fast=false gpu=h200", "run"),
         ("fast=false gpu=h200 NCCL_ALGO=Ring", "replay"),
     ]
-    assert len(Path("phantora-sweep", FILE).read_text().splitlines()) == 8
+    assert len(stored("phantora-sweep")) == 8
     assert all(one.result.good for one in swept.trials)
 
 
@@ -63,7 +72,7 @@ def test_a_replay_that_leaves_its_path_is_run(runs: Runs, monkeypatch: pytest.Mo
     def written(*_: Any) -> Any:
         raise PathChanged("the replay leaves the recorded path: rank 0 asked")
 
-    monkeypatch.setattr(execution, "written", written)
+    monkeypatch.setattr(machines, "written", written)
     swept = sweep(grid(nccl=["", "NCCL_ALGO=Ring"]))
     assert hows(swept) == [("as it is", "run"), ("NCCL_ALGO=Ring", "run")]
     assert runs.environments == [{}, {"NCCL_ALGO": "Ring"}]
@@ -138,8 +147,7 @@ def test_a_run_without_steps_has_failed(runs: Runs) -> None:
 # ---- sweeps that end early -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("torn", [b"", b'{"key": "half a li'])
-def test_a_sweep_goes_on_where_it_was(runs: Runs, torn: bytes) -> None:
+def test_a_sweep_goes_on_where_it_was(runs: Runs) -> None:
     study = grid(**{"--n": [1, 2, 3], "gpu": ["h100", "h200"]})
 
     def interrupted(options: RunOptions, simulated: dict[str, Any]) -> None:
@@ -149,28 +157,47 @@ def test_a_sweep_goes_on_where_it_was(runs: Runs, torn: bytes) -> None:
     runs.change = interrupted
     with pytest.raises(KeyboardInterrupt):
         sweep(study, folder="kept")
-    path = Path("kept") / FILE
-    before = path.read_bytes()
-    path.write_bytes(before + torn)
+    before = stored("kept")
     runs.change = lambda options, simulated: None
     told: list[str] = []
     swept = sweep(study, folder="kept", told=lambda result, known, total: told.append(f"{known}/{total}"))
     assert runs.arguments == [["--n", "1"], ["--n", "2"], ["--n", "2"], ["--n", "3"]]
-    assert path.read_bytes().startswith(before)
-    assert len(path.read_text().splitlines()) == 6
-    assert told == [f"{known}/6" for known in range(len(before.splitlines()) + 1, 7)]
+    assert stored("kept")[: len(before)] == before
+    assert len(stored("kept")) == 6
+    assert told == [f"{known}/6" for known in range(len(before) + 1, 7)]
     assert [one.result.good for one in swept.trials] == [True] * 6
     sweep(study, folder="kept")
     assert len(runs.asked) == 4
 
 
-@pytest.mark.parametrize("line", ["[]", "{}", '{"key": 3}', "nonsense", "[" * 10_000])
-def test_a_file_that_is_something_else_is_refused(runs: Runs, line: str) -> None:
+def of_another_table(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE songs (name TEXT)")
+
+
+def with_a_row_of_nonsense(path: Path) -> None:
+    sweep(grid(**{"--fast": [True]}), folder=path.parent)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE trials SET job = '[]'")
+        database.commit()
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda path: path.write_text("a text\n" * 100), "file is not a database"),
+        (of_another_table, "of another version, or of another program"),
+        (with_a_row_of_nonsense, "row 1 is no result of a sweep"),
+        (lambda path: path.mkdir(), "unable to open database file"),
+    ],
+)
+def test_a_file_that_is_something_else_is_refused(runs: Runs, make: Callable[[Path], object], fault: str) -> None:
     Path("kept").mkdir()
-    (Path("kept") / FILE).write_text(f"{line}\n")
-    with pytest.raises(UsageError, match=r"trials.jsonl:1 is no result of a sweep"):
+    make(Path("kept") / FILE)
+    asked = len(runs.asked)
+    with pytest.raises(UsageError, match=fault):
         sweep(grid(**{"--fast": [True]}), folder="kept")
-    assert runs.asked == []
+    assert len(runs.asked) == asked
 
 
 def dies(task: Any) -> None:
@@ -178,13 +205,13 @@ def dies(task: Any) -> None:
 
 
 def test_a_process_that_is_ended_is_told(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "_replayed", dies)
+    monkeypatch.setattr(machines, "replay", dies)
     with pytest.raises(EnvironmentUnusable, match="a process that replays was ended"):
         sweep(grid(nccl=["", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"]), jobs=2)
 
 
 def test_two_sweeps_do_not_write_to_one_file(runs: Runs) -> None:
-    from phantora_async.study.results import Store
+    from phantora_async.study.trials.store import Store
 
     with Store(Path("kept")), pytest.raises(UsageError, match="another sweep is using it"):
         sweep(grid(**{"--fast": [True]}), folder="kept")
@@ -194,7 +221,7 @@ def test_two_sweeps_do_not_write_to_one_file(runs: Runs) -> None:
 
 @pytest.mark.parametrize("jobs", [0, 100_000])
 def test_a_number_of_jobs_that_is_none(runs: Runs, jobs: int) -> None:
-    with pytest.raises(UsageError, match=f"jobs {jobs}: expected 1 to 1,024"):
+    with pytest.raises(UsageError, match=f"jobs {jobs}: expected 1 to 1,024, or auto"):
         sweep(grid(**{"--fast": [True]}), jobs=jobs)
 
 

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from phantora_async.budget import Limits, broken_text
-from phantora_async.spending.bill import MILLION, bill
+from phantora_async.spending.bill import bill
 from phantora_async.spending.job import Job
-from phantora_async.study.results import Result
-from phantora_async.study.study_file import ENERGY, MEMORY, MONEY, TIME, Study
-from phantora_async.study.trial import Trial
+from phantora_async.study.trials.goal import (
+    JOB,
+    MEMORY,
+    MFU,
+    MILLION_TOKENS,
+    MONEY,
+    MORE_IS_BETTER,
+    RATE,
+    STEP,
+    TIME,
+    Goal,
+)
+from phantora_async.study.trials.results import Result
+from phantora_async.study.trials.trial import Trial
 from profiles import Price
+
+HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -22,7 +34,7 @@ class Entry:
 
     trial: Trial
     result: Result
-    limits: Limits
+    goal: Goal
     price: Price | None
 
     @cached_property
@@ -37,25 +49,36 @@ class Entry:
         """Why it is not compared; empty if it is."""
         if not self.result.good:
             return f"{self.result.state}: {self.result.reason}"
-        return broken_text(self.limits.rows_of(self.result.figures))
+        return "; ".join(text for text, _ in self.excesses)
+
+    @cached_property
+    def excesses(self) -> list[tuple[str, float]]:
+        """Limits that it breaks, and by which share of them."""
+        return list(self.goal.excesses(self.result.figures, self.bill))
 
     @cached_property
     def bill(self) -> dict[str, Any] | None:
-        return None if self.job is None else bill(self.job, self.price)
+        return None if self.job is None else bill(self.job, self.price, self.goal.question)
 
-    def value(self, objective: str, by_tokens: bool) -> float | None:
-        """The less the better. Of a step, or `by_tokens` of a million tokens; None: not known."""
-        if self.job is None or self.bill is None or (by_tokens and not self.job.tokens_per_step):
+    def value(self, objective: str, of: str) -> float | None:
+        """`of`: what time, money and energy are of, as ``goal`` names it. None: not known."""
+        spent = None if self.bill is None else self.bill[of]
+        if self.job is None or spent is None:
             return None
-        if objective == MEMORY:
-            return self.result.figures.get("memory")
+        if objective in (MEMORY, MFU):
+            return self.result.figures.get(objective)
         if objective == TIME:
-            return self.job.step_s * (MILLION / self.job.tokens_per_step if by_tokens else 1.0)  # type: ignore[operator]
-        spent = self.bill["million_tokens" if by_tokens else "step"]
+            return float(spent["gpu_hours"]) * HOUR_S / self.job.gpus
+        if objective == RATE:
+            return self.job.tokens_per_step and self.job.tokens_per_step / self.job.step_s
         if objective == MONEY:
             return None if spent["money"] is None else sum(spent["money"]) / 2
-        assert objective == ENERGY, objective
         return None if spent["kwh"] is None else float(spent["kwh"])
+
+    def loss(self, objective: str, of: str) -> float | None:
+        """The less the better."""
+        value = self.value(objective, of)
+        return -value if value is not None and objective in MORE_IS_BETTER else value
 
 
 @dataclass(frozen=True)
@@ -72,9 +95,17 @@ class Outcome:
         return [one for one in self.entries if not one.unfit]
 
     @cached_property
+    def of(self) -> str:
+        """What time, money and energy are of: the most that is known of all trials."""
+        for of in (JOB, MILLION_TOKENS):
+            if self.fit and all(one.bill is not None and one.bill[of] is not None for one in self.fit):
+                return of
+        return STEP
+
+    @property
     def by_tokens(self) -> bool:
         """It is known of all how many tokens a step has."""
-        return bool(self.fit) and all(one.job is not None and one.job.tokens_per_step for one in self.fit)
+        return self.of != STEP
 
     @cached_property
     def objectives(self) -> list[str]:
@@ -84,7 +115,7 @@ class Outcome:
         return [name for name in self.asked if all(self.value(one, name) is not None for one in self.fit)]
 
     def value(self, entry: Entry, objective: str) -> float | None:
-        return entry.value(objective, self.by_tokens)
+        return entry.value(objective, self.of)
 
     @cached_property
     def front(self) -> list[Entry]:
@@ -106,9 +137,9 @@ class Outcome:
         return min(self.front, key=lambda one: [self._known(one, name) for name in (objective, *others)])
 
     def _known(self, entry: Entry, objective: str) -> float:
-        value = self.value(entry, objective)
-        assert value is not None, "an objective is known of all"
-        return value
+        loss = entry.loss(objective, self.of)
+        assert loss is not None, "an objective is known of all"
+        return loss
 
 
 def _better(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
@@ -116,10 +147,8 @@ def _better(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
 
 
-def outcome(study: Study, results: Mapping[str, Result], prices: Mapping[str, Price]) -> Outcome:
+def outcome(goal: Goal, trials: Iterable[Trial], results: Mapping[str, Result], prices: Mapping[str, Price]) -> Outcome:
     entries = [
-        Entry(trial, results[trial.key], study.limits, prices.get(trial.gpu.name))
-        for trial in study.trials
-        if trial.key in results
+        Entry(trial, results[trial.key], goal, prices.get(trial.gpu.name)) for trial in trials if trial.key in results
     ]
-    return Outcome(entries, study.objectives)
+    return Outcome(entries, goal.objectives)

@@ -1,19 +1,24 @@
-"""What a sweep has found, for a terminal, as CSV and for JSON."""
+"""What a sweep has found, for a terminal and for JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from phantora_async.budget import FIGURES
 from phantora_async.spending.bill import INCLUDES
-from phantora_async.spending.text import amount_text, number
-from phantora_async.study.front import Entry, Outcome
-from phantora_async.study.results import Result
-from phantora_async.wording import gib, printable
+from phantora_async.spending.text import amount_text, duration_text, energy_text, number
+from phantora_async.study.outcome.front import Entry, Outcome
+from phantora_async.study.trials.goal import ENERGY, JOB, MEMORY, MFU, MILLION_TOKENS, MONEY, RATE, STEP, TIME
+from phantora_async.study.trials.results import Result
+from phantora_async.wording import gib, printable, seconds
 
+WHOLE = {STEP: "of a step", MILLION_TOKENS: "of a million tokens", JOB: "of the job"}
+OF = {
+    of: dict.fromkeys((TIME, MONEY, ENERGY), text) | dict.fromkeys((RATE, MFU, MEMORY), "")
+    for of, text in WHOLE.items()
+}
+"""What an objective is of, in words."""
 NAME = 60
 """Characters of a name that are shown."""
 Command = Callable[[Entry], str]
@@ -24,7 +29,7 @@ def as_text(found: Outcome, command: Command) -> str:
     lines = []
     if found.fit:
         front = set(map(id, found.front))
-        ordered = sorted(found.fit, key=lambda one: [found.value(one, name) or 0.0 for name in found.objectives])
+        ordered = sorted(found.fit, key=lambda one: [one.loss(name, found.of) or 0.0 for name in found.objectives])
         lines += _table([_cells(found, one, id(one) in front) for one in ordered], _titles(found))
     unfit = [one for one in found.entries if one.unfit]
     width = max((len(_short(one)) for one in unfit), default=0)
@@ -33,9 +38,17 @@ def as_text(found: Outcome, command: Command) -> str:
 
 
 def _titles(found: Outcome) -> list[str]:
-    what = "of a million tokens" if found.by_tokens else "of a step"
     rate = ["tokens/s"] if found.by_tokens else []
-    return ["trial", "step", *rate, "memory", "MFU", f"costs {what}", "how"]
+    return [
+        "trial",
+        "step",
+        *rate,
+        "memory",
+        "MFU",
+        f"costs {WHOLE[found.of]}",
+        *([] if found.of != JOB else ["takes"]),
+        "how",
+    ]
 
 
 def _cells(found: Outcome, entry: Entry, best: bool) -> list[str]:
@@ -49,7 +62,8 @@ def _cells(found: Outcome, entry: Entry, best: bool) -> list[str]:
         *rate,
         gib(figures.get("memory", 0.0)),
         FIGURES["mfu"].text(figures["mfu"]) if "mfu" in figures else "",
-        amount_text(told["million_tokens" if found.by_tokens else "step"], told["price"]),
+        amount_text(told[found.of], told["price"]),
+        *([] if found.of != JOB else [duration_text(told[JOB]["hours"])]),
         entry.result.how,
     ]
 
@@ -112,6 +126,19 @@ def progress_line(result: Result, known: int, total: int) -> str:
     return printable(f"[{known}/{total}] {result.how}  {result.name}: {what} ({number(result.wall_s)} s)")
 
 
+def figure_text(objective: str, value: float, currency: str) -> str:
+    """Of one objective."""
+    if objective == MEMORY:
+        return gib(value)
+    if objective == TIME:
+        return duration_text(value / 3600) if value >= 3600 else seconds(round(value * 1e9))
+    if objective == RATE:
+        return f"{value:,.0f}"
+    if objective == MFU:
+        return FIGURES["mfu"].text(value)
+    return f"{currency}{number(value)}" if objective == MONEY else energy_text(value)
+
+
 # ---- for programs ----------------------------------------------------------------------------------------------------
 
 
@@ -121,7 +148,8 @@ def as_document(found: Outcome, command: Command) -> dict[str, Any]:
     return {
         "format": 1,
         "objectives": list(found.objectives),
-        "by": "million_tokens" if found.by_tokens else "step",
+        "by": found.of,
+        "currency": next((one.price.currency for one in found.entries if one.price is not None), ""),
         "trials": [_told(found, one, id(one) in front) for one in found.entries],
         "best": {name: {"trial": one.trial.name, "command": command(one)} for name, one in best.items()},
         "includes": INCLUDES,
@@ -160,13 +188,3 @@ def rows(found: Outcome) -> list[dict[str, Any]]:
         | {name: one[name] for name in plain}
         for one in told
     ]
-
-
-def as_csv(found: Outcome) -> str:
-    """In the study's order."""
-    table: Sequence[dict[str, Any]] = rows(found)
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(table[0]) if table else ["trial"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    return out.getvalue()

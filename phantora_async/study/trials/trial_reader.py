@@ -1,102 +1,24 @@
-"""A study, in TOML:
-
-tokens_per_step = "4096 * batch * world_size"   # of all GPUs; else what the script logs
-only = ["world_size % tp == 0"]                 # trials for which all of this holds
-objectives = ["time", "memory", "money"]        # also: energy
-
-[run]                                           # what all trials share
-script = "train.py"                             # the options of `phantora-async run`, named as in the Python API
-max_memory = "76GiB"                            # limits: a trial that breaks one is told, and not compared
-
-[grid]                                          # all combinations are trials
-world_size = [8, 16]
-"--batch" = [1, 2]                              # an argument of the script; true, false: with and without it
-"training.batch=" = [1, 2]                      # the same, as training.batch=1
-"$OMP_NUM_THREADS" = ["1", "8"]                 # a variable of the environment
-nccl = ["", "NCCL_ALGO=Ring NCCL_PROTO=Simple"] # as in a replay; also set_network, slow_gpu
-
-[[trial]]                                       # more of them, each by itself
-"--batch" = 3
-"""
+"""Makes trials of what a study says: what all share, and what one of them chooses."""
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from emu.contract.stated_values import Number, ValueProblem, evaluate
 from formats.nearest import meant_or_known
-from formats.toml import FileTable, Source, read_toml
+from formats.toml import FileTable
 from formats.values import shown
 from phantora_async.budget import OPTIONS as BUDGETS
 from phantora_async.budget import Limits
-from phantora_async.config import resolve
 from phantora_async.errors import UsageError
 from phantora_async.gate.job_file import OWN, STEPS_FOR_TIME, program_of
 from phantora_async.options import OPTIONS, RunOptions
-from phantora_async.study.trial import REPLAYED, Trial, Value, identifier, name_of
-
-TIME, MEMORY, MONEY, ENERGY = "time", "memory", "money", "energy"
-OBJECTIVES = (TIME, MEMORY, MONEY, ENERGY)
-USUAL = (TIME, MEMORY, MONEY)
-MOST_TRIALS = 100_000
-EXAMPLE = "docs/sweep.md has an example"
+from phantora_async.study.trials.trial import REPLAYED, Trial, Value, identifier, name_of
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    trials: list[Trial]
-    limits: Limits
-    objectives: tuple[str, ...]
-
-
-def read(study: str | os.PathLike[str] | Mapping[str, Any]) -> Study:
-    """A file, or what one would hold. Raises UsageError for the first thing that is wrong with any trial."""
-
-    def fault(message: str) -> UsageError:
-        return UsageError(message, EXAMPLE)
-
-    if isinstance(study, Mapping):
-        source, values, folder = Source(Path("study"), ""), dict(study), Path()
-    else:
-        source, values = read_toml(Path(study), fault)
-        folder = Path(study).absolute().parent
-    top = FileTable(values, "", (source,), fault)
-    shared, grid, trials = top.table("run"), top.table("grid", optional=True), top.tables("trial")
-    objectives = tuple(top.texts("objectives", list(USUAL)))
-    for one in objectives:
-        if one not in OBJECTIVES:
-            raise top.error("objectives", f"unknown objective {shown(one)}; {meant_or_known(str(one), OBJECTIVES)}")
-    reader = _Reader(folder, top, shared)
-    found = [reader.trial(grid, chosen) for chosen in _combinations(grid)]
-    found += [reader.trial(one, one.values()) for one in trials]
-    top.end()
-    kept = [one for one in found if one is not None]
-    if not kept:
-        raise fault(f"{source.path}: no trials{', for none of which `only` holds' if found else ''}")
-    return Study(list({one.key: one for one in kept}.values()), reader.limits, objectives)
-
-
-def _combinations(grid: FileTable) -> Iterator[dict[str, Any]]:
-    lists = grid.values()
-    for key, choices in lists.items():
-        if not isinstance(choices, list) or not choices:
-            raise grid.error(key, f"expected a list, found {shown(choices)}")
-    if prod(map(len, lists.values())) > MOST_TRIALS:
-        raise grid.wrong(grid.name, f"more than {MOST_TRIALS:,} combinations")
-    if lists:
-        for chosen in itertools.product(*lists.values()):
-            yield dict(zip(lists, chosen, strict=True))
-
-
-class _Reader:
+class TrialReader:
     """What trials share is read once."""
 
     def __init__(self, folder: Path, top: FileTable, shared: FileTable) -> None:
@@ -212,18 +134,3 @@ def _texts(key: str, value: Value) -> tuple[str, ...]:
 
 def _as_text(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-
-
-def check_options(study: Study) -> None:
-    """Raises UsageError for the first trial that could not start, before any does."""
-    seen = set()
-    with TemporaryDirectory(prefix="phantora-sweep-") as folder:
-        for number, trial in enumerate(study.trials):
-            options = trial.options
-            if repr(options) in seen:
-                continue
-            seen.add(repr(options))
-            try:
-                resolve(dataclasses.replace(options, run_dir=os.path.join(folder, str(number))))
-            except UsageError as error:
-                raise UsageError(f"trial {trial.name}: {error.message}", error.hint, error.details) from None

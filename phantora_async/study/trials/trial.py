@@ -47,6 +47,12 @@ class Trial:
         return load_gpu(self.options.gpu or load_cluster(self.options.cluster).gpu)
 
     @cached_property
+    def ranks(self) -> int:
+        """Processes that a run of it has here."""
+        servers = servers_of(self.options, load_cluster(self.options.cluster))
+        return sum(servers)
+
+    @cached_property
     def program(self) -> str:
         """Trials with the same one execute the same: one is run, the others are replays. Compilers and PyTorch choose
         kernels by the compute capability, and ranks are told how many GPUs their server has.

@@ -1,0 +1,163 @@
+"""Where trials are run and replayed: as many at a time as this machine has cores and memory for, or as was said.
+
+`on_ray` has the same for a cluster of machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import psutil
+
+from emu.contract.process_setup import prctl
+from phantora_async.api import running
+from phantora_async.api.replays import written
+from phantora_async.api.results import Run
+from phantora_async.errors import EnvironmentUnusable, PathChanged, UsageError
+from phantora_async.options import RunOptions
+from phantora_async.study.trials.results import REPLAY, Result, result_of
+from phantora_async.study.trials.trial import Trial
+
+AUTO = "auto"
+MOST_JOBS = 1024
+INTERPRETER_NBYTES = 800 << 20
+"""Of a run, besides its ranks: PyTorch, imported once."""
+RANK_NBYTES = 128 << 20
+"""Of a rank alone, until a run has told."""
+REPLAY_NBYTES = 512 << 20
+FREE_SHARE = 0.8
+"""Of the memory that is available now."""
+_PR_SET_PDEATHSIG = 1
+Taken = TypeVar("Taken")
+Done = TypeVar("Done")
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    trial: Trial
+    recording: Path
+    run_dir: Path
+
+
+Replayed = tuple[Trial, "Result | str"]
+"""With the reason if the recording cannot say."""
+
+
+class Machines(Protocol):
+    def run(self, options: RunOptions, environment: Mapping[str, str]) -> Run:
+        """Of ``api.running.run_with``, which raises PhantoraError. Called by threads, as many as are told."""
+
+    def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int: ...
+
+    def replayed(self, replays: Sequence[Replay]) -> Iterator[Replayed]: ...
+
+    def stop(self) -> None:
+        """After an error or Ctrl-C: what still goes on shall end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """This machine. Raises UsageError for a number of jobs that is none."""
+
+    jobs: int | str = 1
+
+    def __post_init__(self) -> None:
+        if self.jobs != AUTO and not (isinstance(self.jobs, int) and 1 <= self.jobs <= MOST_JOBS):
+            raise UsageError(f"jobs {self.jobs}: expected 1 to {MOST_JOBS:,}, or {AUTO}")
+
+    def run(self, options: RunOptions, environment: Mapping[str, str]) -> Run:
+        return running.run_with(options, environment)
+
+    def stop(self) -> None:
+        """Ctrl-C reaches the processes of runs by itself."""
+
+    def runs_at_a_time(self, trials: Sequence[Trial], known: Iterable[Result]) -> int:
+        if isinstance(self.jobs, int):
+            return self.jobs
+        ranks = max((trial.ranks for trial in trials), default=1)
+        cores = len(os.sched_getaffinity(0))
+        return max(1, min(cores // min(cores, ranks), _room(run_nbytes(ranks, known)), len(trials)))
+
+    def replayed(self, replays: Sequence[Replay]) -> Iterator[Replayed]:
+        cores = len(os.sched_getaffinity(0))
+        jobs = self.jobs if isinstance(self.jobs, int) else min(cores, _room(REPLAY_NBYTES))
+        if jobs <= 1 or len(replays) < 2:
+            yield from map(replay, replays)
+            return
+        with ProcessPoolExecutor(min(jobs, len(replays)), get_context("fork"), _begin) as pool:
+            try:
+                yield from as_they_end(pool, replay, replays, self.stop)
+            except BrokenProcessPool:
+                raise EnvironmentUnusable(
+                    "a process that replays was ended, perhaps for lack of memory", "a smaller number of --jobs"
+                ) from None
+
+
+def _room(nbytes: int) -> int:
+    return int(psutil.virtual_memory().available * FREE_SHARE // nbytes)
+
+
+def run_nbytes(ranks: int, known: Iterable[Result]) -> int:
+    """What a run with so many ranks takes of this machine's memory, by the largest ranks of runs that have told."""
+    each = max(filter(None, map(_rank_nbytes, known)), default=RANK_NBYTES)
+    return INTERPRETER_NBYTES + ranks * each
+
+
+def _rank_nbytes(result: Result) -> int | None:
+    if result.how == REPLAY or not result.report:
+        return None
+    try:
+        told = json.loads(Path(result.report).read_bytes())["simulator"]
+        return int(told["rank_private_nbytes"]["max"] + told["coordinator_peak_rss_nbytes"] / told["rank_cpu"]["ranks"])
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        return None
+
+
+def _begin() -> None:
+    """Of a process that replays: Ctrl-C is the command's, with which it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def replay(task: Replay) -> Replayed:
+    trial, began = task.trial, time.monotonic()
+    try:
+        done = written(task.recording, trial.changes(), (), str(task.run_dir))
+    except (PathChanged, UsageError) as error:
+        return trial, error.text
+    note = "; ".join(done.remarks())
+    return trial, result_of(trial, REPLAY, done.replayed.report, str(done.path), time.monotonic() - began, note)
+
+
+def in_threads(
+    count: int, work: Callable[[Taken], Done], tasks: Sequence[Taken], stop: Callable[[], None]
+) -> Iterator[Done]:
+    if count <= 1 or len(tasks) < 2:
+        yield from map(work, tasks)
+        return
+    with ThreadPoolExecutor(count) as pool:
+        yield from as_they_end(pool, work, tasks, stop)
+
+
+def as_they_end(
+    pool: Executor, work: Callable[[Taken], Done], tasks: Sequence[Taken], stop: Callable[[], None]
+) -> Iterator[Done]:
+    """After an error, what has not begun does not begin any more, and what has is told to stop."""
+    try:
+        for one in as_completed([pool.submit(work, task) for task in tasks]):
+            yield one.result()
+    except BaseException:
+        stop()
+        pool.shutdown(cancel_futures=True)
+        raise

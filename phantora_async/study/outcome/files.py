@@ -1,0 +1,140 @@
+"""Files of what a sweep has found: tables as CSV, JSON and Parquet, and a picture of the Pareto front."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
+from phantora_async.study.outcome.front import Entry, Outcome
+from phantora_async.study.outcome.text import WHOLE, rows
+from phantora_async.wording import short
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TABLES = (".csv", ".json", ".parquet")
+PICTURES = (".png", ".svg", ".pdf")
+Rows = Sequence[Mapping[str, Any]]
+
+
+def check_files(table: Path | None, picture: Path | None) -> None:
+    """Before anything starts. Raises UsageError, and EnvironmentUnusable for a missing package."""
+    for path, kinds, option in ((table, TABLES, "--table"), (picture, PICTURES, "--picture")):
+        if path is not None and path.suffix not in kinds:
+            raise UsageError(f"{option} {path}: expected a name that ends with {', '.join(kinds)}")
+    if table is not None and table.suffix == ".parquet":
+        _pyarrow()
+    if picture is not None:
+        _pyplot()
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise EnvironmentUnusable(
+            "Parquet needs pyarrow, which is not installed", "pip install 'phantora-async[parquet]'"
+        ) from None
+    return pyarrow
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise EnvironmentUnusable(
+            "pictures need matplotlib, which is not installed", "pip install 'phantora-async[plot]'"
+        ) from None
+    return pyplot
+
+
+def write(path: Path, content: bytes) -> None:
+    """Completely or not at all; pipes and devices directly. Raises NotWritten."""
+    in_place = path.is_symlink() or (path.exists() and not path.is_file())
+    partial = path if in_place else path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content)
+        if not in_place:
+            partial.replace(path)
+    except OSError as error:
+        if not in_place:
+            partial.unlink(missing_ok=True)
+        raise NotWritten(f"cannot write {short(path)}: {error.strerror}") from None
+
+
+def table(found: Outcome, kind: str) -> bytes:
+    """In the study's order. `kind`: one of TABLES."""
+    told = rows(found)
+    if kind == ".json":
+        return (json.dumps(told, indent=1) + "\n").encode()
+    if kind == ".parquet":
+        return _parquet(told)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(told[0]) if told else ["trial"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(told)
+    return out.getvalue().encode()
+
+
+def _parquet(told: Rows) -> bytes:
+    """A column whose values differ in kind is one of texts."""
+    pyarrow = _pyarrow()
+    columns = {}
+    for name in told[0] if told else ():
+        values = [one[name] for one in told]
+        kinds = {type(value) for value in values if value is not None}
+        plain = (len(kinds) <= 1 and not kinds & {list, tuple}) or kinds == {int, float}
+        columns[name] = values if plain else [None if value is None else _words(value) for value in values]
+    out = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.table(columns), out)
+    return bytes(out.getvalue())
+
+
+def _words(value: Any) -> str:
+    return " ".join(value) if isinstance(value, list | tuple) else str(value)
+
+
+def picture(found: Outcome) -> Figure:
+    """The first objective from left to right, the second one upwards; best trials are joined and named. Raises
+    UsageError with fewer than two objectives.
+    """
+    pyplot = _pyplot()
+    if len(found.objectives) < 2:
+        known = ", ".join(found.objectives) or "none"
+        raise UsageError(f"a picture needs two objectives that are known of all trials; known: {known}")
+    across, up = found.objectives[:2]
+
+    def points(entries: Sequence[Entry]) -> tuple[list[float], list[float]]:
+        return [found.value(one, across) or 0.0 for one in entries], [found.value(one, up) or 0.0 for one in entries]
+
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    axes.scatter(*points(found.fit), color="tab:gray", s=18, label="trials")
+    front = sorted(found.front, key=lambda one: found.value(one, across) or 0.0)
+    axes.plot(*points(front), color="tab:blue", marker="o", label="no other one is better in all objectives")
+    for entry, x, y in zip(front, *points(front), strict=True):
+        axes.annotate(entry.trial.name[:40], (x, y), fontsize=7, xytext=(4, 4), textcoords="offset points")
+    axes.set_xlabel(_label(across, found))
+    axes.set_ylabel(_label(up, found))
+    axes.legend()
+    pyplot.close(figure)
+    return figure  # type: ignore[no-any-return]
+
+
+def _label(objective: str, found: Outcome) -> str:
+    units = {"time": "s", "memory": "bytes", "money": "money", "energy": "kWh"}
+    of = WHOLE[found.of] if objective in ("time", "money", "energy") else ""
+    unit = units.get(objective, "")
+    return f"{objective} {of}{f' [{unit}]' if unit else ''}"
+
+
+def picture_bytes(found: Outcome, kind: str) -> bytes:
+    """`kind`: one of PICTURES."""
+    out = io.BytesIO()
+    picture(found).savefig(out, format=kind.removeprefix("."), dpi=150)
+    return out.getvalue()

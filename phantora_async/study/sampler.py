@@ -1,0 +1,91 @@
+"""Chooses trials with Optuna: TPE, NSGA-II for several objectives, or at random.
+
+The choice is a function of the study, its seed and what came of the trials chosen before. So nothing of Optuna's is
+kept: a sweep that goes on asks again, is told what the store has, and comes to the same next trials.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from phantora_async.errors import EnvironmentUnusable
+from phantora_async.study.trials.search_file import NSGA2, TPE, Chosen, Range, Search
+
+EXCESS = "excess"
+POPULATION = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    chosen: Chosen
+    handle: Any
+    """Optuna's trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of a trial."""
+
+    losses: Sequence[float]
+    """Of each objective, the less the better; not looked at if there is an excess."""
+    excess: float = 0.0
+    """By how much limits are broken; larger for what did not run at all."""
+
+
+class Sampler:
+    def __init__(self, search: Search, objectives: int) -> None:
+        """Raises EnvironmentUnusable without Optuna."""
+        try:
+            import optuna
+        except ImportError:
+            raise EnvironmentUnusable(
+                "[search] needs Optuna, which is not installed", "pip install 'phantora-async[optuna]'"
+            ) from None
+        self._search = search
+        self._complete = optuna.trial.TrialState.COMPLETE
+        self._objectives = objectives
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            warnings.simplefilter("ignore", FutureWarning)  # versions 4 and 5 both know constraints_func
+            samplers, seed = optuna.samplers, search.seed
+            chosen: Any
+            if search.sampler == TPE:
+                chosen = samplers.TPESampler(
+                    seed=seed, multivariate=True, constant_liar=True, constraints_func=_constraints,
+                    n_startup_trials=min(10, max(2, search.trials // 4)),
+                )  # fmt: skip
+            elif search.sampler == NSGA2:
+                population = min(POPULATION, max(4, search.trials // 4))
+                chosen = samplers.NSGAIISampler(seed=seed, population_size=population, constraints_func=_constraints)
+            else:
+                chosen = samplers.RandomSampler(seed=seed)
+            self._study = optuna.create_study(directions=["minimize"] * objectives, sampler=chosen)
+
+    def ask(self) -> Asked:
+        handle = self._study.ask()
+        return Asked({key: self._suggested(handle, key) for key in self._search.ranges}, handle)
+
+    def _suggested(self, handle: Any, key: str) -> Any:
+        choices = self._search.ranges[key]
+        if isinstance(choices, Range):
+            suggest = handle.suggest_int if choices.whole else handle.suggest_float
+            step = {} if choices.step is None else {"step": choices.step}
+            return suggest(key, choices.low, choices.high, log=choices.log, **step)
+        if all(type(one) in (int, float) for one in choices):  # neighbours are alike
+            return sorted(choices)[handle.suggest_int(key, 0, len(choices) - 1)]
+        return choices[handle.suggest_categorical(key, list(range(len(choices))))]
+
+    def tell(self, asked: Asked, told: Told) -> None:
+        asked.handle.set_user_attr(EXCESS, told.excess)
+        losses = [math.inf] * self._objectives if told.excess else list(told.losses)
+        self._study.tell(asked.handle, losses, state=self._complete)
+
+
+def _constraints(trial: Any) -> tuple[float]:
+    """Optuna takes what is above 0 for broken."""
+    return (float(trial.user_attrs.get(EXCESS, 0.0)),)

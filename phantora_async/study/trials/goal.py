@@ -1,0 +1,87 @@
+"""What a study asks of its trials: the job as a whole, its limits, and in what trials are compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from formats.nearest import meant_or_known
+from formats.toml import FileTable
+from formats.values import shown
+from phantora_async.budget import Limits
+from phantora_async.errors import UsageError
+from phantora_async.spending.asked import count_of, share_of
+from phantora_async.spending.bill import NOTHING, Document, Question
+from phantora_async.spending.text import duration_text, number
+
+TIME, RATE, MFU, MEMORY, MONEY, ENERGY = "time", "tokens/s", "mfu", "memory", "money", "energy"
+OBJECTIVES = (TIME, RATE, MFU, MEMORY, MONEY, ENERGY)
+MORE_IS_BETTER = (RATE, MFU)
+USUAL = (TIME, MEMORY, MONEY)
+STEP, MILLION_TOKENS, JOB = "step", "million_tokens", "job"
+"""What time, money and energy are counted of; as ``bill`` names them."""
+HOURS = {"h": 1.0, "d": 24.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    limits: Limits = field(default_factory=lambda: Limits({}))
+    objectives: tuple[str, ...] = USUAL
+    question: Question = NOTHING
+    deadline_h: float | None = None
+    """For the whole job."""
+    max_money: float | None = None
+    """For the whole job, at the high price."""
+
+    def excesses(self, figures: Mapping[str, float], told: Document | None) -> Iterator[tuple[str, float]]:
+        """What is broken, in words, and by which share of it. `told`: of ``bill``."""
+        for row in self.limits.rows_of(figures):
+            if row.broken:
+                yield row.text, 1.0 if row.value is None else abs(row.value / row.limit - 1)
+        job = None if told is None else told["job"]
+        if self.deadline_h is not None:
+            hours = job and job["hours"]
+            if hours is None:
+                yield "time of the whole job not known", 1.0
+            elif hours > self.deadline_h:
+                yield f"{duration_text(hours)} of {duration_text(self.deadline_h)}", hours / self.deadline_h - 1
+        if self.max_money is not None:
+            money = job and job["money"] and job["money"][1]
+            if money is None:
+                yield "money of the whole job not known", 1.0
+            elif money > self.max_money:
+                assert told is not None, "a job with money has a bill"
+                sign = told["price"]["currency"]
+                yield f"{sign}{number(money)} of {sign}{number(self.max_money)}", money / self.max_money - 1
+
+
+def read_goal(top: FileTable, limits: Limits) -> Goal:
+    """Raises UsageError."""
+    objectives = tuple(top.texts("objectives", list(USUAL)))
+    for one in objectives:
+        if one not in OBJECTIVES:
+            raise top.error("objectives", f"unknown objective {shown(one)}; {meant_or_known(one, OBJECTIVES)}")
+    tokens = _read(top, "tokens", count_of) if "tokens" in top else None
+    goodput = _read(top, "goodput", share_of) if "goodput" in top else 1.0
+    deadline_h = _hours(top) if "deadline" in top else None
+    max_money = top.number("max_money") if "max_money" in top else None
+    for key, value in (("goodput", goodput != 1.0), ("deadline", deadline_h), ("max_money", max_money)):
+        if value and tokens is None:
+            raise top.error(key, 'is of a whole job: say with `tokens = "15T"` how long it is')
+    return Goal(limits, objectives, Question(tokens, None, goodput), deadline_h, max_money)
+
+
+def _read(top: FileTable, key: str, read: Callable[[str, str], float]) -> float:
+    try:
+        return read(key, str(top.value(key)))
+    except UsageError as error:
+        raise top.error(key, error.message.partition(": ")[2]) from None
+
+
+def _hours(top: FileTable) -> float:
+    text = top.text("deadline")
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([hd])", text)
+    if found is None or not float(found[1]) > 0:
+        raise top.error("deadline", f"expected a time such as 30d or 12h, found {text!r}")
+    return float(found[1]) * HOURS[found[2]]

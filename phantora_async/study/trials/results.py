@@ -1,0 +1,60 @@
+"""What came of one trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from phantora_async.budget import figures_of
+from phantora_async.spending.job import Job, job_of
+from phantora_async.study.trials.trial import Trial
+from phantora_async.wording import gib
+
+DONE, NO_MEMORY, FAILED = "done", "out of memory", "failed"
+STATES = (DONE, NO_MEMORY, FAILED)
+RUN, REPLAY = "run", "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    key: str
+    """The trial's."""
+    name: str
+    how: str
+    """Run or replayed."""
+    state: str
+    reason: str
+    """Why there are no figures; empty if there are. What should be known of them otherwise."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """As ``budget`` names them: bytes, seconds, shares."""
+    job: Job | None = None
+    """Tokens as the script has logged them."""
+    report: str = ""
+    wall_s: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        return self.state == DONE
+
+
+def result_of(trial: Trial, how: str, report: Mapping[str, Any], path: str, wall_s: float, note: str = "") -> Result:
+    """Of a run that ended well."""
+    job = job_of(report)
+    if job is None:
+        return Result(
+            trial.key, trial.name, how, FAILED, "no steps were found, or no GPU was used", {}, None, path, wall_s
+        )
+    return Result(trial.key, trial.name, how, DONE, note, figures_of(report), job, path, wall_s)
+
+
+def failure_of(
+    trial: Trial, how: str, failure: str, report: Mapping[str, Any] | None, path: str, wall_s: float
+) -> Result:
+    """`report`: None if there is none."""
+    verdict = None if report is None else report["simulated"].get("memory", {}).get("verdict")
+    if verdict is not None and not verdict["fits"]:
+        missing = verdict["missing_nbytes"]
+        reason = f"{gib(missing)} missing at least" if missing else "it does not fit"
+        return Result(trial.key, trial.name, how, NO_MEMORY, reason, {}, None, path, wall_s)
+    return Result(trial.key, trial.name, how, FAILED, failure.splitlines()[0], {}, None, path, wall_s)

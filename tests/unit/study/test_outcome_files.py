@@ -1,0 +1,127 @@
+"""Tables, the picture and the page of a sweep."""
+
+from __future__ import annotations
+
+import csv
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phantora_async import cli
+from phantora_async.errors import ExitCode, UsageError
+from phantora_async.study.sweeping import Swept, sweep
+
+from .conftest import Runs
+
+STUDY: dict[str, Any] = {
+    "tokens_per_step": 10000,
+    "objectives": ["time", "money", "mfu"],
+    "run": {"script": "train.py", "world_size": 2},
+    "grid": {"--fast": [False, True], "gpu": ["h100", "a100-80g"], "--note": ["<b>&'\""]},
+}
+
+
+@pytest.fixture
+def swept(runs: Runs) -> Swept:
+    return sweep(STUDY)
+
+
+def test_tables_have_a_row_for_each_trial(swept: Swept) -> None:
+    swept.write_table("table.csv")
+    swept.write_table("table.json")
+    with open("table.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    told = json.loads(Path("table.json").read_text())
+    assert [row["gpu"] for row in rows] == ["h100", "a100-80g", "h100", "a100-80g"]
+    assert [one["--fast"] for one in told] == [False, False, True, True]
+    assert float(rows[2]["time_value"]) == told[2]["time_value"] == pytest.approx(0.2 * 1e6 / 10000)
+    assert [one["mfu_value"] for one in told] == [0.4] * 4
+
+
+def test_parquet_is_the_same_table(swept: Swept) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    swept.write_table("table.parquet")
+    swept.write_table("table.json")
+    assert parquet.read_table("table.parquet").to_pylist() == json.loads(Path("table.json").read_text())
+
+
+def test_columns_of_different_kinds_are_texts(runs: Runs) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    swept = sweep({"run": STUDY["run"], "grid": {"--n": [1, "two", True]}})
+    swept.write_table("table.parquet")
+    assert parquet.read_table("table.parquet")["--n"].to_pylist() == ["1", "two", "True"]
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("front.png", b"\x89PNG"), ("front.svg", b"<?xml"), ("front.pdf", b"%PDF")]
+)
+def test_the_picture(swept: Swept, name: str, begins: bytes) -> None:
+    figure = swept.plot(name)
+    assert Path(name).read_bytes().startswith(begins)
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "time of a million tokens [s]"
+    assert [text.get_text()[:21] for text in axes.texts] == [one.trial.name[:21] for one in swept.front]
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_the_page_has_all_without_scripts_and_loads_nothing(swept: Swept) -> None:
+    swept.write_page("page.html")
+    text = Path("page.html").read_text()
+    page = Page(text)
+    rows = [one for one in page.all("tr") if one.get("id")]
+    assert [json.loads(one["data-chosen"] or "")["gpu"] for one in rows] == ["h100", "a100-80g", "h100", "a100-80g"]
+    assert [one["class"] for one in rows] == ["", "", "", "front"]
+    assert len(page.all("circle")) == 4
+    assert "b" not in {tag for tag, _ in page.elements}, "texts of the study are texts"
+    assert [one["data-key"] for one in page.all("select")] == ["--fast", "gpu", "--note"]
+    assert [one.get("src") or one.get("href") for one in page.all("link") + page.all("script")] == ["data:,", None]
+    assert "default-src 'none'" in str(page.all("meta")[1]["content"])
+    assert any("phantora-async run -n 2" in one for one in page.texts)
+
+
+def test_a_page_without_anything_to_compare(runs: Runs) -> None:
+    study = STUDY | {"run": STUDY["run"] | {"max_memory": "1GiB"}}
+    swept = sweep(study)
+    swept.write_page("page.html")
+    assert "No trial can be compared." in Path("page.html").read_text()
+    with pytest.raises(UsageError, match="a picture needs two objectives"):
+        swept.plot()
+
+
+def test_files_are_named_by_what_they_hold(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("study.toml").write_text('[run]\nscript = "train.py"\n[grid]\n"--fast" = [true]\n')
+    assert cli.run(["sweep", "study.toml", "--table", "table.xls"]) == ExitCode.USAGE
+    assert "expected a name that ends with .csv, .json, .parquet" in capsys.readouterr().err
+    assert cli.run(["sweep", "study.toml", "--picture", "front.gif"]) == ExitCode.USAGE
+    assert runs.asked == []
+    written = ["--table", "table.csv", "--html", "page.html", "--picture", "front.png"]
+    assert cli.run(["sweep", "study.toml", *written]) == 0
+    assert sorted(path.name for path in Path().iterdir()) == [
+        "front.png", "page.html", "study.sweep", "study.toml", "table.csv", "train.py",
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_written(swept: Swept) -> None:
+    from phantora_async.errors import NotWritten
+
+    with pytest.raises(NotWritten, match=r"cannot write no/page.html: No such file"):
+        swept.write_page("no/page.html")
