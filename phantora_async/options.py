@@ -108,6 +108,15 @@ class RunOptions:
         help="with --fold: ranks that play nobody, because scripts log and save there (default: %(default)s, the first "
         "and the last)",
     )  # fmt: skip
+    witnesses: int | None = _option(
+        None, JOB, "--witnesses", kind=Kind.COUNT, metavar="N",
+        help="with --fold: so many ranks that could be played have a process, and the run ends if they do something "
+        "else than the rank that would play them (default: 1)",
+    )  # fmt: skip
+    witness_seed: int = _option(
+        0, JOB, "--witness-seed", kind=Kind.COUNT, metavar="SEED",
+        help="with --witnesses: draws them (default: %(default)s)",
+    )  # fmt: skip
     replicas: str | None = _option(
         None, JOB, "--replicas", choices=REPLICAS,
         help="with --fold: simulate ranks to which the same happens once (shared), or each; default: shared, and each "

@@ -97,6 +97,8 @@ class Folding:
 
     mesh: Mesh
     apart: frozenset[int] = frozenset()
+    witnesses: frozenset[int] = frozenset()
+    """Those that are apart in order to be compared with the representative of their role."""
 
     @cached_property
     def _representatives(self) -> Mapping[int, int]:
@@ -125,6 +127,10 @@ class Folding:
         """The rank whose process does this rank's work: its own number if it has one itself."""
         return rank if rank in self.apart else self._representatives[self.mesh.role(rank)]
 
+    def witnessed(self, witness: int) -> int:
+        """The representative that would play this witness."""
+        return self._representatives[self.mesh.role(witness)]
+
     def image(self, members: tuple[int, ...], rank: int, to: int) -> tuple[int, ...]:
         """The members of the communicator that `to` has in the place of this one of `rank`, in the same order. Raises
         CannotFold if there is none.
@@ -139,9 +145,10 @@ class Folding:
         return {
             "axes": [[axis.name, axis.size, axis.folded] for axis in self.mesh.axes],
             "apart": sorted(self.apart),
+            "witnesses": sorted(self.witnesses),
         }
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Folding:
         axes = tuple(Axis(str(name), int(size), bool(folded)) for name, size, folded in told["axes"])
-        return cls(Mesh(axes), frozenset(map(int, told["apart"])))
+        return cls(Mesh(axes), frozenset(map(int, told["apart"])), frozenset(map(int, told["witnesses"])))

@@ -144,6 +144,11 @@ class Config:
         return sum(self.servers) if self.folding is None else len(self.folding.live)
 
     @property
+    def witnessed(self) -> bool:
+        """Is what segments consist of compared between ranks?"""
+        return self.folding is not None and bool(self.folding.witnesses)
+
+    @property
     def run_dir(self) -> Path:
         return self.claimed.path
 
@@ -173,7 +178,7 @@ class Config:
             f"float_limit_count={FLOAT_LIMIT_COUNT}",
             f"host_mode={self.host_mode}",
             *(self.trace.device_file_lines() if self.trace else ()),
-            f"segment_contents={int(self.reasons)}",
+            f"segment_contents={int(self.reasons or self.witnessed)}",
             f"history={int(self.record is not None)}",
             *self.host.device_file_lines(),
         ]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 from phantora_async.errors import UsageError
 from phantora_async.faults import Fault, FlappingLink, SlowLink, SlowLoader
 from phantora_async.folding import Folding, mesh_of
 from phantora_async.options import RunOptions
+from phantora_async.wording import named
 
 NOBODY = "none"
+WITNESSES = 1
+"""If --witnesses is not given."""
 
 
 def folding_of(given: RunOptions, world_size: int) -> Folding | None:
     """Which ranks have processes; None if all have. Raises UsageError."""
     if given.fold is None:
+        if given.witnesses is not None:
+            raise UsageError("--witnesses needs --fold")
         return None
     excluded = (
         ("--launcher", given.launcher),
@@ -24,7 +30,22 @@ def folding_of(given: RunOptions, world_size: int) -> Folding | None:
     for option, is_given in excluded:
         if is_given:
             raise UsageError(f"--fold and {option} exclude each other")
-    return Folding(mesh_of(given.fold, world_size), apart_of(given.fold_apart, world_size))
+    mesh = mesh_of(given.fold, world_size)
+    apart = apart_of(given.fold_apart, world_size)
+    drawn = witnesses_of(given, Folding(mesh, apart))
+    return Folding(mesh, apart | drawn, drawn)
+
+
+def witnesses_of(given: RunOptions, folding: Folding) -> frozenset[int]:
+    """Mirrored ranks that are drawn to have processes: all of them, if there are fewer than asked for. Raises
+    UsageError.
+    """
+    count = WITNESSES if given.witnesses is None else given.witnesses
+    if count < 0:
+        raise UsageError(f"--witnesses {count}: must be at least 0")
+    live = frozenset(folding.live)
+    mirrored = [rank for rank in range(folding.mesh.world_size) if rank not in live]
+    return frozenset(random.Random(given.witness_seed).sample(mirrored, min(count, len(mirrored))))
 
 
 def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence[Fault]) -> bool:
@@ -52,10 +73,10 @@ def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence
 def unchecked(folding: Folding) -> str:
     """What a user must know of the ranks that have no processes."""
     ranks, played = folding.mesh.world_size, folding.mesh.world_size - len(folding.live)
-    return (
-        f"--fold: {len(folding.live)} of {ranks} ranks have processes, the other {played} are played; "
-        "nothing checks that these would have done the same"
-    )
+    checked = "nothing checks that these would have done the same"
+    if folding.witnesses:
+        checked = f"that these would have done the same is checked with {named(folding.witnesses)}, as a sample"
+    return f"--fold: {len(folding.live)} of {ranks} ranks have processes, the other {played} are played; {checked}"
 
 
 def apart_of(text: str, world_size: int) -> frozenset[int]:

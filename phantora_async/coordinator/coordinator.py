@@ -29,6 +29,7 @@ from phantora_async.coordinator.turns import Turns
 from phantora_async.errors import Interrupted
 from phantora_async.faults import paces_of
 from phantora_async.folding.mirrored_ranks import MirroredRanks
+from phantora_async.folding.witnesses import Witnesses
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
@@ -75,15 +76,18 @@ class Coordinator:
             frozenset(range(spec.world_size)).difference(folding.live) if folding is not None else (),
             timelines,
         )
-        mirrored_ranks = None
+        mirrored_ranks, witnesses = None, None
         if folding is not None:
             mirrored_ranks = MirroredRanks(folding, timelines, spec.servers, fact_builder.communicators)
+            witnesses = Witnesses(folding, timelines, fact_builder.communicators, fact_builder.costs)
         trace = trace_of(spec, timeline, fact_builder, network)
         last_steps = None
         if spec.reasons:
             last_steps = LastSteps(spec.world_size, timeline.output.results.steps_done)
         self._recorder = Recorder(spec, spec.record) if spec.record is not None else None
-        connections = Connections(timeline, fact_builder, spec.world_size, last_steps, self._recorder, mirrored_ranks)
+        connections = Connections(
+            timeline, fact_builder, spec.world_size, last_steps, self._recorder, mirrored_ranks, witnesses
+        )
         stacks, pids = Stacks(Path(isolation.ranks_folder(str(spec.socket.parent)))), connections.pids
         blocked_ranks = BlockedRanks(
             timeline, fact_builder, pids, processes or ProcFs(),
@@ -91,7 +95,7 @@ class Coordinator:
         )  # fmt: skip
         stall_watch = StallWatch(timeline, fact_builder, pids, blocked_ranks, stacks)
         loop_watch = LoopWatch(fact_builder.reads, pids, spec.loop_turns, spec.stall_timeout_s)
-        run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps)
+        run_end = RunEnd(spec, timeline, fact_builder, stacks, network, last_steps, witnesses)
         restarts = Restarts(timeline, fact_builder, connections, run_end.exits, spec.restart_delay_ns)
         early_end = EarlyEnd(spec, timeline)
         failures = Failures(timeline, fact_builder, connections, blocked_ranks, restarts, early_end, run_end)

@@ -14,6 +14,7 @@ from phantora_async.coordinator.whole_report import whole_report
 from phantora_async.diagnosis.failure_report import FailureReport, needs_stacks
 from phantora_async.diagnosis.rank_states import RankState
 from phantora_async.errors import ExitCode, InternalError, Interrupted, RankDied, RunFailure
+from phantora_async.folding.witnesses import Witnesses
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.memory_kills import MemoryKills
 from phantora_async.liveness.rank_stacks import Stacks, crash_site, known
@@ -67,8 +68,10 @@ class RunEnd:
         stacks: Stacks,
         network: NetsimNetworkModel,
         last_steps: LastSteps | None = None,
+        witnesses: Witnesses | None = None,
     ) -> None:
-        """`last_steps`: what the report tells reasons by; None: it tells none."""
+        """`last_steps`: what the report tells reasons by; None: it tells none. `witnesses`: of a folded run."""
+        self._witnesses = witnesses
         self._last_steps = last_steps
         self._spec = spec
         self._timeline = timeline
@@ -144,7 +147,7 @@ class RunEnd:
         """As complete as the run is now."""
         return whole_report(
             self._spec, self._timeline, self._fact_builder, self._network, usage, restarts, exit_code, failure,
-            self.stopped, reasons,
+            self.stopped, reasons, self._witnesses.document() if self._witnesses is not None else None,
         )  # fmt: skip
 
     def _reasons(self) -> Document | None:

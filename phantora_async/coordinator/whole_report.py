@@ -23,8 +23,11 @@ def whole_report(
     failure: Document | None = None,
     stopped: Document | None = None,
     reasons: Document | None = None,
+    folding: Document | None = None,
 ) -> Document:
-    """As complete as the run is now. `failure`, `stopped`: see ``report.build``; `reasons`: see ``report.Seen``."""
+    """As complete as the run is now. `failure`, `stopped`: see ``report.build``; `reasons`, `folding`: see
+    ``report.Seen``.
+    """
     traffic = network.traffic()
     seen = Seen(
         timeline.snapshot(),
@@ -33,5 +36,6 @@ def whole_report(
         network.links_of(traffic.links),
         [restart._asdict() for restart in restarts],
         reasons,
+        folding,
     )
     return build(spec, seen, fact_builder, usage, exit_code, failure, stopped)

@@ -1,8 +1,8 @@
 """Folded runs: few ranks have processes, and these play the others.
 
 Comes in: what `--fold` says; records of ranks that have processes.
-Goes out: the mesh, with the role of each rank; what the mirrored ranks would have sent.
-May import: emu.contract, errors.
+Goes out: the mesh, with the role of each rank; what the mirrored ranks would have sent; where a witness differs.
+May import: emu.contract, profiles, errors, wording, ingest, virtual_time.
 """
 
 from emu.contract.folding import Axis, CannotFold, Folding, Mesh

@@ -232,6 +232,10 @@ class Communicators:
         same, number = self._of_members.get(members, ()), self._number[comm.id]
         return same[number] if number < len(same) else None
 
+    def number_of(self, comm: Comm) -> int:
+        """How many communicators the same members had made before."""
+        return self._number[comm.id]
+
     def of(self, rank: int, number: int) -> Comm:
         """The communicator of that id, which the rank must be a member of. Raises ProtocolError."""
         comm = self.by_id.get(number)

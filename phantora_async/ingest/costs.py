@@ -129,7 +129,8 @@ class Costs:
         except RecordError as error:
             raise ProtocolError(rank, str(error)) from None
         for entry in entries:
-            self.check(rank, entry.key)
+            if entry.key:  # 0: host functions
+                self.check(rank, entry.key)
         return Counter({entry.key: entry.launches for entry in entries})
 
     def priced(self, key: int) -> Priced:

@@ -59,6 +59,8 @@ class Seen:
     restarts: Sequence[Document] = ()
     reasons: Document | None = None
     """Why a step takes as long as it does; None: not asked for, or not known."""
+    folding: Document | None = None
+    """Which ranks of a folded run had processes; None: the run is not folded."""
 
 
 def build(
@@ -85,6 +87,7 @@ def build(
         "exit_code": exit_code,
         "failure": failure,
         "stopped": stopped,
+        **({} if seen.folding is None else {"folding": seen.folding}),
         "simulated": simulated,
         "loading": loading_document(
             spec,

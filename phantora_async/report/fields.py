@@ -195,6 +195,18 @@ SHAPE = Fields(
         "simulated": _SIMULATED,
         "simulator": _SIMULATOR,
     },
-    {"stopped": Maybe(Fields({"text": TEXT})), "run": _RUN, "loading": Maybe(_LOADING)},
+    {
+        "stopped": Maybe(Fields({"text": TEXT})),
+        "run": _RUN,
+        "loading": Maybe(_LOADING),
+        "folding": Maybe(
+            Fields(
+                _fields(TEXT, "mesh")
+                | _fields(WHOLE, "ranks", "processes", "representatives", "mirrored", "timelines", "compared_calls")
+                | _fields(WHOLE, "host_apart_ns", "memory_apart_nbytes")
+                | {"apart": Each(WHOLE), "witnesses": Each(WHOLE)}
+            )
+        ),
+    },
 )
 """All that the text, the page and ``phantora_async.api`` read. A field that they are to show has to be added."""

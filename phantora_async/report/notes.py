@@ -36,9 +36,31 @@ def notes(document: Mapping[str, Any], verbose: bool = True) -> list[str]:
     simulated = document["simulated"]
     some = [] if used_no_gpu(simulated) else unused_notes(simulated)
     some += _details(simulated) if verbose else []
+    some += _folding(document.get("folding"))
     some += _remarks(simulated)
     some += loading_notes(document.get("loading"))
     return some + _early(document["simulator"])
+
+
+def _folding(folding: Mapping[str, Any] | None) -> list[str]:
+    """Which ranks really ran, and what is known of the others."""
+    if folding is None:
+        return []
+    apart, witnesses = len(folding["apart"]), folding["witnesses"]
+    text = (
+        f"folded ({folding['mesh']}): {folding['processes']:,} of {folding['ranks']:,} ranks really ran "
+        f"({folding['representatives']:,} for their role, {apart:,} for themselves, {len(witnesses):,} as witnesses); "
+        f"{folding['mirrored']:,} were mirrored; {folding['timelines']:,} timelines"
+    )
+    if not witnesses:
+        return [text, "warning: --witnesses 0: nothing checks that mirrored ranks would have done the same"]
+    same = f"{named(witnesses)} did what was predicted in {folding['compared_calls']:,} calls"
+    apart_by = [
+        f"host times by up to {seconds(folding['host_apart_ns'])}" * bool(folding["host_apart_ns"]),
+        f"peaks of memory by up to {folding['memory_apart_nbytes']:,} bytes" * bool(folding["memory_apart_nbytes"]),
+    ]
+    differing = " and ".join(filter(None, apart_by))
+    return [text, f"{same}{f'; {differing} differ' if differing else ''}"]
 
 
 def used_no_gpu(simulated: Mapping[str, Any]) -> bool:

@@ -10,10 +10,33 @@ pytestmark = pytest.mark.torch
 
 
 def test_data_parallel_ranks(run: Run, shared_run: Run) -> None:
-    whole, folded = shared_run("ddp_amp.py", n=4), run("ddp_amp.py", n=4, options=("--fold", "dp=4"))
+    whole = shared_run("ddp_amp.py", n=4)
+    folded = run("ddp_amp.py", n=4, options=("--fold", "dp=4", "--fold-apart", "none", "--witness-seed", "1"))
     assert whole.exit_code == 0, whole.output
     assert folded.exit_code == 0, folded.output
     assert folded.simulated == whole.simulated
+    told = folded.report["folding"]
+    assert (told["mesh"], told["processes"], told["mirrored"], told["apart"]) == ("dp*=4", 2, 2, [])
+    assert told["witnesses"] == [1]
+    assert told["compared_calls"] > 100
+    assert told["memory_apart_nbytes"] == 0
+    assert (
+        "folded (dp*=4): 2 of 4 ranks really ran (1 for their role, 0 for themselves, 1 as witnesses)" in folded.output
+    )
+
+
+def test_a_witness_that_does_something_else_ends_the_run(run: Run) -> None:
+    """Rank 1 would play ranks 2 and 3, but 3 has a larger batch."""
+    options = ("--fold", "dp=5", "--witnesses", "2")
+    folded = run("uneven_ranks.py", "3", n=5, options=options)
+    assert folded.exit_code == 80, folded.output
+    assert "rank 3 is a witness, and does not do what rank 1 does, which would play it" in folded.output
+    (theirs, own) = (line for line in folded.output.splitlines() if line.startswith("  rank "))
+    fill = "launches 1 x vectorized_elementwise_kernel[FillFunctor] grid={} (aten::fill_); the latest call before"
+    assert theirs.startswith(f"  rank 1: {fill.format(4)}, called at ")
+    assert own.startswith(f"  rank 3: {fill.format(6)}, called at ")
+    assert "uneven_ranks.py:14; log" in own
+    assert folded.report["folding"]["witnesses"] == [2, 3]
 
 
 @pytest.mark.thorough

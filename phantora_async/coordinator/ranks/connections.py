@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from emu.contract import records
-from phantora_async.errors import ProtocolError
+from phantora_async.errors import ProtocolError, RunFailure
 from phantora_async.folding.mirrored_ranks import MirroredRanks
+from phantora_async.folding.witnesses import Witnesses
 from phantora_async.ingest.backpressure import Backpressure
 from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.communicators import Answers
@@ -30,10 +33,12 @@ class Connections:
         last_steps: LastSteps | None = None,
         recorder: Recorder | None = None,
         mirrored_ranks: MirroredRanks | None = None,
+        witnesses: Witnesses | None = None,
     ) -> None:
         """`last_steps`: keeps facts; `recorder`: all of them, and answers; None: nobody does. `mirrored_ranks`: those
-        that have no processes; None: all have.
+        that have no processes; None: all have. `witnesses`: of folding; None: there are none.
         """
+        self._witnesses = witnesses
         self._mirrored_ranks = mirrored_ranks
         self._last_steps = last_steps
         self._recorder = recorder
@@ -86,14 +91,29 @@ class Connections:
         """Records of one rank, in order. Raises RunFailure if the run cannot continue after them."""
         info = self._fact_builder.rank_info[rank]
         goes_on = info.bye is None
-        fed = self._take_in(rank, arrived)
-        if self._mirrored_ranks is not None:
-            fed += sum(self._take_in(*its) for its in self._mirrored_ranks.records_after(rank, arrived))
+        with self._witnessed(rank, arrived):
+            fed = self._take_in(rank, arrived)
+            if self._mirrored_ranks is not None:
+                fed += sum(self._take_in(*its) for its in self._mirrored_ranks.records_after(rank, arrived))
         self.send(self._fact_builder.take_answers())
         if goes_on and info.bye is not None:
             self._release_ended()
         if self._backpressure.must_pause(rank, fed) and rank not in self._ended:
             self._channels[rank].pause()
+
+    @contextmanager
+    def _witnessed(self, rank: int, arrived: list[Any]) -> Iterator[None]:
+        """That ranks of a role differ is the reason of what fails then, too."""
+        if self._witnesses is None:
+            yield
+            return
+        self._witnesses.look(rank, arrived)
+        try:
+            yield
+        except RunFailure:
+            self._witnesses.check()
+            raise
+        self._witnesses.check()
 
     def _take_in(self, rank: int, arrived: list[Any]) -> int:
         """Returns how many facts these records are."""

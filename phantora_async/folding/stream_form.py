@@ -1,0 +1,159 @@
+"""A rank's op stream without what differs between ranks of one role: numbers of ranks, communicators and recordings.
+
+What a record becomes is what another rank of the role would have sent in its place, so two ranks that do the same have
+equal forms. Host time and peaks of memory are amounts, which are compared as such. How often PyTorch asks whether work
+is complete depends on the answers, so such questions have no form. Segments have none either: when the hook library
+closes one depends on this machine; nor has the end of communicators, whose order PyTorch leaves open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from emu.contract import records
+from emu.contract.folding import Folding
+from emu.contract.records import DeviceKind, NcclKind, ScopeKind
+from phantora_async.ingest.communicators import Communicators, told_members
+from phantora_async.virtual_time.facts import DTYPE_NAMES, PAIRWISE, SLEEP_NBYTES, Comm
+from phantora_async.wording import compact
+
+Form = tuple[Any, ...]
+_SAYS = {
+    records.EVENT_RECORD: "records an event",
+    records.STREAM_WAIT: "has a stream wait for an event",
+    records.HOST_WAIT: "waits for GPU work",
+    records.ELAPSED: "asks how long GPU work took",
+    records.CLOCK_READ: "reads the clock",
+    records.COMM_INIT: "makes a communicator",
+    records.COMM_SPLIT: "splits a communicator",
+    records.STREAM_DESTROY: "destroys a stream",
+    records.MARKER: "marks a place",
+    records.MEMORY: "tells its peaks of memory",
+    records.HOST_ADVANCE: "sleeps",
+    records.STEPS_DONE: "has done its steps",
+    records.BYE: "ends",
+}
+_OWN_GPU = DeviceKind.APART - 1
+"""In place of its number."""
+
+
+class StreamForm:
+    """``of`` each of a rank's records, in their order: the form that they have on rank `to`."""
+
+    def __init__(self, rank: int, to: int, folding: Folding, gpus: Sequence[int], communicators: Communicators) -> None:
+        """`gpus`: by rank, its GPU's number on its server."""
+        self.rank = rank
+        self._to = to
+        self._folding = folding
+        self._gpu = gpus[rank]
+        self._communicators = communicators
+        self._last_recording = 0
+        self._streams: dict[int, Form] = {}
+        """By number: the stream's device, and how many had been made there before. The default streams of all devices
+        come first, so numbers depend on which is the rank's own."""
+        self._created: Counter[int] = Counter()
+        """Streams, by device."""
+        self._members: dict[int, Form] = {}
+        """By communicator: the members of that which `to` has in its place, and its number among theirs."""
+        self._forms: dict[int, Callable[[Any], Form]] = {
+            records.EVENT_RECORD: self._event_record,
+            records.STREAM_WAIT: lambda one: (self.stream(one.stream), self._ago(one.recording)),
+            records.HOST_WAIT: self._scope,
+            records.ELAPSED: lambda one: (self._ago(one.start_recording), self._ago(one.end_recording)),
+            records.CLOCK_READ: lambda one: (),
+            records.NCCL_LAUNCH: self._launch,
+            records.COMM_INIT: self._init,
+            records.COMM_SPLIT: self._split,
+            records.STREAM_DESTROY: lambda one: self.stream(one.stream),
+            records.MARKER: lambda one: (one.marker, one.payload),
+            records.MEMORY: lambda one: (self._device(one.device),),
+            records.STEPS_DONE: lambda one: (),
+            records.BYE: lambda one: (one.exit_code,),
+        }
+
+    def of(self, record: Any) -> Form | None:
+        """None: ranks of a role may differ in it. Raises CannotFold."""
+        if record.kind == records.STREAM_CREATE:
+            device = self._device(record.device)
+            self._streams[record.stream] = device, self._created[device]
+            self._created[device] += 1
+            return None
+        form = self._forms.get(record.kind)
+        if form is not None:
+            return record.kind, *form(record)
+        slept = record.kind == records.HOST_ADVANCE and record.nbytes <= SLEEP_NBYTES
+        return (record.kind,) if slept else None
+
+    # ---- by kind ---------------------------------------------------------------------------------------------------
+
+    def _event_record(self, record: records.EventRecord) -> Form:
+        further = record.recording - self._last_recording
+        self._last_recording = record.recording
+        return self.stream(record.stream), further
+
+    def stream(self, number: int) -> Form:
+        """The stream of that number."""
+        return self._streams.get(number, (number,))
+
+    def _ago(self, recording: int) -> int:
+        return self._last_recording - recording
+
+    def _scope(self, record: Any) -> Form:
+        if record.scope == ScopeKind.EVENT:
+            return record.scope, self._ago(record.recording)
+        return record.scope, self._device(record.stream) if record.scope == ScopeKind.DEVICE else self.stream(
+            record.stream
+        )
+
+    def _device(self, device: int) -> int:
+        return device + _OWN_GPU - self._gpu if device % DeviceKind.APART == self._gpu else device
+
+    def _comm(self, number: int) -> Form:
+        known = self._members.get(number)
+        if known is None:
+            own = self._communicators.of(self.rank, number)
+            image = self._folding.image(own.members, self.rank, self._to)
+            known = self._members[number] = image, self._communicators.number_of(own)
+        return known
+
+    def _launch(self, record: records.NcclLaunch) -> Form:
+        return self.stream(record.stream), *map(self._op, records.NcclOp.decode_all(record.payload, 0, record.nops))
+
+    def _op(self, op: records.NcclOp) -> Form:
+        peer = op.peer
+        if op.op in PAIRWISE:
+            other = self._communicators.of(self.rank, op.comm).members[peer]
+            peer = self._folding.mesh.moved(other, self.rank, self._to)
+        return self._comm(op.comm), op.seq, op.op, op.dtype, op.redop, op.count, peer, op.scale
+
+    def _init(self, record: records.CommInit) -> Form:
+        told = told_members(record)
+        members = None if told is None else self._folding.image(told.members, self.rank, self._to)
+        return record.nranks, self._device(record.device), members
+
+    def _split(self, record: records.CommSplit) -> Form:
+        told = told_members(record)
+        if told is None or self.rank not in told.members:
+            return self._comm(record.parent), record.seq, None
+        return self._comm(record.parent), record.seq, self._folding.image(told.members, self.rank, self._to)
+
+
+def described(rank: int, record: Any, communicators: Communicators) -> str:
+    """What the rank does there: ``all_reduce of 1,024 f32 on ranks 0-7``."""
+    if record.kind == records.NCCL_LAUNCH:
+        ops = records.NcclOp.decode_all(record.payload, 0, record.nops)
+        return "; ".join(_call(op, communicators.of(rank, op.comm)) for op in ops)
+    text = _SAYS[record.kind]
+    told = told_members(record) if record.kind in (records.COMM_INIT, records.COMM_SPLIT) else None
+    return f"{text} of ranks {compact(told.members)}" if told is not None else text
+
+
+def _call(op: records.NcclOp, comm: Comm) -> str:
+    text = f"{NcclKind(op.op).name.lower()} of {op.count:,} {DTYPE_NAMES[op.dtype]}"
+    if op.op == NcclKind.SEND:
+        text += f" to rank {comm.members[op.peer]}"
+    elif op.op == NcclKind.RECV:
+        text += f" from rank {comm.members[op.peer]}"
+    return f"{text} on ranks {compact(comm.members)}"

@@ -1,0 +1,225 @@
+"""Witnesses: ranks that really run although a representative could play them, so that folding is checked.
+
+A witness' op stream is compared with what its representative's would be in its place. What either has sent first waits
+for the other. The first difference ends the run; amounts that differ a little are noted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from emu.contract import records
+from emu.contract.folding import CannotFold, Folding
+from phantora_async.errors import NotFoldable, Side
+from phantora_async.folding.stream_form import Form, StreamForm, described
+from phantora_async.ingest.call_sites import Site, from_record
+from phantora_async.ingest.communicators import Communicators
+from phantora_async.ingest.costs import Costs
+from phantora_async.virtual_time import Timelines
+from profiles import ProfileError, title
+from profiles.signature import Copy, Memset, parse
+
+SMALL_BLOCKS_NBYTES = 2 << 20
+"""What PyTorch's caching allocator asks for at a time for small blocks. Peaks that differ by less differ in control
+data, such as texts with a rank's number."""
+SMALL_COPY_NBYTES = 4096
+"""Copies and fills of up to so many bytes move control data, such as objects that are gathered, whose lengths differ.
+They are not compared."""
+SHOWN = 3
+"""Kernels that are named."""
+Launches = Counter[int]
+"""By key of the cost."""
+
+
+@dataclass(slots=True)
+class Compared:
+    """What a report says of the witnesses."""
+
+    calls: int = 0
+    """Of witnesses, found equal to their representatives'."""
+    host_ns: int = 0
+    """By how much the host time before one of them differs at most."""
+    memory_nbytes: int = 0
+    """By how much peaks of allocated memory differ at most."""
+
+
+class _Call(NamedTuple):
+    form: Form
+    host_ns: int
+    """On the rank's clock, waits excluded."""
+    site: int
+    """Of the call, or of the latest one before it that has told its."""
+    record: Any = None
+    """None: launches."""
+    launches: Launches | None = None
+
+
+@dataclass(slots=True)
+class _Stream:
+    """What one of the two ranks has sent and the other has not."""
+
+    form: StreamForm
+    left: deque[_Call] = field(default_factory=deque)
+    launched: dict[Form, Launches] = field(default_factory=dict)
+    """Since the latest call, by stream."""
+    host_ns: int = 0
+    site: int = 0
+
+    @property
+    def rank(self) -> int:
+        return self.form.rank
+
+    def add(self, arrived: Sequence[Any], contents: Mapping[int, Launches]) -> None:
+        """Raises CannotFold."""
+        for record in arrived:
+            self.host_ns += record.host_ns
+            if record.kind == records.SEGMENT:
+                launches = contents.get(record.content)
+                if launches is None:
+                    launches = Counter({0: record.launches})
+                if launches:
+                    self.launched.setdefault(self.form.stream(record.stream), Counter()).update(launches)
+                continue
+            form = self.form.of(record)
+            if form is None:
+                continue
+            for stream, launches in sorted(self.launched.items()):
+                work = records.SEGMENT, stream, frozenset(launches.items())
+                self.left.append(_Call(work, self.host_ns, self.site, launches=launches))
+            self.launched = {}
+            self.site = record.site or self.site
+            self.left.append(_Call(form, self.host_ns, self.site, record))
+
+
+class Witnesses:
+    """``look`` at all records; then ``check`` raises what was found."""
+
+    def __init__(self, folding: Folding, timelines: Timelines, communicators: Communicators, costs: Costs) -> None:
+        self._folding = folding
+        self._timelines = timelines
+        self._communicators = communicators
+        self._costs = costs
+        self._pairs: dict[int, list[tuple[_Stream, _Stream]]] = {}
+        """By rank with a process: streams of a representative and of its witness; the rank is one of the two."""
+        self._sites: dict[tuple[int, int], Site] = {}
+        """By rank and number."""
+        self._contents: dict[int, Launches] = {}
+        """By the number of a segment's content."""
+        self._found: NotFoldable | None = None
+        self.compared = Compared()
+        for witness in sorted(folding.witnesses):
+            played_by = folding.witnessed(witness)
+            pair = (
+                _Stream(StreamForm(played_by, witness, folding, timelines.gpus, communicators)),
+                _Stream(StreamForm(witness, witness, folding, timelines.gpus, communicators)),
+            )
+            for rank in (played_by, witness):
+                self._pairs.setdefault(rank, []).append(pair)
+
+    def look(self, rank: int, arrived: Sequence[Any]) -> None:
+        """Records of a rank, in order. Communicators that they name exist."""
+        pairs = self._pairs.get(rank)
+        if pairs is None or self._found is not None:
+            return
+        for record in arrived:
+            if record.kind == records.SEGMENT_CONTENT and record.content not in self._contents:
+                told = records.SegmentCost.decode_all(record.payload, 0, record.entries)
+                compared = {one.key: one.launches for one in told if not self._moves_control_data(one.key)}
+                self._contents[record.content] = Counter(compared)
+            elif record.kind == records.SITE and (site := from_record(record)) is not None:
+                self._sites[rank, record.number] = site
+        for pair in pairs:
+            try:
+                next(stream for stream in pair if stream.rank == rank).add(arrived, self._contents)
+            except CannotFold as error:
+                self._found = NotFoldable(f"{error}: rank {pair[1].rank} cannot be played by rank {pair[0].rank}")
+                return
+            self._compare(*pair)
+
+    def _moves_control_data(self, key: int) -> bool:
+        if key not in self._costs.known:
+            return False
+        try:
+            what = parse(self._costs.known[key].signature)
+        except ProfileError:
+            return False
+        return isinstance(what, Copy | Memset) and what.nbytes <= SMALL_COPY_NBYTES
+
+    def check(self) -> None:
+        """Raises NotFoldable if a witness does something else than its representative."""
+        if self._found is not None:
+            raise self._found
+
+    def document(self) -> dict[str, Any]:
+        """For the report: who has a process, and how far witnesses are from their representatives."""
+        folding, compared = self._folding, self.compared
+        world_size, live = folding.mesh.world_size, len(folding.live)
+        return {
+            "mesh": ",".join(f"{axis.name}{'*' * axis.folded}={axis.size}" for axis in folding.mesh.axes),
+            "ranks": world_size,
+            "processes": live,
+            "representatives": live - len(folding.apart),
+            "apart": sorted(folding.apart - folding.witnesses),
+            "witnesses": sorted(folding.witnesses),
+            "mirrored": world_size - live,
+            "timelines": len(self._timelines.own),
+            "compared_calls": compared.calls,
+            "host_apart_ns": compared.host_ns,
+            "memory_apart_nbytes": compared.memory_nbytes,
+        }
+
+    def _compare(self, expected: _Stream, own: _Stream) -> None:
+        while expected.left and own.left and self._found is None:
+            theirs, its = expected.left.popleft(), own.left.popleft()
+            if theirs.form == its.form:
+                self.compared.calls += 1
+                self.compared.host_ns = max(self.compared.host_ns, abs(theirs.host_ns - its.host_ns))
+                if theirs.record is None or theirs.record.kind != records.MEMORY:
+                    continue
+                apart_nbytes = abs(theirs.record.allocated_peak - its.record.allocated_peak)
+                self.compared.memory_nbytes = max(self.compared.memory_nbytes, apart_nbytes)
+                if apart_nbytes < SMALL_BLOCKS_NBYTES:
+                    continue
+            self._found = self._difference((expected, theirs), (own, its))
+
+    def _difference(self, expected: tuple[_Stream, _Call], own: tuple[_Stream, _Call]) -> NotFoldable:
+        (played_by, witness), (theirs, its) = (expected[0].rank, own[0].rank), (expected[1], own[1])
+        role = self._folding.mesh.role_name(witness)
+        texts = [self._described(*expected, its), self._described(*own, theirs)]
+        if texts[0] == texts[1]:
+            texts = [f"{text}, as call {call.form[1:]}" for text, call in zip(texts, (theirs, its), strict=True)]
+        return NotFoldable(
+            f"rank {witness} is a witness, and does not do what rank {played_by} does, which would play it"
+            f"{f' ({role})' if role else ''}: ranks of one role differ, so this mesh cannot be folded",
+            sides=(
+                Side(texts[0], (played_by,), (theirs.site,)),
+                Side(texts[1], (witness,), (its.site,)),
+            ),
+        )
+
+    def _described(self, stream: _Stream, call: _Call, other: _Call) -> str:
+        rank = stream.rank
+        if call.record is None:
+            sites = (self._sites.get((rank, later.record.site)) for later in stream.left if later.record is not None)
+            site = next(filter(None, sites), None)
+            text = f"launches {', '.join(self._titles(call.launches or Counter(), other.launches or Counter()))}"
+            return f"{text}{f' before {site}' if site else ''}; the latest call before"
+        if call.record.kind == records.MEMORY:
+            return f"has a peak of {call.record.allocated_peak:,} bytes of allocated memory"
+        text = described(rank, call.record, self._communicators)
+        return text if other.record is not None else f"{text}, without launching this"
+
+    def _titles(self, launches: Launches, others: Launches) -> Iterator[str]:
+        """What it has more of than the other."""
+        more = launches - others
+        known = self._costs.known
+        for key, count in sorted(more.items())[:SHOWN]:
+            what = title(known[key].signature) if key in known else "work of the host"
+            yield f"{count:,} x {what}"
+        if len(more) > SHOWN:
+            yield f"{len(more) - SHOWN:,} others"
+        if not more:
+            yield "no such work"

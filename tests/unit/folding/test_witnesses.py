@@ -1,0 +1,190 @@
+"""Witnesses: their op streams are held against those of the ranks that would play them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from emu.contract import records
+from emu.contract.records import NcclKind
+from phantora_async.errors import NotFoldable
+from phantora_async.folding import Folding, mesh_of
+from phantora_async.folding.witnesses import SMALL_BLOCKS_NBYTES, SMALL_COPY_NBYTES, Witnesses
+from phantora_async.ingest.costs import Priced
+from phantora_async.ingest.fact_builder import FactBuilder
+from phantora_async.virtual_time import Timelines
+from profiles import Cost, Source
+from tests.unit.folding.test_mirror import DP, MESH, TP, init, members_of
+from tests.unit.virtual_time.scripted import Script, new_fact_builder
+
+SERVERS = (8,)
+REPRESENTATIVE, WITNESS = 2, 4
+"""Both have the first place of the axis tp."""
+FOLDING = Folding(MESH, frozenset((0, 7, WITNESS)), frozenset((WITNESS,)))
+ADD, COPY = 5, 6
+"""Keys of costs."""
+
+
+@dataclass
+class Run:
+    witnesses: Witnesses
+    fact_builder: FactBuilder
+    scripts: dict[int, Script]
+
+    def send(self, rank: int) -> None:
+        """What the script holds."""
+        script = self.scripts[rank]
+        arrived, _ = records.decode_up(b"".join(script.records))
+        script.records.clear()
+        self.witnesses.look(rank, arrived)
+
+    def both(self, write: Callable[[Script, int], object]) -> None:
+        """The representative's records first, and one by one."""
+        for rank in (REPRESENTATIVE, WITNESS):
+            write(self.scripts[rank], rank)
+            self.send(rank)
+
+    def message(self) -> str:
+        with pytest.raises(NotFoldable) as found:
+            self.witnesses.check()
+        return str(found.value)
+
+
+@pytest.fixture
+def run() -> Run:
+    fact_builder = new_fact_builder(8)
+    price = Cost(10, 10, 0.0, Source.MEASURED)
+    fact_builder.costs.known[ADD] = Priced("memset;1000000", price)
+    fact_builder.costs.known[COPY] = Priced(f"memset;{SMALL_COPY_NBYTES}", price)
+    for number, kind in ((1, DP), (2, TP)):
+        for rank in range(8):
+            if number == 1:
+                fact_builder.take(rank, records.decode_up(Script(rank, 8).records[0])[0])
+            fact_builder.take(rank, records.decode_up(init(rank, number, members_of(kind, rank), servers=SERVERS))[0])
+    witnesses = Witnesses(FOLDING, Timelines(8, servers=SERVERS), fact_builder.communicators, fact_builder.costs)
+    found = Run(witnesses, fact_builder, {rank: Script(rank, 8) for rank in (REPRESENTATIVE, WITNESS)})
+    content = records.SegmentContent.encode(0, 77, 2, 0, payload=records.SegmentCost.encode(ADD, 3) + pair(COPY, 1))
+    found.both(lambda script, rank: script.add(content))
+    return found
+
+
+def pair(key: int, launches: int) -> bytes:
+    return records.SegmentCost.encode(key, launches)
+
+
+def told(run: Run, number: int, *costs: bytes) -> None:
+    content = records.SegmentContent.encode(0, number, len(costs), 0, payload=b"".join(costs))
+    run.both(lambda script, rank: script.add(content))
+
+
+def comm(run: Run, kind: str, rank: int) -> int:
+    members = members_of(kind, rank)
+    (found,) = [one.id for one in run.fact_builder.communicators.by_id.values() if one.members == members]
+    return found
+
+
+def test_ranks_that_do_the_same_on_their_own_communicators_are_equal(run: Run) -> None:
+    def write(script: Script, rank: int) -> None:
+        for kind in (DP, TP):
+            script.comm = comm(run, kind, rank)
+            script.segment(10, content=77).all_reduce(100)
+        script.send(1, 5).wait(script.record(), stream=2).sync(stream=1).bye()
+
+    run.both(write)
+    run.witnesses.check()
+    assert run.witnesses.document()["compared_calls"] == 9
+    assert run.witnesses.document()["host_apart_ns"] == 0
+
+
+def test_where_segments_end_and_who_copies_little_does_not_matter(run: Run) -> None:
+    told(run, 78, pair(ADD, 1))
+    told(run, 79, pair(ADD, 2), pair(COPY, 9))
+
+    def write(script: Script, rank: int) -> None:
+        if rank == WITNESS:
+            script.segment(4, content=78).segment(6, content=79)
+        else:
+            script.segment(10, content=77)
+        script.sync()
+
+    run.both(write)
+    run.witnesses.check()
+
+
+def test_other_kernels_are_named_with_both_sides(run: Run) -> None:
+    told(run, 78, pair(ADD, 5))
+    run.both(lambda script, rank: script.segment(10, content=78 if rank == WITNESS else 77).sync())
+    message = run.message()
+    assert "rank 4 is a witness, and does not do what rank 2 does, which would play it (tp 0)" in message
+    assert "ranks 2: launches no such work; the latest call before" in message
+    assert "ranks 4: launches 2 x memset 1,000,000 bytes; the latest call before" in message
+
+
+@pytest.mark.parametrize(
+    ("own", "text"),
+    [
+        (lambda script: script.all_reduce(101), "ranks 4: all_reduce of 101 i8 on ranks 0-6:2"),
+        (lambda script: script.launch(script.op(NcclKind.ALL_GATHER, 100)), "ranks 4: all_gather of 100 i8"),
+        (lambda script: script.sync(), "ranks 4: waits for GPU work"),
+        (lambda script: script.clock(), "ranks 4: reads the clock"),
+        (lambda script: script.segment(10, content=77).all_reduce(100), "ranks 4: launches 3 x memset 1,000,000 bytes"),
+        (lambda script: script.all_reduce(100, stream=3), "ranks 4: all_reduce of 100"),
+        (lambda script: script.bye(), "ranks 4: ends"),
+    ],
+)
+def test_other_calls_end_the_run(run: Run, own: Callable[[Script], object], text: str) -> None:
+    def write(script: Script, rank: int) -> None:
+        script.comm = comm(run, DP, rank)
+        own(script) if rank == WITNESS else script.all_reduce(100)
+
+    run.both(write)
+    message = run.message()
+    assert text in message
+    assert "ranks 2: all_reduce of 100 i8 on ranks 0-6:2" in message
+
+
+def test_a_peer_must_be_the_one_that_has_the_same_place(run: Run) -> None:
+    """Rank 2 sends to the next replica, so rank 4 must send to rank 6."""
+
+    def write(script: Script, rank: int) -> None:
+        script.comm = comm(run, DP, rank)
+        script.send({REPRESENTATIVE: 2, WITNESS: 1}[rank], 100)
+
+    run.both(write)
+    assert "ranks 4: send of 100 i8 to rank 2 on ranks 0-6:2" in run.message()
+
+
+def test_peaks_of_memory_may_differ_by_control_data_alone(run: Run) -> None:
+    def write(more_nbytes: int) -> Callable[[Script, int], object]:
+        return lambda script, rank: script.add(
+            records.Memory.encode(0, 0, 0, 1000 + more_nbytes * (rank == WITNESS), 5000, 6000)
+        )
+
+    run.both(write(SMALL_BLOCKS_NBYTES - 1))
+    run.witnesses.check()
+    assert run.witnesses.document()["memory_apart_nbytes"] == SMALL_BLOCKS_NBYTES - 1
+    run.both(write(SMALL_BLOCKS_NBYTES))
+    assert "has a peak of 2,098,152 bytes of allocated memory" in run.message()
+
+
+def test_host_times_may_differ_and_are_told(run: Run) -> None:
+    run.both(lambda script, rank: script.sync(after=50 if rank == WITNESS else 20))
+    run.witnesses.check()
+    assert run.witnesses.document()["host_apart_ns"] == 30
+
+
+def test_nobody_is_compared_with_ranks_that_are_apart_for_themselves(run: Run) -> None:
+    run.scripts[0] = Script(0, 8).clock()
+    run.send(0)
+    run.witnesses.check()
+
+
+def test_a_communicator_that_has_no_image_is_told() -> None:
+    fact_builder = new_fact_builder(8)
+    folding = replace(FOLDING, mesh=mesh_of("dp=4,tp=2", 8))
+    witnesses = Witnesses(folding, Timelines(8, servers=SERVERS), fact_builder.communicators, fact_builder.costs)
+    witnesses.look(REPRESENTATIVE, records.decode_up(init(2, 0, (2, 4), servers=SERVERS))[0])
+    with pytest.raises(NotFoldable, match="2 of the 4 coordinates of the folded axis dp"):
+        witnesses.check()
