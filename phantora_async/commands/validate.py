@@ -4,6 +4,9 @@ TRUTH.jsonl holds one JSON object a line, as the job script printed it on real G
 (or tps_median), max_alloc, max_reserved. A job with several lines was measured several times: errors are distances
 from the range of its real runs. Lines with op, world, bytes and us_median are collectives, timed on GPUs that the host
 keeps busy; they need no script.
+
+--all BOOK runs every job of a book of truth (in a checkout: tests/truth/truth.toml), keeps what each gave, and writes
+the pages of errors of all families.
 """
 
 from __future__ import annotations
@@ -18,8 +21,13 @@ from phantora_async.errors import JobsFailed, UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "phantora-async validate TRUTH.jsonl [...] --script JOBS.py [options]"
-    parser.add_argument("truth", nargs="+", type=Path, metavar="TRUTH", help="what was measured")
+    parser.usage = (
+        "phantora-async validate TRUTH.jsonl [...] --script JOBS.py [options]\n"
+        "       phantora-async validate --all BOOK.toml [--only JOB,...] [--pages] [--run-options TEXT]"
+    )
+    parser.add_argument("truth", nargs="*", type=Path, metavar="TRUTH", help="what was measured")
+    parser.add_argument("--all", type=Path, metavar="BOOK", help="run all jobs of a book, and write its pages")
+    parser.add_argument("--pages", action="store_true", help="with --all: run nothing, write the pages anew")
     parser.add_argument(
         "--script", type=Path, metavar="FILE", help="the script that runs a job, which its arguments name"
     )
@@ -52,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     from phantora_async.validation import collectives, comparison, emulation, kernels, tables, truth
 
+    if given.all is not None:
+        return _everything(given)
+    if given.pages:
+        raise UsageError("--pages writes the pages of a book", "name it: --all tests/truth/truth.toml")
+    if not given.truth:
+        raise UsageError("there is nothing to compare with", "name truth files, or a book with --all")
     found = truth.load(given.truth)
     if given.traces is not None and not given.traces.is_dir():
         raise UsageError(f"--traces {given.traces}: no such folder")
@@ -106,6 +120,18 @@ def run(given: argparse.Namespace) -> int:
         tables.write_into(given.docs, given.name or given.script.stem, text)
     if failed := [row.job for row in rows if row.failure]:
         raise JobsFailed(f"{len(failed)} of {len(rows)} jobs failed: {', '.join(failed)}")
+    return 0
+
+
+def _everything(given: argparse.Namespace) -> int:
+    from phantora_async.validation.everything import everything
+
+    others = {"--script": given.script, "--json": given.json, "--traces": given.traces, "--plot": given.plot,
+              "--docs": given.docs, "TRUTH": given.truth}  # fmt: skip
+    if wrong := [name for name, value in others.items() if value]:
+        raise UsageError(f"--all takes no {wrong[0]}", "the book says what is run and written")
+    options = tuple(shlex.split(given.run_options))
+    everything(given.all, _names(given.only), _names(given.skip), options, run=not given.pages)
     return 0
 
 

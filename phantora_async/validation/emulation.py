@@ -37,6 +37,8 @@ class Emulated:
     report: dict[str, Any]
     wall_s: float
     failure: str
+    torch: str = ""
+    """The version that the script named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,9 @@ def emulate(command: JobCommand, truth: JobTruth) -> Emulated:
     told = _result(out, truth.job)
     speed = _rate(out) if truth.speed_is_rate else told.get("free_running_step_s")
     failure = "" if speed else "the script printed no RESULT line of this job"
-    return Emulated(speed, told.get("max_alloc"), told.get("max_reserved"), report, wall_s, failure)
+    version = told.get("torch")
+    named = version if isinstance(version, str) else ""
+    return Emulated(speed, told.get("max_alloc"), told.get("max_reserved"), report, wall_s, failure, named)
 
 
 def _report(path: Path) -> dict[str, Any]:

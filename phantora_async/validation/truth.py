@@ -50,11 +50,15 @@ class JobTruth:
     job: str
     world: int
     runs: int
-    speed: Range
-    """Seconds a step; tokens a second and GPU if ``speed_is_rate``."""
+    speeds: tuple[float, ...]
+    """Of each run: seconds a step; tokens a second and GPU if ``speed_is_rate``."""
     speed_is_rate: bool
     max_alloc: Range | None
     max_reserved: Range | None
+
+    @property
+    def speed(self) -> Range:
+        return _range(self.speeds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def _job(job: str, world: int, rows: Sequence[dict[str, Any]]) -> JobTruth:
     speeds = [_positive(row[""], row, key) for row in rows]
     allocated = [_positive(row[""], row, "max_alloc") for row in rows if "max_alloc" in row]
     reserved = [_reserved(row) for row in rows if "max_reserved" in row or row.get("reserved_gib")]
-    return JobTruth(job, world, len(rows), _range(speeds), is_rate, _some(allocated), _some(reserved))
+    return JobTruth(job, world, len(rows), tuple(speeds), is_rate, _some(allocated), _some(reserved))
 
 
 def _reserved(row: dict[str, Any]) -> float:

@@ -1,0 +1,155 @@
+"""The pages that the book of truth writes of itself: families of jobs, what is off and why, and every job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from phantora_async.errors import NotWritten
+from phantora_async.validation import calibration, tables
+from phantora_async.validation.book import Book
+from phantora_async.validation.kept_rows import KeptRow
+
+OFF = 0.1
+"""Jobs whose error is larger are listed, with the cause."""
+HEADER = """\
+| job | GPUs | real | simulated | error | interval | allocated | reserved | in a fit | commit |
+|---|---:|---:|---:|---:|---:|---:|---:|---|---|"""
+
+
+def write(book: Book, rows: Sequence[KeptRow]) -> None:
+    """Raises UsageError if the page has no places for the tables, NotWritten if it cannot be written."""
+    tables.write_into(book.page, "families", families(book, rows))
+    tables.write_into(book.page, "intervals", intervals(rows))
+    tables.write_into(book.page, "off", off(book, rows))
+    try:
+        book.details.write_text(details(book, rows), encoding="utf-8")
+    except OSError as error:
+        raise NotWritten(f"cannot write {book.details}: {error.strerror}") from None
+
+
+def families(book: Book, rows: Sequence[KeptRow]) -> str:
+    """A line a family, none left out, in the book's order."""
+    lines = [
+        "| jobs | how many | mean error | worst | intervals hold | mean width | allocated memory, mean and worst |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for gpu, name in dict.fromkeys((family.gpu, family.name) for family in book.families):
+        jobs = sum(len(one.jobs) for one in book.families if (one.gpu, one.name) == (gpu, name))
+        lines.append(_family(f"{name} ({gpu})", jobs, [row for row in rows if (row.gpu, row.family) == (gpu, name)]))
+    blind = [row for row in rows if not row.fitted]
+    for bound, words in (("gpu", "the GPU decides the step"), ("host", "the host may")):
+        chosen = [row for row in blind if row.simulated is not None and calibration.class_of(row.bound) == bound]
+        lines.append(_family(f"all in no fit, {words}", len(chosen), chosen))
+    for one in book.not_run:
+        lines.append(f"| measured, not run: {one.why} ({one.gpu}) | {len(one.jobs)} | | | | | |")
+    return "\n".join(lines)
+
+
+def _family(name: str, jobs: int, rows: Sequence[KeptRow]) -> str:
+    ran = [row for row in rows if row.error is not None]
+    failed = sum(bool(row.failure) for row in rows)
+    many = str(jobs) if len(ran) == jobs else f"{len(ran)} of {jobs}" + (f", {failed} failed" if failed else "")
+    if not ran:
+        return f"| {name} | {many} | | | | | |"
+    errors = [abs(row.error or 0.0) for row in ran]
+    held = [inside for row in ran for inside in row.holds()]
+    widths = [width for row in ran if (width := row.width) is not None]
+    memory = [abs(row.allocated) for row in ran if row.allocated is not None]
+    cells = [
+        name,
+        many,
+        f"{_mean(errors):.1%}",
+        f"{max(errors):.1%}",
+        f"{sum(held)} of {len(held)}",
+        f"{_mean(widths):.0%}",
+        f"{_mean(memory):.2%}, {max(memory):.2%}" if memory else "",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def intervals(rows: Sequence[KeptRow]) -> str:
+    """Coverage and width of jobs in no fit, as they are and with what calibration asks for."""
+    lines = [
+        "| decided by | jobs | runs | held | width | held, with the others' factor | factor | width with it |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for one in calibration.calibrate(rows):
+        lines.append(
+            f"| {one.name} | {one.jobs} | {one.runs} | {one.holds_as_they_are:.0%} | {one.width:.0%} | {one.holds:.0%} "
+            f"| {one.factor:.2f} | {one.needed_width:.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def off(book: Book, rows: Sequence[KeptRow]) -> str:
+    """Jobs that are more than OFF away, worst first."""
+    found = [row for row in rows if row.error is not None and abs(row.error) > OFF]
+    lines = ["| job | error | what the step is made of | cause |", "| --- | ---: | --- | --- |"]
+    for row in sorted(found, key=lambda row: -abs(row.error or 0.0)):
+        cause = book.causes.get(row.job, "not found")
+        lines.append(f"| {_name(row)} | {row.error or 0.0:+.1%} | {row.explanation} | {cause} |")
+    return "\n".join(lines)
+
+
+def details(book: Book, rows: Sequence[KeptRow]) -> str:
+    """Every job that was run, and those that were not."""
+    text = (
+        "# Every measured job, simulated\n\n"
+        "Written by `phantora-async validate --all tests/truth/truth.toml`. Real and simulated: milliseconds a step.\n"
+        "An error is the distance from the range of the real runs. In a fit: constants of the models were fitted to\n"
+        "measurements of the job, or the shipped table has times of its trace.\n"
+    )
+    for gpu, name in dict.fromkeys((family.gpu, family.name) for family in book.families):
+        chosen = [row for row in rows if (row.gpu, row.family) == (gpu, name)]
+        text += f"\n## {name} ({gpu})\n\n" + "\n".join([HEADER, *map(line, chosen)]) + "\n"
+    for one in book.not_run:
+        text += f"\n## Not run ({one.gpu})\n\n{one.why}: {', '.join(job.job for job in one.jobs)}.\n"
+    torch = sorted({row.torch for row in rows if row.torch})
+    dates = sorted({row.date for row in rows})
+    return text + f"\nSimulated {' to '.join(_ends(dates))} with torch {', '.join(torch)}.\n"
+
+
+def line(row: KeptRow) -> str:
+    if row.simulated is None:
+        return f"| {row.job} | {row.world} | {_range(row)} | failed: {row.failure} | | | | | | {row.commit} |"
+    speed = _speed(row)
+    interval = "" if row.low is None or row.high is None else f"{speed(row.low)} to {speed(row.high)}"
+    cells = [
+        row.job,
+        str(row.world),
+        _range(row),
+        speed(row.simulated),
+        f"{row.error:+.1%}" if row.error else "0",
+        interval,
+        _share(row.allocated),
+        _share(row.reserved),
+        "yes" if row.fitted else "no",
+        row.commit,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _range(row: KeptRow) -> str:
+    speed = _speed(row)
+    return " to ".join(_ends([speed(min(row.real)), speed(max(row.real))]))
+
+
+def _speed(row: KeptRow) -> Callable[[float], str]:
+    return lambda value: f"{value:,.0f} tokens/s" if row.is_rate else f"{value * 1e3:.1f}"
+
+
+def _name(row: KeptRow) -> str:
+    return f"{row.job}, {row.world} x {row.gpu}"
+
+
+def _share(error: float | None) -> str:
+    return "" if error is None else f"{error:+.3%}" if error else "0"
+
+
+def _ends(values: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys((values[0], values[-1]))) if values else []
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found) if found else 0.0
