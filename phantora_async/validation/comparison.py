@@ -98,7 +98,7 @@ def explanation(report: dict[str, Any]) -> str:
             shares.append((sum(rank[key] for rank in ranks) / window, name))
     texts = [f"{share:.0%} {name}" for share, name in sorted(shares, reverse=True) if share >= 0.02]
     sources = simulated.get("cost_sources", {})
-    if sources.get("gpu_ns"):
+    if sources.get("gpu_ns") and sources["roofline"] >= NOTABLE:
         texts.append(f"{sources['roofline']:.0%} of kernel time estimated")
     return ", ".join(texts)
 

@@ -55,9 +55,9 @@ def _in_order(book: Book, kept: dict[kept_rows.Key, KeptRow]) -> list[KeptRow]:
 
 
 def jobs_in_tables(book: Book) -> set[tuple[str, str]]:
-    """Jobs of whose traces the shipped tables have times, with their GPU."""
+    """Jobs of whose traces the shipped tables have times, with their GPU; none where runs use no tables."""
     found = set()
-    for gpu in {family.gpu for family in book.families}:
+    for gpu in {family.gpu for family in book.families if "--kernel-times" not in family.command.run_options}:
         for table, _ in shipped_times(load_gpu(gpu)):
             found |= {(gpu, origin["job"]) for origin in load_table(table).origins if "job" in origin}
     return found

@@ -19,6 +19,8 @@ from phantora_async.validation.emulation import Emulated
 from phantora_async.validation.truth import JobTruth, Range
 
 Key = tuple[str, str, int]
+SOURCES = ("phantora_async", "emu", "netsim", "profiles", "formats")
+"""What decides what is simulated, in a checkout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +129,14 @@ def write(path: Path, rows: Iterable[KeptRow]) -> None:
 
 
 def commit_of(folder: Path) -> str:
-    """The checkout's commit, with a `+` if it has changes; `unknown` outside of one."""
+    """The checkout's commit, with a `+` if its sources have changes; `unknown` outside of one."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True).stdout
+
     try:
-        said = subprocess.run(
-            ["git", "-C", str(folder), "describe", "--always", "--dirty=+", "--exclude=*"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        top = git("rev-parse", "--show-toplevel").strip()
+        changed = git("-C", top, "status", "--porcelain", "--untracked-files=no", "--", *SOURCES)
+        return git("rev-parse", "--short", "HEAD").strip() + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return said.stdout.strip()

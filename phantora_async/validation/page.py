@@ -9,6 +9,7 @@ from phantora_async.validation import calibration, tables
 from phantora_async.validation.book import Book
 from phantora_async.validation.kept_rows import KeptRow
 
+DEVELOPED_ON = "h200"
 OFF = 0.1
 """Jobs whose error is larger are listed, with the cause."""
 HEADER = """\
@@ -40,9 +41,9 @@ def families(book: Book, rows: Sequence[KeptRow]) -> str:
     for bound, words in (("gpu", "the GPU decides the step"), ("host", "the host may")):
         chosen = [row for row in blind if row.simulated is not None and calibration.class_of(row.bound) == bound]
         lines.append(_family(f"all in no fit, {words}", len(chosen), chosen))
-    for one in book.not_run:
-        lines.append(f"| measured, not run: {one.why} ({one.gpu}) | {len(one.jobs)} | | | | | |")
-    return "\n".join(lines)
+    run = {job.job for _, job in book.jobs()}
+    left = {job.job for one in book.not_run for job in one.jobs} - run
+    return "\n".join(lines) + (f"\n\nMeasured and not run: {len(left)} ({book.details.name} says why)." if left else "")
 
 
 def _family(name: str, jobs: int, rows: Sequence[KeptRow]) -> str:
@@ -82,13 +83,15 @@ def intervals(rows: Sequence[KeptRow]) -> str:
 
 
 def off(book: Book, rows: Sequence[KeptRow]) -> str:
-    """Jobs that are more than OFF away, worst first."""
+    """Jobs that are more than OFF away, by cause, the cause of the worst one first."""
     found = [row for row in rows if row.error is not None and abs(row.error) > OFF]
-    lines = ["| job | error | what the step is made of | cause |", "| --- | ---: | --- | --- |"]
+    by_cause: dict[str, list[KeptRow]] = {}
     for row in sorted(found, key=lambda row: -abs(row.error or 0.0)):
-        cause = book.causes.get(row.job, "not found")
-        lines.append(f"| {_name(row)} | {row.error or 0.0:+.1%} | {row.explanation} | {cause} |")
-    return "\n".join(lines)
+        by_cause.setdefault(book.causes.get(row.job, "not found"), []).append(row)
+    lines = []
+    for cause, chosen in by_cause.items():
+        lines.append(f"- {cause}: {', '.join(f'{_name(row)} {row.error:+.1%}' for row in chosen)}")
+    return "\n".join(lines) or "None."
 
 
 def details(book: Book, rows: Sequence[KeptRow]) -> str:
@@ -139,7 +142,9 @@ def _speed(row: KeptRow) -> Callable[[float], str]:
 
 
 def _name(row: KeptRow) -> str:
-    return f"{row.job}, {row.world} x {row.gpu}"
+    """A job, with its GPUs where the name says nothing of them."""
+    gpus = f" ({row.gpu})" if row.gpu != DEVELOPED_ON else ""
+    return f"{row.job}{gpus}"
 
 
 def _share(error: float | None) -> str:

@@ -179,16 +179,12 @@ def named(name, world, function, *args, **options):
 
 
 for name, model, batch in (
-    ("h_mobilenet_v3_large_b128", "mobilenet_v3_large", 128),
     ("h_efficientnet_b0_b64", "efficientnet_b0", 64),
-    ("h_resnet101_bf16_b64", "resnet101", 64),
     ("h_convnext_tiny_b64", "convnext_tiny", 64),
     ("n_resnet34_b192", "resnet34", 192),
     ("n_resnext50_b96", "resnext50_32x4d", 96),
     ("n_densenet121_b64", "densenet121", 64),
     ("n_convnext_small_b48", "convnext_small", 48),
-    ("p_resnext101_b48", "resnext101_32x8d", 48),
-    ("p_regnet_y_8gf_b96", "regnet_y_8gf", 96),
 ):
     named(name, 1, vision, model, batch)
 for name, model, batch in (
@@ -198,7 +194,11 @@ for name, model, batch in (
     ("p_vit_l32_b128", "vit_l_32", 128),
 ):
     named(name, 1, vision, model, batch, last=False)
-named("h_vgg16_fp32_b32", 1, vision, "vgg16", 32, "sgd", None)
+named("h_mobilenet_v3_large_b128", 1, vision, "mobilenet_v3_large", 128, "sgd")
+named("h_resnet101_bf16_b64", 1, vision, "resnet101", 64, "sgd")
+named("p_resnext101_b48", 1, vision, "resnext101_32x8d", 48, "sgd")
+named("p_regnet_y_8gf_b96", 1, vision, "regnet_y_8gf", 96, "sgd")
+named("h_vgg16_fp32_b32", 1, vision, "vgg16", 32, "sgd", None, last=False)
 named("p_wide_resnet50_b96_fp16", 1, vision, "wide_resnet50_2", 96, "sgd", torch.float16, scaler=True)
 named("h_vit_b16_b64_ddp4", 4, vision, "vit_b_16", 64, last=False)
 named("q_convnext_tiny_ddp4_b96", 4, vision, "convnext_tiny", 96)

@@ -170,9 +170,13 @@ PH_EXPORT int nvmlDeviceGetCudaComputeCapability(nvml_device *device, int *major
 }
 
 PH_EXPORT int nvmlDeviceGetArchitecture(nvml_device *device, unsigned *architecture) {
-    enum { AMPERE = 7, ADA = 8, HOPPER = 9, BLACKWELL = 10 };
-    bool ada = ph_cfg.cc_major == 8 && ph_cfg.cc_minor == 9;
-    *architecture = ph_cfg.cc_major >= 10 ? BLACKWELL : ph_cfg.cc_major == 9 ? HOPPER : ada ? ADA : AMPERE;
+    enum { VOLTA = 5, TURING = 6, AMPERE = 7, ADA = 8, HOPPER = 9, BLACKWELL = 10 };
+    if (ph_cfg.cc_major == 7)
+        *architecture = ph_cfg.cc_minor >= 5 ? TURING : VOLTA;
+    else if (ph_cfg.cc_major == 8)
+        *architecture = ph_cfg.cc_minor == 9 ? ADA : AMPERE;
+    else
+        *architecture = ph_cfg.cc_major >= 10 ? BLACKWELL : HOPPER;
     return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
 }
 
@@ -190,8 +194,8 @@ PH_EXPORT int nvmlDeviceGetMemoryBusWidth(nvml_device *device, unsigned *bits) {
 }
 
 PH_EXPORT int nvmlDeviceGetNumGpuCores(nvml_device *device, unsigned *cores) {
-    bool ga100 = ph_cfg.cc_major == 8 && ph_cfg.cc_minor == 0;
-    *cores = (unsigned)ph_cfg.sm_count * (ga100 ? 64 : 128);
+    bool half = ph_cfg.cc_major == 7 || (ph_cfg.cc_major == 8 && ph_cfg.cc_minor == 0);
+    *cores = (unsigned)ph_cfg.sm_count * (half ? 64 : 128);
     return index_of(device) < 0 ? NVML_INVALID_ARGUMENT : NVML_OK;
 }
 

@@ -50,10 +50,14 @@ answers |= {
 }
 print(json.dumps(answers))
 """
-ARCHITECTURES = {(8, 0): 7, (8, 9): 8, (9, 0): 9, (10, 0): 10, (10, 3): 10, (12, 0): 10}
-CORES_PER_SM = {(8, 0): 64}
-SHARED_KIB_PER_BLOCK = {(8, 0): 163, (8, 9): 99, (9, 0): 227, (10, 0): 227, (10, 3): 227, (12, 0): 99}
-THREADS_PER_SM = {(8, 9): 1536, (12, 0): 1536}
+ARCHITECTURES = {
+    (7, 0): 5, (7, 5): 6, (8, 0): 7, (8, 6): 7, (8, 9): 8, (9, 0): 9, (10, 0): 10, (10, 3): 10, (12, 0): 10
+}  # fmt: skip
+CORES_PER_SM = {(7, 0): 64, (7, 5): 64, (8, 0): 64}
+SHARED_KIB_PER_BLOCK = {
+    (7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 9): 99, (9, 0): 227, (10, 0): 227, (10, 3): 227, (12, 0): 99
+}  # fmt: skip
+THREADS_PER_SM = {(7, 5): 1024, (8, 6): 1536, (8, 9): 1536, (12, 0): 1536}
 """From the CUDA programming guide, by compute capability."""
 
 
@@ -78,7 +82,7 @@ def test_answers_follow_the_description(name: str, library: Path, tmp_path: Path
         "l2": gpu.memory.l2_nbytes,
         "threads": THREADS_PER_SM.get(capability, 2048),
         "optin": SHARED_KIB_PER_BLOCK[capability] * 1024,
-        "per_sm": (SHARED_KIB_PER_BLOCK[capability] + 1) * 1024,
+        "per_sm": (SHARED_KIB_PER_BLOCK[capability] + (capability >= (8, 0))) * 1024,  # since Ampere CUDA keeps 1 KiB
         "nvml_name": gpu.device_name,
         "nvml_total": gpu.memory.total_nbytes,
         "limit_mw": gpu.power_limit_w * 1000,

@@ -12,7 +12,7 @@ import profiles
 def test_shipped_names() -> None:
     gpus = (
         "a100-40g a100-80g a100-pcie-40g a100-pcie-80g h100 h100-pcie h100-nvl h200 b200 b300 gb200 l40s rtx4090 "
-        "rtx-pro-6000"
+        "rtx-pro-6000 gh200 h20 v100 t4 l4 a10"
     )
     clusters = (
         "dgx-a100 dgx-h100 dgx-h200 dgx-b200 gb200-nvl72 hgx-h100-roce p4d p5 p5en p6-b200 a3-high a3-mega a3-ultra a4 "
@@ -62,7 +62,7 @@ def test_names_that_are_no_names(name: str) -> None:
 
 def test_path_of() -> None:
     assert profiles.load_gpu(profiles.path_of("a100-80g")).name == "a100-80g"
-    with pytest.raises(profiles.UnknownProfile, match="known ones: a100-40g, "):
+    with pytest.raises(profiles.UnknownProfile, match="known ones: a10, a100-40g, "):
         profiles.path_of("nothing")
 
 
