@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from phantora_async.comparison import Comparison
 
 SHARES = ("compute", "transfer", "peers", "host_bound", "idle")
-"""How a GPU spends its time; README.md says what they mean."""
+"""How a GPU spends its time; docs/data/reference.md says what they mean."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,6 @@ def test_the_exit_codes_of_a_rank_that_emulation_ends_are_the_contract_s() -> No
     assert {name: str(ExitCode[name].value) for name in defined} == defined
 
 
-def test_the_readme_lists_the_exit_codes() -> None:
-    """In one sentence: number and meaning, without what the meaning says in parentheses."""
-    paragraph = next(text for text in (ROOT / "README.md").read_text().split("\n\n") if text.startswith("Exit codes:"))
-    sentence = re.sub(r" \(.*?\)", "", " ".join(paragraph.split())).partition(". ")[0]
-    parts = sentence.split("; ")
-    assert parts[1:] == [f"{code.value} {code.meaning.partition(' (')[0]}" for code in ExitCode]
-
-
 def test_endings_lists_the_exit_codes() -> None:
     table = (ROOT / "docs" / "endings.md").read_text().partition("## Exit codes")[2].partition("##")[0]
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", table, re.MULTILINE)
