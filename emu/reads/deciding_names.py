@@ -18,11 +18,28 @@ DECIDING = frozenset((
     "all", "sort", "heappush", "heapify", "bisect", "bisect_left", "bisect_right", "insort", "range",
     "searchsorted", "index", "where", "nonzero", "flatnonzero", "count_nonzero", "argpartition", "choice",
     "choices", "filter", "takewhile", "dropwhile", "nlargest", "nsmallest", "lt", "le", "gt", "ge", "groupby",
-    "zeros", "ones", "empty", "rand", "randn", "arange", "randperm",
+    "zeros", "ones", "empty", "rand", "randn", "randint", "arange", "randperm", "eye", "islice", "is_integer",
+    "multinomial", "topk",
 ))  # fmt: skip
 """That choose by what they get, or make as much as it says."""
 EXTREMES = frozenset(("min", "max"))
-ORDERING = frozenset(("argmin", "argmax", "argsort", "sort", "index", "nonzero", "lt", "le", "gt", "ge"))
+ORDERING = frozenset(
+    (
+        "argmin",
+        "argmax",
+        "argsort",
+        "sort",
+        "index",
+        "nonzero",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "is_integer",
+        "multinomial",
+        "topk",
+    )
+)
 """Methods of what has the value that decide, too."""
 FILLING = frozenset(["append", "extend", "insert", "add", "update", "appendleft", "push", "put", "setdefault"])
 SCHEDULING = "step"

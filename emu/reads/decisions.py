@@ -333,7 +333,11 @@ def _function(node: ast.expr, thing: Callable[[ast.expr], Any]) -> tuple[Any, in
     """
     bound = 0
     try:
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):  # of an object that is made there
+            made = thing(node.value.func)
+            found = _of_class(made, node.attr) if isinstance(made, type) else None
+            bound = 1
+        elif isinstance(node, ast.Attribute):
             owner = thing(node.value)
             found = _of_class(owner, node.attr)
             bound = int(not isinstance(owner, (types.ModuleType, type)))
@@ -347,7 +351,7 @@ def _function(node: ast.expr, thing: Callable[[ast.expr], Any]) -> tuple[Any, in
         found, bound = found.__func__, 1
     if isinstance(found, types.FunctionType):
         return found, bound
-    called = _of_class(found, "__call__") if not isinstance(found, type) else None
+    called = _of_class(found, "__init__" if isinstance(found, type) else "__call__")
     return (called, 1) if isinstance(called, types.FunctionType) else (None, 0)
 
 

@@ -179,7 +179,7 @@ class Flow:
                 return f".{name}" in self.names or (name not in ASIDE and self._has(owner))
             case ast.Call(func=called):
                 name = _called(called)
-                if name in NEUTRAL or (name in OF_KEYS and self._sees_keys(node)):
+                if name in NEUTRAL or (name in OF_KEYS and node.args and self._sees_keys(node)):
                     return False
                 of = called.value if isinstance(called, ast.Attribute) else None
                 if of is not None and name in LOOK_UP and node.args and self._lacks(of, node.args[0]):
@@ -197,7 +197,9 @@ class Flow:
         return self._read is not None and Position.of(node) == self._read
 
     def _sees_keys(self, call: ast.Call) -> bool:
-        """Of a dictionary, and nothing else that has the value."""
+        """Of a dictionary, and nothing else that has the value. Of several, `min` and `max` choose one."""
+        if _called(call.func) in EXTREMES and len(call.args) > 1:
+            return False
         others = [one for one in call.args if name_of(one) not in self._dictionaries]
         return not any(self._has(one) for one in (*others, *(keyword.value for keyword in call.keywords)))
 
@@ -266,8 +268,9 @@ class Flow:
                     yield node
                 case ast.Subscript(slice=place) if self._has(place) and isinstance(node.ctx, ast.Load):
                     yield node
-                case ast.BinOp(op=ast.Mult(), left=ast.List(), right=size) if self._has(size):
-                    yield node
+                case ast.BinOp(op=ast.Mult(), left=left, right=right):
+                    if any(_is_sequence(one) and self._has(size) for one, size in ((left, right), (right, left))):
+                        yield node
                 case ast.Call() if self._chooses(node):
                     yield node
         for flow in self._flows:
@@ -360,6 +363,13 @@ def _no_number(node: ast.expr) -> bool:
         case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[]):
             return True
     return False
+
+
+def _is_sequence(node: ast.expr) -> bool:
+    """A list, a tuple or a text as it is written: what multiplies it says how long the result is."""
+    return isinstance(node, (ast.List, ast.Tuple)) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
+    )
 
 
 def _called(node: ast.expr) -> str:

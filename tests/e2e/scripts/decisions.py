@@ -71,6 +71,14 @@ class Classifier(nn.Module):
         return correct.item() / 32  # decides
 
 
+class Bound:
+    def __init__(self, most: float) -> None:
+        self.holds = most > 2.0  # decides
+
+    def passed(self, value: float) -> bool:
+        return value > 1.5  # decides
+
+
 def evaluate() -> dict[str, float]:
     total = sum(loss().item() for _ in range(2))
     return {"loss": total / 2}
@@ -99,6 +107,8 @@ def main() -> None:
     scores().topk(3).indices.cpu()  # decides
     torch.multinomial(scores().softmax(-1), 1).tolist()  # decides
     Classifier().validation_step()
+    Bound(loss().item())
+    Bound(1.0).passed(loss().item())
     assert torch.isfinite(loss())
     assert not (torch.isnan(loss()) | torch.isinf(loss()))
     assert not LARGE.matmul(LARGE).isnan().any()

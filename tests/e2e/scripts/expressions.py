@@ -116,6 +116,13 @@ def decide(x: SimpleNamespace) -> Iterator[Any]:
         .item()
     )
     yield list(range(x.loss.long()))
+    yield x.pred.cpu().numpy().max() > 0.5
+    yield "x" * int(x.loss.item())
+    yield int(x.loss.item()) * (1, 2)
+    yield x.loss.item().is_integer()
+    yield min({"loss": 3.0}, {"loss": x.loss.item()}, key=lambda one: one["loss"])
+    yield torch.randint(0, 3, (1 + int(x.loss.item()),)).shape
+    yield x.pred.cpu().topk(2).indices.tolist()
 
 
 def tell(x: SimpleNamespace) -> Iterator[Any]:
