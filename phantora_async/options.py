@@ -99,9 +99,10 @@ class RunOptions:
         help="GPUs per server (default: as many as the cluster's servers have)",
     )  # fmt: skip
     fold: str | None = _option(
-        None, JOB, "--fold", metavar="MESH",
+        None, JOB, "--fold", metavar="MESH|auto",
         help="start only the ranks that differ, which play the others: dp=128,pp=16,tp=8 names the axes of the mesh of "
-        "ranks, the slowest first; data-parallel ones are folded, or those that are marked: replica*=4",
+        "ranks, the slowest first; data-parallel ones are folded, or those that are marked: replica*=4; auto: "
+        "as the script's options or its text say",
     )  # fmt: skip
     fold_apart: str = _option(
         "0,-1", JOB, "--fold-apart", metavar="RANKS|none",

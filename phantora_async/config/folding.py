@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from phantora_async.errors import UsageError
 from phantora_async.faults import Fault, FlappingLink, SlowLink, SlowLoader
-from phantora_async.folding import Folding, mesh_of
+from phantora_async.folding import Folding, Underivable, derived, mesh_of
 from phantora_async.options import RunOptions
 from phantora_async.wording import named
 
 NOBODY = "none"
+AUTO = "auto"
 WITNESSES = 1
 """If --witnesses is not given."""
+MOST_UNFOLDED = 256
+"""Ranks that `--fold auto` gives a process each if it cannot tell the mesh: docs/scale.md."""
 
 
-def folding_of(given: RunOptions, world_size: int) -> Folding | None:
-    """Which ranks have processes; None if all have. Raises UsageError."""
+def folding_of(given: RunOptions, world_size: int) -> tuple[Folding | None, tuple[str, ...]]:
+    """Which ranks have processes; None if all have. With it remarks for the user. Raises UsageError."""
     if given.fold is None:
         if given.witnesses is not None:
             raise UsageError("--witnesses needs --fold")
-        return None
+        return None, ()
     excluded = (
         ("--launcher", given.launcher),
         ("--record", given.record is not None),
@@ -30,10 +36,32 @@ def folding_of(given: RunOptions, world_size: int) -> Folding | None:
     for option, is_given in excluded:
         if is_given:
             raise UsageError(f"--fold and {option} exclude each other")
-    mesh = mesh_of(given.fold, world_size)
+    text = given.fold
+    remarks: tuple[str, ...] = ()
+    if text == AUTO:
+        try:
+            found = derived(given.arguments, _text_of(given), world_size)
+        except Underivable as error:
+            if world_size > MOST_UNFOLDED:
+                raise UsageError(
+                    f"--fold auto: {error}; {world_size} ranks are too many to run unfolded",
+                    "name the axes of the mesh of ranks, the slowest first: --fold dp=128,pp=16,tp=8",
+                ) from None
+            return None, (f"--fold auto: {error}: all {world_size} ranks have processes",)
+        text, remarks = found.mesh, (f"--fold auto: {found.mesh}, because {found.reason}",)
+    mesh = mesh_of(text, world_size)
     apart = apart_of(given.fold_apart, world_size)
     drawn = witnesses_of(given, Folding(mesh, apart))
-    return Folding(mesh, apart | drawn, drawn)
+    folding = Folding(mesh, apart | drawn, drawn)
+    return folding, (*remarks, unchecked(folding))
+
+
+def _text_of(given: RunOptions) -> str:
+    """The script's; "" if there is none, which others report."""
+    with suppress(OSError, UnicodeDecodeError):
+        if not given.module:
+            return Path(os.fspath(given.script)).read_text()
+    return ""
 
 
 def witnesses_of(given: RunOptions, folding: Folding) -> frozenset[int]:
@@ -51,7 +79,7 @@ def witnesses_of(given: RunOptions, folding: Folding) -> frozenset[int]:
 def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence[Fault]) -> bool:
     """Are ranks to which the same happens simulated once? Raises UsageError."""
     if folding is None:
-        if given.replicas is not None:
+        if given.fold is None and given.replicas is not None:
             raise UsageError("--replicas needs --fold")
         return False
     for fault in faults:

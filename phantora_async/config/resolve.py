@@ -12,7 +12,7 @@ from phantora_async.budget import Limits
 from phantora_async.config import launchers
 from phantora_async.config.config import Config
 from phantora_async.config.display import shown_ranks_of, ui_of
-from phantora_async.config.folding import folding_of, share_timelines, unchecked
+from phantora_async.config.folding import folding_of, share_timelines
 from phantora_async.config.limits import check_waits, steps_of, until_ns_of
 from phantora_async.config.outputs import compile_cache_of, link_logs, record_of, report_of, run_dir_of
 from phantora_async.config.program import checked_module, checked_script, find_python
@@ -39,7 +39,7 @@ def resolve(options: RunOptions) -> Config:
         )
     check_waits(given.stall_timeout, given.loop_turns)
     servers = servers_of(given, cluster)
-    folding = folding_of(given, sum(servers))
+    folding, folding_remarks = folding_of(given, sum(servers))
     level = isolation_of(given, len(servers))
     nccl, remarks = nccl_settings(cluster, len(servers))
     faults = given_faults(given.fault, _path(given.faults), servers, cluster)
@@ -52,7 +52,6 @@ def resolve(options: RunOptions) -> Config:
     shown = shown_ranks_of(given.show_ranks, sum(servers))
     if folding is not None:
         shown &= frozenset(folding.live)
-        remarks += (unchecked(folding),)
     trace = trace_request.resolve(_text(given.trace), given.trace_ranks, given.trace_steps, sum(servers))
     routing, loading = routing_of(given.moe), loading_of(given.loaders)
     values = tuple(stated_value_of(text, "" if given.module or given.launcher else script) for text in given.value)
@@ -85,7 +84,7 @@ def resolve(options: RunOptions) -> Config:
         steps=steps,
         until_ns=until_ns,
         nccl=nccl,
-        remarks=remarks + cache_remarks,
+        remarks=remarks + folding_remarks + cache_remarks,
         clock=given.clock,
         speculation=given.speculation,
         share_weights=given.shared_weights,

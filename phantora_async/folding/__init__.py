@@ -6,6 +6,7 @@ May import: emu.contract, profiles, errors, wording, ingest, virtual_time.
 """
 
 from emu.contract.folding import Axis, CannotFold, Folding, Mesh
+from phantora_async.folding.deriving import Derived, Underivable, derived
 from phantora_async.folding.request import mesh_of
 
-__all__ = ["Axis", "CannotFold", "Folding", "Mesh", "mesh_of"]
+__all__ = ["Axis", "CannotFold", "Derived", "Folding", "Mesh", "Underivable", "derived", "mesh_of"]

@@ -97,7 +97,7 @@ def build(
         ),
         "simulator": usage.document()
         | {
-            "rank_cpu": _rank_cpu(fact_builder),
+            "rank_cpu": _rank_cpu(spec, fact_builder),
             "facts": figures.facts,
             "emulated_calls": sum(rank.counters.api_calls for rank in snapshot.ranks),
             "emulated_ops": sum(rank.counters.ops for rank in snapshot.ranks),
@@ -115,11 +115,13 @@ def _kept(fact_builder: FactBuilder) -> Document | None:
     return {"peak_nbytes": kept.peak, "limit_nbytes": kept.budget, "refused_nbytes": kept.refused}
 
 
-def _rank_cpu(fact_builder: FactBuilder) -> Document:
+def _rank_cpu(spec: RunSpec, fact_builder: FactBuilder) -> Document:
     """Processor time of the ranks that have ended by themselves, all together. `hook_s`: of the hook library's own
     threads, part of the others.
     """
-    used = [info.processor for info in fact_builder.rank_info if info.processor.user_ns]
+    live = range(spec.world_size) if spec.folding is None else spec.folding.live
+    infos = (fact_builder.rank_info[rank] for rank in live)
+    used = [info.processor for info in infos if info.processor.user_ns]
     return {
         "ranks": len(used),
         "user_s": round(sum(one.user_ns for one in used) / 1e9, 3),

@@ -19,6 +19,7 @@ def test_data_parallel_ranks(run: Run, shared_run: Run) -> None:
     assert (told["mesh"], told["processes"], told["mirrored"], told["apart"]) == ("dp*=4", 2, 2, [])
     assert told["witnesses"] == [1]
     assert told["compared_calls"] > 100
+    assert folded.report["simulator"]["rank_cpu"]["ranks"] == 2
     assert told["memory_apart_nbytes"] == 0
     assert (
         "folded (dp*=4): 2 of 4 ranks really ran (1 for their role, 0 for themselves, 1 as witnesses)" in folded.output
@@ -27,7 +28,7 @@ def test_data_parallel_ranks(run: Run, shared_run: Run) -> None:
 
 def test_a_witness_that_does_something_else_ends_the_run(run: Run) -> None:
     """Rank 1 would play ranks 2 and 3, but 3 has a larger batch."""
-    options = ("--fold", "dp=5", "--witnesses", "2")
+    options = ("--fold", "auto", "--witnesses", "2")
     folded = run("uneven_ranks.py", "3", n=5, options=options)
     assert folded.exit_code == 80, folded.output
     assert "rank 3 is a witness, and does not do what rank 1 does, which would play it" in folded.output
@@ -37,6 +38,7 @@ def test_a_witness_that_does_something_else_ends_the_run(run: Run) -> None:
     assert own.startswith(f"  rank 3: {fill.format(6)}, called at ")
     assert "uneven_ranks.py:14; log" in own
     assert folded.report["folding"]["witnesses"] == [2, 3]
+    assert "--fold auto: dp=5, because the script calls DistributedDataParallel and makes no groups" in folded.output
 
 
 @pytest.mark.thorough

@@ -131,3 +131,33 @@ def test_a_compile_cache_that_cannot_be_used_is_named(config: type[Resolver]) ->
     (remark,) = resolved.remarks
     assert "train.py/cache" in remark
     assert "--compile-cache DIR" in remark
+
+
+def test_fold_auto_says_what_it_found(config: type[Resolver]) -> None:
+    """Witnesses are among the ranks that have processes."""
+    found = config.of("-n", "32", "--fold", "auto", script=("train.py", "--tensor-model-parallel-size", "4"))
+    assert found.folding is not None
+    assert found.folding.mesh.role_name(5) == "tp 1"
+    assert len(found.folding.live) == 4 + 2 + 1
+    assert found.folding.witnesses < found.folding.apart
+    assert found.remarks[0] == (
+        "--fold auto: dp=8,tp=4, because Megatron's options --tensor-model-parallel-size say so"
+    )
+    again = config.of("-n", "32", "--fold", "dp=8,tp=4", "--witnesses", "5", "--witness-seed", "7").folding
+    assert again is not None
+    assert len(again.witnesses) == 5
+
+
+def test_fold_auto_runs_few_ranks_unfolded_and_refuses_many(config: type[Resolver]) -> None:
+    few = config.of("-n", "16", "--fold", "auto")
+    assert few.folding is None
+    assert "neither its options nor its text tell how the script divides its work: all 16 ranks" in few.remarks[0]
+    with pytest.raises(UsageError, match="512 ranks are too many to run unfolded"):
+        config.of("-n", "512", "--fold", "auto")
+
+
+def test_witnesses_need_folding(config: type[Resolver]) -> None:
+    with pytest.raises(UsageError, match="--witnesses needs --fold"):
+        config.of("-n", "16", "--witnesses", "1")
+    with pytest.raises(UsageError, match="must be at least 0"):
+        config.of("-n", "16", "--fold", "dp=16", "--witnesses", "-1")
