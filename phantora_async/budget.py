@@ -28,7 +28,7 @@ WHOLE_RUN = "the whole run"
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Budgeted:
     """A number of a report that can be limited."""
 
     name: str
@@ -86,10 +86,10 @@ _TIMES = {unit: ns / 1e9 for unit, ns in UNITS_NS.items()}
 FIGURES = {
     one.name: one
     for one in (
-        Figure("memory", "memory reserved", UNITS_NBYTES, True, _peak("reserved_peak_nbytes"), _nbytes, "76GiB"),
-        Figure("allocated", "memory allocated", UNITS_NBYTES, True, _peak("allocated_peak_nbytes"), _nbytes, "76GiB"),
-        Figure("step", "step", _TIMES, True, _step, _seconds, "450ms"),
-        Figure("mfu", "MFU", {"": 1.0, "%": 0.01}, False, _mfu, _percent, "40%"),
+        Budgeted("memory", "memory reserved", UNITS_NBYTES, True, _peak("reserved_peak_nbytes"), _nbytes, "76GiB"),
+        Budgeted("allocated", "memory allocated", UNITS_NBYTES, True, _peak("allocated_peak_nbytes"), _nbytes, "76GiB"),
+        Budgeted("step", "step", _TIMES, True, _step, _seconds, "450ms"),
+        Budgeted("mfu", "MFU", {"": 1.0, "%": 0.01}, False, _mfu, _percent, "40%"),
     )
 }
 """By name, in the order in which they are shown. Memory is that of PyTorch's allocator, on the fullest GPU."""
@@ -103,7 +103,7 @@ OF_TIME = ("step", "mfu")
 class Row:
     """One figure beside what it may be."""
 
-    figure: Figure
+    figure: Budgeted
     value: float | None
     limit: float
     against: str
@@ -167,7 +167,7 @@ class Limits:
         ]
 
 
-def _judged(figure: Figure, value: float | None, limit: float) -> Row:
+def _judged(figure: Budgeted, value: float | None, limit: float) -> Row:
     broken = value is None or (value > limit if figure.more_is_worse else value < limit)
     return Row(figure, value, limit, "budget", broken)
 
@@ -179,7 +179,7 @@ def _judged(figure: Figure, value: float | None, limit: float) -> Row:
 class Rule:
     """``step > +3%``: how a figure must not change."""
 
-    figure: Figure
+    figure: Budgeted
     above: bool
     """Broken when the figure is above its baseline by more than ``amount``; else below it."""
     amount: float

@@ -41,10 +41,7 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 
 def flat(values: Iterable[Any]) -> list[Any]:
     """The values, and those of lists among them."""
-    found: list[Any] = []
-    for value in values:
-        found += flat(value) if isinstance(value, (list, tuple)) else [value]
-    return found
+    return [one for value in values for one in (flat(value) if isinstance(value, (list, tuple)) else [value])]
 
 
 class DeviceAssert(RuntimeError):

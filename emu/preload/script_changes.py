@@ -14,7 +14,7 @@ _ELSEWHERE = ("load_dotenv", "addsitedir", "find_dotenv")
 
 
 @dataclass(slots=True)
-class Changes:
+class ScriptChanges:
     variables: set[str] = field(default_factory=set)
     """Of the environment."""
     packages: set[str] = field(default_factory=set)
@@ -23,8 +23,8 @@ class Changes:
     """It changes more than the text tells, or where packages are found."""
 
 
-def of(files: Iterable[str]) -> Changes:
-    found = Changes()
+def of(files: Iterable[str]) -> ScriptChanges:
+    found = ScriptChanges()
     for file in files:
         try:
             with open(file, "rb") as source:
@@ -40,7 +40,7 @@ def of(files: Iterable[str]) -> Changes:
     return found
 
 
-def _note_target(found: Changes, target: ast.expr, statement: ast.AST) -> None:
+def _note_target(found: ScriptChanges, target: ast.expr, statement: ast.AST) -> None:
     if isinstance(target, ast.Subscript):
         _note(found, _name(target.value), [target.slice])
     elif _name(target) in ("environ", "modules", "path"):  # os.environ |= {...}, sys.path = ...
@@ -48,7 +48,7 @@ def _note_target(found: Changes, target: ast.expr, statement: ast.AST) -> None:
         _note(found, _name(target), strings or [target])
 
 
-def _note_call(found: Changes, call: ast.Call) -> None:
+def _note_call(found: ScriptChanges, call: ast.Call) -> None:
     name = _name(call.func)
     if name in _ELSEWHERE:
         found.unknown = True
@@ -63,7 +63,7 @@ def _note_call(found: Changes, call: ast.Call) -> None:
         _note(found, holder, keys)
 
 
-def _note(found: Changes, holder: str, keys: Iterable[ast.expr]) -> None:
+def _note(found: ScriptChanges, holder: str, keys: Iterable[ast.expr]) -> None:
     """`holder`: environ, modules or path; anything else is none of ours."""
     if holder == "path":
         found.unknown = True

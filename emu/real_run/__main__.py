@@ -18,7 +18,7 @@ from typing import Any
 from ..contract.records import ExitKind
 from ..start import script
 from ..start.early_end import flush_files
-from ..start.program import Kind, Program
+from ..start.program import Program, ProgramKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _run(task: Task) -> int:
     groups.install(task.rank, task.world_size)
     steps.at_step(step_ends)
     tracing.script_begins()
-    kind = Kind.MODULE if task.module else Kind.FILE
+    kind = ProgramKind.MODULE if task.module else ProgramKind.FILE
     end = script.run(Program(kind, task.script, tuple(task.arguments)))
     if end.code == 0 and not os.path.exists(os.path.join(task.folder, "result.json")):
         tracing.script_ends()

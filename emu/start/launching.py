@@ -121,5 +121,5 @@ def _python_program(name: str, arguments: list[str]) -> program.Program | None:
         if os.path.basename(path).startswith("python"):
             return program.parse(arguments)
         if program.is_python_script(path):
-            return program.Program(program.Kind.FILE, path, tuple(arguments))
+            return program.Program(program.ProgramKind.FILE, path, tuple(arguments))
     return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..contract.job import Job
 
 
-class Kind(enum.Enum):
+class ProgramKind(enum.Enum):
     FILE = enum.auto()
     MODULE = enum.auto()
     """``-m``"""
@@ -20,7 +20,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    kind: Kind
+    kind: ProgramKind
     name: str
     """A path, a module's name, or source code."""
     arguments: tuple[str, ...]
@@ -35,7 +35,7 @@ _PYTHON_SHEBANG = 200
 
 def of(job: Job) -> Program:
     """What each rank runs."""
-    return Program(Kind.MODULE if job.module else Kind.FILE, job.script, job.arguments)
+    return Program(ProgramKind.MODULE if job.module else ProgramKind.FILE, job.script, job.arguments)
 
 
 def parse(arguments: Sequence[str]) -> Program | None:
@@ -44,7 +44,8 @@ def parse(arguments: Sequence[str]) -> Program | None:
     while rest:
         word = rest.pop(0)
         if word in ("-c", "-m"):
-            return Program(Kind.SOURCE if word == "-c" else Kind.MODULE, rest[0], tuple(rest[1:])) if rest else None
+            kind = ProgramKind.SOURCE if word == "-c" else ProgramKind.MODULE
+            return Program(kind, rest[0], tuple(rest[1:])) if rest else None
         if word in _WITH_VALUE:
             rest[:1] = []
         elif word.startswith(_WITH_VALUE):
@@ -55,7 +56,7 @@ def parse(arguments: Sequence[str]) -> Program | None:
             if not _WITHOUT_EFFECT.issuperset(word[1:]):
                 return None
         else:
-            return Program(Kind.FILE, word, tuple(rest)) if word != "-" else None
+            return Program(ProgramKind.FILE, word, tuple(rest)) if word != "-" else None
     return None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..interpreter.code_owner import Owner, owner_of
 from ..private.access import run_as_main
 from .advice import advice
-from .program import Kind, Program
+from .program import Program, ProgramKind
 
 MOST_WORDS = 2000
 """Characters of an exception's text that reach the coordinator. The rank's log has all."""
@@ -37,10 +37,10 @@ class ScriptEnd:
 def run(program: Program) -> ScriptEnd:
     """Runs the program to its end. An uncaught exception is printed as the interpreter would print it."""
     name = program.name
-    sys.argv = ["-c" if program.kind is Kind.SOURCE else name, *program.arguments]
-    if program.kind is Kind.MODULE:
+    sys.argv = ["-c" if program.kind is ProgramKind.SOURCE else name, *program.arguments]
+    if program.kind is ProgramKind.MODULE:
         sys.path.insert(0, os.getcwd())
-    elif program.kind is Kind.SOURCE:
+    elif program.kind is ProgramKind.SOURCE:
         sys.path.insert(0, "")
     elif os.path.exists(name):
         is_package = os.path.isdir(name) or _is_zip(name)
@@ -52,9 +52,9 @@ def run(program: Program) -> ScriptEnd:
     sys.modules["__main__"] = main_module
     vars(main_module)["__builtins__"] = __builtins__
     try:
-        if program.kind is Kind.MODULE:
+        if program.kind is ProgramKind.MODULE:
             run_as_main(name)
-        elif program.kind is Kind.SOURCE:
+        elif program.kind is ProgramKind.SOURCE:
             exec(compile(name, "<string>", "exec", dont_inherit=True), vars(main_module))
         elif sys.path[0] == name:
             run_as_main("__main__", alter_argv=False)

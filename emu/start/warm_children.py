@@ -66,7 +66,7 @@ class Request:
         if name.startswith("python"):
             return program.parse(self.arguments[1:])
         path = program.installed_beside(self.environment[PYTHON], name)
-        return program.Program(program.Kind.FILE, path, self.arguments[1:]) if path else None
+        return program.Program(program.ProgramKind.FILE, path, self.arguments[1:]) if path else None
 
     def seat(self, job: Job, server: int) -> Seat | None:
         """The rank that a launcher has given the process; None if it has not."""

@@ -46,7 +46,7 @@ class Factors:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class CollectiveKernel:
     """Measured times of ring kernels. A channel is one thread block; rates are per channel."""
 
     wire_efficiency: float
@@ -123,7 +123,7 @@ class Params:
     net_us: dict[str, Triple]
     limit: Limits
     factor: Factors
-    kernel: Kernel
+    kernel: CollectiveKernel
     p2p: PointToPoint
 
     @property
@@ -143,8 +143,8 @@ def _triples(table: SpecTable, keys: tuple[str, ...]) -> dict[str, Triple]:
     return {key: _triple(table, key) for key in keys}
 
 
-def _kernel(table: SpecTable) -> Kernel:
-    return Kernel(
+def _kernel(table: SpecTable) -> CollectiveKernel:
+    return CollectiveKernel(
         wire_efficiency=table.number("wire_efficiency"),
         start_us=_triples(table.table("start_us"), REDUCTIONS),
         step_us=_triple(table, "step_us"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from netsim.collectives import tuner
 from netsim.collectives.channels import BYTES_PER_THREAD, Division, TransferDivision, divide
 from netsim.collectives.hops import MembersByServer
-from netsim.collectives.params import PROTOCOLS, Kernel, Params, TransferKernel
+from netsim.collectives.params import PROTOCOLS, CollectiveKernel, Params, TransferKernel
 from netsim.collectives.tuner import Choice
 from netsim.topology import ServerFacts
 
@@ -74,12 +74,12 @@ def ring(op: str, nbytes: int, where: MembersByServer, server: ServerFacts, choi
     return Duration(total_us - moving_us, moving_us, hops * wire_nbytes)
 
 
-def _sliced(work_us: float, wire_us: float, step_us: float, slices: int, kernel: Kernel) -> float:
+def _sliced(work_us: float, wire_us: float, step_us: float, slices: int, kernel: CollectiveKernel) -> float:
     """An operation of Simple: bound by the wire, by the channel's own work, or by the wait for the neighbour."""
     return max(wire_us, slices * kernel.slice_us + work_us, step_us + max(work_us, wire_us) / slices)
 
 
-def _relay_us(division: Division, channel_nbytes: float, protocol: str, kernel: Kernel) -> float:
+def _relay_us(division: Division, channel_nbytes: float, protocol: str, kernel: CollectiveKernel) -> float:
     if protocol != "ll":
         return channel_nbytes / (1000 * kernel.relay_gbs[PROTOCOLS.index(protocol)])
     iterations = -(-int(channel_nbytes) // (division.threads * BYTES_PER_THREAD["ll"]))

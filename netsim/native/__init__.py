@@ -28,13 +28,13 @@ _Int32s = ctypes.POINTER(ctypes.c_int32)
 COUNTERS = ("events", "solves", "filled", "rollbacks", "redone", "stuck", "flows", "segments", "bytes")
 
 
-class Moved(ctypes.Structure):
+class MovedEnd(ctypes.Structure):
     """``ns_moved``."""
 
     _fields_ = [("flow", ctypes.c_int64), ("before", ctypes.c_int64), ("after", ctypes.c_int64)]
 
 
-class Segment(ctypes.Structure):
+class RateStretch(ctypes.Structure):
     """``ns_segment``."""
 
     _fields_ = [("at", ctypes.c_int64), ("rate", ctypes.c_int64), ("path", ctypes.c_int32), ("pad", ctypes.c_int32)]
@@ -60,9 +60,9 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ns_next": (_int, [_net]),
     "ns_flows": (_Int64s, [_net]),
     "ns_ticks": (_Int64s, [_net]),
-    "ns_moves": (_int, [_net, ctypes.POINTER(ctypes.POINTER(Moved))]),
+    "ns_moves": (_int, [_net, ctypes.POINTER(ctypes.POINTER(MovedEnd))]),
     "ns_completion": (_i64, [_net, _i64]),
-    "ns_segments": (_int, [_net, _i64, ctypes.POINTER(ctypes.POINTER(Segment))]),
+    "ns_segments": (_int, [_net, _i64, ctypes.POINTER(ctypes.POINTER(RateStretch))]),
     "ns_commit": (_int, [_net, _i64]),
     "ns_play": (None, [_net, _int, *[_net] * 8]),
     "ns_count": (None, [_net, ctypes.POINTER(Counters)]),

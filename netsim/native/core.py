@@ -77,8 +77,8 @@ class Core:
     def __init__(self, capacities: array[int]) -> None:
         self._lib = native.library()
         self._net = ctypes.c_void_p(self._lib.ns_new(len(capacities), capacities.tobytes()))
-        self._moved = ctypes.POINTER(native.Moved)()
-        self._segments = ctypes.POINTER(native.Segment)()
+        self._moved = ctypes.POINTER(native.MovedEnd)()
+        self._segments = ctypes.POINTER(native.RateStretch)()
 
     def __del__(self) -> None:
         if getattr(self, "_net", None):

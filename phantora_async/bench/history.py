@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from formats.files import MOST_DATA_NBYTES, read_bytes
-from phantora_async.bench.jobs import Job
+from phantora_async.bench.jobs import BenchJob
 from phantora_async.bench.measurement import Point
 from phantora_async.errors import NotWritten
 
@@ -25,7 +25,7 @@ WORSE = 1.15
 Entry = dict[str, Any]
 
 
-def entry(job: Job, points: Sequence[Point], torch: str, load: float, complete: bool) -> Entry:
+def entry(job: BenchJob, points: Sequence[Point], torch: str, load: float, complete: bool) -> Entry:
     return {
         "schema": SCHEMA,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -34,7 +34,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BenchJob:
     """What all runs of a benchmark have in common."""
 
     model: str

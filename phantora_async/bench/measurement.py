@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from emu.contract.definitions.thread_names import RANK
-from phantora_async.bench.jobs import Case, Job
+from phantora_async.bench.jobs import BenchJob, Case
 from phantora_async.child_process import child, interrupt_run
 
 SAMPLE_EVERY_S = 2.0
@@ -95,7 +95,7 @@ class _Memory(threading.Thread):
         return int(median(self._largest.values())) if self._largest else None
 
 
-def measure(job: Job, case: Case, profile: bool) -> tuple[Point, dict[str, Any]]:
+def measure(job: BenchJob, case: Case, profile: bool) -> tuple[Point, dict[str, Any]]:
     """The point, and the profile if one is asked for. A run that fails makes a point with a failure.
 
     KeyboardInterrupt ends the run first.
@@ -178,7 +178,7 @@ def _read(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def torch_version(job: Job) -> str:
+def torch_version(job: BenchJob) -> str:
     """Of the environment that the runs use."""
     options = list(job.run_options)
     python = options[options.index("--python") + 1] if "--python" in options[:-1] else sys.executable

@@ -69,7 +69,7 @@ def run(given: argparse.Namespace) -> int:
         raise UsageError(f"{short(script)}: no such file")
     if given.plot is not None:
         plot.check()
-    job = jobs.Job(given.model, given.steps, script, tuple(given.arguments), tuple(shlex.split(given.run_options)))
+    job = jobs.BenchJob(given.model, given.steps, script, tuple(given.arguments), tuple(shlex.split(given.run_options)))
     cases = jobs.cases(_ranks(given.ranks), "weak" if script is not None else given.scaling)
     load = measurement.load()
     if load > BUSY_SHARE * len(os.sched_getaffinity(0)):

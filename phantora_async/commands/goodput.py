@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from phantora_async.errors import UsageError
 
 if TYPE_CHECKING:
-    from phantora_async.goodput.inputs import Job
+    from phantora_async.goodput.inputs import TrainingJob
 
 UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MOST_S = 1e13
@@ -99,11 +99,11 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _job(given: argparse.Namespace) -> Job:
-    from phantora_async.goodput.inputs import Job, job_of
+def _job(given: argparse.Namespace) -> TrainingJob:
+    from phantora_async.goodput.inputs import TrainingJob, job_of
     from phantora_async.goodput.rates import GPUS_PER_NODE
 
-    job = Job(0, 0)
+    job = TrainingJob(0, 0)
     if given.report is not None:
         from phantora_async.api.results import load
 
@@ -121,7 +121,7 @@ def _job(given: argparse.Namespace) -> Job:
     return job
 
 
-def _scaled(job: Job, gpus: int, nodes: int) -> Job:
+def _scaled(job: TrainingJob, gpus: int, nodes: int) -> TrainingJob:
     """Tokens grow with the GPUs; step time and MFU are taken to stay."""
     tokens = None if job.tokens_per_s is None else job.tokens_per_s * gpus / job.gpus
     return dataclasses.replace(job, gpus=gpus, nodes=nodes, tokens_per_s=tokens)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from phantora_async.goodput.closed_form import Costs, best_interval, daly, shares, young
-from phantora_async.goodput.inputs import Job
+from phantora_async.goodput.inputs import TrainingJob
 from phantora_async.goodput.rates import Rates
 from phantora_async.goodput.simulation import simulate
 
@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    job: Job
+    job: TrainingJob
     rates: Rates
     costs: Costs
     interval_s: float | None

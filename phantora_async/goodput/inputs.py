@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TrainingJob:
     gpus: int
     nodes: int
     step_s: float | None = None
@@ -20,11 +20,11 @@ class Job:
     """Of the restarts that the run has simulated, the mean; None: there was none."""
 
 
-def job_of(report: Mapping[str, Any]) -> Job:
+def job_of(report: Mapping[str, Any]) -> TrainingJob:
     simulated = report["simulated"]
     step_ns = simulated["step"]["median_ns"]
     logged = {one["rate"]: one["value"] for one in simulated.get("logged", []) if "rate" in one and "value" in one}
-    return Job(
+    return TrainingJob(
         gpus=simulated["world_size"],
         nodes=len(simulated["servers"]),
         step_s=step_ns / 1e9,

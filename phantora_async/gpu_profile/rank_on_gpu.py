@@ -23,7 +23,7 @@ WARM_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ProfiledJob:
     """A script, and the rank of it that is run here. Fields are those of `emu.real_run`'s task."""
 
     script: str
@@ -54,7 +54,7 @@ class Traced:
 
 
 @contextlib.contextmanager
-def traced(python: Path, job: Job) -> Iterator[Traced]:
+def traced(python: Path, job: ProfiledJob) -> Iterator[Traced]:
     """Runs the rank to its end; its output goes where this process's goes. Raises ScriptFailed."""
     with tempfile.TemporaryDirectory(prefix="phantora-profile-") as folder:
         task = Path(folder, "task.json")
@@ -84,7 +84,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
         raise ScriptFailed(f"the script ended with exit code {code}; nothing was written", code)
 
 
-def _environment(job: Job, folder: str) -> dict[str, str]:
+def _environment(job: ProfiledJob, folder: str) -> dict[str, str]:
     """As torchrun would set it, but that the local rank is always 0: scripts choose their GPU by it, and the rank has
     this machine's first one.
     """

@@ -5,6 +5,6 @@ Goes out: times and counts of the programs, and what the machine is.
 May import: emu.contract, child_process, errors, profiles. `profiles.fit` makes costs of it.
 """
 
-from phantora_async.host_profile.measurement import Machine, Measurement, measure
+from phantora_async.host_profile.measurement import MeasuredMachine, Measurement, measure
 
-__all__ = ["Machine", "Measurement", "measure"]
+__all__ = ["MeasuredMachine", "Measurement", "measure"]

@@ -31,7 +31,7 @@ _OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MeasuredMachine:
     """What was measured."""
 
     cpu: str
@@ -46,7 +46,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    machine: Machine
+    machine: MeasuredMachine
     counts: dict[str, dict[str, float]]
     """Units of each kind in one run, by program."""
     real_ns: dict[str, float] | None
@@ -82,7 +82,7 @@ def measure(python: Path, gpus: int, rounds: int, like: HostModel, say: Callable
             real = _run(python, ["real", "--backend", backend, "--rounds", str(rounds)], ranks)[:1]
     times = (real or detached)[0]
     return Measurement(
-        Machine(
+        MeasuredMachine(
             _cpu(), os.cpu_count() or 1, platform.release(), times["python"], times["torch"],
             times["gpu"] if real else "", gpus,
         ),

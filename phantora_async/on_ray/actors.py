@@ -19,7 +19,7 @@ import traceback
 from typing import IO, Any
 
 from phantora_async.on_ray import messages
-from phantora_async.on_ray.placement import Node, NoRoom, Place, places_of
+from phantora_async.on_ray.placement import MachinePlace, Node, NoRoom, places_of
 from phantora_async.remote.wire import TOKEN_VARIABLE
 
 PLACED_S = 60.0
@@ -70,7 +70,7 @@ class _Run:
     def __init__(self, source: IO[bytes], out: IO[bytes]) -> None:
         self._source = source
         self._out = out
-        self._places: list[Place] = []
+        self._places: list[MachinePlace] = []
         self._environment: dict[str, Any] = {}
         self._ray: Any = None
         self._group: Any = None

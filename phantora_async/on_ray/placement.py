@@ -25,7 +25,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MachinePlace:
     """One machine of the run, with what it asks the cluster for."""
 
     servers: tuple[int, ...]
@@ -34,7 +34,7 @@ class Place:
     nbytes: int
 
 
-def places_of(servers: Sequence[int], nodes: Sequence[Node], machines: int | None) -> list[Place]:
+def places_of(servers: Sequence[int], nodes: Sequence[Node], machines: int | None) -> list[MachinePlace]:
     """`servers`: GPUs of each; `machines`: how many, None for as many as there is room for. No node gets two. Ranks are
     divided as the free processors are, as far as memory allows. Raises NoRoom.
     """
@@ -52,7 +52,7 @@ def places_of(servers: Sequence[int], nodes: Sequence[Node], machines: int | Non
     for node, number in zip(chosen, counts, strict=True):
         ranks = sum(servers[first : first + number])
         taken = tuple(range(first, first + number))
-        places.append(Place(taken, min(node.processors, ranks), min(node.nbytes, _nbytes(ranks))))
+        places.append(MachinePlace(taken, min(node.processors, ranks), min(node.nbytes, _nbytes(ranks))))
         first += number
     return places
 

@@ -225,18 +225,6 @@ class Hosts:
 
     # ---- streams and events ----------------------------------------------------------------------------------------
 
-    def _stream(self, host: Host, number: int) -> Stream:
-        stream = host.streams.get(number)
-        if stream is None:
-            raise ProtocolError(host.rank, f"stream {number} was never created, or is destroyed")
-        return stream
-
-    def _recording(self, host: Host, number: int) -> EventRecording:
-        recording = host.recordings.get(number)
-        if recording is None:
-            raise ProtocolError(host.rank, f"recording {number} was never made, or is dropped")
-        return recording
-
     def _stream_create(self, host: Host, record: records.StreamCreate) -> bool:
         if not record.stream or record.stream in host.streams:
             raise ProtocolError(host.rank, f"stream {record.stream} created twice")
@@ -251,7 +239,7 @@ class Hosts:
         return True
 
     def _stream_destroy(self, host: Host, record: records.StreamDestroy) -> bool:
-        stream = self._stream(host, record.stream)
+        stream = host.stream(record.stream)
         del host.streams[record.stream]
         if self._log.undo is not None:
             self._log.undo.append((host.streams.__setitem__, (record.stream, stream)))
@@ -259,7 +247,7 @@ class Hosts:
         return True
 
     def _segment(self, host: Host, record: records.Segment) -> bool:
-        stream = host.streams.get(record.stream) or self._stream(host, record.stream)
+        stream = host.streams.get(record.stream) or host.stream(record.stream)
         launches = record.launches
         if stream.launches + launches > self._queue_depth and not self._fits(host, stream, launches):
             return False
@@ -289,7 +277,7 @@ class Hosts:
         return launched_ns + work_ns if device.pace is None else device.pace.lasts(launched_ns, work_ns)
 
     def _event_record(self, host: Host, record: records.EventRecord) -> bool:
-        stream = host.streams.get(record.stream) or self._stream(host, record.stream)
+        stream = host.streams.get(record.stream) or host.stream(record.stream)
         number = record.recording
         if number in host.recordings:
             raise ProtocolError(host.rank, f"recording {number} made twice")
@@ -316,22 +304,22 @@ class Hosts:
             self._log.undo.append((host.recordings.__setitem__, (number, recording)))
 
     def _stream_wait(self, host: Host, record: records.StreamWait) -> bool:
-        stream = host.streams.get(record.stream) or self._stream(host, record.stream)
-        recording = self._recording(host, record.recording)
+        stream = host.streams.get(record.stream) or host.stream(record.stream)
+        recording = host.recording(record.recording)
         if recording.done_ns < 0:
             self._streams.submit(stream, Wait(recording))
         return True
 
     def _host_wait(self, host: Host, record: records.HostWait) -> bool:
         if record.scope == ScopeKind.EVENT:
-            recording = self._recording(host, record.recording)
+            recording = host.recording(record.recording)
             if recording.done_ns >= 0:
                 return True
             self._streams.await_recording(recording, host)
             host.cursor += 1
             return self.block(host, HostState.WAITS_EVENT, recording)
         if record.scope == ScopeKind.STREAM:
-            stream = self._stream(host, record.stream)
+            stream = host.stream(record.stream)
             if not stream.state:
                 return True
             stream.host_waits = True
@@ -349,7 +337,7 @@ class Hosts:
     # ---- NCCL ------------------------------------------------------------------------------------------------------
 
     def _nccl_launch(self, host: Host, fact: NcclKernelFact) -> bool:
-        stream = host.streams.get(fact.stream) or self._stream(host, fact.stream)
+        stream = host.streams.get(fact.stream) or host.stream(fact.stream)
         if not fact.collectives:
             return True
         if not self._fits(host, stream, 1):
@@ -381,7 +369,7 @@ class Hosts:
         return True
 
     def _elapsed(self, host: Host, record: records.Elapsed) -> bool:
-        start, end = self._recording(host, record.start_recording), self._recording(host, record.end_recording)
+        start, end = host.recording(record.start_recording), host.recording(record.end_recording)
         ready = start.done_ns >= 0 and end.done_ns >= 0
         if not ready and delay_poll(host, self._event_queue):
             return False
@@ -391,9 +379,9 @@ class Hosts:
 
     def _query(self, host: Host, record: records.Query) -> bool:
         if record.scope == ScopeKind.EVENT:
-            done = self._recording(host, record.recording).done_ns >= 0
+            done = host.recording(record.recording).done_ns >= 0
         elif record.scope == ScopeKind.STREAM:
-            done = not self._stream(host, record.stream).state
+            done = not host.stream(record.stream).state
         elif record.scope == ScopeKind.DEVICE:
             device = host.devices.get(record.stream)
             done = device is None or not device.busy_streams

@@ -26,7 +26,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the next runs give: points' fields, or exceptions. Filled by the test."""
     left: list[Any] = []
 
-    def measure(job: jobs.Job, case: jobs.Case, profile: bool) -> tuple[Point, dict[str, Any]]:
+    def measure(job: jobs.BenchJob, case: jobs.Case, profile: bool) -> tuple[Point, dict[str, Any]]:
         given = left.pop(0)
         if isinstance(given, BaseException):
             raise given
@@ -71,11 +71,11 @@ def test_a_worse_figure_than_that_of_the_last_benchmark_shows(
 
 
 def test_only_the_same_machine_and_job_are_compared(tmp_path: Path) -> None:
-    job = jobs.Job("tiny", 3, None, (), ())
+    job = jobs.BenchJob("tiny", 3, None, (), ())
     now = history.entry(job, [point(jobs.Case(2, "weak", 1))], "2.11.0", 0.0, True)
     path = tmp_path / "h.jsonl"
     path.write_text("not JSON\n[1]\n")
-    for other in ({"machine": {}}, {"job": jobs.Job("1b", 3, None, (), ()).key()}, {"schema": 0}):
+    for other in ({"machine": {}}, {"job": jobs.BenchJob("1b", 3, None, (), ()).key()}, {"schema": 0}):
         history.append(path, now | other)
     assert history.comparable(path, now) is None
     history.append(path, now | {"at": "then"})

@@ -11,7 +11,7 @@ import pytest
 import profiles
 from phantora_async import cli, host_profile, local_gpus
 from phantora_async.errors import EnvironmentUnusable
-from phantora_async.host_profile import Machine, Measurement, measurement
+from phantora_async.host_profile import MeasuredMachine, Measurement, measurement
 from phantora_async.host_profile.measurement import _steadiness
 
 KNOWN = profiles.load_host("xeon-h200")
@@ -33,7 +33,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             for name, units in counts.items()
         }
         real = {name: 2 * sum(KNOWN.cost_ns[kind] * n for kind, n in units.items()) for name, units in counts.items()}
-        machine = Machine("Xeon", 64, "6.1", "3.12.3", "2.11.0", "NVIDIA H200" if gpus else "", gpus)
+        machine = MeasuredMachine("Xeon", 64, "6.1", "3.12.3", "2.11.0", "NVIDIA H200" if gpus else "", gpus)
         return Measurement(machine, counts, real if gpus else None, work, 0.95, 1.2, {"p9": "RuntimeError: no"})
 
     monkeypatch.setattr(local_gpus, "names", lambda python: ["NVIDIA H200"] * 2)

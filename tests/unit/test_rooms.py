@@ -83,7 +83,7 @@ MAY_IMPORT = {
     "phantora_async.over_time": ["netsim", "netsim.collectives"],
     "phantora_async.folding": ["emu.contract", "profiles", "profiles.signature", "phantora_async.errors",
                                "phantora_async.wording", "phantora_async.ingest", "phantora_async.virtual_time"],
-    "phantora_async.virtual_time.entities": ["emu.contract", "phantora_async.over_time",
+    "phantora_async.virtual_time.entities": ["emu.contract", "phantora_async.errors", "phantora_async.over_time",
                                              "phantora_async.virtual_time.facts",
                                              "phantora_async.virtual_time.rollback_log",
                                              "phantora_async.faults"],
@@ -310,70 +310,6 @@ def test_nobody_changes_the_class_of_an_object() -> None:
             targets = node.targets if isinstance(node, ast.Assign) else []
             names = [target.attr for target in targets if isinstance(target, ast.Attribute)]
             assert "__class__" not in names, f"{module}:{node.lineno}"  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("package", [package for package in PACKAGES if room_of(package) == "phantora_async"])
-def test_what_is_private_to_a_package_stays_there(package: str) -> None:
-    """Names with one underscore, of objects, modules and base classes."""
-    trees = {name: ast.parse(MODULES[name].read_text()) for name in MODULES if package_of(name) == package}
-    own = {name for tree in trees.values() for name in _private_names(tree)}
-    reached = [
-        f"{module}:{node.lineno} {node.attr}"
-        for module, tree in trees.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and _is_private(node.attr) and node.attr not in own | NOT_PRIVATE
-    ]
-    reached += [
-        f"{module}:{node.lineno} {alias.name}"
-        for module, tree in trees.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if _is_private(alias.name) and alias.name not in own
-    ]
-    reached += [f"{module}: {base}" for module, tree in trees.items() for base in _overridden(module, tree)]
-    assert reached == []
-
-
-NOT_PRIVATE = frozenset(
-    (
-        "_asdict", "_fields", "_make", "_replace",  # a NamedTuple's
-        "_value_",  # an Enum's
-        "_ArgumentGroup", "_actions",  # argparse's: it has no public names for them
-    )
-)  # fmt: skip
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
-
-
-def _private_names(tree: ast.AST) -> Iterator[str]:
-    """What the module itself defines: functions, classes, variables, attributes of ``self`` and slots."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
-            yield node.attr
-
-
-def _overridden(module: str, tree: ast.AST) -> Iterator[str]:
-    """Private methods that classes define over those of a base class in another package."""
-    elsewhere: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and room_of(node.module or "") in ROOMS:
-            elsewhere |= {alias.asname or alias.name: node.module or "" for alias in node.names}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ClassDef):
-            continue
-        for base in node.bases:
-            source = MODULES.get(elsewhere.get(base.id, "")) if isinstance(base, ast.Name) else None
-            if source is not None and package_of(elsewhere[base.id]) != package_of(module):  # type: ignore[attr-defined]
-                theirs = {name for name in _private_names(ast.parse(source.read_text())) if _is_private(name)}
-                mine = {name for name in _private_names(node) if _is_private(name)}
-                yield from (f"{node.name} overrides {name}" for name in sorted(mine & theirs))
 
 
 def test_emu_runs_in_another_interpreter() -> None:

@@ -26,7 +26,7 @@ from phantora_async.wording import short
 from profiles import Gpu, ProfileError, Table, load_gpu, save_table
 
 if TYPE_CHECKING:
-    from phantora_async.gpu_profile.rank_on_gpu import Job, Traced
+    from phantora_async.gpu_profile.rank_on_gpu import ProfiledJob, Traced
     from phantora_async.gpu_profile.trace_times import Times
 
 STEPS = 3
@@ -66,7 +66,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 def run(given: argparse.Namespace) -> int:
     from phantora_async import local_gpus
-    from phantora_async.gpu_profile.rank_on_gpu import Job
+    from phantora_async.gpu_profile.rank_on_gpu import ProfiledJob
     from phantora_async.gpu_profile.saving import check_output
     from phantora_async.gpu_profile.signatures import described
 
@@ -100,7 +100,7 @@ def run(given: argparse.Namespace) -> int:
             "name the most similar one: --gpu NAME (phantora-async profiles list), or a copy that you have edited",
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    job = Job(
+    job = ProfiledJob(
         script, given.module, tuple(given.arguments), given.rank, given.world_size, per_server, given.steps, given.whole
     )  # fmt: skip
     times, traced = _measured(python, job, gpu, given.trace)
@@ -124,7 +124,7 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(python: Path, job: Job, gpu: Gpu, kept: Path | None) -> tuple[Times, Traced]:
+def _measured(python: Path, job: ProfiledJob, gpu: Gpu, kept: Path | None) -> tuple[Times, Traced]:
     """A script that steps no optimizer is run again and traced as a whole. `kept`: where the trace is to stay."""
     from phantora_async.gpu_profile.rank_on_gpu import traced
     from phantora_async.gpu_profile.trace_times import times_in

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.contract import records
 from emu.contract.records import DeviceKind
+from phantora_async.errors import ProtocolError
 from phantora_async.faults.pace import Pace
 from phantora_async.over_time import MemoryChange
 from phantora_async.virtual_time.entities.device import NO_SHARES, Device, Shares
@@ -116,6 +117,20 @@ class Host:
     def facts_done(self) -> int:
         """Counted from the run's start."""
         return self.forgotten + self.cursor
+
+    def stream(self, number: int) -> Stream:
+        """Raises ProtocolError."""
+        stream = self.streams.get(number)
+        if stream is None:
+            raise ProtocolError(self.rank, f"stream {number} was never created, or is destroyed")
+        return stream
+
+    def recording(self, number: int) -> EventRecording:
+        """Raises ProtocolError."""
+        recording = self.recordings.get(number)
+        if recording is None:
+            raise ProtocolError(self.rank, f"recording {number} was never made, or is dropped")
+        return recording
 
     def ordered_streams(self) -> list[Stream]:
         """As they were created."""

@@ -13,7 +13,7 @@ import pytest
 
 import profiles
 from phantora_async import cli
-from phantora_async.gpu_profile.rank_on_gpu import Job, _environment
+from phantora_async.gpu_profile.rank_on_gpu import ProfiledJob, _environment
 from phantora_async.gpu_profile.trace_times import STAND_IN, times_in
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
@@ -128,7 +128,7 @@ def test_what_the_rank_is_told(gpu_python: Path, tmp_path: Path) -> None:
 
 
 def test_one_gpu_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Job("train.py", False, (), 0, 1, 1, 3, False)
+    job = ProfiledJob("train.py", False, (), 0, 1, 1, 3, False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert _environment(job, "/x")["CUDA_VISIBLE_DEVICES"] == "0"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")

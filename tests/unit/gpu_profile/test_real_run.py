@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 from emu.contract.installed import EMU, program
 from emu.real_run.tracing import Tracing
-from phantora_async.gpu_profile.rank_on_gpu import Job, _environment
+from phantora_async.gpu_profile.rank_on_gpu import ProfiledJob, _environment
 
 pytestmark = pytest.mark.torch
 WORLD = Path(__file__).parent / "scripts" / "world.py"
@@ -33,7 +33,9 @@ sys.exit(int(sys.argv[2]))
 
 
 def run(folder: Path, script: Path, *arguments: str, rank: int = 0, **options: Any) -> tuple[int, str, str]:
-    job = Job(str(script), False, arguments, rank, 4, 4, options.pop("steps", 3), options.pop("to_the_end", False))
+    job = ProfiledJob(
+        str(script), False, arguments, rank, 4, 4, options.pop("steps", 3), options.pop("to_the_end", False)
+    )
     task = folder / "task.json"
     fields = {name: getattr(job, name) for name in job.__slots__}
     task.write_text(json.dumps(fields | {"warm": 3, "folder": str(folder)} | options))

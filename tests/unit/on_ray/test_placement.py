@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phantora_async.on_ray.placement import MACHINE_NBYTES, RANK_NBYTES, Node, NoRoom, Place, places_of
+from phantora_async.on_ray.placement import MACHINE_NBYTES, RANK_NBYTES, MachinePlace, Node, NoRoom, places_of
 
 MUCH = 1 << 40
 
@@ -14,7 +14,7 @@ def node(processors: int, ranks: int | None = None) -> Node:
     return Node("n", processors, MUCH if ranks is None else MACHINE_NBYTES + ranks * RANK_NBYTES)
 
 
-def servers_on(places: list[Place]) -> list[tuple[int, ...]]:
+def servers_on(places: list[MachinePlace]) -> list[tuple[int, ...]]:
     return [place.servers for place in places]
 
 
@@ -30,7 +30,7 @@ def test_no_node_gets_more_ranks_than_its_memory_holds() -> None:
 
 
 def test_a_machine_asks_for_no_more_processors_than_it_has_ranks() -> None:
-    assert places_of([2], [node(16)], None) == [Place((0,), 2, MACHINE_NBYTES + 2 * RANK_NBYTES)]
+    assert places_of([2], [node(16)], None) == [MachinePlace((0,), 2, MACHINE_NBYTES + 2 * RANK_NBYTES)]
 
 
 def test_the_freest_nodes_are_taken() -> None:

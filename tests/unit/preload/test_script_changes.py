@@ -9,7 +9,7 @@ import pytest
 from emu.preload import script_changes
 
 
-def changes(tmp_path: Path, text: str) -> script_changes.Changes:
+def changes(tmp_path: Path, text: str) -> script_changes.ScriptChanges:
     script = tmp_path / "train.py"
     script.write_text(text)
     return script_changes.of([str(script)])
