@@ -15,6 +15,7 @@ from phantora_async.options import PathText
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.differences import MAY_CHANGE, attributes, grid_share
 from phantora_async.replaying.machine import Changes, slow_gpus, spec_of
+from phantora_async.replaying.repetition import repetition_of
 from phantora_async.replaying.replay import Replayed
 from phantora_async.replaying.replay import replay as execute
 from phantora_async.report import to_json
@@ -55,10 +56,11 @@ def written(
         raise UsageError(f"allow: expected some of {', '.join(MAY_CHANGE)}, found {sorted(unknown)[0]!r}")
     recording = load(folder)
     slow = slow_gpus(changes, recording.world_size)
+    repetition = None if changes.steps is None else repetition_of(recording, changes.steps)
     claimed = run_dir_of(run_dir, "replay", recording.world_size)
     spec = spec_of(recording, changes, claimed.path)
     path = report_of(report, claimed.path)
-    replayed = execute(recording, spec, frozenset(allow), slow)
+    replayed = execute(recording, spec, frozenset(allow), slow, repetition)
     replayed.report["run"] = recording.run
     try:
         path.write_bytes(to_json(replayed.report))
@@ -79,6 +81,7 @@ def replay(
     slow: Sequence[str] = (),
     fault: Sequence[str] = (),
     faults: PathText | None = None,
+    steps: int | None = None,
     allow: Sequence[str] = (),
     run_dir: PathText | None = None,
     report: PathText | None = None,
@@ -92,7 +95,7 @@ def replay(
     changes = Changes(
         **{name: None if value is None else os.fspath(value) for name, value in texts.items()},
         host=host, kernel_times=tuple(kernel_times), nccl=tuple(nccl), network=tuple(network), slow=tuple(slow),
-        fault=tuple(fault),
+        fault=tuple(fault), steps=steps,
     )  # fmt: skip
     places = [None if path is None else os.fspath(path) for path in (run_dir, report)]
     done = written(Path(recording), changes, tuple(allow), *places)

@@ -49,6 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fault", action="append", default=[], metavar="TEXT",
         help="what goes wrong, as in run, in place of what went wrong in the run; none: nothing; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--steps", type=int, metavar="N",
+        help="execute so many steps: those that were not recorded are copies of the last one that did the same as the "
+        "one before it",
+    )  # fmt: skip
     parser.add_argument("--faults", metavar="FILE", help="more of them, from a TOML file, as in run")
     parser.add_argument(
         "--allow", action="append", default=[], choices=("queries", "memory"),
@@ -117,4 +122,6 @@ def _changes(given: argparse.Namespace) -> Changes:
 
     lists = (given.kernel_times, given.nccl, given.set_network, given.slow_gpu, given.fault)
     kernel_times, nccl, network, slow, fault = map(tuple, lists)
-    return Changes(given.cluster, given.gpu, given.host, kernel_times, nccl, network, slow, fault, given.faults)
+    return Changes(
+        given.cluster, given.gpu, given.host, kernel_times, nccl, network, slow, fault, given.faults, given.steps
+    )

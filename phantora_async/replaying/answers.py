@@ -51,8 +51,8 @@ def compare(recording: Recording, given: Sequence[RecordedAnswers], allowed: All
         for question, found in _differences(recording, then, now).items():
             inside = np.zeros(len(found.other), bool)
             if found.other.any():
-                asked_inside = _asked_inside(recording, rank, question)[: len(inside)]
-                inside[: len(asked_inside)] = asked_inside
+                by_torch = asked_inside(recording, rank, question)[: len(inside)]
+                inside[: len(by_torch)] = by_torch
             before = totals[question]
             totals[question] = Compared(
                 before.answers + len(found.other),
@@ -82,7 +82,8 @@ def _differences(recording: Recording, then: RecordedAnswers, now: RecordedAnswe
     }
 
 
-def _asked_inside(recording: Recording, rank: int, question: int) -> Flags:
+def asked_inside(recording: Recording, rank: int, question: int) -> Flags:
+    """Of each question in order: has an operator of PyTorch asked it?"""
     history = recording.history(rank)
     found: Flags = history["inside"][history["kind"] == question] != 0
     return found

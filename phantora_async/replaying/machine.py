@@ -41,6 +41,8 @@ class Changes:
     """What goes wrong, in place of what went wrong in the run; `none`: nothing."""
     faults: str | None = None
     """A file of more."""
+    steps: int | None = None
+    """More than were recorded: the others are played from the record."""
 
 
 def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
@@ -63,6 +65,8 @@ def spec_of(recording: Recording, changes: Changes, run_dir: Path) -> RunSpec:
         spec = dataclasses.replace(spec, cluster=dataclasses.replace(spec.cluster, network=network))
     if changes.cluster is not None or changes.nccl or changes.network:
         spec = dataclasses.replace(spec, nccl=_nccl(recording, changes, spec))
+    if setup.steps and changes.steps is not None:
+        spec = dataclasses.replace(spec, steps=changes.steps)
     return dataclasses.replace(spec, faults=_faults(recording, changes, spec))
 
 

@@ -21,11 +21,12 @@ from phantora_async.recording import Recording
 from phantora_async.recording.given_answers import GivenAnswers, RecordedAnswers
 from phantora_async.recording.recording import Stream
 from phantora_async.replaying.answers import Compared, compare
-from phantora_async.replaying.differences import Allowed, check_memory
+from phantora_async.replaying.differences import QUERIES, Allowed, check_memory
 from phantora_async.replaying.execution import execute
 from phantora_async.replaying.facts import FactMaker
 from phantora_async.replaying.pricing import Machine, Pricing
 from phantora_async.replaying.programs import aborts
+from phantora_async.replaying.repetition import Repetition
 from phantora_async.report import Document, Usage
 from phantora_async.report.steps import step_document
 from phantora_async.run_spec import RunSpec
@@ -45,17 +46,22 @@ class Replayed:
 
 
 def replay(
-    recording: Recording, spec: RunSpec, allowed: Allowed = frozenset(), slow: Mapping[int, float] = NOBODY
+    recording: Recording,
+    spec: RunSpec,
+    allowed: Allowed = frozenset(),
+    slow: Mapping[int, float] = NOBODY,
+    repetition: Repetition | None = None,
 ) -> Replayed:
-    """`spec`: the machine; `slow`: the share of its speed that a rank's GPU reaches. Raises Damaged, and PathChanged
-    where the program would have been answered otherwise, unless that is `allowed`.
+    """`spec`: the machine; `slow`: the share of its speed that a rank's GPU reaches; `repetition`: steps that are
+    played. Raises Damaged, and PathChanged where the program would have been answered otherwise, unless that is
+    `allowed`.
     """
     usage = Usage()
     with uncollected():
         check_memory(recording, spec, allowed)
         pricing = pricing_for(recording, spec, slow)
-        executed = execute_on(recording, spec, pricing, allowed)
-    fact_builder = _known(recording, spec, pricing)
+        executed = execute_on(recording, spec, pricing, allowed, repetition)
+    fact_builder = _known(recording, spec, pricing, repetition)
     report = whole_report(
         spec, executed.timeline, fact_builder, executed.network, usage, stopped=executed.stopped
     )  # fmt: skip
@@ -64,16 +70,21 @@ def replay(
         report["simulated"]["kernel_times"] = recording.report["kernel_times"]
     report["simulated"]["logged"] = recording.report["logged"] if same_times else []
     if list(map(str, spec.faults)) != list(recording.setup.faults):
-        report["simulated"] |= _without_faults(recording, spec, pricing, allowed)
+        report["simulated"] |= _without_faults(recording, spec, pricing, allowed, repetition)
+    if repetition is not None:
+        played = {"step": repetition.step, "count": repetition.count, "inexact_ranks": list(repetition.asked_otherwise)}
+        report["simulated"]["played_steps"] = played
     return Replayed(report, executed.compared)
 
 
-def _without_faults(recording: Recording, spec: RunSpec, pricing: Pricing | None, allowed: Allowed) -> Document:
+def _without_faults(
+    recording: Recording, spec: RunSpec, pricing: Pricing | None, allowed: Allowed, repetition: Repetition | None
+) -> Document:
     """What a step takes then; nothing if there are none, or if the program would have gone another way."""
     if not spec.faults:
         return {}
     with uncollected(), contextlib.suppress(PathChanged):
-        executed = execute_on(recording, replace(spec, faults=()), pricing, allowed)
+        executed = execute_on(recording, replace(spec, faults=()), pricing, allowed, repetition)
         return {"without_faults": {"median_ns": step_document(executed.timeline.snapshot([0]))["median_ns"]}}
     return {}
 
@@ -98,25 +109,48 @@ class Executed(NamedTuple):
     """Which option has ended the run before its script, if one has."""
 
 
-def execute_on(recording: Recording, spec: RunSpec, pricing: Pricing | None, allowed: Allowed) -> Executed:
+def execute_on(
+    recording: Recording,
+    spec: RunSpec,
+    pricing: Pricing | None,
+    allowed: Allowed,
+    repetition: Repetition | None = None,
+) -> Executed:
     """`pricing`: None if nothing is priced anew. Raises Damaged and PathChanged."""
     ranks = range(spec.world_size)
     streams = [pricing.priced(rank).stream if pricing is not None else recording.stream(rank) for rank in ranks]
     try:
-        return _execute_on(recording, spec, streams, allowed)
+        return _execute_on(recording, spec, streams, allowed, repetition)
     except netsim.NetsimError as error:
         raise recording.damaged(str(error)) from None
 
 
-def _execute_on(recording: Recording, spec: RunSpec, streams: Sequence[Stream], allowed: Allowed) -> Executed:
+def _execute_on(
+    recording: Recording,
+    spec: RunSpec,
+    streams: Sequence[Stream],
+    allowed: Allowed,
+    repetition: Repetition | None,
+) -> Executed:
+    longer = recording
+    if repetition is not None:
+        longer = repetition.moved(recording)
+        made: dict[int, Stream] = {}
+        for rank, stream in enumerate(streams):
+            if id(stream) not in made:
+                made[id(stream)] = repetition.stream(rank, stream)
+        streams = [made[id(stream)] for stream in streams]
     network = network_of(spec, spec.cluster)
     paces = paces_of(spec.faults, spec.servers)
     timeline = Timeline(spec.world_size, network, spec.host.queue_depth, paces=paces)
     early_end = EarlyEnd(spec, timeline)
     if aborts(streams):
-        stop, answers = _execute(recording, streams, timeline)
+        stop, answers = _execute(longer, streams, timeline)
     else:
-        stop, answers = execute(recording, streams, timeline, network, spec.host.queue_depth, paces)
+        stop, answers = execute(longer, streams, timeline, network, spec.host.queue_depth, paces)
+    if repetition is not None:
+        allow = QUERIES in allowed
+        answers = [repetition.recorded(recording, rank, given, allow) for rank, given in enumerate(answers)]
     compared = compare(recording, answers, allowed)
     stopped = early_end.document() if early_end.reached(stop) or early_end.explains() else None
     if stopped is None and not timeline.all_finished():
@@ -137,7 +171,7 @@ def pricing_for(recording: Recording, spec: RunSpec, slow: Mapping[int, float] =
     return Pricing(recording, Machine(spec.gpu, spec.host, spec.host_mode, costs, slow))
 
 
-def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None) -> FactBuilder:
+def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None, repetition: Repetition | None) -> FactBuilder:
     """What the report needs beside virtual time."""
     costs = recording.costs if pricing is None else pricing.machine.costs
     known = Costs(CostModel(spec.gpu), None)
@@ -146,11 +180,15 @@ def _known(recording: Recording, spec: RunSpec, pricing: Pricing | None) -> Fact
     fact_builder = FactBuilder(spec.world_size, known)
     for rank in range(spec.world_size):
         slowed = iter(pricing.priced(rank).slowed_ns) if pricing is not None else iter(())
-        for record in recording.side(rank):
+        side = [
+            _with_slowed(record, slowed_ns)
+            if record.kind == records.LAUNCH_COUNTS and (slowed_ns := next(slowed, None)) is not None
+            else record
+            for record in recording.side(rank)
+        ]
+        for record in side if repetition is None else repetition.side(rank, side):
             if record.kind == records.HELLO and fact_builder.rank_info[rank].hello is not None:
                 fact_builder.process_joins(rank)
-            if record.kind == records.LAUNCH_COUNTS and (slowed_ns := next(slowed, None)) is not None:
-                record = _with_slowed(record, slowed_ns)
             try:
                 fact_builder.take(rank, [record])
             except InternalError as error:

@@ -145,6 +145,7 @@ _SIMULATED = Fields(
         "restarts": Each(_RESTART),
         "faults": Each(Fields({"text": TEXT, "at_ns": WHOLE, "reached": FLAG})),
         "without_faults": Fields({"median_ns": WHOLE}),
+        "played_steps": Fields({"step": WHOLE, "count": WHOLE, "inexact_ranks": Each(WHOLE)}),
         "memory": _MEMORY,
         "energy": Maybe(
             Fields(

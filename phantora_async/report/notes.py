@@ -193,7 +193,7 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
     """What changes the meaning of figures: faults, values that were not computed, refused calls, warnings."""
     sources = simulated["cost_sources"]
     since = window(simulated, sources.get("window", "run"))
-    notes = _faults(simulated)
+    notes = _played(simulated) + _faults(simulated)
     for restart in simulated.get("restarts", []):
         end = f"rank {restart['rank']} ended with exit code {restart['exit_code']}"
         notes.append(f"restart: {end}; its launcher started the ranks again at {seconds(restart['at_ns'])}")
@@ -218,6 +218,25 @@ def _remarks(simulated: Mapping[str, Any]) -> list[str]:
     if more > 0:
         notes.append(f"{more} more warnings in the ranks' logs; the JSON report has up to {MOST_WARNINGS}")
     return notes
+
+
+def _played(simulated: Mapping[str, Any]) -> list[str]:
+    """Steps of a replay that no script has done."""
+    played = simulated.get("played_steps")
+    if played is None:
+        return []
+    step, last = played["step"], played["step"] + played["count"]
+    which = f"steps {step + 1} to {last} were" if played["count"] > 1 else f"step {last} was"
+    text = (
+        f"{which} not run: each is step {step} once more, in virtual time alone; what the script does only in some "
+        "steps (logging, checkpoints, evaluation) is not in them"
+    )
+    if played["inexact_ranks"]:
+        text += (
+            f"; PyTorch of {named(played['inexact_ranks'])} asked otherwise in step {step - 1} whether work is "
+            "complete, to let go of memory: a run would differ a little"
+        )
+    return [text]
 
 
 def _faults(simulated: Mapping[str, Any]) -> list[str]:
