@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .test_rooms import MODULES, PACKAGES, ROOMS, ROOT, package_of, room_of
+from .test_rooms import MODULES, PACKAGES, ROOMS, ROOT, package_of, room_of, tree_of
 
 MAX_LINES = 400
 """Of a module. Lists with an entry in each line may be longer."""
@@ -31,8 +31,8 @@ def test_a_module_is_small() -> None:
 
 def test_a_class_s_name_has_few_meanings() -> None:
     where: dict[str, list[str]] = {}
-    for module, path in MODULES.items():
-        for node in ast.parse(path.read_text()).body:
+    for module in MODULES:
+        for node in tree_of(module).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where.setdefault(node.name, []).append(module)
     assert {name: modules for name, modules in where.items() if len(modules) > MAX_MEANINGS} == {}
@@ -43,16 +43,16 @@ def test_words_that_many_parts_use_mean_one_thing_each(word: str) -> None:
     """As the name of a class. What is another thing says of what it is: LaunchWork, MemoryPeaks."""
     found = [
         f"{module}.{word}"
-        for module, path in MODULES.items()
-        if any(isinstance(node, ast.ClassDef) and node.name == word for node in ast.walk(ast.parse(path.read_text())))
+        for module in MODULES
+        if any(isinstance(node, ast.ClassDef) and node.name == word for node in ast.walk(tree_of(module)))
     ]
     assert len(found) <= 1, found
 
 
 def test_a_docstring_says_what_a_thing_is() -> None:
     """Not that it is "the same" as something that the reader has not in view."""
-    for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+    for module in MODULES:
+        for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 assert not (ast.get_docstring(node) or "").startswith("The same"), module
 
@@ -60,7 +60,7 @@ def test_a_docstring_says_what_a_thing_is() -> None:
 @pytest.mark.parametrize("package", [package for package in PACKAGES if room_of(package) == "phantora_async"])
 def test_what_is_private_to_a_package_stays_there(package: str) -> None:
     """Names with one underscore, of objects, modules and base classes."""
-    trees = {name: ast.parse(MODULES[name].read_text()) for name in MODULES if package_of(name) == package}
+    trees = {name: tree_of(name) for name in MODULES if package_of(name) == package}
     own = {name for tree in trees.values() for name in _private_names(tree)}
     reached = [
         f"{module}:{node.lineno} {node.attr}"
@@ -114,8 +114,8 @@ def _overridden(module: str, tree: ast.AST) -> Iterator[str]:
         if not isinstance(node, ast.ClassDef):
             continue
         for base in node.bases:
-            source = MODULES.get(elsewhere.get(base.id, "")) if isinstance(base, ast.Name) else None
-            if source is not None and package_of(elsewhere[base.id]) != package_of(module):  # type: ignore[attr-defined]
-                theirs = {name for name in _private_names(ast.parse(source.read_text())) if _is_private(name)}
+            source = elsewhere.get(base.id, "") if isinstance(base, ast.Name) else ""
+            if source in MODULES and package_of(source) != package_of(module):
+                theirs = {name for name in _private_names(tree_of(source)) if _is_private(name)}
                 mine = {name for name in _private_names(node) if _is_private(name)}
                 yield from (f"{node.name} overrides {name}" for name in sorted(mine & theirs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import sys
 from collections.abc import Iterator
@@ -250,13 +251,18 @@ FOLDERS = sorted(
 )
 
 
+@functools.cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text())
+
+
 def package_of(module: str) -> str:
     return module if module in PACKAGES else module.rpartition(".")[0]
 
 
 def imports(module: str) -> Iterator[str]:
     """Full names of what a module imports, wherever in its text: a module where it is one, else where the name is."""
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -305,8 +311,8 @@ def test_the_product_never_imports_torch() -> None:
 
 
 def test_nobody_changes_the_class_of_an_object() -> None:
-    for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+    for module in MODULES:
+        for node in ast.walk(tree_of(module)):
             targets = node.targets if isinstance(node, ast.Assign) else []
             names = [target.attr for target in targets if isinstance(target, ast.Attribute)]
             assert "__class__" not in names, f"{module}:{node.lineno}"  # type: ignore[attr-defined]
@@ -332,7 +338,7 @@ def test_a_format_has_one_reader() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_says_what_it_is_for(package: str) -> None:
-    docstring = ast.get_docstring(ast.parse(MODULES[package].read_text())) or ""
+    docstring = ast.get_docstring(tree_of(package)) or ""
     words = " ".join(docstring.split())
     assert [part for part in DOCSTRING_PARTS if part not in words] == [], docstring
 
