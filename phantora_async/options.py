@@ -121,7 +121,7 @@ class RunOptions:
     replicas: str | None = _option(
         None, JOB, "--replicas", choices=REPLICAS,
         help="with --fold: simulate ranks to which the same happens once (shared), or each; default: shared, and each "
-        "with --trace, --reasons or faults of links",
+        "with --trace, --reasons, --record or faults of links",
     )  # fmt: skip
     module: bool = _option(
         False, JOB, "-m", "--module", kind=Kind.SWITCH,

@@ -30,7 +30,6 @@ def folding_of(given: RunOptions, world_size: int) -> tuple[Folding | None, tupl
         return None, ()
     excluded = (
         ("--launcher", given.launcher),
-        ("--record", given.record is not None),
         ("--clock optimistic", given.clock == "optimistic"),
     )
     for option, is_given in excluded:
@@ -90,6 +89,7 @@ def share_timelines(given: RunOptions, folding: Folding | None, faults: Sequence
     needing_each = (
         ("--trace", given.trace is not None),
         ("--reasons", given.reasons),
+        ("--record", given.record is not None),
         ("faults of links", any(isinstance(fault, SlowLink | FlappingLink) for fault in faults)),
     )
     needs = [name for name, is_given in needing_each if is_given]

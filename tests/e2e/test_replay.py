@@ -15,10 +15,10 @@ from .conftest import Finished, Run
 pytestmark = pytest.mark.torch
 
 
-def replay(recorded: Finished, folder: Path, *options: str) -> dict[str, Any]:
+def replay(recorded: Finished | Path, folder: Path, *options: str) -> dict[str, Any]:
     """The part `simulated` of its report."""
     report = folder / "replay.json"
-    recording = recorded.run_dir.with_name("recorded")
+    recording = recorded if isinstance(recorded, Path) else recorded.run_dir.with_name("recorded")
     command = [sys.executable, "-m", "phantora_async", "replay", str(recording), "--report", str(report)]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -39,6 +39,17 @@ def test_the_same_machine(shared_run: Run, tmp_path: Path, script: str, args: tu
     ran = shared_run(script, *args, n=n)
     assert ran.exit_code == 0, ran.output
     assert replay(ran, tmp_path) == ran.simulated
+
+
+def test_a_folded_run_is_recorded_as_that_with_all_processes(run: Run, shared_run: Run, tmp_path: Path) -> None:
+    """Mirrored ranks have histories, too: they can be priced for another machine, and one of them alone be slow."""
+    whole, recording = shared_run("ddp_amp.py", n=4), tmp_path / "folded"
+    options = ("--fold", "dp=4", "--fold-apart", "none", "--record", str(recording))
+    folded = run("ddp_amp.py", n=4, options=options)
+    assert folded.exit_code == 0, folded.output
+    assert replay(recording, tmp_path) == whole.simulated
+    for machine in (("--host", "none", "--gpu", "h100"), ("--slow-gpu", "3=0.5")):
+        assert replay(recording, tmp_path, *machine) == replay(whole, tmp_path, *machine)
 
 
 def test_another_host_and_network(run: Run, shared_run: Run, tmp_path: Path) -> None:
