@@ -7,9 +7,11 @@ import dataclasses
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from phantora_async.errors import UsageError
+from phantora_async.spending import asked
+from phantora_async.spending.text import lines
 
 if TYPE_CHECKING:
     from phantora_async.goodput.inputs import TrainingJob
@@ -55,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs", type=int, default=300, metavar="N", help="horizons to simulate (default: %(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the simulation (default: %(default)s)")
+    asked.add_arguments(parser, goodput=False)
     parser.add_argument("--json", action="store_true", help="print JSON in place of text")
 
 
@@ -95,8 +98,26 @@ def run(given: argparse.Namespace) -> int:
     told = document(
         Question(job, rates, Costs(stall_s, behind_s, restart_s), interval_s, horizon_s, given.runs, given.seed)
     )
-    print(json.dumps(told, indent=1) if given.json else text(told))
+    spent = _spent(given, told["goodput"]) if asked.is_asked(given) else None
+    if given.json:
+        print(json.dumps(told if spent is None else told | {"spent": spent}, indent=1))
+    else:
+        print("\n".join([text(told), *([] if spent is None else ["", *lines(spent)])]))
     return 0
+
+
+def _spent(given: argparse.Namespace, goodput: float) -> dict[str, Any]:
+    """Money and energy of the whole job, with the time that is lost."""
+    if given.tokens is None and given.train_steps is None:
+        raise UsageError("--prices and --tokens-per-step are for a whole job", "say --tokens or --train-steps, too")
+    if given.report is None or given.gpus is not None or given.nodes is not None:
+        raise UsageError(
+            "money and energy are those of a report, on as many GPUs as it has",
+            "name a report, without --gpus and --nodes",
+        )
+    from phantora_async.api.results import load
+
+    return asked.answered(given, load(given.report).report, goodput)
 
 
 def _job(given: argparse.Namespace) -> TrainingJob:

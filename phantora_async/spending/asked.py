@@ -16,7 +16,8 @@ SCALES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 MOST_STEPS = 10**12
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, goodput: bool = True) -> None:
+    """`goodput`: it may be stated; else the command says itself what it is."""
     parser.add_argument(
         "--prices", metavar="NAME|FILE",
         help="what an hour of a GPU costs (default: listed, of public pages; phantora-async profiles show listed)",
@@ -28,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens-per-step", metavar="N", help="of all GPUs together (default: what the script has logged)"
     )
+    if not goodput:
+        return
     parser.add_argument(
         "--goodput", metavar="SHARE",
         help="share of its time that the job keeps when parts fail, 0.93 or 93%%: see `phantora-async goodput`",
@@ -35,17 +38,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def is_asked(given: argparse.Namespace) -> bool:
-    return any(
-        getattr(given, name) is not None for name in ("prices", "tokens", "train_steps", "tokens_per_step", "goodput")
-    )
+    names = ("prices", "tokens", "train_steps", "tokens_per_step", "goodput")
+    return any(getattr(given, name, None) is not None for name in names)
 
 
-def answered(given: argparse.Namespace, report: Mapping[str, Any]) -> Document:
-    """Raises UsageError."""
+def answered(given: argparse.Namespace, report: Mapping[str, Any], goodput: float | None = None) -> Document:
+    """`goodput`: in place of the option. Raises UsageError."""
+    if goodput is None:
+        goodput = 1.0 if given.goodput is None else share_of("--goodput", given.goodput)
     asked = Question(
         None if given.tokens is None else count_of("--tokens", given.tokens),
         given.train_steps,
-        1.0 if given.goodput is None else share_of("--goodput", given.goodput),
+        goodput,
     )
     if asked.tokens is not None and asked.train_steps is not None:
         raise UsageError("--tokens and --train-steps exclude each other", "leave out one of the two")

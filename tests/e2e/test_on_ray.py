@@ -66,6 +66,29 @@ def test_four_nodes_give_the_result_of_one_machine(cluster: Any, tmp_path: Path,
     assert json.dumps(several.simulated, sort_keys=True) == json.dumps(one.simulated, sort_keys=True)
 
 
+def test_trials_of_a_sweep_are_tasks(cluster: Any, tmp_path: Path) -> None:
+    """Two runs and a replay; what does not fit says so, though its task ran elsewhere."""
+    study = tmp_path / "study.toml"
+    study.write_text(f"""
+        [run]
+        script = "{SCRIPTS / "sized.py"}"
+        python = "{RANKS_PYTHON}"
+        cluster = "dgx-h100"
+        [grid]
+        "--fill-gib" = [0, 90]
+        set_network = ["", "server.gpu_gbps=100"]
+    """)
+    done = subprocess.run(
+        [sys.executable, "-m", "phantora_async", "sweep", str(study), "--on", "ray", "--json"],
+        capture_output=True, text=True, check=False, env=os.environ | {"RAY_ADDRESS": cluster.address},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = {one["trial"]: (one["how"], one["state"]) for one in json.loads(done.stdout)["trials"]}
+    assert told["fill-gib=0"] == ("run", "done")
+    assert told["fill-gib=0 server.gpu_gbps=100"] == ("replay", "done")
+    assert told["fill-gib=90"] == ("run", "out of memory")
+
+
 def test_a_node_that_dies_ends_the_run(cluster: Any, tmp_path: Path) -> None:
     """The last test of this file: the cluster has one node less then."""
     ready = tmp_path / "ready"

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from phantora_async.errors import EnvironmentUnusable, NotWritten, UsageError
 from phantora_async.study.outcome.front import Entry, Outcome
-from phantora_async.study.outcome.text import WHOLE, rows
+from phantora_async.study.outcome.text import OF, rows
+from phantora_async.study.trials.goal import ENERGY, MEMORY, TIME
 from phantora_async.wording import short
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".json", ".parquet")
 PICTURES = (".png", ".svg", ".pdf")
+GIB = 2**30
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -111,7 +113,7 @@ def picture(found: Outcome) -> Figure:
     across, up = found.objectives[:2]
 
     def points(entries: Sequence[Entry]) -> tuple[list[float], list[float]]:
-        return [found.value(one, across) or 0.0 for one in entries], [found.value(one, up) or 0.0 for one in entries]
+        return [_drawn(found, one, across) for one in entries], [_drawn(found, one, up) for one in entries]
 
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
     axes.scatter(*points(found.fit), color="tab:gray", s=18, label="trials")
@@ -126,11 +128,14 @@ def picture(found: Outcome) -> Figure:
     return figure  # type: ignore[no-any-return]
 
 
+def _drawn(found: Outcome, entry: Entry, objective: str) -> float:
+    return (found.value(entry, objective) or 0.0) / (GIB if objective == MEMORY else 1)
+
+
 def _label(objective: str, found: Outcome) -> str:
-    units = {"time": "s", "memory": "bytes", "money": "money", "energy": "kWh"}
-    of = WHOLE[found.of] if objective in ("time", "money", "energy") else ""
-    unit = units.get(objective, "")
-    return f"{objective} {of}{f' [{unit}]' if unit else ''}"
+    units = {TIME: "s", MEMORY: "GiB", ENERGY: "kWh"}
+    unit = f"[{units[objective]}]" if objective in units else ""
+    return " ".join(filter(None, [objective, OF[found.of][objective], unit]))
 
 
 def picture_bytes(found: Outcome, kind: str) -> bytes:

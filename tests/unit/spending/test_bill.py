@@ -147,3 +147,35 @@ def test_questions_that_are_wrong(
 ) -> None:
     assert cli.run(["report", str(run_report), *asked]) == ExitCode.USAGE
     assert fault in capsys.readouterr().err
+
+
+# ---- what `goodput` prints -------------------------------------------------------------------------------------------
+
+FAILING = ["--checkpoint-stall", "60s", "--restart", "5m", "--runs", "20"]
+
+
+def test_goodput_tells_money_with_the_time_that_is_lost(run_report: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    step_s = json.loads(run_report.read_text())["simulated"]["step"]["median_ns"] / 1e9
+    asked = ["goodput", str(run_report), "--train-steps", "1000000", *FAILING]
+    assert cli.run([*asked, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["spent"]["job"]["goodput"] == told["goodput"] < 1
+    assert told["spent"]["job"]["hours"] == pytest.approx(step_s * 1e6 / 3600 / told["goodput"])
+    assert cli.run(asked) == 0
+    shown = capsys.readouterr().out
+    assert "the job: 1,000,000 steps" in shown
+    assert "at a goodput of 99." in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        (["--gpus", "32", "--train-steps", "9"], "on as many GPUs as it has"),
+        (["--prices", "listed"], "are for a whole job"),
+    ],
+)
+def test_money_that_goodput_cannot_tell(
+    run_report: Path, capsys: pytest.CaptureFixture[str], more: list[str], fault: str
+) -> None:
+    assert cli.run(["goodput", str(run_report), *more, *FAILING]) == ExitCode.USAGE
+    assert fault in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from phantora_async.options import RunOptions
 from phantora_async.study import machines
 from phantora_async.study.sweeping import sweep
 from phantora_async.study.trials.store import FILE
+from phantora_async.study.trials.study_file import read
 
 from .conftest import Runs
 
@@ -60,6 +63,30 @@ def test_a_setting_changes_what_a_replay_gives(runs: Runs) -> None:
     assert fast.job is not None
     assert slow.job.step_s > 2 * fast.job.step_s
     assert [options.record is not None for options in runs.asked] == [True], "one run that no trial asked for as it is"
+
+
+async def test_in_a_running_event_loop(runs: Runs) -> None:
+    """As in a notebook: called as it is, or in a thread, which lets the loop go on."""
+    study = grid(nccl=["", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"])
+    at_once = sweep(study, folder="one", jobs=2)
+    in_thread = await asyncio.to_thread(sweep, study, folder="other", jobs=2)
+    assert (
+        hows(in_thread)
+        == hows(at_once)
+        == [("as it is", "run"), *((name, "replay") for name in study["grid"]["nccl"][1:])]
+    )
+
+
+@pytest.mark.parametrize(("cores", "memory_gib", "count"), [(2, 100, 1), (16, 100, 4), (16, 4, 2), (16, 1, 1)])
+def test_as_many_at_a_time_as_cores_and_memory_allow(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, cores: int, memory_gib: int, count: int
+) -> None:
+    """Five runs of four ranks: a core for each rank, and 800 MiB besides 128 MiB for each."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(machines.psutil, "virtual_memory", lambda: SimpleNamespace(available=memory_gib << 30))
+    trials = read({"run": RUN | {"world_size": 4}, "grid": {"--n": [1, 2, 3, 4, 5]}}).trials
+    assert machines.Here("auto").runs_at_a_time(trials, []) == count
+    assert machines.Here(3).runs_at_a_time(trials, []) == 3
 
 
 def test_a_trial_alone_is_not_recorded(runs: Runs) -> None:
