@@ -44,10 +44,6 @@ def flat(values: Iterable[Any]) -> list[Any]:
     return [one for value in values for one in (flat(value) if isinstance(value, (list, tuple)) else [value])]
 
 
-class DeviceAssert(RuntimeError):
-    """A kernel would have stopped the program by an assertion."""
-
-
 class ComputedOp:
     """Calls the CUDA kernel of one operation, and computes it on host views."""
 
@@ -215,7 +211,7 @@ class ComputedOp:
             state = control.state(reads)
             try:
                 self._write(views, self._compute(cpu_args, cpu_kwargs, state), state)
-            except DeviceAssert:
+            except op_rules.device_assert():
                 self._write(views, None, state)
 
         places = [view[1] for view in views if view is not None]
@@ -243,7 +239,7 @@ class ComputedOp:
         return views
 
     def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any], state: int) -> list[Any] | None:
-        """What the operation writes and returns; None if it cannot be computed here. Raises DeviceAssert."""
+        """What the operation writes and returns; None if it cannot be computed here. Raises `device_assert`."""
 
         def values() -> list[Any] | None:
             try:
@@ -283,9 +279,7 @@ class ComputedOp:
                 return None
             except (RuntimeError, IndexError, ValueError) as error:
                 if state == KNOWN and (isinstance(error, IndexError) or any(t in str(error) for t in op_rules.ASSERTS)):
-                    raise DeviceAssert(
-                        f"CUDA error: device-side assert triggered: {self.name.removeprefix('aten::')} says: {error}"
-                    ) from None
+                    raise op_rules.device_assert()(f"{self.name.removeprefix('aten::')} says: {error}") from None
                 return None
         return flat([*written, *self._new(result)])
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..private.access import schema_of
 from . import op_rules
-from .computed_op import ComputedOp, DeviceAssert, Kernel, NumberWrapper
+from .computed_op import ComputedOp, Kernel, NumberWrapper
 from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
 from .host_views import NoHostView, Place
 
@@ -105,7 +105,7 @@ def mode(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
 
 
 def check_indices(control: ControlTensors, name: str, check: op_rules.IndexCheck, args: tuple[Any, ...]) -> None:
-    """Raises DeviceAssert if an index is known to be out of range."""
+    """Raises `device_assert` if an index is known to be out of range."""
     ignored = args[4] if check.along is op_rules.Along.CLASSES and len(args) > 4 else None
     for indices, size in _indices(check, args):
         if not control.is_small(indices) or not indices.numel():
@@ -123,9 +123,8 @@ def check_indices(control: ControlTensors, name: str, check: op_rules.IndexCheck
 
         try:
             if control.unrecorded(out_of_range):
-                raise DeviceAssert(
-                    f"CUDA error: device-side assert triggered: an index of {name.removeprefix('aten::')} is out of "
-                    f"range: expected {least} to {size - 1}"
+                raise op_rules.device_assert()(
+                    f"an index of {name.removeprefix('aten::')} is out of range: expected {least} to {size - 1}"
                 )
         except NoHostView:
             continue

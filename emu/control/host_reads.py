@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..private.access import schema_of
-from . import read_warnings, references
-from .computed_op import ComputedOp, DeviceAssert, Kernel, as_tuple
+from . import op_rules, read_warnings, references
+from .computed_op import ComputedOp, Kernel, as_tuple
 from .control_tensors import ASSUMED, KNOWN, UNKNOWN, ControlTensors
 from .host_views import NoHostView, Place
 
@@ -57,7 +57,7 @@ def assertion(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel
         if control.is_small(tensor) and control.state_of(Place(tensor)) == KNOWN:
             view = control.unrecorded(lambda: control.host_view(tensor))
             if not control.unrecorded(lambda: bool(torch.all(view != 0))):
-                raise DeviceAssert(f"CUDA error: device-side assert triggered: {message[0] if message else ''}")
+                raise op_rules.device_assert()(str(message[0]) if message else "")
         return result
 
     return call

@@ -6,6 +6,7 @@ Everything else follows from an operation's schema: which arguments it writes, a
 from __future__ import annotations
 
 import enum
+import functools
 from typing import NamedTuple
 
 LEFT_ALONE = frozenset(
@@ -138,3 +139,18 @@ INDEX_CHECKS = {
 
 ASSERTS = ("out of range", "out of bounds", "probability tensor", "should be between 0 and 1", "must be non-negative")
 """Texts in errors of CPU kernels where a CUDA kernel stops the program by an assertion."""
+
+
+@functools.cache
+def device_assert() -> type[RuntimeError]:
+    """A kernel stops the program by an assertion: PyTorch's own error, under its name."""
+    import torch
+
+    class DeviceAssert(torch.AcceleratorError):
+        __module__ = "torch"
+        __qualname__ = "AcceleratorError"
+
+        def __init__(self, why: str) -> None:
+            super().__init__(f"CUDA error: device-side assert triggered: {why}")
+
+    return DeviceAssert

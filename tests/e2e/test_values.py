@@ -95,5 +95,5 @@ def test_an_index_that_is_out_of_range_stops_the_program(run: Run, tmp_path: Pat
     )
     done = run(script, n=1)
     assert done.exit_code == 1
-    assert "device-side assert" in done.output
+    assert "torch.AcceleratorError: CUDA error: device-side assert" in done.output
     assert "range.py:3" in done.output

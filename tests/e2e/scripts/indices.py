@@ -42,7 +42,7 @@ FROM_BOTH_ENDS: dict[str, Callable[[Tensor], Any]] = {
 def stops(operation: Callable[[Tensor], Any], index: int) -> bool:
     try:
         operation(torch.tensor([index], device="cuda"))
-    except RuntimeError as error:
+    except torch.AcceleratorError as error:
         if "device-side assert" not in str(error):
             raise
         return True
