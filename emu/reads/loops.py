@@ -42,12 +42,12 @@ FEW_TURNS = 3
 """Turns after which a loop is known to wait."""
 TELL_S = 1.0
 """Real time between two records of the same loop."""
-Place = tuple[CodeType, Position]
+ReadAt = tuple[CodeType, Position]
 """Of an expression. One may have several instructions that read: the interpreter runs others while it traces."""
 
 
 @dataclass(slots=True)
-class _Place:
+class _Reading:
     """Where the program reads."""
 
     reads: int = 0
@@ -121,7 +121,7 @@ class _Candidate:
 class _Watch:
     """The loop that is watched."""
 
-    place: Place
+    place: ReadAt
     candidate: _Candidate
     thread: int
     text: str
@@ -139,7 +139,7 @@ class WaitingLoops:
         self._hook = hook
         self._most_turns = most_turns
         self._folder = folder
-        self._places: dict[Place, _Place] = {}
+        self._places: dict[ReadAt, _Reading] = {}
         self._positions: dict[tuple[CodeType, int], Position] = {}
         """By code and instruction."""
         self._sources: dict[str, SourceFile | None] = {}
@@ -160,14 +160,14 @@ class WaitingLoops:
         if place is None:
             if len(self._places) > MOST_PLACES:
                 self._places.clear()
-            place = self._places[at] = _Place(since_s=monotonic())
+            place = self._places[at] = _Reading(since_s=monotonic())
         place.reads += 1
         if place.reads >= place.look_at or (
             place.reads >= SLOW_READS and place.look_at == MANY_READS and monotonic() - place.since_s > SLOW_S
         ):
             self._begin(at, place, tensor, value)
 
-    def _place(self, frame: FrameType) -> Place:
+    def _place(self, frame: FrameType) -> ReadAt:
         code, instruction = frame.f_code, frame.f_lasti
         position = self._positions.get((code, instruction))
         if position is None:
@@ -178,7 +178,7 @@ class WaitingLoops:
 
     # ---- finding a loop --------------------------------------------------------------------------------------------
 
-    def _begin(self, at: Place, place: _Place, tensor: Tensor, value: Any) -> None:
+    def _begin(self, at: ReadAt, place: _Reading, tensor: Tensor, value: Any) -> None:
         candidate = self._candidate()
         place.look_at = 2 * max(place.reads, MANY_READS)
         if candidate is None:
@@ -226,11 +226,11 @@ class WaitingLoops:
 
     # ---- watching it -----------------------------------------------------------------------------------------------
 
-    def _remember(self, candidate: _Candidate, at: Place, frame: FrameType, value: Any) -> None:
+    def _remember(self, candidate: _Candidate, at: ReadAt, frame: FrameType, value: Any) -> None:
         if value is not None and id(frame) == candidate.frame_id:
             candidate.reads[at[1]] = value
 
-    def _go_on(self, watch: _Watch, at: Place, frame: FrameType, value: Any, stated: bool) -> None:
+    def _go_on(self, watch: _Watch, at: ReadAt, frame: FrameType, value: Any, stated: bool) -> None:
         if threading.get_ident() != watch.thread:
             return
         turns = self._hook.loop_turns()

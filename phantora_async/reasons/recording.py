@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from emu.contract import records
 from phantora_async.virtual_time import Collective, Event, HostState, events
 
-Place = tuple[int, int]
+StreamKey = tuple[int, int]
 """A rank and its stream's number."""
 
 
@@ -93,10 +93,10 @@ class Recorder:
         """By rank: what ended last on one of its streams, or its host's run if that has done something since."""
         self._asked: Interval = self.hosts[0]
         """The run of the host that asked for a communicator last."""
-        self._launched: dict[Place, deque[tuple[records.Segment, HostRun]]] = {}
-        self._running: dict[Place, SegmentRun] = {}
-        self._kernels: dict[Place, NcclRun] = {}
-        self._last: dict[Place, Interval] = {}
+        self._launched: dict[StreamKey, deque[tuple[records.Segment, HostRun]]] = {}
+        self._running: dict[StreamKey, SegmentRun] = {}
+        self._kernels: dict[StreamKey, NcclRun] = {}
+        self._last: dict[StreamKey, Interval] = {}
         """What ended last on the stream."""
         self._last_of_rank: dict[int, Interval] = {}
         self._reached: dict[tuple[int, int], Interval] = {}
@@ -165,7 +165,7 @@ class Recorder:
 
     # ---- streams ---------------------------------------------------------------------------------------------------
 
-    def _ended(self, place: Place, run: Interval) -> None:
+    def _ended(self, place: StreamKey, run: Interval) -> None:
         self._cause[run.rank] = self._last[place] = self._last_of_rank[run.rank] = run
 
     def _segment_launched(self, rank: int, event: events.SegmentLaunched) -> None:

@@ -39,7 +39,7 @@ COUNTED = (records.LAUNCH_COUNTS, records.MARKER)
 _MASK = np.uint64((1 << 64) - 1)
 
 
-class Place(NamedTuple):
+class StepRows(NamedTuple):
     """Of the repeated step among a rank's rows."""
 
     before: int
@@ -54,7 +54,7 @@ class Repetition:
 
     step: int
     count: int
-    places: tuple[Place, ...]
+    places: tuple[StepRows, ...]
     """By rank."""
     asked_otherwise: tuple[int, ...]
     """Ranks of which PyTorch itself has asked otherwise in the step before."""
@@ -73,7 +73,7 @@ class Repetition:
         counters += [_later(one, gains, self.count) if gains else one for one in stream.counters[last:]]
         return Stream(rows, counters)
 
-    def _behind(self, rows: NDArray[Any], place: Place) -> NDArray[Any]:
+    def _behind(self, rows: NDArray[Any], place: StepRows) -> NDArray[Any]:
         """What was recorded behind the step. A recording of an event from before the last two steps lies further back
         than it did; one of these steps means that of the last ones.
         """
@@ -163,7 +163,7 @@ def repetition_of(recording: Recording, steps: int) -> Repetition:
         places, otherwise = [], []
         for rank in range(recording.world_size):
             at = ends[recording.key_of(rank)]
-            places.append(Place(at[step - 3] + 1, at[step - 2] + 1, at[step - 1] + 1))
+            places.append(StepRows(at[step - 3] + 1, at[step - 2] + 1, at[step - 1] + 1))
             other, asked = _other(recording, rank, places[-1], step, looks)
             if asked:
                 otherwise.append(rank)
@@ -189,7 +189,7 @@ def _ends_step(marker: Any) -> Any:
     return marker == MarkerKind.STEP
 
 
-def _other(recording: Recording, rank: int, place: Place, step: int, looks: Looks) -> tuple[str, bool]:
+def _other(recording: Recording, rank: int, place: StepRows, step: int, looks: Looks) -> tuple[str, bool]:
     """Why the step cannot stand for others, "" if it can; and whether PyTorch itself has asked otherwise in it."""
     rows, by_torch = recording.stream(rank).rows, looks.of(rank)
     before, now = (

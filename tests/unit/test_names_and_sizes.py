@@ -40,13 +40,17 @@ def test_a_class_s_name_has_few_meanings() -> None:
 
 @pytest.mark.parametrize("word", ["Place", "Memory", "Work", "Segment"])
 def test_words_that_many_parts_use_mean_one_thing_each(word: str) -> None:
-    """As the name of a class. What is another thing says of what it is: LaunchWork, MemoryPeaks."""
-    found = [
-        f"{module}.{word}"
-        for module in MODULES
-        if any(isinstance(node, ast.ClassDef) and node.name == word for node in ast.walk(tree_of(module)))
-    ]
+    """As the name of a class or of a type. What is another thing says of what it is: LaunchWork, MemoryPeaks."""
+    found = [module for module in MODULES for node in tree_of(module).body if word in _types_of(node)]
     assert len(found) <= 1, found
+
+
+def _types_of(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef):
+        return [node.name]
+    return (
+        [target.id for target in node.targets if isinstance(target, ast.Name)] if isinstance(node, ast.Assign) else []
+    )
 
 
 def test_a_docstring_says_what_a_thing_is() -> None:
