@@ -160,7 +160,9 @@ def _modelled(gpu: Gpu, what: Signature) -> Cost:
     solo_ns = max(1, round(min(estimate.solo_ns + between, LONGEST_NS)))
     contended_ns = max(solo_ns, round(min(estimate.contended_ns + between, LONGEST_NS)))
     source = Source.UNRECOGNISED if estimate.unknown else Source.ROOFLINE
-    share = max(min(error_share(estimate.model) * gpu.achieved.uncertainty, UNMEASURED), error_share(estimate.model))
+    known = error_share(estimate.model)
+    share = UNMEASURED if estimate.unknown else max(min(known * gpu.achieved.uncertainty, UNMEASURED), known)
+    share = max(share, known)
     return Cost(
         solo_ns, contended_ns, estimate.flops, source, estimate.unknown, estimate.model, share,
         bound_by(gpu, what, estimate), draw(gpu, what, estimate),

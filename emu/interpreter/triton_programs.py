@@ -82,11 +82,45 @@ def _tell(hook: Hook, computed: Computed, function: int, program: str | None) ->
 
 
 def parameter_widths(text: str) -> str:
-    """A character for each parameter of the kernel: the bytes of an integer that decides the work, or `-`."""
+    """A character for each parameter of the kernel: the bytes of an integer that decides the work, `c` for a pointer to
+    counts in memory that end loops, or `-`.
+    """
     parameters = parameters_of(text)
     lines = [line for line in text.split(LINE_END) if not line.startswith("tt.func public")]
-    deciding = set(_deciding(lines, {f"%{one.name}" for one in parameters}))
-    return "".join(_WIDTHS.get(one.type, "-") if f"%{one.name}" in deciding else "-" for one in parameters)
+    deciding, counts = set(_deciding(lines, {f"%{one.name}" for one in parameters})), _counting(lines)
+
+    def width(name: str, kind: str) -> str:
+        if name in counts and kind.startswith(_COUNTS):
+            return "c"
+        return _WIDTHS.get(kind, "-") if name in deciding else "-"
+
+    return "".join(width(f"%{one.name}", one.type) for one in parameters)
+
+
+_COUNTS = "!tt.ptr<i32>"
+
+
+def _counting(lines: list[str]) -> set[str]:
+    """Pointers from which a single i32 is loaded that reaches a loop's bounds: how many blocks a mask leaves, where a
+    sequence ends. Values are followed from the bounds to what they come from.
+    """
+    bounds: set[str] = set()
+    addresses: set[str] = set()
+    for line in reversed(lines):
+        results, is_assignment, operation = line.partition(" = ")
+        if not is_assignment or not results.startswith("%"):
+            results, operation = "", line
+        if operation.startswith("scf.for"):
+            bounds.update(_NAME.findall(operation.partition(" iter_args(")[0]))
+        elif operation.startswith("tt.load"):
+            if bounds.intersection(_NAME.findall(results)) and operation.rstrip().endswith(_COUNTS):
+                addresses.update(_NAME.findall(operation)[:1])
+        elif operation.startswith("tt.addptr"):
+            if addresses.intersection(_NAME.findall(results)):
+                addresses.update(_NAME.findall(operation)[:1])
+        elif bounds.intersection(_NAME.findall(results)):
+            bounds.update(_NAME.findall(operation))
+    return addresses
 
 
 _STORES = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_reduce",

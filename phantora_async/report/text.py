@@ -51,6 +51,8 @@ SOURCES = (
 RATES = ("tokens/s", "samples/s", "images/s")
 LEAST_UNKNOWN = 0.005
 """A smaller share of the GPU time is not worth a remark."""
+LEAST_ASSUMED = 0.02
+"""A smaller share of the GPU time, assumed, is not named beside the step time."""
 LEAST_SHOWN = 0.0005
 """A smaller share would be printed as 0.0%."""
 Rank = Mapping[str, Any]
@@ -145,12 +147,24 @@ def _step(simulated: Mapping[str, Any]) -> str:
         text = f"a step takes {seconds(step['median_ns'])} ({median}{counted_steps(step)})"
     if found is not None:
         text += f"; {found['level']:.0%} interval: {seconds(found['low_ns'])} to {seconds(found['high_ns'])}"
+    text += _assumed(simulated["cost_sources"])
     if work["flops"]:
         text += f"; {work['tflops_per_gpu']:.1f} TFLOP/s per GPU, MFU {work['mfu']:.1%}"
         if (unknown := work.get("unknown_share", 0.0)) >= LEAST_UNKNOWN:
             text += f" without kernels of {unknown:.0%} of the GPU time, whose FLOPs are not known"
     logged = [one["text"] for one in simulated.get("logged", []) if one.get("rate") in RATES]
     return text + (f"; the script logged {logged[0]}" if logged else "")
+
+
+def _assumed(sources: Mapping[str, Any]) -> str:
+    """What of the GPU time no model knows, beside the step time that rests on it."""
+    part = sources.get("unrecognised", 0.0)
+    if not sources["gpu_ns"] or part < LEAST_ASSUMED:
+        return ""
+    reasons = [one for one in sources.get("unrecognised_signatures", []) if one.get("share", 0.0)]
+    largest = max(reasons, key=lambda one: one["share"], default=None)
+    why = f" ({largest['reason']})" if largest else ""
+    return f"; {part:.0%} of the GPU time is assumed{why}, and the interval is wider for it"
 
 
 def _bound(simulated: Mapping[str, Any], by_loading: bool) -> str:

@@ -27,6 +27,8 @@ PRODUCT_START_NS = 900.0  # of an instance with products: the first loads of its
 L2 = 1.35
 PRODUCT_L2 = 1.7
 STREAM = 1.05  # of the streaming bandwidth
+MOST_COUNTS = 16384
+"""Of a pointer that a signature tells: emu/hook/kernels/program.c."""
 DTYPES = {"f8E4M3FN": "f8e4m3", "f8E5M2": "f8e5m2", "i8": "i8"}
 
 _read = lru_cache(maxsize=512)(read_program)
@@ -49,11 +51,26 @@ def triton(gpu: Gpu, what: Triton) -> Estimate:
     return replace(found, unknown=f"Triton program of {what.name}: a loop's length is data") if work.guesses else found
 
 
-def integers_of(program: Program, arguments: str) -> dict[str, int]:
-    """Integer arguments by name. `arguments`: in the program's order, `-` for those that are no known integer."""
-    values = arguments.split(",")
-    named = zip(program.parameters, values, strict=False)
-    return {parameter.name: int(value) for parameter, value in named if value.lstrip("-").isdecimal()}
+def integers_of(program: Program, arguments: str) -> dict[str, int | tuple[int, ...]]:
+    """Integer arguments by name, and counts that pointers lead to. `arguments`: in the program's order, `-` for those
+    that are not known.
+    """
+    named = zip(program.parameters, arguments.split(","), strict=False)
+    return {parameter.name: known for parameter, value in named if (known := _integers(value)) is not None}
+
+
+def _integers(text: str) -> int | tuple[int, ...] | None:
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    if text == "-":
+        return None
+    counts: list[int] = []
+    for run in text.split("+"):
+        value, _, times = run.partition("x")
+        if not 0 < int(times) <= MOST_COUNTS - len(counts):
+            raise ValueError(f"more than {MOST_COUNTS} counts, or none: {run[:40]!r}")
+        counts += [int(value)] * int(times)
+    return tuple(counts)
 
 
 def work_ns(machine: Machine, what: Triton, work: LaunchWork) -> float:

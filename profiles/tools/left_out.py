@@ -210,7 +210,7 @@ def remembered_programs() -> Iterator[None]:
     known: dict[tuple[object, ...], Any] = {}
     find = interpreter.launch_work
 
-    def work(program: Any, grid: tuple[int, int, int], integers: dict[str, int]) -> Any:
+    def work(program: Any, grid: tuple[int, int, int], integers: dict[str, Any]) -> Any:
         key = id(program), grid, tuple(sorted(integers.items()))
         if key not in known:
             known[key] = program, find(program, grid, integers)

@@ -8,6 +8,7 @@ middle and the last one; what changes from one to the next is taken to change ev
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -51,8 +52,12 @@ _FREE = ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.make_range", "arith.c
          "arith.index_cast", "tt.return")  # fmt: skip
 
 
-def launch_work(program: Program, grid: tuple[int, int, int], integers: dict[str, int]) -> LaunchWork:
-    """The work of a whole launch. `integers`: integer arguments by name; those missing are not known."""
+Integers = Mapping[str, int | tuple[int, ...]]
+"""Integer arguments by name, and integers in memory by the pointer to them; those missing are not known."""
+
+
+def launch_work(program: Program, grid: tuple[int, int, int], integers: Integers) -> LaunchWork:
+    """The work of a whole launch."""
     instances = prod(grid)
     branching = any(one.name == "scf.if" for one in program.body)
     numbers = _sampled(instances, BRANCHING_SAMPLES if branching else SAMPLES)
@@ -86,7 +91,7 @@ class _Run:
         program: Program,
         at: tuple[int, int, int],
         grid: tuple[int, int, int],
-        integers: dict[str, int],
+        integers: Integers,
         work: LaunchWork,
     ) -> None:
         self.at, self.grid, self.work = at, grid, work
@@ -98,6 +103,7 @@ class _Run:
         for parameter in program.parameters:
             known = Pointer(parameter.name, 0) if parameter.is_pointer else integers.get(parameter.name)
             self.values[f"%{parameter.name}"] = known
+        self.counts = {name: known for name, known in integers.items() if isinstance(known, tuple)}
 
     def block(self, operations: Any, weight: float) -> list[Value]:
         """Runs the operations; the values that the block yields."""
@@ -270,7 +276,7 @@ class _Run:
         if one.name.startswith("tt.atomic"):
             self.work.instructions += weight * count * 20
         if not stored:
-            value = value_loaded(pointer, shape, item)
+            value = value_loaded(pointer, shape, item, self.counts.get(base))
             self.work.guesses += isinstance(value, Share)
             self._set(one, value)
 

@@ -100,16 +100,26 @@ def moved(value: Value, change: Value, times: int) -> Value:
     return value + change * times
 
 
-def value_loaded(pointer: Value, shape: tuple[int, ...], item: str) -> Value:
-    """What a load gives: nothing known of floating-point numbers, a random number for each address of integers."""
+def value_loaded(pointer: Value, shape: tuple[int, ...], item: str, counts: tuple[int, ...] | None = None) -> Value:
+    """What a load gives: nothing known of floating-point numbers, a random number for each address of integers.
+    `counts`: integers that lie there.
+    """
     if not item.startswith("i") or item == "i1" or not isinstance(pointer, Pointer):
         return None
     if not shape:
-        return _loaded_count(pointer.base)
+        known = _known_count(pointer.offset, counts) if counts else None
+        return _loaded_count(pointer.base) if known is None else known
     if pointer.offset is None:
         return None
     offsets = np.broadcast_to(np.asarray(pointer.offset, dtype=np.int64), shape)
     return Loaded((offsets * 2654435761 + 97) % RANDOM_INDICES)
+
+
+def _known_count(offset: Any, counts: tuple[int, ...]) -> int | None:
+    """The one at the address; their mean where the address is not known."""
+    if offset is None:
+        return round(sum(counts) / len(counts))
+    return counts[int(offset)] if 0 <= int(offset) < len(counts) else None
 
 
 def _loaded_count(base: str) -> Value:

@@ -123,3 +123,15 @@ def test_a_rack_joined_by_nvlink(run: Run) -> None:
     assert "L2 132644864, 232448 per block, fp8 True" in done.output
     assert "4 GPUs, bf16 True" in done.output
     assert "8 x gb200 on 2 servers (gb200-nvl72)" in done.output
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not shutil.which("cc") and not shutil.which("gcc"), reason="Triton needs a C compiler")
+def test_a_mask_s_counts_of_blocks_price_flex_attention(run: Run) -> None:
+    """16 rows of blocks of 128: one, then two on the window's edges, and none to three between them."""
+    done = run("block_mask.py", n=1)
+    assert "PASSED" in done.output
+    kernels = [one for one in done.simulated["kernels"]["signatures"] if "flex_attention" in one["signature"]]
+    assert [one["source"] for one in kernels] == ["roofline"]
+    counts = [given for given in kernels[0]["signature"].split(";")[5].split(",") if "x" in given]
+    assert counts == ["1x4+2x12", "0x1+1x1+2x1+3x13"]

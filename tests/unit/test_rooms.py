@@ -76,7 +76,7 @@ MAY_IMPORT = {
                          "profiles.models", "profiles.models.products", "profiles.signature"],
     "profiles": ["formats.c_lists", "profiles.descriptions", "profiles.kernel_names", "profiles.models",
                  "profiles.signature", "profiles.timings"],
-    "profiles.tools": ["profiles", "profiles.descriptions", "profiles.models", "profiles.signature",
+    "profiles.tools": ["formats", "profiles", "profiles.descriptions", "profiles.models", "profiles.signature",
                        "profiles.timings", "profiles.triton"],
     # The product, from records to reports.
     "phantora_async.faults": ["formats", "emu.contract", "netsim", "profiles", "phantora_async.errors",

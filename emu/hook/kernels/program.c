@@ -15,11 +15,20 @@
 
 enum { LONGEST_INTEGER = 21 }; /* characters of an i64 and a separator */
 
+/* Counts in device memory that end a program's loops, such as the blocks that a mask of FlexAttention leaves to each
+ * row: so many are looked at, and told as so many runs of equal ones. */
+enum { COUNTS = 'c', MOST_COUNTS = 16384, MOST_RUNS = 256 };
+
+typedef struct counts {
+    const int32_t *values;
+    size_t n; /* 0: they are not known */
+} counts;
+
 static const char *copy_of(const char *text) { return strcpy(ph_allocate(strlen(text) + 1), text); }
 
-/* `widths`: a character for each parameter: '4' or '8', the bytes of an integer that decides the work, or '-'.
- * `written`: a character for each parameter: 'w' for a pointer that the kernel stores through, or '-'.
- * `computed`, `nbytes`: see ph_program. */
+/* `widths`: a character for each parameter: '4' or '8', the bytes of an integer that decides the work, 'c' for a
+ * pointer to i32 that decide it, or '-'. `written`: a character for each parameter: 'w' for a pointer that the kernel
+ * stores through, or '-'. `computed`, `nbytes`: see ph_program. */
 PH_EXPORT void phantora_kernel_program(void *function, const char *text, const char *widths, const char *written,
                                        uint32_t computed, const char *nbytes) {
     ph_kernel *kernel = ph_kernel_of(function);
@@ -39,6 +48,42 @@ static int64_t value_of(char width, const void *parameter) {
     int64_t wide;
     if (width == '8') return memcpy(&wide, parameter, sizeof wide), wide;
     return memcpy(&narrow, parameter, sizeof narrow), narrow;
+}
+
+/* Those that are known from the pointer on: a tensor's, as what follows it in its block is not. Waits, in real time,
+ * for values that have yet to arrive. */
+static counts counts_at(const void *parameter) {
+    counts found = {0};
+    memcpy(&found.values, parameter, sizeof found.values);
+    if (!ph_is_device_pointer(found.values) || (uintptr_t)found.values % sizeof *found.values) return (counts){0};
+    size_t most = ph_data_block_rest(found.values) / sizeof *found.values, low = 0;
+    if (most > MOST_COUNTS) most = MOST_COUNTS;
+    ph_data_wait(found.values, most * sizeof *found.values);
+    for (size_t high = most; low < high;) { /* the longest start of which every byte is known */
+        size_t middle = (low + high + 1) / 2;
+        if (ph_data_known(found.values, middle * sizeof *found.values))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    found.n = low;
+    return found;
+}
+
+/* `VALUExTIMES+...`; the mean, rounded, where there are too many runs. Returns the characters written. */
+static size_t tell_counts(counts known, char *text, size_t capacity) {
+    size_t used = 0, runs = 0;
+    int64_t sum = 0;
+    for (size_t at = 0, end; at < known.n; at = end, runs++) {
+        for (end = at + 1; end < known.n && known.values[end] == known.values[at];) end++;
+        sum += (int64_t)known.values[at] * (int64_t)(end - at);
+        if (runs < MOST_RUNS)
+            used += (size_t)snprintf(text + used, capacity - used, "%s%" PRId32 "x%zu", used ? "+" : "",
+                                     known.values[at], end - at);
+    }
+    if (runs <= MOST_RUNS) return used;
+    int64_t n = (int64_t)known.n;
+    return (size_t)snprintf(text, capacity, "%" PRId64 "x%zu", (sum + n / 2) / n, known.n);
 }
 
 void ph_program_overwrites(const ph_program *program, void *const *params, ph_stream *stream) {
@@ -92,19 +137,30 @@ void ph_program_store(const ph_program *program) {
 
 uint64_t ph_program_mix(const ph_program *program, void *const *params, uint64_t hash) {
     hash = ph_mix(hash, program->hash);
-    for (size_t i = 0; params && program->widths[i]; i++)
-        if (program->widths[i] != '-') hash = ph_mix(hash, (uint64_t)value_of(program->widths[i], params[i]));
+    for (size_t i = 0; params && program->widths[i]; i++) {
+        if (program->widths[i] == COUNTS) {
+            counts known = counts_at(params[i]);
+            hash = ph_mix(hash, ph_hash(7, known.values, known.n * sizeof *known.values));
+        } else if (program->widths[i] != '-')
+            hash = ph_mix(hash, (uint64_t)value_of(program->widths[i], params[i]));
+    }
     return hash;
 }
 
 char *ph_program_arguments(const ph_program *program, void *const *params) {
     size_t nparams = strlen(program->widths), used = 0, capacity = nparams * LONGEST_INTEGER + 2;
+    for (size_t i = 0; i < nparams; i++)
+        if (program->widths[i] == COUNTS) capacity += (size_t)2 * MOST_RUNS * LONGEST_INTEGER;
     char *text = ph_allocate(capacity);
     text[used++] = '-'; /* of a kernel without parameters */
     for (size_t i = 0; i < nparams; i++) {
         used = i ? used : 0;
         if (i) text[used++] = ',';
-        if (params && program->widths[i] != '-')
+        counts known = {0};
+        if (params && program->widths[i] == COUNTS) known = counts_at(params[i]);
+        if (known.n)
+            used += tell_counts(known, text + used, capacity - used);
+        else if (params && program->widths[i] != '-' && program->widths[i] != COUNTS)
             used += (size_t)snprintf(text + used, capacity - used, "%" PRId64, value_of(program->widths[i], params[i]));
         else
             text[used++] = '-';

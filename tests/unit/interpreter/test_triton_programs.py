@@ -46,6 +46,24 @@ def test_a_loop_s_carried_integers_decide() -> None:
     assert parameter_widths(text) == "4-"
 
 
+def test_counts_in_memory_that_end_a_loop_are_read() -> None:
+    """A row's number of blocks, scaled; not the index of the first one, nor a pointer to what is loaded in vectors."""
+    lines = (
+        "tt.func public @k(%x: !tt.ptr<bf16>, %counts: !tt.ptr<i32>, %first: !tt.ptr<i32>, %n: i32) {",
+        "%row = tt.get_program_id x : i32",
+        "%at = tt.addptr %counts, %row : !tt.ptr<i32>, i32",
+        "%blocks = tt.load %at : !tt.ptr<i32>",
+        "%more = arith.muli %blocks, %two : i32",
+        "%end = arith.minsi %more, %n : i32",
+        "%at_1 = tt.addptr %first, %row : !tt.ptr<i32>, i32",
+        "%begin = tt.load %at_1 : !tt.ptr<i32>",
+        "%p = tt.addptr %x, %begin : !tt.ptr<bf16>, i32",
+        "%s = scf.for %i = %c0 to %end step %c1 iter_args(%a = %p) -> (!tt.ptr<bf16>) : i32 {",
+        "}",
+    )
+    assert parameter_widths("|".join(lines)) == "-c-4"
+
+
 def test_what_is_no_program_has_no_parameters() -> None:
     assert parameter_widths("nonsense") == ""
 

@@ -64,3 +64,9 @@ def test_a_file_of_measured_times(tmp_path: Path) -> None:
     with gzip.open(path, "wt") as file:
         file.write('{"gpu": "a GPU"}\n{"us": 2.5, "where": "alone", "calls": 1, "signature": "memset;4096"}\n')
     assert read(path) == [Measured("memset;4096", 2.5, "alone")]
+
+
+def test_what_a_model_assumes_is_as_uncertain_as_what_none_knows() -> None:
+    unknown = profiles.CostModel(GPU).cost("kernel;_Z6nobodyv;1024,1,1;256,1,1;0;;")
+    assert unknown.unknown
+    assert unknown.error_share == UNMEASURED

@@ -64,6 +64,30 @@ def test_a_loop_multiplies_as_often_as_its_bound_says() -> None:
         assert work.guesses == 0
 
 
+COUNTED = PRODUCT.replace("%n: i32)", "%n: !tt.ptr<i32>)").replace(
+    "%sum =", "%row = tt.get_program_id x : i32|%at = tt.addptr %n, %row : !tt.ptr<i32>, i32|%end = tt.load %at : "
+    "!tt.ptr<i32>|%sum ="
+).replace("to %n step", "to %end step")  # fmt: skip
+
+
+def test_counts_in_memory_end_the_loops_of_their_instances() -> None:
+    of_one = 2 * 64 * 128 * 32
+    work = launch_work(read_program(COUNTED), (4, 1, 1), {"n": (1, 5, 0, 2)})
+    assert (work.flops, work.guesses) == (pytest.approx(8 * of_one), 0)
+    beyond = launch_work(read_program(COUNTED), (4, 1, 1), {"n": (3,)})
+    assert beyond.flops == pytest.approx((3 + 1 + 1 + 1) * of_one), "what is not told counts as one"
+
+
+def test_a_signature_tells_counts_as_runs() -> None:
+    def flops(counts: str) -> float:
+        return profiles.CostModel(GPU).cost(signature(COUNTED, 8, f"-,-,{counts}")).flops
+
+    assert flops("2x8") == pytest.approx(flops("1x4+3x4")) == pytest.approx(16 * 2 * 64 * 128 * 32)
+    for wrong in ("2x", "x4", "1x0", "1x99999999", "+"):
+        cost = profiles.CostModel(GPU).cost(signature(COUNTED, 8, f"-,-,{wrong}"))
+        assert cost.source is profiles.Source.UNRECOGNISED
+
+
 def test_a_bound_that_is_not_known_is_counted() -> None:
     assert launch_work(read_program(PRODUCT), (10, 1, 1), {}).guesses > 0
     cost = profiles.CostModel(GPU).cost(signature(PRODUCT, 10, "-,-,-"))

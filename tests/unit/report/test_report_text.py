@@ -57,6 +57,18 @@ def test_the_verdict_comes_first() -> None:
     assert "bound by the host (" in terminal_report(report)
 
 
+def test_assumed_work_is_named_beside_the_step_time() -> None:
+    report = document(*[train(script, 6, marked=True) for script in scripts(2)])
+    reasons = [{"reason": "a mask", "signatures": 2, "example": "x", "share": 0.3},
+               {"reason": "a name", "signatures": 1, "example": "y", "share": 0.04}]  # fmt: skip
+    sources = report["simulated"]["cost_sources"]
+    sources |= {"gpu_ns": 9, "unrecognised": 0.34, "unrecognised_signatures": reasons}
+    step = next(line for line in terminal_report(report).splitlines() if line.startswith("a step takes"))
+    assert "; 34% of the GPU time is assumed (a mask), and the interval is wider for it" in step
+    sources["unrecognised"] = 0.01
+    assert "is assumed" not in terminal_report(report)
+
+
 def test_memory_that_does_not_suffice_is_said_before_the_failure() -> None:
     report = document(*[train(script, 6, marked=True) for script in scripts(2)])
     report |= {"exit_code": 1, "failure": {"text": "rank 1: OutOfMemoryError"}}
