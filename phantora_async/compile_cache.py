@@ -52,6 +52,11 @@ def environment(folder: Path, gpu: Gpu) -> dict[str, str]:
     }
 
 
+def locks(folder: Path, gpu: Gpu) -> Path:
+    """Where a rank that compiles a graph holds a lock: ``emu.compiler.graph_cache``."""
+    return folder / "inductor" / key(gpu) / "locks"
+
+
 def key(gpu: Gpu) -> str:
     """Names the emulated GPU, the cost model and this version of the emulation by their content. (Ranks add the version
     of torch.)

@@ -72,6 +72,8 @@ class RunSpec:
     """Which ranks have processes; None: all."""
     share_timelines: bool = False
     """Ranks of a folded run to which the same happens are simulated once."""
+    compile_locks: Path | None = None
+    """Folder of the files that ranks lock while they compile."""
     record: Path | None = None
     """Folder of the run's recording."""
 

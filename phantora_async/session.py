@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from emu.contract import isolation
-from phantora_async import terminal
-from phantora_async.compile_cache import default_folder
+from phantora_async import compile_cache, terminal
 from phantora_async.config import Config
 from phantora_async.coordinator.coordinator import Coordinator
 from phantora_async.coordinator.run_end import Outcome
@@ -160,7 +159,9 @@ class Session:
             return
         with gpu_bench(self._config.python) as bench:
             try:
-                self._on_demand = OnDemand(bench, default_folder() / "kernel-times", self._terminal.remark)
+                self._on_demand = OnDemand(
+                    bench, compile_cache.default_folder() / "kernel-times", self._terminal.remark
+                )
             except EnvironmentUnusable as error:
                 self._terminal.remark(f"--measure: {error.text}: kernels without measured times are estimated")
             try:
@@ -208,6 +209,7 @@ class Session:
             trace=config.trace,
             reasons=config.reasons,
             record=config.record,
+            compile_locks=compile_cache.locks(config.compile_cache or runtime.ranks / "compiled", config.gpu),
         )
 
     def _tails(self) -> list[LogTail]:

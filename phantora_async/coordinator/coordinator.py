@@ -11,6 +11,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Container
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from emu.contract import isolation
@@ -34,6 +35,7 @@ from phantora_async.ingest.channel import Channel
 from phantora_async.ingest.costs import Costs, CostTable
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.blocked_ranks import BlockedRanks
+from phantora_async.liveness.compiling import compiling_ranks
 from phantora_async.liveness.loop_watch import LoopWatch
 from phantora_async.liveness.rank_stacks import Stacks
 from phantora_async.liveness.sleep_detector import Processes, ProcFs
@@ -109,8 +111,11 @@ class Coordinator:
             spec, timeline, fact_builder, connections, trace, blocked_ranks, stall_watch, restarts, run_end, failures,
             turns, usage,
         )  # fmt: skip
-        self._status_view = StatusView(timeline, fact_builder, stall_watch, loop_watch, spec.stall_timeout_s)
         self._live_state = LiveState(spec, timeline, fact_builder)
+        self._status_view = StatusView(
+            timeline, fact_builder, stall_watch, loop_watch, spec.stall_timeout_s, self._live_state,
+            partial(compiling_ranks, spec.compile_locks, pids),
+        )  # fmt: skip
         self._spec = spec
         self._timeline = timeline
         self._fact_builder = fact_builder

@@ -28,7 +28,17 @@ class LiveState:
 
     def look(self) -> None:
         """To be called about twice a second, whether anybody looks at the page or not."""
-        self._remaining.look(self._share(), time.monotonic())
+        share = self._share() or logged_steps(self._spec.run_dir / "rank0.log")
+        self._remaining.look(share, time.monotonic())
+
+    @property
+    def elapsed_s(self) -> float:
+        """Real time since the run's start."""
+        return time.monotonic() - self._started_s
+
+    def whole(self) -> Document | None:
+        """How much of the run is done, and what is left; None if nobody says how much there is."""
+        return self._remaining.document(time.monotonic())
 
     def _share(self) -> Share | None:
         spec, timeline = self._spec, self._timeline
@@ -40,23 +50,20 @@ class LiveState:
 
     def progress(self, snapshot: Snapshot, stall: str) -> Document:
         """What costs little. `snapshot`: of no ranks; `stall`: see ``Status``. Figures of the report have its names."""
-        now_s = time.monotonic()
-        if not (self._spec.until_ns or self._spec.steps):
-            self._remaining.look(logged_steps(self._spec.run_dir / "rank0.log"), now_s)
         progress = Progress.of(snapshot, self._fact_builder)
         return {
             "live": {
                 "progress": {
                     "virtual_ns": progress.virtual_ns,
                     "ahead_ns": progress.ahead_ns,
-                    "elapsed_s": round(now_s - self._started_s, 1),
+                    "elapsed_s": round(self.elapsed_s, 1),
                     "steps": progress.steps,
                     "starting": progress.starting,
                     "running": progress.running,
                     "waiting": progress.waiting,
                     "finished": progress.finished,
                     "stall": stall,
-                    "whole": self._remaining.document(now_s),
+                    "whole": self.whole(),
                 },
             },
             "simulated": {

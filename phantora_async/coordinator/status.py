@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from phantora_async.diagnosis.progress import Progress, examples, line
+from phantora_async.coordinator.live_state import LiveState
+from phantora_async.diagnosis.progress import Progress, clock, examples, line, phase
 from phantora_async.errors import Stalled, WaitsForValue
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.liveness.loop_watch import LoopWatch
@@ -29,12 +31,17 @@ class StatusView:
         stall_watch: StallWatch,
         loop_watch: LoopWatch,
         stall_timeout_s: float,
+        live_state: LiveState,
+        compiling: Callable[[], Sequence[int]],
     ) -> None:
+        """`compiling`: ranks that compile now."""
         self._timeline = timeline
         self._fact_builder = fact_builder
         self._stall_watch = stall_watch
         self._loop_watch = loop_watch
         self._stall_timeout_s = stall_timeout_s
+        self._live_state = live_state
+        self._compiling = compiling
 
     def look(self, *, stalls: bool = True) -> Status:
         """The status now. `stalls`: look for ranks that others wait for, and for loops that do not end; raises Stalled
@@ -53,4 +60,5 @@ class StatusView:
                 raise Stalled(f"{stall.notice()}; that is longer than --stall-timeout {limit_s:g}")
         progress = Progress.of(self._timeline.snapshot(examples(self._fact_builder)), self._fact_builder)
         stalled = str(loop or stall or "")
-        return Status(line(progress, stalled), notice, stalled)
+        at = f"{clock(self._live_state.elapsed_s)} | {phase(progress, self._compiling(), self._live_state.whole())}"
+        return Status(f"{at} | {line(progress, stalled)}", notice, stalled)

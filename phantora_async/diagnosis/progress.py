@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from phantora_async.diagnosis.rank_states import RankState, states
 from phantora_async.ingest.fact_builder import FactBuilder
 from phantora_async.virtual_time import Snapshot
+from phantora_async.wording import named
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,40 @@ def examples(fact_builder: FactBuilder) -> list[int]:
     return [rank for rank, rank_info in enumerate(ranks) if rank_info.questions][:1]
 
 
+def phase(progress: Progress, compiling: Sequence[int] = (), whole: Mapping[str, Any] | None = None) -> str:
+    """What the run as a whole is at: ``starting ranks (3 of 8)``, ``step 5 of 10, about 12 s left``. `compiling`: ranks
+    that compile; `whole`: how much there is, as ``Remaining`` tells it.
+    """
+    ranks = progress.starting + progress.running + progress.waiting + progress.finished
+    if progress.starting == ranks:
+        return "importing PyTorch and what the script imports"
+    if progress.finished == ranks:
+        return "ending"
+    if progress.starting:
+        return f"starting ranks ({ranks - progress.starting} of {ranks})"
+    found = f"step {progress.steps + 1}" if progress.steps else "building, before the first step"
+    if whole is not None and whole["source"] == "--until":
+        found += f", {whole['share']:.0%} of --until"
+    elif whole is not None and (progress.steps or whole["done"]):
+        found = f"step {min(whole['done'] + 1, whole['whole'])} of {whole['whole']}"
+    if compiling:
+        found += f", compiling on {named(compiling)}"
+    elif whole is not None and whole["remaining_s"] is not None:
+        found += f", about {clock(whole['remaining_s'])} left"
+    return found
+
+
+def clock(for_s: float) -> str:
+    """Real time: ``12 s``, ``2:05``, ``1:02:05``."""
+    whole = round(for_s)
+    if whole < 60:
+        return f"{whole} s"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
 def line(progress: Progress, stall: str = "") -> str:
-    """``virtual 12.345 s (some at 12.401 s) | 250 running, 6 waiting | step 4``; `stall` says who is waited for."""
+    """``virtual 12.345 s (some at 12.401 s) | 250 running, 6 waiting | 4 steps``; `stall` says who is waited for."""
     counts = [
         f"{count} {word}"
         for count, word in (

@@ -50,6 +50,8 @@ class Remaining:
             remaining_s = max(share.whole - share.done, 0.0) / rate
         return {
             "share": min(share.done / share.whole, 1.0) if share.whole else 0.0,
+            "done": round(share.done),
+            "whole": round(share.whole),
             "remaining_s": remaining_s,
             "source": share.source,
         }

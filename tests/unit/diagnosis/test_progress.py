@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from emu.contract import records
-from phantora_async.diagnosis.progress import Progress, examples, line
+from phantora_async.diagnosis.progress import Progress, clock, examples, line, phase
+from phantora_async.liveness.compiling import compiling_ranks
 from phantora_async.virtual_time import Timeline
 
 from ..virtual_time.scripted import FixedNetwork, Script, new_fact_builder
@@ -29,3 +35,55 @@ def test_when_all_wait_the_line_says_for_what() -> None:
     text = line(Progress.of(timeline.snapshot(examples(fact_builder)), fact_builder))
     assert text.startswith("virtual 0.000 s | 2 waiting")
     assert text.endswith("rank 0 waits for the time, which depends on slower ranks")
+
+
+def at(starting: int = 0, running: int = 0, finished: int = 0, steps: int = 0) -> Progress:
+    return Progress(0, 0, running, 0, finished, starting, steps, None)
+
+
+def whole(done: int, remaining_s: float | None = None, source: str = "--steps") -> dict[str, Any]:
+    return {"done": done, "whole": 10, "share": done / 10, "remaining_s": remaining_s, "source": source}
+
+
+@pytest.mark.parametrize(
+    ("progress", "compiling", "known", "expected"),
+    [
+        (at(starting=8), [], None, "importing PyTorch and what the script imports"),
+        (at(starting=5, running=3), [], None, "starting ranks (3 of 8)"),
+        (at(running=8), [], whole(0), "building, before the first step"),
+        (at(running=8), [0], None, "building, before the first step, compiling on rank 0"),
+        (at(running=8, steps=4), [2, 3], whole(4, 9.0), "step 5 of 10, compiling on ranks 2-3"),
+        (at(running=8, steps=4), [], None, "step 5"),
+        (at(running=8, steps=4), [], whole(4, 125.0), "step 5 of 10, about 2:05 left"),
+        (at(running=8, steps=10), [], whole(10, 0.0), "step 10 of 10, about 0 s left"),
+        (at(running=8, steps=4), [], whole(3, 12.0, "--until"), "step 5, 30% of --until, about 12 s left"),
+        (at(finished=8, steps=10), [], None, "ending"),
+    ],
+)
+def test_the_phase_of_a_run(
+    progress: Progress, compiling: list[int], known: dict[str, Any] | None, expected: str
+) -> None:
+    assert phase(progress, compiling, known) == expected
+
+
+def test_real_time_is_told_as_a_clock_does() -> None:
+    assert [clock(for_s) for for_s in (0.4, 59.4, 60, 3725)] == ["0 s", "59 s", "1:00", "1:02:05"]
+
+
+def test_ranks_that_hold_a_lock_in_the_folder_compile(tmp_path: Path) -> None:
+    """As the kernel lists locks; one that waits stands behind an arrow, one of another process is none of ours."""
+    (tmp_path / "graph").touch()
+    (tmp_path / "other").touch()
+    graph, other = ((tmp_path / name).stat().st_ino for name in ("graph", "other"))
+    held = tmp_path / "held"
+    held.write_text(
+        f"1: FLOCK  ADVISORY  WRITE 101 08:01:{graph} 0 EOF\n"
+        f"1: -> FLOCK  ADVISORY  WRITE 100 08:01:{graph} 0 EOF\n"
+        f"2: FLOCK  ADVISORY  WRITE 55 08:01:{other} 0 EOF\n"
+        f"3: POSIX  ADVISORY  WRITE 100 08:01:{other} 0 EOF\n"
+        "4: FLOCK  ADVISORY  WRITE 100 08:01:1 0 EOF\n"
+    )
+    pids = {0: 100, 1: 101}
+    assert compiling_ranks(tmp_path, pids, held) == [1]
+    assert compiling_ranks(tmp_path / "none", pids, held) == []
+    assert compiling_ranks(None, pids, held) == []

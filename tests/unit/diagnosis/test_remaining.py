@@ -13,13 +13,13 @@ def test_the_rest_goes_as_fast_as_what_was_seen() -> None:
     it = Remaining()
     assert it.document(0.0) is None
     it.look(Share(0, 10, "--steps"), 1.0)
-    assert it.document(1.0) == {"share": 0.0, "remaining_s": None, "source": "--steps"}
+    assert it.document(1.0) == {"done": 0, "whole": 10, "share": 0.0, "remaining_s": None, "source": "--steps"}
     it.look(Share(1, 10, "--steps"), 100.0)  # starting took long: it says nothing about the rest
-    assert it.document(100.0) == {"share": 0.1, "remaining_s": None, "source": "--steps"}
+    assert it.document(100.0) == {"done": 1, "whole": 10, "share": 0.1, "remaining_s": None, "source": "--steps"}
     it.look(Share(4, 10, "--steps"), 106.0)
-    assert it.document(106.0) == {"share": 0.4, "remaining_s": 12.0, "source": "--steps"}
+    assert it.document(106.0) == {"done": 4, "whole": 10, "share": 0.4, "remaining_s": 12.0, "source": "--steps"}
     it.look(Share(11, 10, "--steps"), 120.0)
-    assert it.document(120.0) == {"share": 1.0, "remaining_s": 0.0, "source": "--steps"}
+    assert it.document(120.0) == {"done": 11, "whole": 10, "share": 1.0, "remaining_s": 0.0, "source": "--steps"}
 
 
 @pytest.mark.parametrize(
