@@ -127,9 +127,9 @@ class Folding:
         """The rank whose process does this rank's work: its own number if it has one itself."""
         return rank if rank in self.apart else self._representatives[self.mesh.role(rank)]
 
-    def witnessed(self, witness: int) -> int:
-        """The representative that would play this witness."""
-        return self._representatives[self.mesh.role(witness)]
+    def witnessed(self, rank: int) -> int | None:
+        """The representative of the role of a rank that is apart; None if all its ranks are apart."""
+        return self._representatives.get(self.mesh.role(rank))
 
     def image(self, members: tuple[int, ...], rank: int, to: int) -> tuple[int, ...]:
         """The members of the communicator that `to` has in the place of this one of `rank`, in the same order. Raises

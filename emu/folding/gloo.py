@@ -24,10 +24,23 @@ from .work import Done
 UNEVEN = "phantora-async --fold: gloo's all_to_all with parts of different sizes is not played"
 
 
+class _Told(int):
+    """What a backend can do: Python reads it as an attribute, c10d's C++ code finds the attribute and calls it."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+
 class StandIn(c10d.Backend):
     """One member of a group. Results are written when the work is waited for."""
 
     ranks: FoldedRanks
+    supports_splitting: Any = _Told(True)
+    supports_coalescing: Any = _Told(False)
+    _supports_time_estimate: Any = _Told(False)
+    supports_shrinking: Any = _Told(False)
+    supports_reconfigure: Any = _Told(False)
+    supports_window: Any = _Told(False)
 
     def __init__(self, store: Any, rank: int, size: int, *_: Any, **__: Any) -> None:
         super().__init__(rank, size)
@@ -58,6 +71,9 @@ class StandIn(c10d.Backend):
 
     def name(self) -> str:
         return "gloo"
+
+    def eager_connect_single_device(self, device: Any) -> None:
+        """There is nothing to connect."""
 
     def split(self, store: Any, places: Sequence[int], options: Any) -> StandIn | None:
         """The group of the members at these places, as `torch.distributed.split_group` makes it."""

@@ -146,7 +146,7 @@ class Config:
     @property
     def witnessed(self) -> bool:
         """Is what segments consist of compared between ranks?"""
-        return self.folding is not None and bool(self.folding.witnesses)
+        return self.folding is not None and bool(self.folding.apart - {0})
 
     @property
     def run_dir(self) -> Path:

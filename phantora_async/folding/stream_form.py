@@ -134,10 +134,12 @@ class StreamForm:
         return record.nranks, self._device(record.device), members
 
     def _split(self, record: records.CommSplit) -> Form:
+        """All ranks are asked about each part, or each about its own."""
         told = told_members(record)
-        if told is None or self.rank not in told.members:
-            return self._comm(record.parent), record.seq, None
-        return self._comm(record.parent), record.seq, self._folding.image(told.members, self.rank, self._to)
+        members = () if told is None else told.members
+        if told is not None and told.each_its_own and self.rank in members:
+            members = self._folding.image(members, self.rank, self._to)
+        return self._comm(record.parent), record.seq, members
 
 
 def described(rank: int, record: Any, communicators: Communicators) -> str:

@@ -1,7 +1,9 @@
 """Witnesses: ranks that really run although a representative could play them, so that folding is checked.
 
 A witness' op stream is compared with what its representative's would be in its place. What either has sent first waits
-for the other. The first difference ends the run; amounts that differ a little are noted.
+for the other. The first difference ends the run; amounts that differ a little are noted. Ranks that are apart for
+themselves are compared, too: there a difference is a warning, because scripts log and save on them. Rank 0 is left out:
+most scripts do so there.
 """
 
 from __future__ import annotations
@@ -109,9 +111,16 @@ class Witnesses:
         self._contents: dict[int, Launches] = {}
         """By the number of a segment's content."""
         self._found: NotFoldable | None = None
+        self._differing: set[int] = set()
+        """Ranks that are apart for themselves, and were found to differ: they are not compared any more."""
+        self._warnings: list[str] = []
+        """Of ranks that are apart for themselves."""
         self.compared = Compared()
-        for witness in sorted(folding.witnesses):
+        plays = {rank: others for rank, others in folding.mirrored.items() if others}
+        for witness in sorted(folding.apart - {0}):
             played_by = folding.witnessed(witness)
+            if played_by is None or (played_by not in plays and witness not in folding.witnesses):
+                continue
             pair = (
                 _Stream(StreamForm(played_by, witness, folding, timelines.gpus, communicators)),
                 _Stream(StreamForm(witness, witness, folding, timelines.gpus, communicators)),
@@ -135,9 +144,13 @@ class Witnesses:
             try:
                 next(stream for stream in pair if stream.rank == rank).add(arrived, self._contents)
             except CannotFold as error:
+                if pair[1].rank not in self._folding.witnesses:
+                    self._differing.add(pair[1].rank)
+                    continue
                 self._found = NotFoldable(f"{error}: rank {pair[1].rank} cannot be played by rank {pair[0].rank}")
                 return
             self._compare(*pair)
+        self._pairs[rank] = [pair for pair in pairs if pair[1].rank not in self._differing]
 
     def _moves_control_data(self, key: int) -> bool:
         if key not in self._costs.known:
@@ -169,36 +182,56 @@ class Witnesses:
             "compared_calls": compared.calls,
             "host_apart_ns": compared.host_ns,
             "memory_apart_nbytes": compared.memory_nbytes,
+            "warnings": list(self._warnings),
         }
 
     def _compare(self, expected: _Stream, own: _Stream) -> None:
-        while expected.left and own.left and self._found is None:
+        is_witness = own.rank in self._folding.witnesses
+        while expected.left and own.left:
             theirs, its = expected.left.popleft(), own.left.popleft()
-            if theirs.form == its.form:
-                self.compared.calls += 1
-                self.compared.host_ns = max(self.compared.host_ns, abs(theirs.host_ns - its.host_ns))
-                if theirs.record is None or theirs.record.kind != records.MEMORY:
-                    continue
-                apart_nbytes = abs(theirs.record.allocated_peak - its.record.allocated_peak)
-                self.compared.memory_nbytes = max(self.compared.memory_nbytes, apart_nbytes)
-                if apart_nbytes < SMALL_BLOCKS_NBYTES:
-                    continue
-            self._found = self._difference((expected, theirs), (own, its))
+            if theirs.form == its.form and self._amounts_agree(theirs, its, is_witness):
+                continue
+            sides = self._sides((expected, theirs), (own, its))
+            if is_witness:
+                role = self._folding.mesh.role_name(own.rank)
+                self._found = NotFoldable(
+                    f"rank {own.rank} is a witness, and does not do what rank {expected.rank} does, which would play it"
+                    f"{f' ({role})' if role else ''}: ranks of one role differ, so this mesh cannot be folded",
+                    sides=sides,
+                    details="to fold as if mirrored ranks did what their representative does: --witnesses 0",
+                )
+            else:
+                self._differing.add(own.rank)
+                self._warnings.append(self._warning(*sides))
+            return
 
-    def _difference(self, expected: tuple[_Stream, _Call], own: tuple[_Stream, _Call]) -> NotFoldable:
+    def _amounts_agree(self, theirs: _Call, its: _Call, is_witness: bool) -> bool:
+        apart_nbytes = 0
+        if theirs.record is not None and theirs.record.kind == records.MEMORY:
+            apart_nbytes = abs(theirs.record.allocated_peak - its.record.allocated_peak)
+        if is_witness:
+            self.compared.calls += 1
+            self.compared.host_ns = max(self.compared.host_ns, abs(theirs.host_ns - its.host_ns))
+            self.compared.memory_nbytes = max(self.compared.memory_nbytes, apart_nbytes)
+        return apart_nbytes < SMALL_BLOCKS_NBYTES
+
+    def _warning(self, theirs: Side, own: Side) -> str:
+        texts = []
+        for side in (own, theirs):
+            (rank,), (number,) = side.ranks, side.sites
+            site = self._sites.get((rank, number))
+            texts.append(f"rank {rank} {side.call}{f' at {site}' if site else ''}")
+        return (
+            f"{texts[0]}, but {texts[1]}. Rank {own.ranks[0]} is apart and plays nobody; unless only such ranks do "
+            "this (logging, saving), mirrored ranks may differ, too"
+        )
+
+    def _sides(self, expected: tuple[_Stream, _Call], own: tuple[_Stream, _Call]) -> tuple[Side, Side]:
         (played_by, witness), (theirs, its) = (expected[0].rank, own[0].rank), (expected[1], own[1])
-        role = self._folding.mesh.role_name(witness)
         texts = [self._described(*expected, its), self._described(*own, theirs)]
         if texts[0] == texts[1]:
             texts = [f"{text}, as call {call.form[1:]}" for text, call in zip(texts, (theirs, its), strict=True)]
-        return NotFoldable(
-            f"rank {witness} is a witness, and does not do what rank {played_by} does, which would play it"
-            f"{f' ({role})' if role else ''}: ranks of one role differ, so this mesh cannot be folded",
-            sides=(
-                Side(texts[0], (played_by,), (theirs.site,)),
-                Side(texts[1], (witness,), (its.site,)),
-            ),
-        )
+        return Side(texts[0], (played_by,), (theirs.site,)), Side(texts[1], (witness,), (its.site,))
 
     def _described(self, stream: _Stream, call: _Call, other: _Call) -> str:
         rank = stream.rank

@@ -205,7 +205,7 @@ SHAPE = Fields(
                 _fields(TEXT, "mesh")
                 | _fields(WHOLE, "ranks", "processes", "representatives", "mirrored", "timelines", "compared_calls")
                 | _fields(WHOLE, "host_apart_ns", "memory_apart_nbytes")
-                | {"apart": Each(WHOLE), "witnesses": Each(WHOLE)}
+                | {"apart": Each(WHOLE), "witnesses": Each(WHOLE), "warnings": Each(TEXT)}
             )
         ),
     },

@@ -52,15 +52,17 @@ def _folding(folding: Mapping[str, Any] | None) -> list[str]:
         f"({folding['representatives']:,} for their role, {apart:,} for themselves, {len(witnesses):,} as witnesses); "
         f"{folding['mirrored']:,} were mirrored; {folding['timelines']:,} timelines"
     )
+    warnings = [f"warning: {warning}" for warning in folding["warnings"]]
     if not witnesses:
-        return [text, "warning: --witnesses 0: nothing checks that mirrored ranks would have done the same"]
+        unchecked = "warning: --witnesses 0: nothing checks that mirrored ranks would have done the same"
+        return [text, unchecked, *warnings]
     same = f"{named(witnesses)} did what was predicted in {folding['compared_calls']:,} calls"
     apart_by = [
         f"host times by up to {seconds(folding['host_apart_ns'])}" * bool(folding["host_apart_ns"]),
         f"peaks of memory by up to {folding['memory_apart_nbytes']:,} bytes" * bool(folding["memory_apart_nbytes"]),
     ]
     differing = " and ".join(filter(None, apart_by))
-    return [text, f"{same}{f'; {differing} differ' if differing else ''}"]
+    return [text, f"{same}{f'; {differing} differ' if differing else ''}", *warnings]
 
 
 def used_no_gpu(simulated: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from struct import pack
 
 import pytest
 
@@ -65,12 +66,11 @@ def run() -> Run:
             fact_builder.take(rank, records.decode_up(init(rank, number, members_of(kind, rank), servers=SERVERS))[0])
     witnesses = Witnesses(FOLDING, Timelines(8, servers=SERVERS), fact_builder.communicators, fact_builder.costs)
     found = Run(witnesses, fact_builder, {rank: Script(rank, 8) for rank in (REPRESENTATIVE, WITNESS)})
-    content = records.SegmentContent.encode(0, 77, 2, 0, payload=records.SegmentCost.encode(ADD, 3) + pair(COPY, 1))
-    found.both(lambda script, rank: script.add(content))
+    told(found, 77, launched(ADD, 3), launched(COPY, 1))
     return found
 
 
-def pair(key: int, launches: int) -> bytes:
+def launched(key: int, launches: int) -> bytes:
     return records.SegmentCost.encode(key, launches)
 
 
@@ -99,8 +99,8 @@ def test_ranks_that_do_the_same_on_their_own_communicators_are_equal(run: Run) -
 
 
 def test_where_segments_end_and_who_copies_little_does_not_matter(run: Run) -> None:
-    told(run, 78, pair(ADD, 1))
-    told(run, 79, pair(ADD, 2), pair(COPY, 9))
+    told(run, 78, launched(ADD, 1))
+    told(run, 79, launched(ADD, 2), launched(COPY, 9))
 
     def write(script: Script, rank: int) -> None:
         if rank == WITNESS:
@@ -114,7 +114,7 @@ def test_where_segments_end_and_who_copies_little_does_not_matter(run: Run) -> N
 
 
 def test_other_kernels_are_named_with_both_sides(run: Run) -> None:
-    told(run, 78, pair(ADD, 5))
+    told(run, 78, launched(ADD, 5))
     run.both(lambda script, rank: script.segment(10, content=78 if rank == WITNESS else 77).sync())
     message = run.message()
     assert "rank 4 is a witness, and does not do what rank 2 does, which would play it (tp 0)" in message
@@ -156,6 +156,29 @@ def test_a_peer_must_be_the_one_that_has_the_same_place(run: Run) -> None:
     assert "ranks 4: send of 100 i8 to rank 2 on ranks 0-6:2" in run.message()
 
 
+def split(parent: int, color: int, seq: int, each_its_own: int, *part: int) -> bytes:
+    told = pack(f"<{2 + len(part)}I", each_its_own, len(part), *part)
+    return records.CommSplit.encode(1, 70 + seq, parent, color, 0, seq, payload=told)
+
+
+@pytest.mark.parametrize("each_its_own", [False, True])
+def test_parts_of_a_split(run: Run, each_its_own: bool) -> None:
+    """`new_group` asks all ranks about each part, `split_group` each about its own."""
+
+    def write(script: Script, rank: int) -> None:
+        parent = comm(run, DP, rank)
+        if each_its_own:
+            script.add(split(parent, 40 + rank, 0, 1, rank))
+        else:
+            for seq, member in enumerate((0, 2, 4, 6)):
+                script.add(split(parent, 40 + seq if member == rank else -1, seq, 0, member))
+
+    run.both(write)
+    run.witnesses.check()
+    run.both(lambda script, rank: script.add(split(comm(run, DP, rank), -1, 4, 0, rank)))
+    assert "ranks 4: splits a communicator of ranks 4" in run.message()
+
+
 def test_peaks_of_memory_may_differ_by_control_data_alone(run: Run) -> None:
     def write(more_nbytes: int) -> Callable[[Script, int], object]:
         return lambda script, rank: script.add(
@@ -175,10 +198,21 @@ def test_host_times_may_differ_and_are_told(run: Run) -> None:
     assert run.witnesses.document()["host_apart_ns"] == 30
 
 
-def test_nobody_is_compared_with_ranks_that_are_apart_for_themselves(run: Run) -> None:
-    run.scripts[0] = Script(0, 8).clock()
-    run.send(0)
-    run.witnesses.check()
+def test_ranks_that_are_apart_for_themselves_differ_with_a_warning() -> None:
+    """Rank 6 of the role of rank 2; rank 0 may do anything."""
+    folding = Folding(MESH, frozenset((0, 6)))
+    fact_builder = new_fact_builder(8)
+    witnesses = Witnesses(folding, Timelines(8, servers=SERVERS), fact_builder.communicators, fact_builder.costs)
+    run = Run(witnesses, fact_builder, {0: Script(0, 8).clock().clock(), 2: Script(2, 8).sync(), 6: Script(6, 8)})
+    run.scripts[6].sync().clock().sync()
+    for rank in (0, 2, 6):
+        run.send(rank)
+    assert witnesses.document()["warnings"] == []
+    run.scripts[2].sync().bye()
+    run.send(2)
+    witnesses.check()
+    (warning,) = witnesses.document()["warnings"]
+    assert warning.startswith("rank 6 reads the clock, but rank 2 waits for GPU work. Rank 6 is apart and plays nobody")
 
 
 def test_a_communicator_that_has_no_image_is_told() -> None:

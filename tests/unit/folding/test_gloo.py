@@ -1,0 +1,36 @@
+"""What torch.distributed asks gloo's stand-in of a folded run."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize(
+    ("name", "can"),
+    [
+        ("supports_splitting", True),
+        ("supports_coalescing", False),
+        ("_supports_time_estimate", False),
+        ("supports_shrinking", False),
+        ("supports_reconfigure", False),
+        ("supports_window", False),
+    ],
+)
+def test_what_it_can_do_is_read_without_recursion(name: str, can: bool) -> None:
+    """PyTorch's own properties look the name up in a backend that is written in Python, and find themselves."""
+    from torch._C import _distributed_c10d as c10d
+
+    from emu.folding.gloo import StandIn
+
+    if not hasattr(c10d.Backend, name):
+        pytest.skip(f"this PyTorch has no {name}")
+
+    class Backend(StandIn):
+        def __init__(self) -> None:
+            c10d.Backend.__init__(self, 0, 1)
+
+    backend = Backend()
+    assert bool(getattr(backend, name)) is can
+    backend.eager_connect_single_device(torch.device("cpu"))
