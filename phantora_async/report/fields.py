@@ -37,7 +37,8 @@ _INTERVAL = Fields(
     _fields(
         NUMBER, "level", "low_ns", "high_ns", "kernel_error", "host_fast", "host_slow", "host_low_ns", "host_high_ns"
     )
-    | {"bound": TEXT}
+    | {"bound": TEXT},
+    {"scale": NUMBER},
 )
 _STEP = Fields(
     _fields(WHOLE, "median_ns", "counted", "min_ns", "max_ns", "warm_up")

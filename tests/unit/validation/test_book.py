@@ -12,6 +12,7 @@ import pytest
 
 from phantora_async import cli
 from phantora_async.errors import UsageError
+from phantora_async.report.interval import CALIBRATION
 from phantora_async.validation import book, calibration, emulation, kept_rows, page
 from phantora_async.validation.emulation import Emulated
 from phantora_async.validation.kept_rows import KeptRow
@@ -137,3 +138,11 @@ def test_a_page_names_jobs_that_are_off_worst_first(tmp_path: Path) -> None:
     found = book.read(made(tmp_path, FAMILY + NOT_RUN))
     rows = [of([1.2], job="a"), of([1.01], job="near"), of([0.5], job="far", gpu="h100")]
     assert page.off(found, rows) == "- not found: far (h100) +100.0%, a -16.7%"
+
+
+def test_the_shipped_calibration_is_what_the_kept_rows_ask_for() -> None:
+    """After `validate --all`, write the factor that docs/accuracy.md shows into CALIBRATION."""
+    rows = kept_rows.read(book.read(SHIPPED).rows).values()
+    found = {one.name: one for one in calibration.calibrate(rows)}
+    assert CALIBRATION["gpu"] == pytest.approx(found["gpu"].factor, abs=0.05)
+    assert found["host"].holds_as_they_are >= 0.87, "ranges that the host decides need no factor"
