@@ -24,6 +24,8 @@ from phantora_async.wording import printable, seconds
 
 LEAST = 0.005
 """A smaller change of the step is none."""
+MOST_LINES = 5
+"""Of what makes it faster, the best first."""
 NCCL = ("NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "NCCL_PROTO=Simple", "NCCL_PROTO=LL128", "NCCL_NVLS_ENABLE=0")
 TWICE = {"server.gpu_gbps": "NVLink twice as fast", "server.nic_gbps": "network cards twice as fast"}
 NO_HOST = "a host that takes no time: the most that compiling, CUDA graphs or fewer launches can bring"
@@ -125,7 +127,9 @@ def text(told: Document) -> str:
     better = [one for one in told["tries"] if one["change"] <= -LEAST]
     worse = [one for one in told["tries"] if one["change"] >= LEAST]
     same = [one["what"] for one in told["tries"] if abs(one["change"]) < LEAST]
-    lines += [f"  {_change(one)}" for one in better] or ["  nothing that was tried makes it faster"]
+    lines += [f"  {_change(one)}" for one in better[:MOST_LINES]] or ["  nothing that was tried makes it faster"]
+    if len(better) > MOST_LINES:
+        lines.append(f"  {len(better) - MOST_LINES} more that bring less: --json")
     if same:
         lines.append(f"not worth trying (less than {LEAST:.1%}): {'; '.join(same)}")
     if worse:

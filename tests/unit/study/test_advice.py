@@ -80,6 +80,17 @@ def test_text_says_what_is_better_the_same_and_worse() -> None:
     ]
 
 
+def test_text_has_five_lines_of_what_to_try() -> None:
+    tries = [
+        {"what": f"try {number}", "step_s": 0.1, "change": change, "by_tokens": False, "reason": ""}
+        for number, change in enumerate([-0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1])
+    ]
+    told = {"gpus": 8, "gpu": "h100", "step_s": 0.1, "tries": tries, "unknown": []}
+    shown = text(told).splitlines()[1:]
+    assert [line.split(":")[0].strip() for line in shown[:5]] == ["try 0", "try 1", "try 2", "try 3", "try 4"]
+    assert shown[5:] == ["  2 more that bring less: --json"]
+
+
 def test_the_command(rec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["advise", "rec"]) == 0
     assert "2 x h200, a step takes" in capsys.readouterr().out
