@@ -141,16 +141,22 @@ class Witnesses:
             elif record.kind == records.SITE and (site := from_record(record)) is not None:
                 self._sites[rank, record.number] = site
         for pair in pairs:
-            try:
-                next(stream for stream in pair if stream.rank == rank).add(arrived, self._contents)
-            except CannotFold as error:
-                if pair[1].rank not in self._folding.witnesses:
-                    self._differing.add(pair[1].rank)
-                    continue
-                self._found = NotFoldable(f"{error}: rank {pair[1].rank} cannot be played by rank {pair[0].rank}")
-                return
-            self._compare(*pair)
-        self._pairs[rank] = [pair for pair in pairs if pair[1].rank not in self._differing]
+            self._take(pair, rank, arrived)
+            if pair[1].rank in self._differing:
+                for stream in pair:
+                    self._pairs[stream.rank] = [other for other in self._pairs[stream.rank] if other is not pair]
+
+    def _take(self, pair: tuple[_Stream, _Stream], rank: int, arrived: Sequence[Any]) -> None:
+        expected, own = pair
+        try:
+            (own if own.rank == rank else expected).add(arrived, self._contents)
+        except CannotFold as error:
+            if own.rank in self._folding.witnesses:
+                self._found = NotFoldable(f"{error}: rank {own.rank} cannot be played by rank {expected.rank}")
+            else:
+                self._differing.add(own.rank)
+            return
+        self._compare(expected, own)
 
     def _moves_control_data(self, key: int) -> bool:
         if key not in self._costs.known:
