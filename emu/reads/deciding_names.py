@@ -11,6 +11,10 @@ NEUTRAL = frozenset((
 """Functions and methods whose result does not say what the value is, or that only tell it. Values that nobody computed
 are taken as finite, and checks of that as passed.
 """
+OF_MATHEMATICS = frozenset(["math", "cmath", "np", "numpy", "torch"])
+"""Modules whose `log` is no logger's."""
+LOGARITHMS = frozenset(["log", "log2", "log10"])
+"""Of `math`: 0 has none, and they raise."""
 CHECKING = frozenset(["is_invalid_grad_norm"])
 """Functions of libraries that only ask whether a number is finite, or -1, which stands for one that is not."""
 DECIDING = frozenset((
@@ -19,27 +23,14 @@ DECIDING = frozenset((
     "searchsorted", "index", "where", "nonzero", "flatnonzero", "count_nonzero", "argpartition", "choice",
     "choices", "filter", "takewhile", "dropwhile", "nlargest", "nsmallest", "lt", "le", "gt", "ge", "groupby",
     "zeros", "ones", "empty", "rand", "randn", "randint", "arange", "randperm", "eye", "islice", "is_integer",
-    "multinomial", "topk",
+    "multinomial", "topk", "idxmin", "idxmax", "sort_values",
 ))  # fmt: skip
 """That choose by what they get, or make as much as it says."""
 EXTREMES = frozenset(("min", "max"))
-ORDERING = frozenset(
-    (
-        "argmin",
-        "argmax",
-        "argsort",
-        "sort",
-        "index",
-        "nonzero",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "is_integer",
-        "multinomial",
-        "topk",
-    )
-)
+ORDERING = frozenset((
+    "argmin", "argmax", "argsort", "sort", "index", "nonzero", "lt", "le", "gt", "ge", "is_integer", "multinomial",
+    "topk", "idxmin", "idxmax", "sort_values",
+))  # fmt: skip
 """Methods of what has the value that decide, too."""
 FILLING = frozenset(["append", "extend", "insert", "add", "update", "appendleft", "push", "put", "setdefault"])
 SCHEDULING = "step"

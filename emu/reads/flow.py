@@ -16,10 +16,12 @@ from .deciding_names import (
     DICTIONARIES,
     EXTREMES,
     FILLING,
+    LOGARITHMS,
     LOOK_UP,
     NEUTRAL,
     OF_DICTIONARIES,
     OF_KEYS,
+    OF_MATHEMATICS,
     ORDERING,
     SCHEDULING,
 )
@@ -90,6 +92,9 @@ class Flow:
                 self._iterate(target, iterable)
             case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in FILLING and self._passed(node):
                 self._take(owner, True)
+            case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), value]):
+                if self._has(value):
+                    self._name(f".{name}", False)
 
     def _follow_inner(self, inner: Inner) -> Flow | None:
         """Through a function that is defined here, if it sees the value; what it changes of ours."""
@@ -179,7 +184,7 @@ class Flow:
                 return f".{name}" in self.names or (name not in ASIDE and self._has(owner))
             case ast.Call(func=called):
                 name = _called(called)
-                if name in NEUTRAL or (name in OF_KEYS and node.args and self._sees_keys(node)):
+                if _neutral(called) or (name in OF_KEYS and node.args and self._sees_keys(node)):
                     return False
                 of = called.value if isinstance(called, ast.Attribute) else None
                 if of is not None and name in LOOK_UP and node.args and self._lacks(of, node.args[0]):
@@ -220,7 +225,7 @@ class Flow:
     def calls(self) -> Iterator[Passed]:
         """Functions that get it."""
         for node in self._nodes:
-            if isinstance(node, ast.Call) and _called(node.func) not in NEUTRAL and (places := self._passed(node)):
+            if isinstance(node, ast.Call) and not _neutral(node.func) and (places := self._passed(node)):
                 yield Passed(node.func, places)
                 yield from self._handed_on(node, places)
         for flow in self._flows:
@@ -271,10 +276,20 @@ class Flow:
                 case ast.BinOp(op=ast.Mult(), left=left, right=right):
                     if any(_is_sequence(one) and self._has(size) for one, size in ((left, right), (right, left))):
                         yield node
+                case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=divisor) if self._is_zero(divisor):
+                    yield node
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="math")), args=[number, *_]) if _called(
+                    node.func
+                ) in LOGARITHMS and self._is_zero(number):
+                    yield node
                 case ast.Call() if self._chooses(node):
                     yield node
         for flow in self._flows:
             yield from flow.decisions()
+
+    def _is_zero(self, node: ast.expr) -> bool:
+        """Would it raise, because a value that nobody computed reads as 0? Not if something is added to it."""
+        return self._has(node) and not isinstance(node, (ast.BinOp, ast.BoolOp, ast.IfExp))
 
     def _hands_to_lambda(self, call: ast.Call, called: ast.Lambda) -> bool:
         """By `map(lambda loss: loss > 2, losses)`; `reduce` hands two elements of one list on."""
@@ -370,6 +385,11 @@ def _is_sequence(node: ast.expr) -> bool:
     return isinstance(node, (ast.List, ast.Tuple)) or (
         isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
     )
+
+
+def _neutral(called: ast.expr) -> bool:
+    mathematics = isinstance(called, ast.Attribute) and name_of(called.value) in OF_MATHEMATICS
+    return _called(called) in NEUTRAL and not (mathematics and _called(called) in LOGARITHMS)
 
 
 def _called(node: ast.expr) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 
@@ -51,6 +52,7 @@ def overflows() -> Tensor:
 
 class Stopper:
     best = 9.0
+    last = 0.0
 
     def __call__(self, value: float) -> None:
         if value < self.best:  # decides
@@ -109,6 +111,16 @@ def main() -> None:
     Classifier().validation_step()
     Bound(loss().item())
     Bound(1.0).passed(loss().item())
+    with contextlib.suppress(ZeroDivisionError):
+        best = 1 / loss().item()  # decides
+    with contextlib.suppress(ValueError):
+        best = math.log10(loss().item())  # decides
+    best = 1 / (loss().item() + 1e-6)
+    setattr(stopper, "last", loss().item())  # noqa: B010
+    if stopper.last < 1:  # decides
+        best = 0.0
+    if math.log(loss().item() + 1) < 1:  # decides
+        best = 0.0
     assert torch.isfinite(loss())
     assert not (torch.isnan(loss()) | torch.isinf(loss()))
     assert not LARGE.matmul(LARGE).isnan().any()
