@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from emu.contract import records
+from phantora_async.api.replays import replay
 from phantora_async.errors import PathChanged, UsageError
 from phantora_async.recording import Recording, load
 from phantora_async.replaying.answers import Compared, compare
 from phantora_async.replaying.execution import execute as run_engine
 from phantora_async.replaying.facts import FactMaker
 from phantora_async.replaying.repetition import Repetition, repetition_of
+from phantora_async.report.notes import notes
 from phantora_async.virtual_time import Collective, Timeline
 from tests.unit.virtual_time.scripted import FixedNetwork, Script, world_comm
 
@@ -142,3 +145,20 @@ def test_a_played_step_that_is_told_otherwise_ends_the_replay(tmp_path: Path) ->
     with pytest.raises(PathChanged, match="step 7 cannot be played from the record of step 4: rank 0 asks at"):
         repetition.recorded(recording, 0, answers[0], False)
     assert len(repetition.recorded(recording, 0, answers[0], True).queries) == 4
+
+
+def test_the_report_says_which_steps_were_not_run(tmp_path: Path) -> None:
+    scripts = [Script(rank, 2, world_comm(2)) for rank in range(2)]
+    for rank, script in enumerate(scripts):
+        script.add(records.CommInit.encode(0, 1, 2, rank, rank, 0, payload=b"world".ljust(128, b"\0")))
+        for _ in range(4):
+            script.segment(1000, after=10).all_reduce(1 << 20).sync().step()
+        script.bye()
+    (tmp_path / "four").mkdir()
+    record(scripts, tmp_path / "four", FixedNetwork(), DEPTH)
+    run = replay(tmp_path / "four", steps=9, run_dir=tmp_path / "replay")
+    simulated = run.report["simulated"]
+    assert simulated["played_steps"] == {"step": 4, "count": 5, "inexact_ranks": []}
+    assert (simulated["step"]["first_counted"], simulated["step"]["last_counted"]) == (4, 9)
+    (told,) = (line for line in notes(run.report) if "not run" in line)
+    assert told.startswith("steps 5 to 9 were not run: each is step 4 once more, in virtual time alone")
