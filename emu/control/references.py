@@ -185,6 +185,10 @@ class References:
         self._last = 0
         self._work = 0
         self.kinds: dict[str, Maker] = {"copy": _copy}
+        self.parts: dict[str, Maker] = {}
+        """Those of which some elements can be made alone, in the order of memory: the last two arguments are the first
+        one and the one behind the last.
+        """
         control.hook.compute_sources(self._compute, self._tell)
 
     def values_of(self, tensor: Tensor) -> Values:
@@ -317,10 +321,16 @@ class References:
         """Called by the hook library, from any thread. Where it fails, the values count as unknown."""
         import torch
 
+        first = 0
+        whole = True
+
         def values() -> Tensor:
+            nonlocal first, whole
             computation = self._computations[number] if number else _told(self._hook, self._hook.recipe())
             recipe, layout = computation.recipe, computation.layout
-            self._work += computation.work
+            first, last = self._asked_part(recipe.kind, layout)
+            whole = last == math.prod(layout.shape) and not first
+            self._work += computation.work if whole else last - first
             if self._work > MOST_WORK:
                 self._hook.warn_once(
                     "work",
@@ -329,6 +339,10 @@ class References:
                 )
                 raise LookupError
             with torch.no_grad():
+                if not whole:
+                    return (
+                        self.parts[recipe.kind](layout, *recipe.parameters, first, last).to(layout.dtype).contiguous()
+                    )
                 inputs = [snapshot.read() for snapshot in computation.inputs]
                 made = self.kinds[recipe.kind](layout, *recipe.parameters, *inputs).to(layout.dtype)
                 if tuple(made.shape) == layout.shape:
@@ -341,7 +355,20 @@ class References:
             if not isinstance(error, LookupError):
                 self._hook.warn_once("computation", f"values cannot be computed when they are read: {error}")
             return
-        self._hook.give_source(made.data_ptr(), made.numel() * made.element_size())
+        nbytes = made.numel() * made.element_size()
+        if whole:
+            self._hook.give_source(made.data_ptr(), nbytes)
+        else:
+            self._hook.give_source_part(made.data_ptr(), first * made.element_size(), nbytes)
+
+    def _asked_part(self, kind: str, layout: Layout) -> tuple[int, int]:
+        """The elements to compute: all, or those that are read, while together these are less than half of all."""
+        count, item = math.prod(layout.shape), layout.dtype.itemsize
+        if kind in self.parts:
+            offset, nbytes, before = self._hook.source_range()
+            if (before + nbytes) * 2 <= count * item:
+                return offset // item, -(-(offset + nbytes) // item)
+        return 0, count
 
     def _tell(self, number: int) -> None:
         """Called by the hook library: another rank will refer to the computation."""

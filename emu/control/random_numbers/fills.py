@@ -61,15 +61,25 @@ class RandomOps:
         return found
 
     def drawn(
-        self, distributions: Distributions, draw: Draw, state: GeneratorState, output: Output, given: Given
+        self,
+        distributions: Distributions,
+        draw: Draw,
+        state: GeneratorState,
+        output: Output,
+        given: Given,
+        first: int = 0,
+        last: int | None = None,
     ) -> Tensor:
-        """All numbers of a large output, in the order of memory."""
+        """Numbers of a large output from the first up to the last, in the order of memory."""
         import torch
 
-        values = torch.empty(output.numel, dtype=output.dtype, device="cpu")
+        end = output.numel if last is None else last
+        values = torch.empty(end - first, dtype=output.dtype, device="cpu")
         at = 0
         for begin, part, count in distributions.parts(state, output):
-            values[at : at + count] = draw(distributions, begin, part, given)[:count]
+            low, high = max(at, first), min(at + count, end)
+            if low < high:
+                values[low - first : high - first] = draw(distributions, begin, part, given)[low - at : high - at]
             at += count
         return values
 
@@ -106,17 +116,29 @@ def in_place(control: ControlTensors, operation: Any, kernel: Kernel) -> Kernel:
     def numbers(kwargs: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in kwargs.items() if name != "generator"}
 
-    def drawn(layout: Layout, seed: int, offset: int, threads: int, numel: int, args: Any, kwargs: Any) -> Tensor:
-        """All numbers of a large output, in the order of memory."""
+    def drawn(
+        layout: Layout,
+        seed: int,
+        offset: int,
+        threads: int,
+        numel: int,
+        args: Any,
+        kwargs: Any,
+        first: int = 0,
+        last: int | None = None,
+    ) -> Tensor:
+        """Numbers of a large output, in the order of memory."""
         return ops.drawn(
             Distributions(Philox(control.hook, threads)),
             draw,
             GeneratorState(seed, offset),
             Output(numel, layout.dtype),
             given_by(args, kwargs),
+            first,
+            last,
         )
 
-    references.kinds[name] = drawn
+    references.kinds[name] = references.parts[name] = drawn
 
     def call(keyset: Any, output: Tensor, *args: Any, **kwargs: Any) -> Any:
         small = control.is_small(output)

@@ -22,6 +22,7 @@ struct ph_source {
     ph_remote remote;
     _Atomic(ph_told *) told; /* of a remote source: once it has been asked for */
     _Atomic(uint32_t) entry; /* in the store; of a computed source: once it has been computed */
+    _Atomic(uint64_t) apart; /* of a computed source: bytes that were made for a part alone */
 };
 
 static ph_source *new_source(enum ph_source_kind kind, size_t nbytes) {
@@ -220,6 +221,23 @@ PH_EXPORT void phantora_source_given(const void *bytes, uint64_t nbytes) {
     it->done = true;
     uint32_t entry = it->source->entry ? 0 : ph_store_add(bytes, nbytes), none = 0;
     if (entry && !atomic_compare_exchange_strong(&it->source->entry, &none, entry)) ph_store_release(entry);
+}
+
+/* Within run(): which bytes of the source are read, where from, and how many were made before for parts alone. */
+PH_EXPORT void phantora_source_range(uint64_t *offset, uint64_t *nbytes, uint64_t *apart) {
+    const request *it = asked;
+    *offset = it ? it->offset : 0;
+    *nbytes = it ? it->nbytes : 0;
+    *apart = it ? it->source->apart : 0;
+}
+
+/* In place of phantora_source_given: bytes from `offset` on, which are what is read or more. They are not kept. */
+PH_EXPORT void phantora_source_part_given(const void *bytes, uint64_t offset, uint64_t nbytes) {
+    request *it = asked;
+    if (!it || it->offset < offset || it->offset + it->nbytes > offset + nbytes) return;
+    memcpy(it->dst, (const unsigned char *)bytes + (it->offset - offset), it->nbytes);
+    it->source->apart += nbytes;
+    it->done = true;
 }
 
 /* Numbers of computed sources that nothing refers to any more, at most `capacity`; returns how many. */

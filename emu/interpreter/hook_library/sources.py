@@ -43,6 +43,11 @@ class SourceCalls(Library):
             "refer_source", c_int, c_char_p, c_uint64, c_int, c_uint64, c_uint64, c_int64, c_int, DIMS, DIMS
         )
         self.give_source: Callable[[int, int], None] = self._function("source_given", None, c_uint64, c_uint64)
+        self.give_source_part: Callable[[int, int, int], None] = self._function(
+            "source_part_given", None, c_uint64, c_uint64, c_uint64
+        )
+        number = ctypes.POINTER(c_uint64)
+        self._source_range = self._function("source_range", None, number, number, number)
 
     def open_store(self, folder: str) -> None:
         """In the forker: all ranks keep what their programs give to the device with the process that serves there."""
@@ -61,6 +66,14 @@ class SourceCalls(Library):
         """
         self._source_compute(self._callback(CALLED_WITH_NUMBER, run))
         self._source_recipes(self._callback(CALLED_WITH_NUMBER, tell))
+
+    def source_range(self) -> tuple[int, int, int]:
+        """Of the source that is read: from which byte on, how many bytes, and how many were made for parts before. Such
+        a part may be given by `give_source_part(address, offset, nbytes)`; it is not kept for other reads.
+        """
+        offset, nbytes, apart = c_uint64(), c_uint64(), c_uint64()
+        self._source_range(offset, nbytes, apart)
+        return offset.value, nbytes.value, apart.value
 
     def give_recipe(self, text: bytes) -> None:
         """How other ranks can compute the source."""

@@ -129,6 +129,25 @@ def drawn_on_the_device() -> None:
     assert 0.0199 < whole.std() < 0.0201
 
 
+def parts_of_what_was_drawn() -> None:
+    """A read of a small part makes that part alone, of the same numbers; the generators begin in the same state."""
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+
+        def drawn(dtype: torch.dtype = dtype) -> Tensor:
+            torch.cuda.manual_seed(5)
+            return torch.empty(3_000_001, dtype=dtype, device=DEVICE).normal_()
+
+        whole, again = drawn().cpu(), drawn()
+        for begin, end in (
+            (0, 1),
+            (1_081_340, 1_081_350),
+            (3_000_000, 3_000_001),
+            (500_001, 1_600_000),
+            (7, 2_900_000),
+        ):
+            check(f"elements {begin} to {end} of {dtype}", again[begin:end], whole[begin:end])
+
+
 def main() -> None:
     torch.cuda.set_device(DEVICE)
     dist.init_process_group("nccl", device_id=DEVICE)
@@ -137,6 +156,7 @@ def main() -> None:
     broadcast_from_rank_0()
     checkpoint()
     drawn_on_the_device()
+    parts_of_what_was_drawn()
     print("WRONG " + "; ".join(wrong) if wrong else f"PASSED {compared}", flush=True)
     dist.destroy_process_group()
 
