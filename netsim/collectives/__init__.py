@@ -11,8 +11,8 @@ import: ``netsim.topology``, ``netsim.simulation`` (for ``Group``), ``netsim.err
 from __future__ import annotations
 
 from netsim.collectives import settings
-from netsim.collectives.params import Params, load_params
-from netsim.collectives.planner import OPERATIONS, Plan, plan, slower
+from netsim.collectives.params import OPERATIONS, Params, load_params
+from netsim.collectives.planner import Plan, plan, slower
 from netsim.collectives.settings import NcclSettings
 from netsim.collectives.transfers import BufferedSend, buffered_send
 

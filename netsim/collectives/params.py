@@ -14,6 +14,7 @@ from netsim.fields import FieldError, SpecTable
 PROTOCOLS = ("ll", "ll128", "simple")
 REDUCTIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """NCCL's collectives that its tuner chooses an algorithm for."""
+OPERATIONS = (*REDUCTIONS, "all_to_all", "send_recv", "gather", "scatter")
 ALGORITHMS = ("tree", "ring", "nvls", "nvls_tree", "pat")
 
 Triple = tuple[float, float, float]
@@ -68,8 +69,9 @@ class CollectiveKernel:
     many_blocks: int
     many_blocks_us: float
     """A kernel of at least ``many_blocks`` blocks starts this much later."""
-    beside_compute: float
-    """How much longer a collective within a server takes that begins while its GPUs compute, at least 1."""
+    beside_compute: dict[str, float]
+    """How much longer a collective within a server takes that begins while its GPUs compute, by operation, at least
+    1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,10 @@ def _triples(table: SpecTable, keys: tuple[str, ...]) -> dict[str, Triple]:
     return {key: _triple(table, key) for key in keys}
 
 
+def _beside_compute(table: SpecTable) -> dict[str, float]:
+    return {op: table.number(op, least=1.0) for op in OPERATIONS}
+
+
 def _kernel(table: SpecTable) -> CollectiveKernel:
     return CollectiveKernel(
         wire_efficiency=table.number("wire_efficiency"),
@@ -156,7 +162,7 @@ def _kernel(table: SpecTable) -> CollectiveKernel:
         overlap_mb=table.number("overlap_mb"),
         many_blocks=table.integer("many_blocks", least=1),
         many_blocks_us=table.number("many_blocks_us", least=0.0),
-        beside_compute=table.number("beside_compute", least=1.0),
+        beside_compute=_beside_compute(table.table("beside_compute")),
     )
 
 

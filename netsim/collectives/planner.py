@@ -9,7 +9,7 @@ from math import ceil
 
 from netsim.collectives import hops, timing, transfers, tuner
 from netsim.collectives.hops import Hop, MembersByServer
-from netsim.collectives.params import Params
+from netsim.collectives.params import OPERATIONS, Params
 from netsim.collectives.settings import NcclSettings
 from netsim.collectives.timing import Duration
 from netsim.errors import FlowError
@@ -17,7 +17,6 @@ from netsim.simulation.groups import Group, Links, LinksLess
 from netsim.topology import Topology
 from netsim.units import MAX_BYTES, whole
 
-OPERATIONS = (*tuner.REDUCTIONS, "all_to_all", "send_recv", "gather", "scatter")
 NCCLS_OWN = NcclSettings()
 
 

@@ -121,7 +121,7 @@ class NetsimNetworkModel:
             if members[0] == members[1]:
                 return self._plan("broadcast", collective.nbytes, members[:1])
             return self._plan(
-                "send_recv",
+                _operation(collective),
                 collective.nbytes,
                 members,
                 ranks=len(collective.comm.members),
@@ -132,7 +132,7 @@ class NetsimNetworkModel:
         if known is None:
             known = self._members[key] = tuple(self._endpoint(collective, rank, offset) for rank in collective.ranks)
         nbytes = collective.nbytes * (len(known) if collective.op in _SIZED_BY_MEMBERS else 1)
-        return self._plan(NcclKind(collective.op).name.lower(), nbytes, known, root=max(collective.root, 0))
+        return self._plan(_operation(collective), nbytes, known, root=max(collective.root, 0))
 
     def _plan(
         self,
@@ -163,7 +163,7 @@ class NetsimNetworkModel:
         moved: list[netsim.Moved] = []
         for offset in (0,) if len(collective.offsets) == 1 else self.alike.moving(collective):
             plan = self.plan(collective, offset)
-            moves = slower(plan, self._params.kernel.beside_compute) if slow else plan
+            moves = slower(plan, self._params.kernel.beside_compute[_operation(collective)]) if slow else plan
             start_ns = self._start_ns(collective, moves, at_ns)
             if not plan.groups:
                 self._done[collective] = max(start_ns, self._done.get(collective, 0))
@@ -335,6 +335,11 @@ class NetsimNetworkModel:
             for plan, start_ns in self._begun.get(collective, ())
         ]
         return self._traffic.traffic(more)
+
+
+def _operation(collective: Collective) -> str:
+    """As netsim calls it."""
+    return "send_recv" if collective.op == NcclKind.SEND else NcclKind(collective.op).name.lower()
 
 
 def _shortest_ns(group: netsim.Group) -> int:

@@ -14,7 +14,6 @@ from profiles.kernel_names.kernel_name import KernelName
 from profiles.signature import Kernel
 
 LANES_PER_CYCLE = 128  # four schedulers, one warp instruction of 32 lanes each: every NVIDIA SM since Volta
-GPCS = 8  # of a full Hopper die
 L2_REACH = 1.2  # traffic of so many times the L2 cache's size finds nothing there
 COLD = 0.05  # share of the traffic that is never there: weights, which no kernel touched lately
 LEFT_BESIDE_NCCL = 0.0  # of the L2 cache's contents, beside a collective of megabytes
@@ -75,14 +74,6 @@ class Machine:
         achieved = self.gpu.achieved
         fraction = achieved.vector_fraction if dtype in ("f32", "f64") else achieved.tensor_fraction
         return self.gpu.peak_flops(dtype) * fraction / self.gpu.sm_count * 1e-9
-
-    @property
-    def cluster_sms(self) -> int:
-        """SMs for kernels launched as clusters of two blocks: since Hopper, GEMMs are. Both blocks need an SM of one
-        GPC, and where NCCL holds an odd number of a GPC's SMs one stays idle.
-        """
-        beside = self.sms < self.gpu.sm_count and self.gpu.products_by_warp_groups
-        return max(self.sms - GPCS, 2) if beside else self.sms
 
     def quantised(self, blocks: int) -> float:
         """How much longer the busiest SM works than the average, for `blocks` of equal work."""

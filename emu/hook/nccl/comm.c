@@ -182,6 +182,7 @@ PH_EXPORT int ncclCommSplit(nccl_comm *parent, int color, int key, nccl_comm **o
 static int end(nccl_comm *comm, bool aborted) {
     if (!comm || comm->dead) return comm ? NCCL_ERROR_ARGUMENT : NCCL_OK;
     comm->dead = true;
+    nccl_forget_end(comm);
     ph_watch_end(comm->watch);
     struct ph_COMM_DESTROY fields = {.comm = comm->id, .aborted = aborted};
     ph_emit(PH_KIND_COMM_DESTROY, &fields, sizeof fields, NULL, 0);

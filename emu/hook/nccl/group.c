@@ -8,6 +8,9 @@
  * of a check for overflow), because only that record can say so. The calls of a group are concurrent,
  * so all inputs are read before any output is expected; otherwise a buffer that is input and output would wait for
  * itself.
+ *
+ * Kernels of one communicator run one after the other, whatever their streams: NCCL orders them by events, and so does
+ * this, from the first kernel on another stream on.
  */
 #include "op_stream/emit.h"
 #include "core/alloc.h"
@@ -17,6 +20,7 @@
 #include "nccl/nccl.h"
 #include "core/run.h"
 #include "op_stream/trace.h"
+#include "streams/event.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -156,6 +160,48 @@ static void emit(const nccl_call *calls, size_t ncalls, ph_stream *stream) {
     ph_emit_here(PH_KIND_NCCL_LAUNCH, &fields, sizeof fields, group.payload, nbytes);
 }
 
+/* The stream goes on when the communicator's kernel before is done. */
+static void wait_for_kernel_before(nccl_comm *comm, ph_stream *stream) {
+    if (!comm->stream || comm->stream == stream) return;
+    if (!comm->end && comm->stream->magic == PH_STREAM_MAGIC) comm->end = ph_record_on(comm->stream, 0);
+    if (comm->end) ph_recording_wait(stream, comm->end);
+}
+
+static void forget_stream(nccl_comm *comm, ph_stream *stream) {
+    (void)stream;
+    comm->stream = NULL;
+}
+
+/* A group's calls on several streams are one kernel: its end is behind all of them. */
+static void note_end(nccl_comm *comm, ph_stream *stream) {
+    if (comm->stream && comm->stream != stream) {
+        if (!comm->end) comm->end = ph_record_on(comm->stream, 0);
+        ph_recording_wait(stream, comm->end);
+    }
+    comm->stream = stream;
+    if (comm->end) comm->end = ph_record_on(stream, comm->end);
+}
+
+void nccl_forget_end(nccl_comm *comm) {
+    ph_record_lock();
+    if (comm->end && ph_run.started) ph_recording_drop(comm->end);
+    comm->end = 0;
+    comm->stream = NULL;
+    ph_record_unlock();
+}
+
+/* `act` for each communicator and stream of the calls. */
+static void for_kernels(const nccl_call *calls, size_t ncalls, void (*act)(nccl_comm *, ph_stream *)) {
+    if (!ph_run.started) return;
+    ph_record_lock();
+    for (size_t i = 0; i < ncalls; i++) {
+        size_t j = 0;
+        while (j < i && (calls[j].stream != calls[i].stream || calls[j].comm != calls[i].comm)) j++;
+        if (j == i && !calls[i].comm->unordered) act(calls[i].comm, calls[i].stream);
+    }
+    ph_record_unlock();
+}
+
 /* Gives the call its number on its communicator. Every member calls in the same order, so the numbers agree. */
 static void number(nccl_call *call) {
     nccl_comm *comm = call->comm;
@@ -188,11 +234,14 @@ static void launch_now(nccl_call *calls, size_t ncalls) {
         number(&calls[i]);
         plan_data(&calls[i]);
     }
+    for_kernels(calls, ncalls, wait_for_kernel_before);
+    for_kernels(calls, ncalls, forget_stream);
     for (size_t i = 0; i < ncalls; i++)
         if (first_of_stream(calls, i)) {
             ph_stream_touch(calls[i].stream);
             emit(calls, ncalls, calls[i].stream);
         }
+    for_kernels(calls, ncalls, note_end);
     for (size_t i = 0; i < ncalls; i++)
         if (calls[i].deferred) follow_up(&calls[i]);
     for (size_t i = 0; i < ncalls; i++) settle(&calls[i]);

@@ -33,6 +33,9 @@ typedef struct nccl_comm {
     ph_watch *watch;              /* NULL: no watchdog looks at its collectives */
     uint64_t collectives, splits; /* numbers of calls so far: the seq of the next one */
     uint64_t *sent, *received;    /* the same for sends and receives, by peer */
+    bool unordered;               /* kernels on several streams run side by side: symmetric memory's */
+    ph_stream *stream;            /* of its last kernel */
+    uint64_t end;                 /* recording behind that kernel; 0 as long as all of its kernels were on one stream */
 } nccl_comm;
 
 /* One call on buffers. `op` is what the record says about it. */
@@ -68,6 +71,7 @@ int nccl_collective(uint32_t op, const void *input, void *output, size_t count, 
 
 /* group.c */
 bool nccl_in_group(void);
+void nccl_forget_end(nccl_comm *comm); /* no kernel of the communicator follows */
 int nccl_submit(const nccl_call *call);
 
 /* references.c */

@@ -59,6 +59,7 @@ static group *group_of(uint64_t key, int members, int rank) {
     snprintf(id.internal, sizeof id.internal, "symmetric memory %016llx", (unsigned long long)key);
     nccl_comm *comm = NULL;
     if (ncclCommInitRank(&comm, members, id, rank) != NCCL_OK) return NULL;
+    comm->unordered = true; /* its kernels are not NCCL's, and signals run beside others */
     it = ph_allocate(sizeof *it);
     *it = (group){.key = key, .comm = comm, .senders = ph_allocate((size_t)members * sizeof *it->senders)};
     ph_lock(PH_LOCK_SYMMETRIC);

@@ -98,7 +98,7 @@ def grouped(gpu: Gpu, what: Kernel | Grouped, name: KernelName) -> Estimate | No
         fixed = GROUPED_TILE_NS + engine.element_ns * high * wide
         memory = machine.memory_ns(nbytes) / GROUPED_STREAM
         # An SM's tiles are of the mean depth, but one has the longest group's.
-        loop = max(ceil(tiles / machine.cluster_sms) * (depth * step + fixed), longest * step + fixed)
+        loop = max(ceil(tiles / machine.sms) * (depth * step + fixed), longest * step + fixed)
         return GROUPED_START_NS + float((loop**3 + memory**3) ** (1 / 3))
 
     return both(gpu, ns, 2.0 * flops, model="grouped product", nbytes=nbytes, peak=dtype)

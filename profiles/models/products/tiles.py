@@ -23,6 +23,7 @@ OVERLAP = 3.0  # exponent of the norm that joins main loop and memory traffic
 COLD = 0.6  # share of the operands that come from memory even if they would fit the L2 cache
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 PARTIAL_NBYTES = 8.0  # of a partial sum in f32, written and read once
+COUNTED_FROM = 2  # tiles for each SM; more are dealt out by a counter
 MOST_LATENCY_HIDDEN = 4.0  # tiles of one SM whose steps overlap, where each waits for its own latency
 
 
@@ -96,11 +97,11 @@ def product(
     if not m * n * k * batch:
         return memory, 1
     size = (float(m), float(n), float(k), float(batch))
-    whole, here = machine.gpu.sm_count, machine.cluster_sms
+    whole, here = machine.gpu.sm_count, machine.sms
     high, wide, split = _plans(engine)
     kernels = np.where(split > 1, 2, 1)
     if machine.gpu.products_by_warp_groups and engine in COUNTED:
-        counted = (split == 1) & (np.ceil(m / high) * np.ceil(n / wide) * batch > 2 * whole)
+        counted = (split == 1) & (np.ceil(m / high) * np.ceil(n / wide) * batch > COUNTED_FROM * whole)
         kernels = np.where(counted, 2, kernels)
     times = _times(machine, engine, dtype, size, whole, memory)
     best = int(np.argmin(times + machine.gpu.achieved.launch_gap_ns * kernels))
@@ -118,6 +119,24 @@ def _plans(engine: Engine) -> tuple[Floats, Floats, Floats]:
     return columns[0], columns[1], columns[2]
 
 
+def _waves(machine: Machine, engine: Engine, tiles: Floats, sms: int) -> Floats:
+    """Tiles that are computed one after the other until the last one is.
+
+    Kernels written for Hopper have one block for each SM of the whole GPU, which stays there and computes several
+    tiles: its first one by its number, further ones by its number or, if they are many, by a counter. Blocks that find
+    no SM because NCCL holds some begin with their first tile when the others are done.
+    """
+    whole = machine.gpu.sm_count
+    waves: Floats = np.ceil(tiles / sms)
+    if sms >= whole or not machine.gpu.products_by_warp_groups or engine not in COUNTED:
+        return waves
+    counted = np.ceil((tiles - whole + sms) / sms) + 1
+    fewest, longer = np.floor(tiles / whole), tiles % whole
+    first_ends = np.where(sms - longer >= whole - sms, fewest, fewest + 1)
+    numbered = np.maximum(np.ceil(tiles / whole), first_ends + np.ceil(np.maximum(tiles - sms, 0.0) / whole))
+    return np.where(tiles > COUNTED_FROM * whole, counted, numbered)
+
+
 def _times(
     machine: Machine, engine: Engine, dtype: str, size: tuple[float, float, float, float], sms: int, memory: float
 ) -> Floats:
@@ -130,7 +149,9 @@ def _times(
     area = np.maximum(high, wide) * np.maximum(np.minimum(high, wide), engine.narrow)
     step = 2.0 * area * (1 + engine.feed * (1 / high + 1 / wide)) / rate
     step = np.maximum(step, engine.step_ns / np.clip(per_sm, 1.0, MOST_LATENCY_HIDDEN))
-    loop = np.ceil(per_sm) * (np.ceil(k / split) * step + engine.tile_ns + engine.element_ns * high * wide)
+    loop = _waves(machine, engine, tiles, sms) * (
+        np.ceil(k / split) * step + engine.tile_ns + engine.element_ns * high * wide
+    )
     time = engine.start_ns + (loop**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP)
     sums = engine.split_ns + PARTIAL_NBYTES * split * m * n * batch / machine.l2_gb_per_s
     time = time + np.where(split > 1, sums, 0.0)

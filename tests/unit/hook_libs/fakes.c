@@ -9,6 +9,7 @@
 #include "op_stream/emit.h"
 #include "op_stream/trace.h"
 #include "op_stream/warn.h"
+#include "streams/event.h"
 #include "streams/launch.h"
 #include "streams/wait.h"
 #include "streams/watch.h"
@@ -100,6 +101,27 @@ static void record(uint16_t kind, const void *fields, size_t nfields, const void
     pthread_mutex_unlock(&lock);
 }
 
+static uint64_t last_recording;
+
+void ph_record_lock(void) {}
+void ph_record_unlock(void) {}
+
+uint64_t ph_record_on(ph_stream *stream, uint64_t drop) {
+    struct ph_EVENT_RECORD fields = {.stream = ph_stream_id(stream), .recording = ++last_recording, .drop = drop};
+    record(PH_KIND_EVENT_RECORD, &fields, sizeof fields, NULL, 0, false);
+    return last_recording;
+}
+
+void ph_recording_wait(ph_stream *stream, uint64_t recording) {
+    struct ph_STREAM_WAIT fields = {.stream = ph_stream_id(stream), .recording = recording};
+    record(PH_KIND_STREAM_WAIT, &fields, sizeof fields, NULL, 0, false);
+}
+
+void ph_recording_drop(uint64_t recording) {
+    struct ph_RECORDING_DROP fields = {.recording = recording};
+    record(PH_KIND_RECORDING_DROP, &fields, sizeof fields, NULL, 0, false);
+}
+
 void ph_emit(uint16_t kind, const void *fields, size_t nfields, const void *payload, size_t npayload) {
     record(kind, fields, nfields, payload, npayload, false);
 }
@@ -165,7 +187,9 @@ void ph_die(const char *format, ...) {
 
 ph_stream *ph_stream_of(void *handle) {
     uintptr_t number = (uintptr_t)handle;
-    return number < 8 ? &streams[number] : NULL;
+    if (number >= 8) return NULL;
+    streams[number].magic = PH_STREAM_MAGIC;
+    return &streams[number];
 }
 
 uint32_t ph_stream_id(const ph_stream *stream) { return (uint32_t)(stream - streams) + 1; }

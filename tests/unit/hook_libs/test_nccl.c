@@ -1,5 +1,6 @@
 /* NCCL: which calls become which records. */
 #include "data/action.h"
+#include "core/run.h"
 #include "fakes.h"
 
 #include <pthread.h>
@@ -199,6 +200,53 @@ static void groups_become_one_launch_per_stream(void) {
     ph_data_arrived(op_of(0, 1)->token, &received, 8, false);
 }
 
+static void is_launch(int record, uint32_t stream) { CHECK(launch_of(record)->stream == stream); }
+
+static uint64_t is_recording(int record, uint32_t stream, uint64_t drop) {
+    const struct ph_EVENT_RECORD *it = (const void *)fake_records[record].fields;
+    CHECK(fake_records[record].kind == PH_KIND_EVENT_RECORD && it->stream == stream && it->drop == drop);
+    return it->recording;
+}
+
+static void is_wait(int record, uint32_t stream, uint64_t recording) {
+    const struct ph_STREAM_WAIT *it = (const void *)fake_records[record].fields;
+    CHECK(fake_records[record].kind == PH_KIND_STREAM_WAIT && it->stream == stream && it->recording == recording);
+}
+
+static void kernels_of_one_communicator_follow_each_other(void) {
+    comm *it = make(2, 0), *other = make(2, 0);
+    float *a = fake_device(8 << 20);
+    ph_run.started = true;
+    CHECK(ncclAllReduce(a, a, 1 << 20, FLOAT, SUM, it, (void *)1) == 0);
+    CHECK(ncclAllReduce(a, a, 1 << 20, FLOAT, SUM, it, (void *)1) == 0);
+    CHECK(ncclAllReduce(a, a, 1 << 20, FLOAT, SUM, other, (void *)2) == 0); /* has no part in it */
+    CHECK(fake_nrecords == 3);                                              /* one stream keeps their order */
+    CHECK(ncclAllReduce(a, a, 1 << 20, FLOAT, SUM, it, (void *)2) == 0);
+    CHECK(fake_nrecords == 7);
+    uint64_t end = is_recording(3, 2, 0);
+    is_wait(4, 3, end);
+    is_launch(5, 3);
+    end = is_recording(6, 3, end);
+    CHECK(ncclAllReduce(a, a, 1 << 20, FLOAT, SUM, it, (void *)1) == 0);
+    is_wait(7, 2, end);
+    is_launch(8, 2);
+    end = is_recording(9, 2, end);
+    fake_reset();
+    /* Calls of a group are one kernel: they wait for none of their own. Its end is behind all of its streams. */
+    ncclGroupStart();
+    CHECK(ncclSend(a, 1 << 20, FLOAT, 1, it, (void *)3) == 0 && ncclRecv(a, 1 << 20, FLOAT, 1, it, (void *)4) == 0);
+    CHECK(ncclGroupEnd() == 0 && fake_nrecords == 7);
+    is_wait(0, 4, end);
+    is_wait(1, 5, end);
+    is_launch(2, 4);
+    is_launch(3, 5);
+    end = is_recording(4, 4, end);
+    is_wait(5, 5, end);
+    is_recording(6, 5, end);
+    CHECK(ncclCommDestroy(it) == 0 && fake_records[7].kind == PH_KIND_RECORDING_DROP);
+    ph_run.started = false;
+}
+
 static void pending_input_follows(void) {
     comm *it = make(2, 0);
     int *a = fake_device(64), seven = 7, nine = 9;
@@ -319,6 +367,7 @@ int main(void) {
     half_written_numbers_do_not_travel();
     broadcast_root_expects_nothing();
     groups_become_one_launch_per_stream();
+    kernels_of_one_communicator_follow_each_other();
     pending_input_follows();
     assumed_input_follows();
     integers_may_have_an_unwritten_end();
