@@ -32,3 +32,21 @@ def test_the_build_environment_has_what_netsim_imports() -> None:
     modules = [path for path in paths if not LATER & set(path.relative_to(ROOT).parts)]
     needed = set().union(*map(imported_when_loaded, modules)) - {"netsim", "formats"} - sys.stdlib_module_names
     assert needed <= built_with
+
+
+def test_an_sdist_has_what_the_libraries_are_built_of() -> None:
+    """setuptools adds Python files and package data by itself; MANIFEST.in names the folders and suffixes of others."""
+    named = {
+        (words[1], suffix.removeprefix("*"))
+        for line in (ROOT / "MANIFEST.in").read_text().splitlines()
+        if (words := line.split()) and words[0] == "recursive-include"
+        for suffix in words[2:]
+    }
+    rooms = ("emu", "formats", "netsim", "phantora_async", "profiles")
+    sources = {
+        (room, path.suffix)
+        for room in rooms
+        for path in (ROOT / room).rglob("*")
+        if path.suffix in (".c", ".h", ".def") and "lib" not in path.relative_to(ROOT).parts
+    }
+    assert sources - named == set()
