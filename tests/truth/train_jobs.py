@@ -171,6 +171,7 @@ SIZES = {
     "3b": dict(d=3072, h=24, kv=8, f=8192, L=28, V=128256),
     "13b_l20": dict(d=5120, h=40, kv=40, f=13824, L=20, V=32000),
     "13b_l10": dict(d=5120, h=40, kv=40, f=13824, L=10, V=32000),
+    "13b_l6": dict(d=5120, h=40, kv=40, f=13824, L=6, V=32000),
 }
 
 # name: (kind, options). world is the number of GPUs the job needs.
@@ -201,6 +202,10 @@ for name, batch in (("h_gpt2_ddp4_b16", 16), ("q_gpt2_ddp4_b12", 12)):
 job("h_resnet50_b96", 1, kind="resnet50", B=96)
 job("n_resnet50_b160", 1, kind="resnet50", B=160)
 job("q_resnet50_ddp4_b128", 4, kind="resnet50", B=128, par="ddp")
+job("llama1b_fsdp2_b4_s2048", 2, size="1b", B=4, T=2048, par="fsdp")
+job("gpt2_ddp2_b24", 2, kind="gpt2", B=24, par="ddp")
+job("llama13b_l6_fsdp2_b2_s2048", 2, size="13b_l6", B=2, T=2048, par="fsdp")
+job("llama3b_ac_fsdp2_b2_s2048", 2, size="3b", B=2, T=2048, ac=True, par="fsdp")
 job("h_llama3b_ac_b2_s2048", 1, size="3b", B=2, T=2048, ac=True)
 job("h_llama1b_b1_s1024", 1, size="1b", B=1, T=1024)
 job("h_llama3b_fsdp4_ac_b1_s2048", 4, size="3b", B=1, T=2048, ac=True, par="fsdp")
