@@ -115,6 +115,7 @@ def picture(found: Outcome) -> Figure:
     def points(entries: Sequence[Entry]) -> tuple[list[float], list[float]]:
         return [_drawn(found, one, across) for one in entries], [_drawn(found, one, up) for one in entries]
 
+    figure: Figure
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
     axes.scatter(*points(found.fit), color="tab:gray", s=18, label="trials")
     front = sorted(found.front, key=lambda one: found.value(one, across) or 0.0)
@@ -125,7 +126,7 @@ def picture(found: Outcome) -> Figure:
     axes.set_ylabel(_label(up, found))
     axes.legend()
     pyplot.close(figure)
-    return figure  # type: ignore[no-any-return]
+    return figure
 
 
 def _drawn(found: Outcome, entry: Entry, objective: str) -> float:
