@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from formats.nearest import meant_or_known
@@ -95,6 +95,8 @@ FIGURES = {
 """By name, in the order in which they are shown. Memory is that of PyTorch's allocator, on the fullest GPU."""
 OPTIONS = {"max_memory": "memory", "max_allocated": "allocated", "max_step_time": "step", "min_mfu": "mfu"}
 """Options of a run that limit a figure."""
+OF_MEMORY = ("memory", "allocated")
+"""Figures that only grow in a run."""
 OF_TIME = ("step", "mfu")
 """Figures that need steps after the warm-up."""
 
@@ -109,6 +111,8 @@ class Row:
     against: str
     """What the limit is: `budget`, or `baseline` for a change."""
     broken: bool
+    so_far: bool = False
+    """The run ended when the limit was exceeded: its script may need more."""
 
     @property
     def text(self) -> str:
@@ -117,7 +121,8 @@ class Row:
         if self.value is None:
             return f"{title} not known"
         if self.against == "budget":
-            return f"{title} {shown(self.value)} of {shown(self.limit)} ({_change(self.value, self.limit)})"
+            least = "at least " if self.so_far else ""
+            return f"{title} {least}{shown(self.value)} of {shown(self.limit)} ({_change(self.value, self.limit)})"
         return f"{title} {shown(self.value)}, baseline {shown(self.limit)} ({_change(self.value, self.limit)})"
 
     def document(self) -> dict[str, Any]:
@@ -156,7 +161,13 @@ class Limits:
         return cls(found)
 
     def rows(self, report: Report) -> list[Row]:
-        return self.rows_of(figures_of(report))
+        """Of a run that ended as soon as a limit was exceeded: those limits, since nothing else is known."""
+        if ended_over_budget(report) is None:
+            return self.rows_of(figures_of(report))
+        simulated = report["simulated"]
+        known = {name: FIGURES[name].value(simulated) for name in OF_MEMORY if name in self.by_figure}
+        rows = self.rows_of({name: value for name, value in known.items() if value is not None})
+        return [replace(row, so_far=True) for row in rows if row.broken and row.value is not None]
 
     def rows_of(self, figures: Mapping[str, float]) -> list[Row]:
         """`figures`: by name, those that are known."""
@@ -211,10 +222,11 @@ class Rules:
 
     def rows(self, report: Report, baseline: Mapping[str, float]) -> list[Row]:
         """`baseline`: figures by name. A figure that either side does not know breaks its rule."""
-        simulated = report["simulated"]
+        simulated, known = report["simulated"], ended_over_budget(report) is None
         found = []
         for rule in self.rules:
-            value, before = rule.figure.value(simulated), baseline.get(rule.figure.name)
+            value = rule.figure.value(simulated) if known else None
+            before = baseline.get(rule.figure.name)
             if value is None or before is None:
                 found.append(Row(rule.figure, None, before or math.nan, "baseline", True))
             else:
@@ -246,9 +258,17 @@ def _rule(text: str) -> Rule:
 
 
 def figures_of(report: Report) -> dict[str, float]:
-    """All that the report knows, by name: what a baseline stores."""
+    """All that the report knows, by name: what a baseline stores. Nothing of a run that a limit has ended early."""
+    if ended_over_budget(report) is not None:
+        return {}
     values = {name: figure.value(report["simulated"]) for name, figure in FIGURES.items()}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def ended_over_budget(report: Report) -> int | None:
+    """The step in which the run ended because a limit of memory was exceeded; None: that did not end it."""
+    over = (report.get("stopped") or {}).get("over_budget")
+    return None if over is None else int(over["step"])
 
 
 def broken_text(rows: Sequence[Row]) -> str:

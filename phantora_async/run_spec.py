@@ -49,6 +49,10 @@ class RunSpec:
     """The run ends when ranks have done so many; 0: when the script does."""
     until_ns: int = 0
     """The run ends at this instant of virtual time; 0: when the script does."""
+    most_allocated_nbytes: int = 0
+    """The run ends when tensors on any GPU are known to take more; 0: no limit."""
+    most_reserved_nbytes: int = 0
+    """The run ends when PyTorch's allocator is known to reserve more on any GPU; 0: no limit."""
     routing: str = BALANCED
     """The policy of `--moe`."""
     launcher: bool = False

@@ -196,6 +196,9 @@ class Session:
             faults=config.faults,
             steps=config.steps,
             until_ns=config.until_ns,
+            # A recording is for other machines and other limits as well: it is not cut short.
+            most_allocated_nbytes=0 if config.record else int(config.budget.by_figure.get("allocated", 0)),
+            most_reserved_nbytes=0 if config.record else int(config.budget.by_figure.get("memory", 0)),
             clock=config.clock,
             speculation=config.speculation,
             progress=self._terminal.live,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from phantora_async.api.description import describe
-from phantora_async.budget import broken_text
+from phantora_async.budget import broken_text, ended_over_budget
 from phantora_async.config import Config, resolve
 from phantora_async.errors import NotWritten, OverBudget, PhantoraError, RunFailure
 from phantora_async.options import RunOptions
@@ -65,7 +65,8 @@ class Executed:
         budget = self.config.budget
         if budget.by_figure and used_no_gpu(self.report["simulated"]):
             return "no emulated GPU was used"
-        return broken_text(budget.rows(self.report))
+        text, step = broken_text(budget.rows(self.report)), ended_over_budget(self.report)
+        return text if step is None else f"{text} in step {step}, after which the run ended"
 
 
 def execute(options: RunOptions) -> Executed:

@@ -1,26 +1,35 @@
-"""The end of a run before its script's: after --steps, or at --until.
+"""The end of a run before its script's: after --steps, at --until, or when a limit of memory is exceeded.
 
-Both are instants of virtual time, so that the report does not depend on the speed of this machine. With --steps each
-rank's script is held when it has done its steps. The run ends when nothing is left to simulate, or when the ranks that
-have no steps at all have come as far as the others.
+All are instants of virtual time, so that the report does not depend on the speed of this machine. With --steps each
+rank's script is held when it has done its steps; with a limit, when a step ends in which its memory exceeded it. The
+run ends when nothing is left to simulate, or when the ranks that have no steps at all have come as far as the others.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import reduce
 
 from phantora_async.report import Document
 from phantora_async.run_spec import RunSpec
-from phantora_async.virtual_time import Host, HostState, Stop, Timeline
-from phantora_async.wording import duration, named
+from phantora_async.virtual_time import NO_MEMORY, Host, HostState, MemoryPeaks, Stop, Timeline
+from phantora_async.wording import duration, named, size
 
 
 class EarlyEnd:
     def __init__(self, spec: RunSpec, timeline: Timeline) -> None:
         self._spec = spec
         self._timeline = timeline
+        self._most: MemoryPeaks | None = None
         if spec.until_ns:
             timeline.limit_ns = spec.until_ns
+        if spec.most_allocated_nbytes or spec.most_reserved_nbytes:
+            unlimited = sys.maxsize
+            self._most = MemoryPeaks(
+                spec.most_allocated_nbytes or unlimited, spec.most_reserved_nbytes or unlimited, unlimited
+            )
+            timeline.limit_memory(self._most, spec.steps)
 
     def reached(self, stop: Stop) -> bool:
         """Has the run come to its end? `stop`: why the last turn of virtual time ended."""
@@ -41,6 +50,8 @@ class EarlyEnd:
     def document(self) -> Document:
         """For the report: which option ended the run, and what the user should know."""
         spec, hosts = self._spec, self._timeline.hosts
+        if over := self._over():
+            return over
         if self._timeline.now_ns >= self._timeline.limit_ns:
             option = f"--until {duration(spec.until_ns)}"
             return {"option": option, "text": f"stopped by {option} of virtual time; the script did not end"}
@@ -61,7 +72,30 @@ class EarlyEnd:
             'torch.cuda.nvtx.mark("phantora.step") in the script tells where one ends'
         )
 
+    def _over(self) -> Document | None:
+        """If a rank is held because of its memory: the rank with the most, by which the others are judged, too."""
+        most = self._most
+        if most is None:
+            return None
+        peaks = {host.rank: reduce(MemoryPeaks.largest, host.memory.values(), NO_MEMORY) for host in self._held()}
+        if not any(of.exceed(most) for of in peaks.values()):
+            return None
+        figures = {
+            "memory": ("reserved", "--max-memory", most.reserved, {rank: of.reserved for rank, of in peaks.items()}),
+            "allocated": (
+                "allocated", "--max-allocated", most.allocated, {rank: of.allocated for rank, of in peaks.items()},
+            ),
+        }  # fmt: skip
+        for figure, (name, option, limit, of_ranks) in figures.items():
+            rank = max(of_ranks, key=lambda one: (of_ranks[one], -one))
+            if of_ranks[rank] > limit:
+                step = self._timeline.hosts[rank].steps
+                text = (
+                    f"stopped after step {step} by {option}: rank {rank} has {name} {size(of_ranks[rank])} of "
+                    f"{size(limit)} so far; the script did not end, and figures of time are incomplete"
+                )
+                return {"option": option, "text": text, "over_budget": {"figure": figure, "rank": rank, "step": step}}
+        return None
+
     def _held(self) -> Sequence[Host]:
-        if not self._spec.steps:
-            return ()
         return [host for host in self._timeline.hosts if host.state == HostState.HELD]

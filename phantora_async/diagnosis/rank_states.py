@@ -139,7 +139,7 @@ def _activity(rank: RankSnapshot, fact_builder: FactBuilder, asleep: bool) -> _A
     if rank.state == HostState.FINISHED or (rank_info.bye is not None and rank.state == HostState.RUNNING):
         return _Activity(f"finished{': ' + rank_info.last_words if rank_info.last_words else ''}", False, None)
     if rank.state == HostState.HELD:
-        return _Activity("held: it has done the steps of --steps", False, None)
+        return _Activity("held: it has done the steps of --steps, or exceeds a limit of memory", False, None)
     if rank.wait is not None:
         site = fact_builder.site(rank.rank, rank.wait.site)
         return _Activity(_waits(rank, rank.wait, site, fact_builder), True, site)

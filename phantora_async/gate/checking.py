@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from phantora_async.api.results import Run
-from phantora_async.budget import OF_TIME, Row, broken_text, figures_of
-from phantora_async.errors import PhantoraError, UsageError
+from phantora_async.budget import OF_MEMORY, OF_TIME, OPTIONS, Row, broken_text, ended_over_budget, figures_of
+from phantora_async.errors import OverBudget, PhantoraError, UsageError
 from phantora_async.gate.baseline import Baseline
 from phantora_async.gate.job_file import STEPS_FOR_TIME, Job
 from phantora_async.wording import gib
@@ -39,6 +39,8 @@ class Judged:
     report: str
     """The report's file; empty if there is none."""
     figures: Mapping[str, float] = field(default_factory=dict)
+    ended_in_step: int | None = None
+    """The run ended in it, since a limit of memory was exceeded for certain."""
 
     @property
     def good(self) -> bool:
@@ -47,13 +49,16 @@ class Judged:
     @property
     def reason(self) -> str:
         """Why it is not good, in a line; empty if it is."""
-        if self.fits is False:
+        if self.fits is False or self.ended_in_step is not None:
             return self.memory_text
         return self.failure.splitlines()[0] if self.failure else broken_text(self.rows)
 
     @property
     def memory_text(self) -> str:
         """Empty if the job did not come so far."""
+        if self.ended_in_step is not None:
+            over = f"{broken_text(self.rows)} in step {self.ended_in_step}"
+            return f"does not fit its budget: {over}, after which the run ended"
         if self.fits is None:
             return ""
         if self.fits:
@@ -71,6 +76,7 @@ class Judged:
             "rows": [row.document() for row in self.rows],
             "figures": dict(self.figures),
             "steps": self.steps,
+            "ended_in_step": self.ended_in_step,
             "wall_s": round(self.wall_s, 3),
             "report": self.report or None,
         }
@@ -84,10 +90,18 @@ def check(jobs: Sequence[Job], baseline: Baseline, folder: Path, run: Runner, pa
     def one(job: Job) -> Judged:
         began = time.monotonic()
         options = dataclasses.replace(job.options, run_dir=str(folder / job.name))
-        named = options.given()
+        # Those that end the run; of the whole report all are judged below.
+        limits = {
+            option: f"{int(job.limits.by_figure[name])}B"
+            for option, name in OPTIONS.items()
+            if name in OF_MEMORY and job.limits.by_figure.get(name, 0) >= 1
+        }
+        named = {**options.given(), **limits}
         failure = ""
         try:
             done: Run | None = run(options.script, options.arguments, **named)
+        except OverBudget as error:
+            done = error.run
         except PhantoraError as error:
             failure, done = error.text, error.run
             if isinstance(error, UsageError):
@@ -116,9 +130,14 @@ def _judged(job: Job, done: Run | None, failure: str, baseline: Mapping[str, flo
     if verdict is not None and done.used_gpu and (not failure or not verdict["fits"]):
         fits = bool(verdict["fits"])
         left = int(verdict["left_nbytes"]) if fits else -int(verdict["missing_nbytes"])
-    rows = [] if failure else [*job.limits.rows(done.report), *job.rules.rows(done.report, baseline)]
+    ended = None if failure else ended_over_budget(done.report)
+    if ended is not None:
+        fits, left = None, 0  # the script might have needed more
+    rows = [] if failure else job.limits.rows(done.report)
+    if not failure and ended is None:
+        rows += job.rules.rows(done.report, baseline)
     steps = simulated["ranks"][0].get("steps", 0) if simulated["ranks"] else 0
     figures = {} if failure else figures_of(done.report)
     if steps < STEPS_FOR_TIME:  # the warm-up's times are no baseline
         figures = {name: value for name, value in figures.items() if name not in OF_TIME}
-    return Judged(job, rows, fits, left, failure, wall_s, steps, str(done.path), figures)
+    return Judged(job, rows, fits, left, failure, wall_s, steps, str(done.path), figures, ended)

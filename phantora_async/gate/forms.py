@@ -13,7 +13,9 @@ from phantora_async.wording import printable, short
 
 def line(one: Judged, width: int) -> str:
     """``ok    llama-8b  fits, 8.52 GiB left; step 433.8 ms of 450.0 ms (-3.6 %); 5 steps for a median``"""
-    parts = [one.memory_text, *(row.text for row in one.rows if one.good or row.broken)]
+    parts = [one.memory_text]
+    if one.ended_in_step is None:
+        parts += [row.text for row in one.rows if one.good or row.broken]
     if one.failure and one.fits is not False:
         parts.append(one.failure.splitlines()[0])
     if one.good and one.job.why_steps:

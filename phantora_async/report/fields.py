@@ -198,7 +198,7 @@ SHAPE = Fields(
         "simulator": _SIMULATOR,
     },
     {
-        "stopped": Maybe(Fields({"text": TEXT})),
+        "stopped": Maybe(Fields({"text": TEXT}, {"over_budget": Fields({"figure": TEXT, "step": WHOLE})})),
         "run": _RUN,
         "loading": Maybe(_LOADING),
         "folding": Maybe(

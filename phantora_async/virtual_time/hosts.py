@@ -65,6 +65,8 @@ class Hosts:
         "_queue_depth",
         "_streams",
         "handlers",
+        "last_step",
+        "most_memory",
     )
 
     def __init__(
@@ -92,6 +94,10 @@ class Hosts:
         self._heard = announcer.heard
         self._queue_depth = queue_depth
         self._parts = parts
+        self.most_memory: MemoryPeaks | None = None
+        """A host whose peaks exceed one of these is held when its step ends; None: there is no limit."""
+        self.last_step = 0
+        """The run ends after this step anyhow; 0: it does not."""
         self.handlers: dict[int, Callable[[Host, Any], bool]] = {
             records.HELLO: self._pass,
             records.WARNING: self._pass,
@@ -198,7 +204,16 @@ class Hosts:
                 self._streams.submit(stream, step)
             if not busy:
                 self._streams.step_done(step)
+            if self._ends_over_memory(host):
+                host.cursor += 1
+                return self.block(host, HostState.HELD)
         return True
+
+    def _ends_over_memory(self, host: Host) -> bool:
+        most = self.most_memory
+        if most is None or host.steps == self.last_step:
+            return False
+        return any(peaks.exceed(most) for peaks in host.memory.values())
 
     # ---- recorded runs, which are simulated in order ---------------------------------------------------------------
 

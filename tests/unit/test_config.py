@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from phantora_async.cli import Parser
 from phantora_async.commands import run
 from phantora_async.config import Config, resolve
 from phantora_async.errors import UsageError
+from phantora_async.launch.runtime import Runtime
+from phantora_async.session import Session
 
 
 @pytest.fixture
@@ -88,6 +91,22 @@ def test_until(config: type[Resolver], text: str, for_ns: int) -> None:
     assert config.of("--until", text, "--steps", "7").until_ns == for_ns
     assert config.of("--until", text, "--steps", "7").steps == 7
     assert (config.of().until_ns, config.of().steps) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        (("--max-memory", "76GiB"), (0, 76 << 30)),
+        (("--max-allocated", "1.5GiB", "--max-step-time", "1s"), (3 << 29, 0)),
+        (("--max-memory", "76GiB", "--record", "recorded"), (0, 0)),  # others may replay it
+        ((), (0, 0)),
+    ],
+)
+def test_limits_of_memory_end_a_run(
+    config: type[Resolver], tmp_path: Path, options: tuple[str, ...], most: tuple[int, int]
+) -> None:
+    spec = Session(config.of(*options))._spec(Runtime(tmp_path, BytesIO(), 0))
+    assert (spec.most_allocated_nbytes, spec.most_reserved_nbytes) == most
 
 
 def test_clock_and_speculation(config: type[Resolver]) -> None:

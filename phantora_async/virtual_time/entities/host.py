@@ -52,6 +52,10 @@ class MemoryPeaks(NamedTuple):
         """The larger of both, each for itself."""
         return MemoryPeaks(*map(max, self, other))
 
+    def exceed(self, most: MemoryPeaks) -> bool:
+        """Is any of them more than may be?"""
+        return any(own > limit for own, limit in zip(self, most, strict=True))
+
 
 NO_MEMORY = MemoryPeaks(0, 0, 0)
 NO_COUNTERS = records.Counters(records.COUNTERS, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, b"")

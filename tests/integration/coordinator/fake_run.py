@@ -63,6 +63,11 @@ class Run:
         self.spec = replace(self.spec, stall_timeout_s=stall_timeout_s)
         self.coordinator = self._make()
 
+    def limit_memory(self, *, allocated: int = 0, reserved: int = 0, steps: int = 0) -> None:
+        """Before it plays. `steps`: after which the run ends anyhow."""
+        self.spec = replace(self.spec, most_allocated_nbytes=allocated, most_reserved_nbytes=reserved, steps=steps)
+        self.coordinator = self._make()
+
     def keep_recording(self, folder: Path) -> None:
         """Before it plays."""
         folder.mkdir()

@@ -7,13 +7,14 @@ import os
 import re
 import socket
 import struct
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from emu.contract import records
-from emu.contract.records import TraceKind
+from emu.contract.records import MarkerKind, NcclKind, TraceKind
 from phantora_async.errors import ExitCode
 
 from .fake_rank import FakeRank
@@ -254,3 +255,60 @@ async def test_a_rank_that_ends_without_a_word_in_either_order(two: Run, first: 
 
     outcome = await two.play(vanishes, goes_on)
     assert outcome.failure is None
+
+
+BUDGETS = {"--max-allocated": "allocated", "--max-memory": "memory"}
+
+
+def steps_with_peaks(*peaks_of_0: int) -> Callable[[FakeRank], Awaitable[None]]:
+    """A step for each peak of rank 0, in GiB allocated; all reserve twice as much, and rank 1 stays at 1 GiB."""
+
+    async def program(rank: FakeRank) -> None:
+        await rank.join_world()
+        for gib in peaks_of_0:
+            rank.collective(NcclKind.ALL_REDUCE, 1 << 20, dtype=7, after=1000)
+            rank.sync()
+            peak = (1 if rank.rank else gib) << 30
+            rank.say(records.Memory.encode(0, 0, 0, peak, 2 * peak, 2 * peak))
+            rank.say(records.Marker.encode(0, MarkerKind.STEP, 0))
+        await rank.clock()
+        rank.bye()
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("limits", "option", "text"),
+    [
+        ({"allocated": (3 << 30) - 1}, "--max-allocated", "rank 0 has allocated 3.00 GiB of 3.00 GiB so far"),
+        ({"reserved": 5 << 30}, "--max-memory", "rank 0 has reserved 6.00 GiB of 5.00 GiB so far"),
+        ({"allocated": 1 << 40, "reserved": 5 << 30, "steps": 3}, "--max-memory", "rank 0 has reserved 6.00 GiB"),
+    ],
+)
+async def test_a_limit_of_memory_ends_the_run_after_the_step_that_exceeds_it(
+    two: Run, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], option: str, text: str
+) -> None:
+    monkeypatch.setattr("phantora_async.coordinator.coordinator.STOP_S", 0.0)  # these ranks do not answer
+    two.limit_memory(**limits)
+    outcome = await two.play(*[steps_with_peaks(1, 3, 4, 4)] * 2)
+    assert outcome.failure is None
+    stopped = outcome.report["stopped"]
+    assert stopped["option"] == option
+    assert f"stopped after step 2 by {option}: {text}" in stopped["text"]
+    assert stopped["over_budget"] == {"figure": BUDGETS[option], "rank": 0, "step": 2}
+    ranks = outcome.report["simulated"]["ranks"]
+    assert [rank["steps"] for rank in ranks] == [2, 2], "rank 1 waits for rank 0 in the third"
+    assert [rank["memory"]["allocated_peak_nbytes"] for rank in ranks] == [3 << 30, 1 << 30]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"allocated": 4 << 30, "reserved": 8 << 30}, {}, {"allocated": 3 << 30, "steps": 3}],
+    ids=["just at the limit", "no limit", "in the last step"],
+)
+async def test_a_run_within_its_limits_of_memory_is_not_cut_short(two: Run, limits: dict[str, int]) -> None:
+    two.limit_memory(**limits)
+    outcome = await two.play(*[steps_with_peaks(1, 3, 4)] * 2)
+    assert outcome.failure is None
+    assert outcome.report["stopped"] is None
+    assert [rank["steps"] for rank in outcome.report["simulated"]["ranks"]] == [3, 3]

@@ -107,3 +107,23 @@ def test_wrong_rules_are_explained(text: str, fault: str) -> None:
 
 def test_all_figures_are_in_a_baseline() -> None:
     assert set(figures_of(report())) == set(FIGURES)
+
+
+def ended_early(reserved: int = 76 << 30) -> dict[str, Any]:
+    """A limit of memory has ended the run after its second step."""
+    return report(reserved=reserved) | {"stopped": {"text": "", "over_budget": {"figure": "memory", "step": 2}}}
+
+
+def test_a_run_that_ended_early_is_judged_by_what_is_certain() -> None:
+    limits = Limits.of({"max_memory": "38GiB", "max_allocated": "80GiB", "max_step_time": "1ms", "min_mfu": "90%"})
+    (row,) = limits.rows(ended_early())
+    assert row.broken
+    assert row.text == "memory reserved at least 76.00 GiB of 38.00 GiB (+100.0 %)"
+
+
+def test_figures_of_a_run_that_ended_early_are_compared_with_nothing() -> None:
+    whole, early = report(), ended_early()
+    assert figures_of(early) == {}
+    rules = Rules.of("memory > +1%, step > +3%")
+    for run, before in ((early, whole), (whole, early)):
+        assert broken_text(rules.rows(run, figures_of(before))) == "memory reserved not known; step not known"

@@ -13,10 +13,10 @@ import pytest
 from phantora_async import cli
 from phantora_async.api import running
 from phantora_async.api.results import Run
-from phantora_async.errors import ExitCode, RankDied, UsageError
+from phantora_async.errors import ExitCode, OverBudget, RankDied, UsageError
 from phantora_async.gate import baseline, job_file
 
-from .test_budget import report
+from .test_budget import ended_early, report
 
 FILE = """\
 [defaults]
@@ -71,6 +71,34 @@ def test_a_line_for_each_job_and_an_exit_code(ran: list[dict[str, Any]], capsys:
         (["--big"], 2, "dgx-h100"),  # memory is at its peak in the second step
     ]
     assert cli.run(["check", "budgets.toml", "--job", "roomy"]) == 0
+
+
+def test_a_job_ends_when_its_memory_exceeds_the_budget(
+    ran: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "budgets.toml").write_text(
+        '[job.a]\nscript = "train.py"\nmax_memory = "70GiB"\nmax_step_time = "1ms"\nfail_if = "step > +3%"\n'
+    )
+    asked: list[dict[str, Any]] = []
+
+    def run(script: str, arguments: list[str], **options: Any) -> Run:
+        asked.append(options)
+        error = OverBudget("over budget: memory")
+        error.run = Run(_report() | {"stopped": ended_early()["stopped"]}, Path("report.json"))
+        raise error
+
+    monkeypatch.setattr(running, "run", run)
+    baseline.write(tmp_path / "budgets.baseline.json", {"a": {"step": 0.1, "memory": 1.0}})
+    assert cli.run(["check", "budgets.toml", "--update", "--junit", "junit.xml"]) == 1
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line == (
+        "FAIL  a  does not fit its budget: memory reserved at least 76.00 GiB of 70.00 GiB (+8.6 %) in step 2, "
+        "after which the run ended"
+    )
+    assert [(one["max_memory"], "max_step_time" in one) for one in asked] == [(f"{70 << 30}B", False)]
+    assert baseline.read(tmp_path / "budgets.baseline.json")["a"] == {"step": 0.1, "memory": 1.0}, "not those figures"
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert (suite.get("failures"), suite.get("errors")) == ("1", "0")
 
 
 def test_files_for_programs(ran: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from phantora_async.budget import Limits
 from phantora_async.config.config import Config
 from phantora_async.errors import ExitCode, OverBudget
 
-from .test_budget import report
+from .test_budget import ended_early, report
 
 
 class Given:
@@ -50,3 +50,11 @@ def test_without_a_gpu_no_budget_is_kept(unused: list[int]) -> None:
 def test_small_limits_are_shown_in_units_that_show_them() -> None:
     failure = executed(report(reserved=32 << 20), max_memory="1MiB").failure
     assert "32.00 MiB of 1.00 MiB" in str(failure)
+
+
+def test_a_run_that_ended_early_says_so() -> None:
+    failure = executed(ended_early(), max_memory="38GiB", max_step_time="1ms").failure
+    assert isinstance(failure, OverBudget)
+    assert failure.text.startswith(
+        "over budget: memory reserved at least 76.00 GiB of 38.00 GiB (+100.0 %) in step 2, after which the run ended"
+    )
