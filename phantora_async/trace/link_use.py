@@ -7,9 +7,17 @@ from heapq import heappop, heappush
 
 from phantora_async.trace.spans import Moved
 from phantora_async.trace.writing import Context
+from phantora_async.virtual_time import Collective
+
+CollectiveKey = tuple[int, int, int, tuple[int, ...]]
 
 _MOST_CHANGES = 100_000
 """That are kept, in case an earlier one comes."""
+
+
+def key_of(collective: Collective) -> CollectiveKey:
+    """The same for all members that tell of it."""
+    return collective.comm.id, collective.seq, collective.op, collective.ranks
 
 
 class LinkUse:
@@ -18,7 +26,7 @@ class LinkUse:
     def __init__(self, context: Context, count: Callable[[int, int, float], None]) -> None:
         self._context = context
         self._count = count
-        self._seen: dict[tuple[int, int, int, tuple[int, ...]], int] = {}
+        self._seen: dict[CollectiveKey, int] = {}
         """Collectives of which a member has told already, and how many members have not."""
         self._changes: list[tuple[int, int, float]] = []
         """Heap of (instant, link, more or less Gbit/s)."""
@@ -27,7 +35,7 @@ class LinkUse:
     def add(self, moved: Moved) -> None:
         """Told by each member that is traced; counted once."""
         collective = moved.collective
-        key = collective.comm.id, collective.seq, collective.op, collective.ranks
+        key = key_of(collective)
         left = self._seen.pop(key, None)
         if left is not None:
             if left > 1:

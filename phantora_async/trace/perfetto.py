@@ -13,9 +13,10 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 from phantora_async.run_spec import RunSpec
 from phantora_async.trace import names
 from phantora_async.trace.chrome import describe_collective
-from phantora_async.trace.link_use import LinkUse
+from phantora_async.trace.link_use import CollectiveKey, LinkUse, key_of
 from phantora_async.trace.spans import Call, Kernel, MemoryUse, Nccl, Op, Span, Step, StreamWait
 from phantora_async.trace.writing import Context, StreamedFile
+from phantora_async.virtual_time import Collective
 from profiles import KERNEL, activity
 
 _SEQUENCE = 1
@@ -25,6 +26,8 @@ _MOST_HELD = 50_000
 """Spans of a thread that wait for the outermost one around them."""
 _MOST_THREADS = 10_000
 """Of a rank: threads of all ranks need different numbers."""
+_OF_COLLECTIVE = 1 << 63
+"""In the number of an arrow between ranks."""
 
 
 class PerfettoFile:
@@ -36,8 +39,11 @@ class PerfettoFile:
         self._file = StreamedFile(path)
         self._tracks: dict[Any, int] = {}
         self._names: dict[str, int] = {}
-        self._held: dict[int, list[tuple[int, int, str, str, dict[str, Any]]]] = {}
+        self._held: dict[int, list[tuple[int, int, str, str, dict[str, Any], tuple[int, ...]]]] = {}
         """By track of a thread: spans within one that has not ended."""
+        self._met: dict[CollectiveKey, tuple[int, set[int]]] = {}
+        """The arrow of a collective that traced ranks will still take part in, and these ranks."""
+        self._collectives = 0
         self._link_use = LinkUse(context, self._count_link)
         first = pb.TracePacket()
         first.trusted_packet_sequence_id = _SEQUENCE
@@ -64,7 +70,8 @@ class PerfettoFile:
             case Call():
                 arguments = {"correlation": span.correlation, "External id": span.external}
                 category = "cuda_driver" if names.is_driver(span.name) else "cuda_runtime"
-                self._on_thread(rank, span.thread, span, span.name, category, arguments, not span.external)
+                arrows = _launch_arrow(rank, span.correlation)
+                self._on_thread(rank, span.thread, span, span.name, category, arguments, not span.external, arrows)
             case Op():
                 around: dict[str, Any] = {"External id": span.external, "Input Dims": span.sizes}
                 category = "cpu_op" if span.sizes else "user_annotation"
@@ -93,7 +100,8 @@ class PerfettoFile:
         else:
             arguments["bytes"] = what.nbytes
         track = self._stream(rank, span.device, span.stream)
-        self._slice(track, span.start_ns, span.end_ns, what.name, what.kind, arguments)
+        arrows = _launch_arrow(rank, span.correlation)
+        self._slice(track, span.start_ns, span.end_ns, what.name, what.kind, arguments, arrows)
 
     def _nccl(self, rank: int, span: Nccl) -> None:
         arguments: dict[str, Any] = {"correlation": span.correlation, "External id": span.external}
@@ -102,18 +110,46 @@ class PerfettoFile:
             plan = self._context.plan(span.moved[0].collective)
             name = names.kernel_name(span.moved[0].collective, plan)
             arguments |= describe_collective(rank, span, plan)
-        self._slice(self._stream(rank, span.device, span.stream), span.start_ns, span.end_ns, name, KERNEL, arguments)
+        arrows = _launch_arrow(rank, span.correlation)
+        for moved in span.moved:
+            arrows += self._collective_arrow(rank, moved.collective)
+        track = self._stream(rank, span.device, span.stream)
+        self._slice(track, span.start_ns, span.end_ns, name, KERNEL, arguments, arrows)
         for moved in span.moved:
             self._link_use.add(moved)
+
+    def _collective_arrow(self, rank: int, collective: Collective) -> tuple[int, ...]:
+        """Joins the members' kernels in the order of their starts: the last one is whom the others waited for."""
+        key = key_of(collective)
+        known = self._met.pop(key, None)
+        if known is None:
+            ranks = set(collective.callers) & self._context.traced
+            if len(ranks) < 2:
+                return ()
+            self._collectives += 1
+            known = _OF_COLLECTIVE | self._collectives, ranks
+        arrow, to_come = known
+        to_come.discard(rank)
+        if to_come:
+            self._met[key] = known
+        return (arrow,)
 
     # ---- threads: slices nest, so they are written from the outermost on ---------------------------------------------
 
     def _on_thread(
-        self, rank: int, thread: int, span: Call | Op, name: str, category: str, arguments: Any, outermost: bool
+        self,
+        rank: int,
+        thread: int,
+        span: Call | Op,
+        name: str,
+        category: str,
+        arguments: Any,
+        outermost: bool,
+        arrows: tuple[int, ...] = (),
     ) -> None:
         track = self._thread(rank, thread)
         held = self._held.setdefault(track, [])
-        held.append((span.start_ns, -span.end_ns, name, category, arguments))
+        held.append((span.start_ns, -span.end_ns, name, category, arguments, arrows))
         if outermost or len(held) >= _MOST_HELD:
             self._release(track)
 
@@ -121,10 +157,10 @@ class PerfettoFile:
         held = self._held[track]
         held.sort(key=lambda one: one[:2])
         open_until: list[int] = []
-        for start_ns, minus_end_ns, name, category, arguments in held:
+        for start_ns, minus_end_ns, name, category, arguments, arrows in held:
             while open_until and open_until[-1] <= start_ns:
                 self._end(track, open_until.pop())
-            self._begin(track, start_ns, name, category, arguments)
+            self._begin(track, start_ns, name, category, arguments, arrows)
             open_until.append(-minus_end_ns)
         while open_until:
             self._end(track, open_until.pop())
@@ -133,17 +169,27 @@ class PerfettoFile:
     # ---- packets ---------------------------------------------------------------------------------------------------
 
     def _slice(
-        self, track: int, start_ns: int, end_ns: int, name: str, category: str, arguments: dict[str, Any]
+        self,
+        track: int,
+        start_ns: int,
+        end_ns: int,
+        name: str,
+        category: str,
+        arguments: dict[str, Any],
+        arrows: tuple[int, ...] = (),
     ) -> None:
-        self._begin(track, start_ns, name, category, arguments)
+        self._begin(track, start_ns, name, category, arguments, arrows)
         self._end(track, end_ns)
 
-    def _begin(self, track: int, at_ns: int, name: str, category: str, arguments: dict[str, Any]) -> None:
+    def _begin(
+        self, track: int, at_ns: int, name: str, category: str, arguments: dict[str, Any], arrows: tuple[int, ...] = ()
+    ) -> None:
         packet = self._packet(at_ns)
         event = packet.track_event
         event.type = pb.TrackEvent.TYPE_SLICE_BEGIN
         event.track_uuid = track
         event.categories.append(category)
+        event.flow_ids.extend(arrows)
         number = self._names.get(name)
         if number is None:
             number = self._names[name] = len(self._names) + 1
@@ -243,3 +289,8 @@ class PerfettoFile:
     def _describe(self, descriptor: Any) -> int:
         self._write(pb.TracePacket(trusted_packet_sequence_id=_SEQUENCE, track_descriptor=descriptor))
         return int(descriptor.uuid)
+
+
+def _launch_arrow(rank: int, correlation: int) -> tuple[int, ...]:
+    """From an API call to what it launched."""
+    return ((rank + 1) << 32 | correlation,) if correlation else ()

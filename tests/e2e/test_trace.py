@@ -172,6 +172,7 @@ def test_chosen_ranks_and_steps_in_both_forms(run: Run, tmp_path: Path) -> None:
     found: list[tuple[int, int, str]] = []
     started: dict[int, list[tuple[int, str]]] = {}
     rates = []
+    arrows: dict[int, list[tuple[int, str]]] = {}
     packets = sorted(enumerate(trace.packet), key=lambda packet: (packet[1].timestamp, packet[0]))
     for packet in trace.packet:
         names |= {entry.iid: entry.name for entry in packet.interned_data.event_names}
@@ -181,6 +182,8 @@ def test_chosen_ranks_and_steps_in_both_forms(run: Run, tmp_path: Path) -> None:
         event, track = packet.track_event, packet.track_event.track_uuid
         if event.type == pb.TrackEvent.TYPE_SLICE_BEGIN:
             started.setdefault(track, []).append((packet.timestamp, names[event.name_iid]))
+            for flow in event.flow_ids:
+                arrows.setdefault(flow, []).append((packet.timestamp, names[event.name_iid]))
         elif event.type == pb.TrackEvent.TYPE_SLICE_END:
             start_ns, name = started[track].pop()
             if "stream" not in tracks[track] or not name.startswith("waits for"):
@@ -191,6 +194,12 @@ def test_chosen_ranks_and_steps_in_both_forms(run: Run, tmp_path: Path) -> None:
     assert sorted(found) == sorted((event["from_ns"], event["to_ns"], event["name"]) for event in events)
     assert max(rates) > 0
     assert rates[-1] == 0
+    correlated: dict[int, list[tuple[int, str]]] = {}
+    for event in events:
+        if event["args"].get("correlation"):
+            correlated.setdefault(event["args"]["correlation"], []).append((event["from_ns"], event["name"]))
+    assert sorted(map(sorted, arrows.values())) == sorted(map(sorted, correlated.values()))
+    assert sum(len(joined) > 1 for joined in arrows.values()) > 20
 
 
 def test_holistic_trace_analysis_finds_the_report_s_figures(run: Run, tmp_path: Path) -> None:
